@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import pgmengine as pgm
-from pgmengine.infer.sampling.collect import Draws
+from pgmengine.infer.sampling.draws.collected import Draws
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import pgmengine as pgm
-from pgmengine.infer.sampling import blocks, rao_blackwell
+from pgmengine.infer.sampling.draws import blocks, rao_blackwell
 
 # States of all cliques of a block together.
 SMALL_BLOCK = 2.0**8

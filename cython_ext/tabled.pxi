@@ -3,7 +3,7 @@
 
 def waves(const int32_t[::1] visit, const int64_t[::1] start, const int32_t[::1] scope,
           int64_t scopes):
-    """Return the wave (visits,) of each visit of a sweep, and the period (engine/waves.py).
+    """Return the wave (visits,) of each visit of a sweep, and the period (engine/single_site/independent_visits.py).
 
     start (units + 1,) and scope list the scopes of each unit.
     """
@@ -93,7 +93,7 @@ cdef class TabledSweeps:
 
     def by_waves(self, const int32_t[::1] unit, const int64_t[::1] start, int64_t period,
                  float[:, ::1] uniforms):
-        """Overlap several sweeps of each chain that is swept alone, by waves (engine/waves.py).
+        """Overlap several sweeps of each chain that is swept alone, by waves (engine/single_site/independent_visits.py).
 
         uniforms (chains, PGM_SWEEPS_TOGETHER * 64 * blocks) is written to; blocks of 64 hold the
         uniforms of all units. `parameters` discards the waves.

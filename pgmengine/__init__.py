@@ -3,16 +3,11 @@
 from pgmengine import datasets, diagnostics
 from pgmengine.apps.classifier import GenerativeClassifier
 from pgmengine.base.errors import NotAsked, PgmError
+from pgmengine.declare.builder import GraphBuilder
+from pgmengine.declare.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
 from pgmengine.engine.kernels import Blend, FlipState, Gibbs
-from pgmengine.graph.builder import GraphBuilder
-from pgmengine.graph.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
-from pgmengine.graph.model import Model
-from pgmengine.graph.soft import likelihood
-from pgmengine.graph.target import Target
-from pgmengine.infer.ask import explain, infer, prepare
-from pgmengine.infer.auto import Auto
-from pgmengine.infer.axes import Axis
-from pgmengine.infer.by_name import Joint
+from pgmengine.evidence.soft import likelihood
+from pgmengine.evidence.target import Target
 from pgmengine.infer.methods import (
     AIS,
     MCMC,
@@ -33,20 +28,23 @@ from pgmengine.infer.methods import (
     WangLandau,
     base_rates,
 )
-from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import Plan, Result, Status
+from pgmengine.infer.question.ask import explain, infer, prepare
+from pgmengine.infer.question.auto import Auto
+from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.by_name import Joint
+from pgmengine.infer.results.result import Plan, Result, Status
 from pgmengine.io.formats import read, read_evidence, write
 from pgmengine.io.store import load, load_declaration, save
 from pgmengine.learn.fit import Fit, fit
-from pgmengine.learn.initial import base_rate_start, pretrain
-from pgmengine.learn.likelihoods import (
+from pgmengine.learn.monitoring.likelihoods import (
     AISLogLikelihood,
     ExactLogLikelihood,
     FreeEnergyGap,
     PseudoLikelihood,
     VariationalBound,
 )
-from pgmengine.learn.monitors import (
+from pgmengine.learn.monitoring.monitors import (
     EarlyStopping,
     FlipRates,
     Occupancy,
@@ -63,10 +61,12 @@ from pgmengine.learn.negative import (
     FastPCD,
     TransSAP,
 )
-from pgmengine.learn.optimizers import SGD, Adam, AdaMax
-from pgmengine.learn.scaled import Scaled
-from pgmengine.learn.schedules import GrowingBlend, harmonic, linear_decay
-from pgmengine.learn.wrappers import Averaged, Centered, Tied
+from pgmengine.learn.starting.pretraining import base_rate_start, pretrain
+from pgmengine.learn.steps.optimizers import SGD, Adam, AdaMax
+from pgmengine.learn.steps.scaled import Scaled
+from pgmengine.learn.steps.schedules import GrowingBlend, harmonic, linear_decay
+from pgmengine.learn.steps.wrappers import Averaged, Centered, Tied
+from pgmengine.model.model import Model
 from pgmengine.units import (
     Binary,
     Categorical,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.types import Array
 from pgmengine.engine.spectrum import joint_states, slem, transition_matrix
-from pgmengine.infer.autocorrelation import (
+from pgmengine.infer.diagnostics.autocorrelation import (
     Times,
     autocorrelation_function,
     autocorrelation_time,
@@ -19,7 +19,7 @@ from pgmengine.infer.autocorrelation import (
     autocorrelation_time_means,
     autocorrelation_times,
 )
-from pgmengine.infer.convergence import chain_statistics, series_statistics
+from pgmengine.infer.diagnostics.convergence import chain_statistics, series_statistics
 
 __all__ = [
     "Times",

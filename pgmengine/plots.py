@@ -16,10 +16,10 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.diagnostics import autocorrelation_function
-from pgmengine.graph.model import Model, ModelLike, as_model
-from pgmengine.graph.variables import Place, unit_name
-from pgmengine.infer.result import Result
+from pgmengine.infer.results.result import Result
 from pgmengine.learn.fit import Fit
+from pgmengine.model.model import Model, ModelLike, as_model
+from pgmengine.model.variables import Place, unit_name
 from pgmengine.units import Unit
 
 if TYPE_CHECKING:

@@ -20,16 +20,16 @@ from pgmengine.base.checks import check_whole, whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
-from pgmengine.graph.families import drbm, rbm
-from pgmengine.graph.model import Model
-from pgmengine.infer.ask import infer
-from pgmengine.infer.auto import Auto, drawing
+from pgmengine.declare.families import drbm, rbm
 from pgmengine.infer.methods import AIS, MCMC, Exact
+from pgmengine.infer.question.ask import infer
+from pgmengine.infer.question.auto import Auto, drawing
 from pgmengine.learn.fit import Fit, fit, pass_on
-from pgmengine.learn.initial import base_rate_start
 from pgmengine.learn.negative import PCD, ExactGradient
-from pgmengine.learn.optimizers import SGD, Adam
-from pgmengine.learn.schedules import linear_decay
+from pgmengine.learn.starting.pretraining import base_rate_start
+from pgmengine.learn.steps.optimizers import SGD, Adam
+from pgmengine.learn.steps.schedules import linear_decay
+from pgmengine.model.model import Model
 from pgmengine.units import Binary, Gaussian, Unit
 
 with needed_by("pgmengine.sklearn"):
@@ -47,7 +47,7 @@ with needed_by("pgmengine.sklearn"):
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pgmengine.protocols import Negative, Optimizer
+    from pgmengine.learn.contracts import Negative, Optimizer
 
 # Data (rows, features), and scikit-learn's argument random_state.
 Features: TypeAlias = "ArrayLike | pd.DataFrame"

@@ -18,20 +18,17 @@ import numpy as np
 import pytest
 from rows_together import compare
 
-from pgmengine.graph.target import Target
-from pgmengine.infer import answers, auto, prepared, splitting
-from pgmengine.infer.exact import (
-    answered,
-    causes,
-    conditioned,
+from pgmengine.evidence.target import Target
+from pgmengine.infer.exact import gathered, planning
+from pgmengine.infer.exact.enumeration import compiled_enumerator, enumeration, linear_plan
+from pgmengine.infer.exact.junction_tree import (
+    causal_independence,
+    conditioned_model,
+    cutset,
     elimination,
-    enumeration,
-    gray,
-    outside,
-    planning,
-    program,
     trees,
 )
+from pgmengine.infer.question import auto, prepared, splitting
 
 # Questions that are asked until a fault is found.
 MOST_QUESTIONS = 600
@@ -137,12 +134,12 @@ def hints_in_no_key(patch):
 @fault
 def hints_are_no_evidence(patch):
     """A unit is barren although it has a hint."""
-    from pgmengine.graph import queries
+    from pgmengine.evidence import relevance
 
     def change(inner):
         return lambda target, name: np.zeros_like(inner(target, name))
 
-    _wrap(patch, queries, "hinted", change)
+    _wrap(patch, relevance, "hinted", change)
 
 
 @fault
@@ -187,7 +184,7 @@ def rows_out_of_order(patch):
 
         return filled
 
-    _wrap(patch, answered.Gathered, "_filled", change)
+    _wrap(patch, gathered.Gathered, "_filled", change)
 
 
 @fault
@@ -213,7 +210,7 @@ def a_gradient_counts_the_first_part_twice(patch):
 
         return add
 
-    _wrap(patch, answered, "add_gradients", change)
+    _wrap(patch, gathered, "add_gradients", change)
 
 
 @fault
@@ -223,7 +220,7 @@ def the_constant_of_the_observed_part_is_forgotten(patch):
     def change(inner):
         return lambda target, whole: 0.0 * inner(target, whole)
 
-    _wrap(patch, conditioned, "observed_constant", change)
+    _wrap(patch, conditioned_model, "observed_constant", change)
 
 
 @fault
@@ -242,7 +239,7 @@ def a_unit_that_is_not_barren_is_left_out(patch):
 
         return left_out
 
-    _wrap(patch, conditioned, "_left_out", change)
+    _wrap(patch, conditioned_model, "_left_out", change)
 
 
 @fault
@@ -257,7 +254,7 @@ def a_leak_with_the_wrong_sign(patch):
 
         return values
 
-    _wrap(patch, causes.AbsentTerm, "values", change)
+    _wrap(patch, causal_independence.AbsentTerm, "values", change)
 
 
 @fault
@@ -267,7 +264,7 @@ def a_chain_without_its_leak(patch):
     def change(inner):
         return lambda self, target: inner(self, target) * 0.5
 
-    _wrap(patch, causes.ChainTerm, "leaks", change)
+    _wrap(patch, causal_independence.ChainTerm, "leaks", change)
 
 
 @fault
@@ -292,7 +289,7 @@ def the_last_states_outside_are_left_out(patch):
 
         return joint_states
 
-    _wrap(patch, outside.Outside, "_joint_states", change)
+    _wrap(patch, cutset.Outside, "_joint_states", change)
 
 
 @fault
@@ -308,7 +305,7 @@ def weights_outside_relative_to_the_last(patch):
 
         return add
 
-    _wrap(patch, outside._Total, "add", change)
+    _wrap(patch, cutset._Total, "add", change)
 
 
 @fault
@@ -324,7 +321,7 @@ def a_piece_of_a_walk_twice(patch):
 
         return walk
 
-    _wrap(patch, gray.GrayWalker, "walk", change)
+    _wrap(patch, compiled_enumerator.CompiledEnumerator, "sums", change)
 
 
 @fault
@@ -337,7 +334,7 @@ def a_group_of_rows_begins_one_late(patch):
             if "gradient" in found and len(rows) < len(group.rows) and rows[0] != group.rows[0]:
                 before = group.rows[[int(np.searchsorted(group.rows, rows[0])) - 1]]
                 more = inner(wanted, whole, group, before, draws, rng)[1]["gradient"]
-                found["gradient"] = answers.add_gradients(found["gradient"], more)
+                found["gradient"] = wanted.add_gradients(found["gradient"], more)
             return log_z, found
 
         return solved
@@ -355,7 +352,7 @@ def the_program_of_the_first_row(patch):
 
         return run
 
-    _wrap(patch, program.Program, "run", change)
+    _wrap(patch, linear_plan.Program, "run", change)
 
 
 @fault

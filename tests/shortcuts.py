@@ -14,24 +14,25 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pgmengine.base import cache, executors
-from pgmengine.infer import ask, auto, splitting
-from pgmengine.infer.exact import (
-    causes,
-    conditioned,
-    elimination,
+from pgmengine.base.work import cache, executors
+from pgmengine.infer.exact import exact, planning
+from pgmengine.infer.exact.enumeration import (
+    compiled_enumerator,
+    cover_states,
     enumeration,
-    exact,
-    gray,
-    outside,
-    planning,
-    program,
-    shared,
-    states,
+    linear_plan,
+)
+from pgmengine.infer.exact.junction_tree import (
+    causal_independence,
+    conditioned_model,
+    cutset,
+    elimination,
+    shared_rows,
     trees,
 )
-from pgmengine.infer.exact.causes import AbsentTerm, ChainTerm
-from pgmengine.infer.exact.outside import Outside
+from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm
+from pgmengine.infer.exact.junction_tree.cutset import Outside
+from pgmengine.infer.question import ask, auto, splitting
 
 INF = np.inf
 
@@ -53,29 +54,29 @@ class Share:
 # (modules that read it, name): the values that are drawn, and the value that switches it off.
 THRESHOLDS = {
     # Rows of rare patterns share a tree.
-    ((shared, planning), "RARE"): ((8, 3), 0),
-    ((shared,), "FEW"): ((2,), INF),
+    ((shared_rows, planning), "RARE"): ((8, 3), 0),
+    ((shared_rows,), "FEW"): ((2,), INF),
     # A row has a tree of its own where the shared one takes longer than planning.
     ((planning,), "planning_seconds"): (
-        (shared.planning_seconds, *(Share(x) for x in (0.05, 0.1, 0.2, 0.35))),
-        shared.planning_seconds,
+        (shared_rows.planning_seconds, *(Share(x) for x in (0.05, 0.1, 0.2, 0.35))),
+        shared_rows.planning_seconds,
     ),
     ((planning,), "CLIQUE"): ((0.0, 0.0, 0.0, -1.0), 3e-7),
     # Impossible states are removed, and units with independent causes have small tables.
     ((planning,), "WORTH"): ((0, 0, 2**16), INF),
     ((planning,), "WHOLE"): ((1.0, INF), 0.0),
     ((planning,), "QUICK"): ((0, 2**12), 2**12),
-    ((causes,), "SMALL"): ((1, 8), INF),
+    ((causal_independence,), "SMALL"): ((1, 8), INF),
     # Rows, and units in no factor, share a pass.
     ((trees, elimination), "ROWS_BYTES"): ((1, 2**10, 2**28), 2**28),
-    ((conditioned,), "SEARCH_BYTES"): ((1.0, 2.0**26), 2.0**26),
-    ((outside,), "LANES"): ((3, 8), 1),
+    ((conditioned_model,), "SEARCH_BYTES"): ((1.0, 2.0**26), 2.0**26),
+    ((cutset,), "LANES"): ((3, 8), 1),
     # Walks in pieces, of which a few are a task; groups of rows; the numpy walk; programs.
-    ((states, program), "PIECE"): ((4, 16, 4096), 4096),
-    ((gray, enumeration), "TASK"): ((2, 16), 16),
+    ((cover_states, linear_plan), "PIECE"): ((4, 16, 4096), 4096),
+    ((compiled_enumerator, enumeration), "TASK"): ((2, 16), 16),
     ((enumeration,), "ROWS_BYTES"): ((1, 2**12, 2**28, 2**28), 2**28),
-    ((gray, program), "SAFE_EXPONENT"): ((-1.0, 600.0, 600.0), -1.0),
-    ((program,), "MOST_ROWS"): ((4, 40), 0),
+    ((compiled_enumerator, linear_plan), "SAFE_EXPONENT"): ((-1.0, 600.0, 600.0), -1.0),
+    ((linear_plan,), "MOST_ROWS"): ((4, 40), 0),
     ((exact,), "SHORT"): ((0.0, 0.02), 0.02),
     # Parts of rows for workers.
     ((executors,), "WORTH"): ((100.0, 2e8, 2e8), 2e8),
@@ -104,8 +105,8 @@ def _patched(values):
             for module in modules:
                 patch.setattr(module, name, value)
         # A task has whole pieces.
-        for module in (gray, enumeration):
-            patch.setattr(module, "TASK", module.TASK * states.PIECE)
+        for module in (compiled_enumerator, enumeration):
+            patch.setattr(module, "TASK", module.TASK * cover_states.PIECE)
         yield
 
 
@@ -161,8 +162,8 @@ def counted(reached: Counter):
         watch(elimination, "lifted", lambda found, target: ["leaks lifted"] * (found is not target))
         watch(elimination, "_eliminated", _of_passes)
         watch(enumeration, "_part", _of_part)
-        watch(enumeration, "make_walker", _of_walker)
-        watch(program.Program, "run", lambda found, *_: ["program"] * (found is not None))
+        watch(enumeration, "make_enumerator", _of_walker)
+        watch(linear_plan.Program, "run", lambda found, *_: ["program"] * (found is not None))
         watch(splitting, "_by_rows", lambda *_: ["parts of rows"])
         watch(auto, "joined_parts", lambda *_: ["parts of a question"])
         patch.setattr(cache.Cache, "recall", _recall(cache.Cache.recall, reached))
@@ -216,9 +217,9 @@ def _of_part(found, target, wanted):
 
 
 def _of_walker(found, problem):
-    if isinstance(found, gray.GrayWalker):
+    if isinstance(found, compiled_enumerator.CompiledEnumerator):
         yield "compiled walk"
-        if states.pieces(problem) > 1:
+        if cover_states.pieces(problem) > 1:
             yield "compiled walk in pieces"
     else:
         yield "numpy walk"

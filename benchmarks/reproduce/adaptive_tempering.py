@@ -187,7 +187,7 @@ def fast_weights(model, modes, layer, sweeps, rate=0.02, decay=0.95):
 
 def overhead(model, chains=100, steps=2000):
     """Time of an adaptive simulated-tempering step over that of a plain sweep."""
-    from pgmengine.infer.sampling.levels import FlatHistogram, Levels
+    from pgmengine.infer.sampling.ladders.wandering import FlatHistogram, Levels
 
     rng = np.random.default_rng(0)
     target = model.given()

@@ -37,7 +37,7 @@ from safetensors import safe_open
 
 import pgmengine as pgm
 from pgmengine.engine.chains import make_chains, start
-from pgmengine.infer.sampling.levels import Levels
+from pgmengine.infer.sampling.ladders.wandering import Levels
 
 PUBLISHED = {"SAP": "-87.23", "SlowFast": "none", "TransSAP": "-85.41", "CAST": "-84.12"}
 # the paper's rate of the slow weights

@@ -7,7 +7,7 @@
  * components. Only log sums and first moments can be computed in this way, and complement blocks
  * are not supported; pgm_in_bunches tells whether a job qualifies.
  *
- * Reference: PlainWalker in pgmengine/infer/exact/reference.py (test_enumeration_walks.py).
+ * Reference: NumpyEnumerator in pgmengine/infer/exact/enumeration/numpy_enumerator.py (test_enumeration_walks.py).
  */
 #ifndef PGM_BUNCHES_H
 #define PGM_BUNCHES_H

@@ -6,7 +6,7 @@
  * zeta), where step is the change of the input of the child. With a sparse weight, only the
  * children that the weight connects to the unit are visited.
  *
- * Reference: `_unit_by_unit` in pgmengine/engine/plain.py (test_compiled_sweeps.py).
+ * Reference: `_unit_by_unit` in pgmengine/engine/reference.py (test_compiled_sweeps.py).
  */
 #ifndef PGM_BY_UNIT_H
 #define PGM_BY_UNIT_H

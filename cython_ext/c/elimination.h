@@ -26,7 +26,7 @@
  * d_C is at most 1 / DBL_MIN and all results are accurate to rounding. The pass reads the flag that
  * processors set after an underflow. If the flag is set, the caller starts again with logarithms.
  *
- * Reference: pgmengine/infer/exact/junction.py (test_junction_tree.py).
+ * Reference: tests/numpy_tree.py (test_junction_tree.py).
  */
 #ifndef PGM_ELIMINATION_H
 #define PGM_ELIMINATION_H

@@ -15,7 +15,7 @@
  * extracted only after so many factors. The weights of states are scaled by approximately the
  * largest one of a piece, and the scale is kept as a logarithm.
  *
- * Reference: PlainWalker in pgmengine/infer/exact/reference.py (test_enumeration_walks.py,
+ * Reference: NumpyEnumerator in pgmengine/infer/exact/enumeration/numpy_enumerator.py (test_enumeration_walks.py,
  * test_exact.py).
  */
 #ifndef PGM_GRAY_H

@@ -22,7 +22,7 @@
  * (delta).
  *
  * Invariant: no time or memory of this file is proportional to the number of entries of a clique.
- * Reference: build_tree in pgmengine/infer/exact/junction.py (test_junction_tree.py).
+ * Reference: build_tree in tests/numpy_tree.py (test_junction_tree.py).
  */
 #ifndef PGM_JUNCTION_H
 #define PGM_JUNCTION_H

@@ -7,7 +7,7 @@
  * left; only the sizes and the schedule are made for each row.
  *
  * Reference: the whole tree with the evidence as indicator tables, and remove_impossible in
- * pgmengine/infer/exact/possible.py (test_restricted_trees.py).
+ * pgmengine/infer/exact/junction_tree/impossible_states.py (test_restricted_trees.py).
  */
 #ifndef PGM_RESTRICT_H
 #define PGM_RESTRICT_H

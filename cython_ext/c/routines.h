@@ -151,7 +151,7 @@ typedef struct {
     const pgm_slot *slot;     /* slots of a unit follow each other */
     const pgm_member *member; /* of a slot follow each other */
     const int32_t *visit;     /* (visits) units in the order of a sweep */
-    const int32_t *wave;      /* (visits) the same units by waves (engine/waves.py), or NULL */
+    const int32_t *wave;      /* (visits) the same units by waves (engine/single_site/independent_visits.py), or NULL */
     const int64_t *wave_start; /* (waves + 1) */
     int64_t waves, period;
     float *uniforms;           /* (chains, PGM_SWEEPS_TOGETHER, blocks of all ranks) for waves */

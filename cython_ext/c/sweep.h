@@ -12,7 +12,7 @@
  * depends neither on the other chains nor on the number of threads. Where the inputs begin as
  * products of matrices (CompiledChains says where), these may round differently among other chains.
  *
- * Reference: PlainChains of pgmengine/engine/plain.py on the same uniforms
+ * Reference: PlainChains of pgmengine/engine/reference.py on the same uniforms
  * (test_compiled_sweeps.py, test_annealing.py).
  */
 #ifndef PGM_SWEEP_H

@@ -6,7 +6,7 @@
  *     + beta * sum over its tables of the entry at k and the states of the other members
  *     + beta * sum over its children of log p(x_child | zeta_child at x_k),
  * where zeta is the sum of the bias and of the inputs from the parents of arrows (a link of it for
- * noisy-or units). Children with few joint states of their parents count as tables (listed.py);
+ * noisy-or units). Children with few joint states of their parents count as tables (conditional_tables.py);
  * inputs of other children are summed up anew, without the unit and then with each of
  * its values: parents in great numbers are for sweep.h, which keeps inputs. Of children with two
  * states the probabilities are multiplied, and one logarithm is taken for all of them. Nothing but
@@ -26,7 +26,7 @@
  * Random numbers: a unit uses the uniform of its rank among all units, in the order of a sweep, at
  * layer 0 of the generator (random.h).
  *
- * Reference: PlainChains of pgmengine/engine/plain.py (test_tabled_sweeps.py).
+ * Reference: PlainChains of pgmengine/engine/reference.py (test_tabled_sweeps.py).
  */
 #ifndef PGM_TABLED_H
 #define PGM_TABLED_H

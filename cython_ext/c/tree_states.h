@@ -13,7 +13,7 @@
  * other. The uniforms of 32 draws at a clique are one block of the generator, whose place does not
  * depend on the lanes and draws beside them.
  *
- * Reference: `states` in pgmengine/infer/exact/junction.py (test_junction_tree.py).
+ * Reference: `states` in tests/numpy_tree.py (test_junction_tree.py).
  */
 #ifndef PGM_TREE_STATES_H
 #define PGM_TREE_STATES_H

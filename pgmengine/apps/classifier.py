@@ -14,11 +14,11 @@ from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, RngLike
-from pgmengine.graph.model import Model, ModelLike, as_model
-from pgmengine.graph.named_units import is_frame
-from pgmengine.infer.ask import infer
-from pgmengine.infer.prepared import Method
+from pgmengine.evidence.named_units import is_frame
+from pgmengine.infer.question.ask import infer
+from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.fit import fit, pass_on
+from pgmengine.model.model import Model, ModelLike, as_model
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -34,8 +34,8 @@ from pgmengine.apps.cli_inputs import read_arrays, read_evidence, read_model
 from pgmengine.apps.demo import run_demo
 from pgmengine.base.errors import visible
 from pgmengine.base.files import shown
-from pgmengine.base.threads import threads
-from pgmengine.infer.auto import drawing
+from pgmengine.base.work.threads import threads
+from pgmengine.infer.question.auto import drawing
 
 app = typer.Typer(
     add_completion=False,

@@ -19,11 +19,11 @@ from rich.table import Table
 import pgmengine as pgm
 from pgmengine.base.files import writable, write_whole
 from pgmengine.base.types import Array
-from pgmengine.graph.frames import shown_units, state_keys
-from pgmengine.graph.structure import Structure
-from pgmengine.graph.summary import headline, parents
-from pgmengine.graph.variables import unit_name
-from pgmengine.infer.by_name import state_values
+from pgmengine.declare.summary import headline, parents
+from pgmengine.evidence.frames import shown_units, state_keys
+from pgmengine.infer.results.by_name import state_values
+from pgmengine.model.structure import Structure
+from pgmengine.model.variables import unit_name
 
 # Answers with an axis of units.
 BY_UNIT = ("mean", "prob", "mode", "samples")

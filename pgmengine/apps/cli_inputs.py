@@ -16,15 +16,15 @@ import numpy as np
 
 import pgmengine as pgm
 from pgmengine.base.files import plain_text, readable, shown
-from pgmengine.base.memory import too_large
 from pgmengine.base.names import hashable, nearest
 from pgmengine.base.types import Array
-from pgmengine.graph.layer import Layer
-from pgmengine.graph.named_units import check_states, numbers_of_layer
-from pgmengine.graph.state_names import state_number, written_number
-from pgmengine.graph.validate import as_floats
+from pgmengine.base.work.memory import too_large
+from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.named_units import check_states, numbers_of_layer
+from pgmengine.evidence.state_names import state_number, written_number
 from pgmengine.io.formats import EVIDENCE, READERS
 from pgmengine.io.opened import suffix_of
+from pgmengine.model.layer import Layer
 
 # Bytes of memory for each byte of a compressed archive of arrays, as data of few values have.
 PACKED = 200.0

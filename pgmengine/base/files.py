@@ -26,8 +26,8 @@ from typing import BinaryIO
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.memory import no_room
 from pgmengine.base.types import Array
+from pgmengine.base.work.memory import no_room
 
 # The metadata entry of the checksum.
 SUM = "sha256"

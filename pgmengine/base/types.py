@@ -24,6 +24,13 @@ RngLike: TypeAlias = "int | np.random.Generator | None"
 # share @, .T and slicing; scipy has no types, so that a checker takes both for Any.
 Weight: TypeAlias = Any
 
+# Parameter name -> its numbers.
+Params: TypeAlias = Mapping[str, Weight]
+
+# Everything that chains, a method, a phase or an optimizer need to go on, besides the parameters
+# and the random numbers: name -> array.
+Snapshot: TypeAlias = dict[str, Array]
+
 # Values of layers as users give them: layer -> (size,) or (rows, size), with NaN where a value is
 # missing; or a DataFrame with a column for each unit.
 LayerValues: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"

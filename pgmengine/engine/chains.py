@@ -10,16 +10,17 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from pgmengine.base.checks import check_kernel
-from pgmengine.base.division import check_divided
 from pgmengine.base.errors import PgmError
-from pgmengine.base.executors import part_count, run_jobs, spawn
 from pgmengine.base.types import Array, States
-from pgmengine.engine import compiled, plain, tabled
-from pgmengine.engine.ancestral import Conditionals
-from pgmengine.graph.model import Model
-from pgmengine.graph.target import Target
-from pgmengine.graph.weights import count
-from pgmengine.protocols import Kernel
+from pgmengine.base.work.division import check_divided
+from pgmengine.base.work.executors import part_count, run_jobs, spawn
+from pgmengine.engine import layerwise, reference
+from pgmengine.engine.ancestral_draws import Conditionals
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.single_site import sweeps
+from pgmengine.evidence.target import Target
+from pgmengine.model.model import Model
+from pgmengine.model.weights import count
 
 
 class Chains(Protocol):
@@ -98,7 +99,7 @@ class Chains(Protocol):
 Rows: TypeAlias = "Array | slice"
 
 Engine: TypeAlias = (
-    type[tabled.TabledChains] | type[compiled.CompiledChains] | type[plain.PlainChains]
+    type[sweeps.TabledChains] | type[layerwise.CompiledChains] | type[reference.PlainChains]
 )
 
 
@@ -128,9 +129,9 @@ def make_chains(
 
 def engine_for(target: Target, kernel: Kernel) -> Engine:
     """Return the class of chains that sweeps a target by a kernel."""
-    if tabled.knows(target, kernel):
-        return tabled.TabledChains
-    return compiled.CompiledChains if compiled.knows(target, kernel) else plain.PlainChains
+    if sweeps.knows(target, kernel):
+        return sweeps.TabledChains
+    return layerwise.CompiledChains if layerwise.knows(target, kernel) else reference.PlainChains
 
 
 def over_chains(
@@ -151,7 +152,7 @@ def over_chains(
     check_kernel(kernel)
     count = (
         1
-        if executor is None or engine_for(target, kernel) is plain.PlainChains
+        if executor is None or engine_for(target, kernel) is reference.PlainChains
         else part_count(work, target.rows)
     )
     groups, stream = np.array_split(np.arange(target.rows), count), spawn(rng, 1)[0]

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.engine import compiled, single_units, tabled
-from pgmengine.graph.arrows_inside import arrows_inside
-from pgmengine.graph.rows import distinct
-from pgmengine.graph.target import Target
-from pgmengine.graph.weights import count, is_sparse
-from pgmengine.protocols import Kernel
+from pgmengine.base.rows import distinct
+from pgmengine.engine import layerwise
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.single_site import packed_units, sweeps
+from pgmengine.evidence.target import Target
+from pgmengine.model.arrows_inside import arrows_inside
+from pgmengine.model.weights import count, is_sparse
 
 US, NS = 1e-6, 1e-9
 
@@ -30,7 +31,7 @@ TRACE = 200
 COUNTED = 32
 
 # Blocks of units that are compared with draws, and distinct draws and states of all their cliques
-# (infer/sampling/rao_blackwell.py).
+# (infer/sampling/draws/rao_blackwell.py).
 BLOCKS, DISTINCT, CLIQUES = 16, 1024, 2.0**24
 
 # Seconds of the comparison: at most of a single row, at least of a part of many rows, and a share
@@ -93,9 +94,9 @@ class Engine:
 
 def engine(target: Target, kernel: Kernel) -> Engine:
     """Return the prices of the engine that sweeps this target by this kernel."""
-    if tabled.knows(target, kernel):
+    if sweeps.knows(target, kernel):
         return _tabled(target)
-    return _compiled(target) if compiled.knows(target, kernel) else _plain(target)
+    return _compiled(target) if layerwise.knows(target, kernel) else _plain(target)
 
 
 def free_units(target: Target, name: str) -> float:
@@ -145,8 +146,8 @@ def _tabled(target: Target) -> Engine:
     An entry is found by comparing with the joint states of the other members, or by loads where
     these are many. The inputs of a child are summed up at each visit of a parent.
     """
-    s, graph = target.structure, single_units.packed_graph(target.structure)
-    packed, sites = single_units.packed_parameters(target.model), graph.sites
+    s, graph = target.structure, packed_units.packed_graph(target.structure)
+    packed, sites = packed_units.packed_parameters(target.model), graph.sites
     free = np.concatenate([distinct(target.free[n]).mean(axis=0) for n in s.layers])
     units, states = len(sites), sites["states"]
     owner = np.repeat(np.arange(units), packed.counts)
@@ -162,7 +163,7 @@ def _tabled(target: Target) -> Engine:
     of_children = np.bincount(
         parent, given[packed.children.indices] * (states[parent] / 2 + 0.5), units
     )
-    summed = packed.directed & single_units.SWEEPS
+    summed = packed.directed & packed_units.SWEEPS
     own = 1.4 + 0.6 * states + 0.1 * links + summed * (0.3 * inputs + 20.0 * sites["complement"])
     chain = float(free @ (own + of_tables + of_children))
     density = float((0.4 + links + (sites["directed"] > 0) * (5.0 + given)).sum())

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pgmengine import _kernels
-from pgmengine.base.cache import remembered
-from pgmengine.base.threads import parts
 from pgmengine.base.types import Array, Weight
-from pgmengine.graph.couplings import WORTH_A_THREAD, adds_rows
-from pgmengine.graph.layer import Layer
-from pgmengine.graph.model import Model
-from pgmengine.graph.weights import is_sparse
-from pgmengine.protocols import Coupling
+from pgmengine.base.work.cache import remembered
+from pgmengine.base.work.threads import parts
+from pgmengine.model.couplings import WORTH_A_THREAD, Coupling, adds_rows
+from pgmengine.model.layer import Layer
+from pgmengine.model.parameters import Parameters
+from pgmengine.model.weights import is_sparse
 
 # Floats of a vector.
 WIDE = 16
@@ -39,7 +38,7 @@ Rows: TypeAlias = "tuple[Array | None, Array | None, Array | None, Array | None]
 class Packed:
     """The parameters of one model, each converted when it is first asked for."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Parameters) -> None:
         # Without a reference to the model itself, which would never be freed.
         self.structure, self.params = model.structure, dict(model.params)
         self.rows: dict[tuple[str, str], Rows] = {}
@@ -96,10 +95,10 @@ class Packed:
 
 
 # Packed parameters are made at every update of a fit, and go with their model.
-_packed: WeakKeyDictionary[Model, Packed] = WeakKeyDictionary()
+_packed: WeakKeyDictionary[Parameters, Packed] = WeakKeyDictionary()
 
 
-def packed(model: Model) -> Packed:
+def packed(model: Parameters) -> Packed:
     """Return the packed parameters of a model, which all chains on it share."""
     return remembered(_packed, model, Packed)
 

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States
-from pgmengine.engine.plain import moves
-from pgmengine.graph.target import Target
+from pgmengine.engine.reference import moves
+from pgmengine.evidence.target import Target
 
 if TYPE_CHECKING:
-    from pgmengine.protocols import Kernel
+    from pgmengine.engine.kernels.kernel import Kernel
 
 # States of a transition matrix, at most: a matrix of 0.5 GiB.
 MOST_STATES = 8192

@@ -3,20 +3,20 @@
 Each method is a frozen dataclass whose fields are its settings, and follows the contract of Method.
 """
 
-from pgmengine.infer.exact.elimination import Elimination
-from pgmengine.infer.exact.enumeration import Enumeration
+from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.sampling.ais import AIS
-from pgmengine.infer.sampling.base_rates import base_rates
-from pgmengine.infer.sampling.coupled import CoupledTempering
-from pgmengine.infer.sampling.forward import Forward
-from pgmengine.infer.sampling.levels import FlatHistogram, OneOverT
-from pgmengine.infer.sampling.mcmc import MCMC
-from pgmengine.infer.sampling.parallel_tempering import ParallelTempering
-from pgmengine.infer.sampling.schedules import Adaptive, Linear, ThreePiece
-from pgmengine.infer.sampling.simulated_tempering import SimulatedTempering
-from pgmengine.infer.sampling.tempered_transitions import TemperedTransitions
-from pgmengine.infer.sampling.wang_landau import WangLandau
+from pgmengine.infer.exact.junction_tree.elimination import Elimination
+from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
+from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Linear, ThreePiece
+from pgmengine.infer.sampling.ladders.wandering import FlatHistogram, OneOverT
+from pgmengine.infer.sampling.methods.ais import AIS
+from pgmengine.infer.sampling.methods.base_rates import base_rates
+from pgmengine.infer.sampling.methods.forward import Forward
+from pgmengine.infer.sampling.methods.mcmc import MCMC
+from pgmengine.infer.sampling.methods.parallel_tempering import ParallelTempering
+from pgmengine.infer.sampling.methods.simulated_tempering import SimulatedTempering
+from pgmengine.infer.sampling.methods.tempered_transitions import TemperedTransitions
+from pgmengine.infer.sampling.methods.wang_landau import WangLandau
 from pgmengine.infer.variational.mean_field import MeanField
 
 __all__ = [

@@ -37,9 +37,9 @@ from itertools import product
 import numpy as np
 
 from pgmengine.base.errors import listed
-from pgmengine.base.memory import too_large
 from pgmengine.base.types import Array
-from pgmengine.graph.tabular import Network
+from pgmengine.base.work.memory import too_large
+from pgmengine.declare.tabular import Network
 from pgmengine.io.opened import SPREAD
 from pgmengine.io.variables import Variables, check_directed, check_quotable
 from pgmengine.io.words import PAIRED, Words, pattern, unquoted

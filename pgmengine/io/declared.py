@@ -56,12 +56,12 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import RngLike
-from pgmengine.graph.builder import GraphBuilder
-from pgmengine.graph.declaration import RESERVED, plain_label, unit_types
-from pgmengine.graph.layer import Layer
-from pgmengine.graph.model import Model
-from pgmengine.graph.validate import check_size
-from pgmengine.graph.variables import Member
+from pgmengine.declare.builder import GraphBuilder
+from pgmengine.declare.declaration import RESERVED, plain_label, unit_types
+from pgmengine.declare.validate import check_size
+from pgmengine.model.layer import Layer
+from pgmengine.model.model import Model
+from pgmengine.model.variables import Member
 
 # Levels of lists within lists: the largest number of axes of an array.
 DEPTH = 64

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
-from pgmengine.graph.model import Model, ModelLike, as_model
-from pgmengine.graph.tabular import Network
+from pgmengine.declare.tabular import Network
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.blocks import read_dsl, read_net, write_net
 from pgmengine.io.markup import read_xdsl, read_xmlbif, write_xmlbif
 from pgmengine.io.network import build, by_unit, finite_units, network_of
 from pgmengine.io.opened import named, suffix_of, text_of, write_text
 from pgmengine.io.uai import read_uai, read_uai_evidence, write_uai
+from pgmengine.model.model import Model, ModelLike, as_model
 
 # The second argument is the tolerance of `read`.
 READERS: dict[str, Callable[[str, float], Network]] = {

@@ -38,7 +38,7 @@ import numpy as np
 from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.graph.tabular import Network
+from pgmengine.declare.tabular import Network
 from pgmengine.io.variables import Variables, check_directed
 from pgmengine.io.words import TOO_SMALL, number, underflow
 

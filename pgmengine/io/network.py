@@ -17,14 +17,14 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.graph.builder import GraphBuilder
-from pgmengine.graph.couplings import Undirected
-from pgmengine.graph.entries import entries_of
-from pgmengine.graph.layer import Layer
-from pgmengine.graph.model import Model
-from pgmengine.graph.tabular import Conditional, Declares, Network, Table
-from pgmengine.graph.variables import Place, unit_name
-from pgmengine.graph.weights import is_sparse
+from pgmengine.declare.builder import GraphBuilder
+from pgmengine.declare.tabular import Conditional, Declares, Network, Table
+from pgmengine.model.couplings import Undirected
+from pgmengine.model.entries import entries_of
+from pgmengine.model.layer import Layer
+from pgmengine.model.model import Model
+from pgmengine.model.variables import Place, unit_name
+from pgmengine.model.weights import is_sparse
 
 
 def build(network: Network) -> Model:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.files import as_path, readable, shown, write_whole
-from pgmengine.base.memory import too_large
+from pgmengine.base.work.memory import too_large
 
 # Bytes of memory for each byte of text while a file is read: words in lists, and their numbers.
 COPIES = 24.0

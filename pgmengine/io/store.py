@@ -21,15 +21,15 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.files import SUM, plain_text, read_tensors, shown, write_tensors
+from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike
-from pgmengine.graph.declaration import declaration_of
-from pgmengine.graph.model import Model, ModelLike, as_model
-from pgmengine.graph.sparse import compressed
-from pgmengine.graph.stored_tables import table_units, variable_units, with_stored_tables
-from pgmengine.graph.training import Training
-from pgmengine.graph.weights import is_sparse
+from pgmengine.declare.declaration import declaration_of
+from pgmengine.declare.stored_tables import table_units, variable_units, with_stored_tables
 from pgmengine.io.declared import DEPTH, declared_model
 from pgmengine.io.words import is_not_zero
+from pgmengine.model.model import Model, ModelLike, as_model
+from pgmengine.model.training import Training
+from pgmengine.model.weights import is_sparse
 
 FORMAT = "pgmengine-2"
 

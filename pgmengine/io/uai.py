@@ -28,14 +28,14 @@ from itertools import islice
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.memory import too_large
 from pgmengine.base.types import Array
-from pgmengine.graph.tables import as_printed, rows_are_one, wrong_row
-from pgmengine.graph.tabular import AXES, Conditional, Network, Table, check_acyclic
+from pgmengine.base.work.memory import too_large
+from pgmengine.declare.tabular import AXES, Conditional, Network, Table, check_acyclic
 from pgmengine.io.opened import SPREAD
 from pgmengine.io.uai_orders import REMARK, Order, order_of
 from pgmengine.io.variables import ROUNDED
 from pgmengine.io.words import TOO_SMALL, number, underflow
+from pgmengine.model.tables import as_printed, rows_are_one, wrong_row
 
 PREAMBLES = ("MARKOV", "BAYES")
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.graph.tables import rows_are_one
+from pgmengine.model.tables import rows_are_one
 
 # A remark, to the end of its line.
 REMARK = re.compile(r"#[^\n]*")

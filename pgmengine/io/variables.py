@@ -9,8 +9,8 @@ from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
-from pgmengine.graph.tables import as_printed, wrong_row
-from pgmengine.graph.tabular import AXES, Conditional, Network, check_different
+from pgmengine.declare.tabular import AXES, Conditional, Network, check_different
+from pgmengine.model.tables import as_printed, wrong_row
 
 # The way out for rows that do not sum to 1.
 ROUNDED = "give read a tolerance if the entries are rounded to few digits"

@@ -10,15 +10,15 @@ import numpy as np
 
 from pgmengine.base.checks import check_instance, check_method
 from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array
-from pgmengine.graph.model import Model
-from pgmengine.graph.rows import distinct
-from pgmengine.graph.structure import Structure
-from pgmengine.graph.target import Target
-from pgmengine.graph.validate import as_floats
-from pgmengine.graph.variables import Member, find, unit_name
-from pgmengine.learn.optimizers import check_optimizer
-from pgmengine.protocols import Negative, PhaseMonitor, Positive
+from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.target import Target
+from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
+from pgmengine.learn.steps.optimizers import check_optimizer
+from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
+from pgmengine.model.variables import Member, find, unit_name
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -16,15 +16,15 @@ from itertools import combinations
 import networkx as nx
 import numpy as np
 
+from pgmengine.base.rows import distinct, spread
 from pgmengine.base.types import Array, States, Weight
-from pgmengine.graph.evidence import Evidence
-from pgmengine.graph.model import Model
-from pgmengine.graph.queries import EvidencePattern
-from pgmengine.graph.rows import distinct, spread
-from pgmengine.graph.structure import Structure
-from pgmengine.graph.target import Target
-from pgmengine.graph.weights import is_sparse
+from pgmengine.evidence.evidence import Evidence
+from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.target import Target
 from pgmengine.learn.statistics import Statistics
+from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
+from pgmengine.model.weights import is_sparse
 
 
 @dataclass(frozen=True, eq=False)

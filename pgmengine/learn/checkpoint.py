@@ -28,15 +28,15 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.files import SUM, clear_parts, read_tensors, writable, write_tensors
 from pgmengine.base.types import Array
-from pgmengine.graph.declaration import declaration_of
-from pgmengine.graph.model import Model
-from pgmengine.graph.stored_tables import table_units
-from pgmengine.graph.weights import numbers, pattern
+from pgmengine.declare.declaration import declaration_of
+from pgmengine.declare.stored_tables import table_units
+from pgmengine.model.model import Model
+from pgmengine.model.weights import numbers, pattern
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from pgmengine.learn.history import History
+    from pgmengine.learn.monitoring.history import History
     from pgmengine.learn.run import Run
 
 FORMAT = "pgmengine-checkpoint-4"

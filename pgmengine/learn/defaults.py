@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from pgmengine.graph.target import Target
+from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
+from pgmengine.learn.contracts import Negative, Optimizer
 from pgmengine.learn.negative import CD, PCD, ExactGradient
-from pgmengine.learn.optimizers import SGD, Adam, floors
-from pgmengine.learn.scaled import Scaled
-from pgmengine.learn.schedules import linear_decay
-from pgmengine.learn.wrappers import Centered
-from pgmengine.protocols import Negative, Optimizer
+from pgmengine.learn.steps.optimizers import SGD, Adam, floors
+from pgmengine.learn.steps.scaled import Scaled
+from pgmengine.learn.steps.schedules import linear_decay
+from pgmengine.learn.steps.wrappers import Centered
 
 # Exact answers about a mini-batch that are planned to take up to so many seconds are cheap enough
 # for every update.

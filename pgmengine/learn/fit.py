@@ -19,15 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from pgmengine.base.checks import seeded, whole
 from pgmengine.base.names import nearest
-from pgmengine.base.progress import track
-from pgmengine.base.threads import one_blas_thread
 from pgmengine.base.types import Array, LayerValues, RngLike
-from pgmengine.graph.frames import data_by_layer
-from pgmengine.graph.given import make_target
-from pgmengine.graph.model import Model, ModelLike, StandsForModel, as_model
-from pgmengine.graph.training import Training
-from pgmengine.graph.variables import Member, as_members, units_named
-from pgmengine.infer.prepared import Method
+from pgmengine.base.work.progress import track
+from pgmengine.base.work.threads import one_blas_thread
+from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.given import make_target
+from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
     check_data,
     check_evidence,
@@ -39,14 +36,17 @@ from pgmengine.learn.arguments import (
     written,
 )
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
-from pgmengine.learn.history import History
+from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.lock import Lock
-from pgmengine.learn.monitors import EarlyStopping
+from pgmengine.learn.monitoring.history import History
+from pgmengine.learn.monitoring.monitors import EarlyStopping
 from pgmengine.learn.overview import fit_html, fit_text
 from pgmengine.learn.run import Run, State
-from pgmengine.learn.starts import observed_means, started
-from pgmengine.learn.wrappers import Tied, averaged, holds
-from pgmengine.protocols import Monitor, Negative, Optimizer, PhaseMonitor, Positive
+from pgmengine.learn.starting.base_rate_start import observed_means, started
+from pgmengine.learn.steps.wrappers import Tied, averaged, holds
+from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
+from pgmengine.model.training import Training
+from pgmengine.model.variables import Member, as_members, units_named
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -217,11 +217,12 @@ def fit(
         total = whole("updates", updates, 0)
     weights = row_weights(target, sample_weight)
     means = observed_means(target, weights)
+    begins: Model = model
     begun: tuple[str, ...] = ()
     # Tied parameters are equal to begin with, and base rates would set them apart.
     if model.fresh and state is None and not holds(optimizer, Tied):
-        started_model, begun = started(target, means)
-        target = target.with_model(started_model)
+        begins, begun = started(model, means)
+        target = target.with_model(begins)
     settings = {
         "negative": negative,
         "positive": positive,
@@ -239,7 +240,7 @@ def fit(
     with one_blas_thread(), alone:
         generator = seeded(rng)
         run = Run(
-            target.model,
+            begins,
             target,
             weights,
             negative,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgmengine.base.display import as_html, as_text, counted, few, plain
-from pgmengine.graph.summary import headline
+from pgmengine.declare.summary import headline
 
 if TYPE_CHECKING:
     from pgmengine.learn.fit import Fit

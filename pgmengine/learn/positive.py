@@ -14,17 +14,18 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 import numpy as np
 
 from pgmengine.base.types import Array, States
-from pgmengine.graph.evidence import Evidence
-from pgmengine.graph.target import Target
-from pgmengine.infer.answers import evidence_patterns
+from pgmengine.evidence.evidence import Evidence
+from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.prepared import Method, as_method
-from pgmengine.infer.sampling.mcmc import MCMC
-from pgmengine.infer.splitting import answer
+from pgmengine.infer.question.prepared import Method, as_method
+from pgmengine.infer.question.splitting import answer
+from pgmengine.infer.question.wanted import evidence_patterns
+from pgmengine.infer.sampling.methods.mcmc import MCMC
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
-from pgmengine.protocols import Accumulator, Positive
+from pgmengine.learn.contracts import Positive
 
 # Posteriors of up to so many bits are enumerated by default.
 BITS = 10

@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, States, Weight
+from pgmengine.base.types import Array, Params, States, Weight
 from pgmengine.engine.packed import packed
-from pgmengine.graph.model import Model
-from pgmengine.graph.target import Target
-from pgmengine.graph.weights import elementwise, like, numbers
+from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.prepared import Method
+from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.batch import Batch, idle_entries, only, outward, settled_layers, without
 from pgmengine.learn.checkpoint import parameters_digest
+from pgmengine.learn.contracts import ModelPhase, Negative, Optimizer, Positive
 from pgmengine.learn.defaults import default_negative, default_optimizer
-from pgmengine.learn.optimizers import Stepped, floors, raised, with_normalised
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
 from pgmengine.learn.statistics import Gradient, Statistics
-from pgmengine.protocols import ModelPhase, Negative, Optimizer, Params, Positive
+from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
+from pgmengine.model.model import Model
+from pgmengine.model.weights import elementwise, like, numbers
 
 # `Fit.state`: the snapshots of optimizer and model phase under "optimizer/..." and "negative/...",
 # the count of updates, the order of the rows left in this pass, and the random numbers.

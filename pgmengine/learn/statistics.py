@@ -14,12 +14,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pgmengine.base.types import Array, States, Weight
-from pgmengine.graph.couplings import weighted_sum
-from pgmengine.graph.model import Model
-from pgmengine.graph.structure import Structure
-from pgmengine.graph.weights import plus
-from pgmengine.protocols import Params
+from pgmengine.base.types import Array, Params, States, Weight
+from pgmengine.model.couplings import weighted_sum
+from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
+from pgmengine.model.weights import plus
 
 
 @dataclass(eq=False)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pgmengine.base.division import blocks, check_divided
 from pgmengine.base.errors import InternalError, PgmError
+from pgmengine.base.work.division import blocks, check_divided
 
 
 @pytest.mark.parametrize("count", range(8))

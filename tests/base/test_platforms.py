@@ -5,7 +5,7 @@ import math
 import os
 
 import pgmengine as pgm
-from pgmengine.base.memory import available_memory, no_room
+from pgmengine.base.work.memory import available_memory, no_room
 
 
 def test_free_memory_without_proc(monkeypatch):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pgmengine.base import progress
+from pgmengine.base.work import progress
 
 
 class Terminal(io.StringIO):

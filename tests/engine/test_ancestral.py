@@ -7,8 +7,8 @@ import pytest
 from tiny import MODELS
 
 import pgmengine as pgm
-from pgmengine.engine.ancestral import Conditionals
-from pgmengine.graph.tables import joined_states
+from pgmengine.engine.ancestral_draws import Conditionals
+from pgmengine.model.tables import joined_states
 
 NAN = np.nan
 NETWORKS = [m for m in MODELS if m.build().structure.normalized and not m.build().structure.arrows]

@@ -6,8 +6,8 @@ from tiny import FINITE, INFINITE, as_evidence, draw_row, mixed_target, tiny_mod
 
 import pgmengine as pgm
 from pgmengine.engine.chains import make_chains, start
-from pgmengine.engine.compiled import CompiledChains
-from pgmengine.engine.plain import PlainChains
+from pgmengine.engine.layerwise import CompiledChains
+from pgmengine.engine.reference import PlainChains
 
 
 @pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.4)], ids=repr)

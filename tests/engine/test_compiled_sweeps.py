@@ -17,10 +17,10 @@ from twin import key_of
 
 import pgmengine as pgm
 from pgmengine import _kernels
-from pgmengine.engine import compiled, plain
+from pgmengine.engine import layerwise, reference
 from pgmengine.engine.chains import refusal, start
-from pgmengine.engine.compiled import CompiledChains
-from pgmengine.engine.tabled import TabledChains
+from pgmengine.engine.layerwise import CompiledChains
+from pgmengine.engine.single_site.sweeps import TabledChains
 
 table = pytest.mark.parametrize("tiny_model", FINITE + INFINITE, ids=repr)
 
@@ -157,7 +157,7 @@ def test_wide_layers_cross_every_tile_and_block():
             target = model.given({"v": np.where(rng.random((70, v)) < 0.2, 1.0, np.nan)})
             x = start(target, rng)
             ours = CompiledChains(target, pgm.Blend(0.4), x, np.random.default_rng(2))
-            theirs = plain.PlainChains(
+            theirs = reference.PlainChains(
                 target, pgm.Blend(0.4), x, twin.Replay(target, key_of(2), set())
             )
             ours.sweep(3)
@@ -195,7 +195,7 @@ def test_trace_is_the_log_density_after_each_sweep():
         pgm.rbm(9, 4, hidden=pgm.Categorical(3), rng=0).given().take(np.zeros(5, dtype=int)).at(0.7)
     )
     x = start(target, np.random.default_rng(0))
-    for engine in (CompiledChains, plain.PlainChains):
+    for engine in (CompiledChains, reference.PlainChains):
         one, two = (engine(target, pgm.Gibbs(), x, np.random.default_rng(1)) for _ in range(2))
         found = one.trace(6)
         for t in range(6):
@@ -231,7 +231,7 @@ def test_threads_and_pieces_do_not_change_a_bit(monkeypatch):
     target = model.given().take(np.zeros(150, dtype=int))
     x = start(target, np.random.default_rng(0))
     found = []
-    monkeypatch.setattr(compiled, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(layerwise, "WORTH_A_THREAD", 0)
     for count, pieces in (("1", (20,)), ("2", (20,)), ("3", (1, 2, 17))):
         monkeypatch.setenv("PGMENGINE_THREADS", count)
         chains = CompiledChains(target, pgm.Gibbs(), x, np.random.default_rng(1))
@@ -243,10 +243,10 @@ def test_threads_and_pieces_do_not_change_a_bit(monkeypatch):
         assert np.array_equal(found[0].changed, other.changed) and found[0].changed.all()
 
 
-@pytest.mark.parametrize("refresh", [compiled.REFRESH, 10**9])
+@pytest.mark.parametrize("refresh", [layerwise.REFRESH, 10**9])
 def test_inputs_do_not_drift(refresh, monkeypatch):
     """10,000 sweeps, with and without the periodic recomputation of inputs."""
-    monkeypatch.setattr(compiled, "REFRESH", refresh)
+    monkeypatch.setattr(layerwise, "REFRESH", refresh)
     rng = np.random.default_rng(0)
     model = pgm.rbm(100, 60).with_params({"v-h.weight": rng.normal(size=(100, 60))})
     target = model.given().take(np.zeros(4, dtype=int))
@@ -316,7 +316,7 @@ def test_units_and_kernels_of_users_take_the_plain_engine():
             return 0.5 * prob + 0.5 * here
 
     target = pgm.rbm(3, 2, rng=0).given()
-    assert compiled.knows(target, pgm.Gibbs()) and not compiled.knows(target, Lazy())
+    assert layerwise.knows(target, pgm.Gibbs()) and not layerwise.knows(target, Lazy())
     model = pgm.rbm(3, 2, rng=0)
     chains = pgm.infer(model, method=pgm.MCMC(kernel=Lazy(), chains=8, draws=3000), rng=0)
     exact = pgm.infer(model, method=pgm.Exact())
@@ -407,7 +407,7 @@ def test_units_in_sequence_cross_blocks_of_uniforms(unit, backward, units=70):
     x = start(target, np.random.default_rng(0))
     ours = CompiledChains(target, pgm.Blend(0.4), x, np.random.default_rng(2))
     replay = twin.Replay(target, key_of(2), ours.by_unit, backward=backward)
-    theirs = plain.PlainChains(target, pgm.Blend(0.4), x, replay)
+    theirs = reference.PlainChains(target, pgm.Blend(0.4), x, replay)
     ours.sweep(3, backward)
     theirs.sweep(3, backward)
     assert ours.by_unit == {"x"}

@@ -7,7 +7,7 @@ import pytest
 from registry import NEGATIVES
 
 import pgmengine as pgm
-from pgmengine.engine import compiled
+from pgmengine.engine import layerwise
 from pgmengine.engine.chains import make_chains, start
 
 DERIVED = {"Gibbs": (pgm.Gibbs,), "FlipState": (pgm.FlipState,), "Blend": (pgm.Blend, 0.5)}
@@ -103,6 +103,6 @@ def test_compiled_sweeps_take_the_kernels_that_say_their_share_themselves(share)
     known = make_chains(target, pgm.Blend(0.4), x, np.random.default_rng(0))
     chains.sweep(3)
     known.sweep(3)
-    assert isinstance(chains, compiled.CompiledChains)
+    assert isinstance(chains, layerwise.CompiledChains)
     found = known.values()
     assert all(np.array_equal(found[name], value) for name, value in chains.values().items())

@@ -8,7 +8,7 @@ from scipy.stats import chi2, poisson
 
 import pgmengine as pgm
 from pgmengine import _kernels
-from pgmengine.engine import compiled
+from pgmengine.engine import layerwise
 from pgmengine.engine.kernels.flip_state import TIE, TIE_OF_MANY
 
 # Ties of two and more states, near ties, two pairs of them, states that are hardly possible or not.
@@ -165,7 +165,7 @@ def test_compiled_draws_have_the_transition_probabilities(
         support = layer.unit.support
         x = np.broadcast_to(support[state], (chains, layer.size, *support.shape[1:]))
         rng = np.random.default_rng(state)
-        running = compiled.CompiledChains(target, kernel, {"x": layer.flat(x)}, rng)
+        running = layerwise.CompiledChains(target, kernel, {"x": layer.flat(x)}, rng)
         assert running.by_unit == ({"x"} if by_unit else set())
         running.sweep(1)
         found = layer.states(running.values()["x"])

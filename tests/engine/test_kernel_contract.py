@@ -17,10 +17,10 @@ from tiny import FINITE, INFINITE, as_evidence, draw_row, mixed_target
 from twin import key_of
 
 import pgmengine as pgm
-from pgmengine.engine import compiled, packed, plain
+from pgmengine.engine import layerwise, packed, reference
 from pgmengine.engine.chains import refusal, start
-from pgmengine.graph.queries import EvidencePattern
-from pgmengine.graph.target import Target
+from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.target import Target
 
 # More chains on the smallest models.
 CHAINS, MORE_CHAINS, FEW_STATES = 40_000, 200_000, 128
@@ -30,8 +30,8 @@ compiled_kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 
 def swept(target, kernel, x, rng):
     """Chains in the engine of layers that runs the kernel."""
-    known = compiled.knows(target, kernel)
-    return (compiled.CompiledChains if known else plain.PlainChains)(target, kernel, x, rng)
+    known = layerwise.knows(target, kernel)
+    return (layerwise.CompiledChains if known else reference.PlainChains)(target, kernel, x, rng)
 
 
 @kernels
@@ -91,7 +91,7 @@ def test_p_is_invariant(tiny_model, share, beta, sweeps, more, kernel):
 def test_p_is_invariant_in_the_plain_engine(tiny_model):
     row = draw_row(tiny_model, np.random.default_rng(11), 0.2)
     rng = np.random.default_rng(5)
-    assert after_sweeps(tiny_model, row, 1.0, 2, rng, pgm.Blend(0.5), plain.PlainChains) > ALARM
+    assert after_sweeps(tiny_model, row, 1.0, 2, rng, pgm.Blend(0.5), reference.PlainChains) > ALARM
 
 
 @table
@@ -159,9 +159,9 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(tiny_model, kernel
 def parting(target, kernel, seed):
     """The rows whose states are not those of the plain engine; of others log densities agree."""
     x = start(target, np.random.default_rng(0))
-    ours = compiled.CompiledChains(target, kernel, x, np.random.default_rng(seed))
+    ours = layerwise.CompiledChains(target, kernel, x, np.random.default_rng(seed))
     replay = twin.Replay(target, key_of(seed), ours.by_unit)
-    theirs = plain.PlainChains(target, kernel, x, replay)
+    theirs = reference.PlainChains(target, kernel, x, replay)
     parted = np.zeros(target.rows, dtype=bool)
     for _ in range(4):
         ours.sweep(1)
@@ -190,7 +190,7 @@ def test_conditionals_equal_differences_of_the_log_density(tiny_model):
 
     full = as_evidence(tiny_model, [draw_row(tiny_model, rng, 1.0) for _ in range(3)])
     x = dict(model.given(full).evidence.values)
-    plain.sweep(target, Spy(), {n: v.copy() for n, v in x.items()}, rng)
+    reference.sweep(target, Spy(), {n: v.copy() for n, v in x.items()}, rng)
     by_unit, calls = target.pattern.by_unit, iter(seen)
     for name in (n for color in model.structure.colors for n in color):
         layer = model.structure.layers[name]
@@ -214,7 +214,7 @@ def test_conditionals_equal_differences_of_the_log_density(tiny_model):
 # Broken engines: each must be caught by the invariance test that the real ones pass.
 
 
-class Synchronous(compiled.CompiledChains):
+class Synchronous(layerwise.CompiledChains):
     """Every layer moves from the old state of all others."""
 
     def sweep(self, count):
@@ -231,7 +231,7 @@ class Synchronous(compiled.CompiledChains):
                     values=seen.values | others,
                     pattern=replace(seen.pattern, observed=observed),
                 )
-                one = compiled.CompiledChains(
+                one = layerwise.CompiledChains(
                     replace(self.target, evidence=evidence), pgm.Gibbs(), old, self.rng
                 )
                 one.sweep(1)
@@ -247,9 +247,11 @@ class Synchronous(compiled.CompiledChains):
 
 
 def forgotten_clamp(monkeypatch):
-    real = compiled.mask
+    real = layerwise.mask
     monkeypatch.setattr(
-        compiled, "mask", lambda which, units, shared=True: real(np.ones_like(which), units, shared)
+        layerwise,
+        "mask",
+        lambda which, units, shared=True: real(np.ones_like(which), units, shared),
     )
     monkeypatch.setattr(
         Target,
@@ -275,7 +277,7 @@ def forgotten_normaliser(monkeypatch):
 
 
 def forgotten_bias(monkeypatch):
-    monkeypatch.setattr(compiled, "row", lambda values, columns: packed.zeros((columns,)))
+    monkeypatch.setattr(layerwise, "row", lambda values, columns: packed.zeros((columns,)))
     real = Target.outer_field
     monkeypatch.setattr(
         Target,
@@ -290,7 +292,7 @@ def factor_two(monkeypatch):
     monkeypatch.setattr(Target, "outer_field", lambda self, x, name: 2 * real_field(self, x, name))
 
 
-@pytest.mark.parametrize("engine", [compiled.CompiledChains, plain.PlainChains])
+@pytest.mark.parametrize("engine", [layerwise.CompiledChains, reference.PlainChains])
 @pytest.mark.parametrize(
     ("mutant", "name", "observed"),
     [
@@ -339,7 +341,7 @@ def test_a_broken_kernel_is_caught():
     row = draw_row(tiny_model, np.random.default_rng(11), 0.0)
     assert (
         after_sweeps(
-            tiny_model, row, 1.0, 3, np.random.default_rng(5), AlwaysFlip(), plain.PlainChains
+            tiny_model, row, 1.0, 3, np.random.default_rng(5), AlwaysFlip(), reference.PlainChains
         )
         < CAUGHT
     )

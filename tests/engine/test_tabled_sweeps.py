@@ -17,9 +17,10 @@ from tiny import FINITE, TABLED, as_evidence, draw_row, mixed_target
 from twin import LanesReplay, key_of
 
 import pgmengine as pgm
-from pgmengine.engine import compiled, listed, plain, single_units, tabled
+from pgmengine.engine import layerwise, reference
 from pgmengine.engine.chains import engine_for, start
-from pgmengine.engine.tabled import TabledChains
+from pgmengine.engine.single_site import conditional_tables, packed_units, sweeps
+from pgmengine.engine.single_site.sweeps import TabledChains
 
 CHAINS = 40_000
 # Log densities in single precision.
@@ -29,7 +30,9 @@ IN_LANES = TABLED_IN_LANES + [m for m in FINITE if m.name != "rbm large weights"
 kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 models = pytest.mark.parametrize("tiny_model", IN_LANES, ids=repr)
 # No conditionals of children are read from tables, and all with few entries are.
-listing = pytest.mark.parametrize("most", [1, listed.MOST_ENTRIES], ids=["summed", "listed"])
+listing = pytest.mark.parametrize(
+    "most", [1, conditional_tables.MOST_ENTRIES], ids=["summed", "listed"]
+)
 
 
 @functools.cache
@@ -62,7 +65,9 @@ def parting(target, kernel, seed, backward):
     """Rows whose states are not those of the plain engine; the log densities of others agree."""
     x = start(target, np.random.default_rng(0))
     ours = TabledChains(target, kernel, x, np.random.default_rng(seed))
-    theirs = plain.PlainChains(target, kernel, x, LanesReplay(target, key_of(seed), None, backward))
+    theirs = reference.PlainChains(
+        target, kernel, x, LanesReplay(target, key_of(seed), None, backward)
+    )
     parted = np.zeros(target.rows, dtype=bool)
     for _ in range(3):
         ours.sweep(1, backward)
@@ -87,7 +92,9 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kern
     of 40 rows of at most 14 units parts in three sweeps with 2e-3, one row twice with 1e-7.
     """
     seed, graph = graphs(40)[number]
-    monkeypatch.setattr(listed, "MOST_ENTRIES", listed.MOST_ENTRIES ** (number % 2))
+    monkeypatch.setattr(
+        conditional_tables, "MOST_ENTRIES", conditional_tables.MOST_ENTRIES ** (number % 2)
+    )
     target = mixed_rows(seed, graph, rows)
     for backward in (False, True):
         parted = parting(target, kernel, 8, backward)
@@ -100,7 +107,7 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kern
 @pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
 def test_same_states_as_the_plain_engine_without_tables(tiny_model, most, kernel, monkeypatch):
     """Couplings and arrows of all units; false alarms as above."""
-    monkeypatch.setattr(listed, "MOST_ENTRIES", most)
+    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", most)
     target = mixed_target(tiny_model)
     parted = parting(target, kernel, 8, False)
     assert parted.sum() <= 1
@@ -131,7 +138,7 @@ def parents_of_many(children=50):
 @pytest.mark.parametrize("rows", [1, 40])
 def test_many_children_of_all_kinds(rows, most, kernel, monkeypatch):
     """Whole vectors of children, products below the smallest float; false alarms as above."""
-    monkeypatch.setattr(listed, "MOST_ENTRIES", most)
+    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", most)
     target = parents_of_many()
     target = target.take(np.zeros(rows, dtype=int))
     parted = parting(target, kernel, 8, False)
@@ -177,7 +184,7 @@ def test_annealing_weights_are_those_of_the_plain_engine(number, backward, joint
 def test_annealing_weights_without_tables_are_those_of_the_plain_engine(
     tiny_model, most, backward, joint, monkeypatch
 ):
-    monkeypatch.setattr(listed, "MOST_ENTRIES", most)
+    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", most)
     check_annealing(mixed_target(tiny_model, 40).at(0.0), backward, joint)
 
 
@@ -189,7 +196,7 @@ def check_annealing(target, backward, joint):
         x = start(target, np.random.default_rng(0))
         ours = TabledChains(target, pgm.Blend(0.3), x, np.random.default_rng(seed))
         replay = LanesReplay(target, key_of(seed), None, backward)
-        theirs = plain.PlainChains(target, pgm.Blend(0.3), x, replay)
+        theirs = reference.PlainChains(target, pgm.Blend(0.3), x, replay)
         found, truth = (c.anneal(betas, joint=joint, backward=backward) for c in (ours, theirs))
         assert np.array_equal(ours.beta, np.ones(40))
         finite = np.isfinite(truth)
@@ -281,13 +288,13 @@ def test_p_is_invariant_under_soft_evidence_and_interventions(tiny_model, kernel
 
 def changed(monkeypatch, name, **changes):
     """Replace fields of what a packing function returns by functions of it."""
-    real = getattr(single_units, name)
+    real = getattr(packed_units, name)
 
     def broken(*given):
         found = real(*given)
         return replace(found, **{field: make(found) for field, make in changes.items()})
 
-    monkeypatch.setattr(single_units, name, broken)
+    monkeypatch.setattr(packed_units, name, broken)
 
 
 def forgotten_tables(monkeypatch):
@@ -419,10 +426,10 @@ def lattice(side=12, states=3):
 def test_threads_and_pieces_do_not_change_a_bit(rows, monkeypatch):
     target = lattice().given().take(np.zeros(rows, dtype=int))
     x, found = start(target, np.random.default_rng(0)), []
-    monkeypatch.setattr(tabled, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(sweeps, "WORTH_A_THREAD", 0)
     for count, pieces, most in (("1", (9,), 10**9), ("2", (9,), 1), ("3", (1, 2, 6), 10**9)):
         monkeypatch.setenv("PGMENGINE_THREADS", count)
-        monkeypatch.setattr(tabled, "AT_ONCE", most)
+        monkeypatch.setattr(sweeps, "AT_ONCE", most)
         chains = TabledChains(target, pgm.Gibbs(), x, np.random.default_rng(1))
         for some in pieces:
             chains.sweep(some)
@@ -558,11 +565,11 @@ def grid_of_layers(side):
 def test_engines_are_chosen_by_what_they_can_sweep():
     one = {m.name: m.build().given() for m in TABLED}
     assert engine_for(one["network zeros"], pgm.Gibbs()) is TabledChains
-    assert engine_for(one["network zeros"], Lazy()) is plain.PlainChains
+    assert engine_for(one["network zeros"], Lazy()) is reference.PlainChains
     assert engine_for(one["tables above arrows"], pgm.Gibbs()) is TabledChains
-    assert engine_for(one["tables beside gaussian"], pgm.Gibbs()) is plain.PlainChains
-    assert engine_for(pgm.rbm(4, 3).given(), pgm.Gibbs()) is compiled.CompiledChains
-    assert engine_for(grid_of_layers(3).given(), pgm.Gibbs()) is compiled.CompiledChains
+    assert engine_for(one["tables beside gaussian"], pgm.Gibbs()) is reference.PlainChains
+    assert engine_for(pgm.rbm(4, 3).given(), pgm.Gibbs()) is layerwise.CompiledChains
+    assert engine_for(grid_of_layers(3).given(), pgm.Gibbs()) is layerwise.CompiledChains
     assert engine_for(grid_of_layers(8).given(), pgm.Gibbs()) is TabledChains
     for unit in (pgm.Binary(), pgm.NoisyOr()):
         assert engine_for(net_of_layers(unit).given(), pgm.Gibbs()) is TabledChains
@@ -620,8 +627,8 @@ def test_packed_tables_are_the_tables():
     """Each slot reads the entries of its table at the states of the other members."""
     _, graph = max(graphs(40), key=lambda item: len(item[1].tables))
     model = graph.build()
-    s, sites = model.structure, single_units.packed_graph(model.structure).sites
-    packed = single_units.packed_parameters(model)
+    s, sites = model.structure, packed_units.packed_graph(model.structure).sites
+    packed = packed_units.packed_parameters(model)
     states = np.array([len(x.unit.support) for x in s.layers.values() for _ in range(x.size)])
     x = np.random.default_rng(0).integers(0, states)
     first = np.cumsum(packed.counts) - packed.counts

@@ -9,10 +9,10 @@ from registry import COMPILED
 from tiny import FINITE
 
 import pgmengine as pgm
-from pgmengine.engine import tabled
 from pgmengine.engine.chains import start
-from pgmengine.engine.tabled import TabledChains
-from pgmengine.engine.waves import Waves, waves
+from pgmengine.engine.single_site import sweeps
+from pgmengine.engine.single_site.independent_visits import Waves, waves
+from pgmengine.engine.single_site.sweeps import TabledChains
 
 kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 
@@ -98,8 +98,8 @@ def states_after(target, kernel, sweeps, backward):
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("rows", [1, 2])
 def test_waves_change_no_state(rows, backward, kernel, monkeypatch):
-    monkeypatch.setattr(tabled, "WIDE", 0.0)
-    monkeypatch.setattr(tabled, "WORTH_A_PLAN", 19)
+    monkeypatch.setattr(sweeps, "WIDE", 0.0)
+    monkeypatch.setattr(sweeps, "WORTH_A_PLAN", 19)
     for model in [*models(), chain()]:
         target = model.given().take(np.zeros(rows, dtype=int)).at(0.7)
         alone = states_after(target, kernel, [1] * 19, backward)
@@ -118,7 +118,7 @@ def test_wrong_waves_are_caught(broken, monkeypatch):
             return Waves(found.unit, found.start, found.period - 2)
         return Waves(found.unit[::-1].copy(), found.start, found.period)
 
-    monkeypatch.setattr(tabled, "waves", wrong)
+    monkeypatch.setattr(sweeps, "waves", wrong)
     assert (states_after(target, pgm.Gibbs(), [70], False) != alone).any()
 
 

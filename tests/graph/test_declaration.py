@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from tiny import MODELS
 
 import pgmengine as pgm
-from pgmengine.graph.weights import is_sparse
+from pgmengine.model.weights import is_sparse
 
 
 def declared(*steps):

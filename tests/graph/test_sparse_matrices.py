@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from damaged import model, parts_of, without_sum
 
 import pgmengine as pgm
-from pgmengine.graph.sparse import csr_of
+from pgmengine.base.sparse import csr_of
 
 
 def put(place, value):

@@ -15,7 +15,7 @@ from extras import extra
 
 import pgmengine as pgm
 from pgmengine.apps.cli_inputs import read_evidence
-from pgmengine.graph.evidence import parse_evidence
+from pgmengine.evidence.evidence import parse_evidence
 
 pd = extra("pandas")
 

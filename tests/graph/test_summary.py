@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 import pgmengine as pgm
 from pgmengine.base.display import MOST_LINES, MOST_ROWS
-from pgmengine.graph.summary import parameters
+from pgmengine.declare.summary import parameters
 
 # Names that the package gives to layers that hold variables.
 STORAGE = re.compile(r"variables\d")

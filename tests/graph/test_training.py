@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.graph.training import Training
+from pgmengine.model.training import Training
 
 RATES = {"v": np.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])}
 CHAINS = {"v": np.tile([1.0, 0.0, 0.0], (4, 2)), "h": np.ones((4, 2))}

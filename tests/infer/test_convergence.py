@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.convergence import LEAST_DRAWS, series_statistics, too_short
-from pgmengine.infer.sampling.trust import unmixed_notes
+from pgmengine.infer.diagnostics.convergence import LEAST_DRAWS, series_statistics, too_short
+from pgmengine.infer.diagnostics.trust import unmixed_notes
 
 LONG_AND_SHORT = [(1, 4000), (4, 1000), (8, 50), (40, 25), (100, 40), (500, 8), (1000, 4)]
 

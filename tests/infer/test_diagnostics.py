@@ -9,7 +9,7 @@ from tiny import FINITE, TABLED, as_evidence, draw_row
 import pgmengine as pgm
 from pgmengine import diagnostics
 from pgmengine.engine.chains import make_chains, start
-from pgmengine.infer.convergence import series_statistics
+from pgmengine.infer.diagnostics.convergence import series_statistics
 
 
 def distribution(truth, states):

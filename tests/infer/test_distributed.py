@@ -8,7 +8,7 @@ from extras import extra
 from test_splitting import QUESTIONS, RBM, ROWS, Deadly, assert_same
 
 import pgmengine as pgm
-from pgmengine.base import executors
+from pgmengine.base.work import executors
 
 distributed = extra("distributed")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer import known
+from pgmengine.infer.diagnostics import sure_facts
 
 NAN = np.nan
 
@@ -167,15 +167,15 @@ def replace_scale(model, scale):
 
 def test_some_of_many_rows_are_checked(monkeypatch, rows=60):
     """Where the sum over all rows would take too long, rows at even spacing are checked."""
-    monkeypatch.setattr(known, "WORK", 1.0)
-    monkeypatch.setattr(known, "BYTES", 1.0)
+    monkeypatch.setattr(sure_facts, "WORK", 1.0)
+    monkeypatch.setattr(sure_facts, "BYTES", 1.0)
     model, x = trained(), np.full((rows, 12), NAN)
     x[:, :3] = np.random.default_rng(0).integers(0, 2, (rows, 3))
     for want in ("marginals", "log_z", "log_prob"):
         target = model.given({"v": x})
         plan = pgm.Exact().plan(target, (want,))
         tenth = replace(plan, work=plan.work / 10, bytes=plan.bytes / 10)
-        some, question = known._quick_sum(target, (want,), tenth)
+        some, question = sure_facts._quick_sum(target, (want,), tenth)
         assert 2 <= len(some) <= rows / 5 and question.target.rows == len(some)
         assert some[0] == 0 and some[-1] == rows - 1
-        assert known._quick_sum(target, (want,), replace(plan, work=1.0, bytes=1.0)) is None
+        assert sure_facts._quick_sum(target, (want,), replace(plan, work=1.0, bytes=1.0)) is None

@@ -8,8 +8,8 @@ import pytest
 from exact_sums import ExactSums
 
 import pgmengine as pgm
-from pgmengine.infer.exact import gray
-from pgmengine.infer.rounding import DOUBLE, ease, fits
+from pgmengine.infer.diagnostics.rounding import DOUBLE, ease, fits
+from pgmengine.infer.exact.enumeration import compiled_enumerator
 
 RBM = pgm.rbm(3, 2, rng=0)
 NAN = np.nan
@@ -180,7 +180,7 @@ def test_gradients_under_a_deciding_field_are_those_of_an_observation():
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("want", [("marginals",), ("marginals", "pairs")])
 def test_a_walk_divides_by_its_own_total_whatever_its_digits(compiled, want, monkeypatch):
-    monkeypatch.setattr(gray, "SAFE_TOTAL", np.inf if compiled else 0.0)
+    monkeypatch.setattr(compiled_enumerator, "SAFE_TOTAL", np.inf if compiled else 0.0)
     # The bias of the observed unit is in the log weight of every state.
     b = pgm.GraphBuilder()
     b.layer("x", pgm.Binary(), 8)
@@ -208,12 +208,14 @@ def test_states_that_rounding_ties_share_their_probability(want):
 def test_the_compiled_walk_leaves_fields_that_would_drift_to_the_numpy_walk():
     m = pgm.rbm(40, 6, rng=0).with_params({"h.bias": np.full(6, 1e6)})
     calls = []
-    made = gray.GrayWalker.walk
-    gray.GrayWalker.walk = lambda self, n: calls.append(self) or made(self, n)
+    made = compiled_enumerator.CompiledEnumerator.sums
+    compiled_enumerator.CompiledEnumerator.sums = lambda self, n: (
+        calls.append(self) or made(self, n)
+    )
     try:
         pgm.infer(m, {"v": [[1] * 20 + [NAN] * 20]}, method=pgm.Enumeration())
     finally:
-        gray.GrayWalker.walk = made
+        compiled_enumerator.CompiledEnumerator.sums = made
     assert not calls
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.base import progress
-from pgmengine.infer.auto import within
+from pgmengine.base.work import progress
+from pgmengine.infer.question.auto import within
 
 RNG = np.random.default_rng(0)
 
@@ -230,8 +230,8 @@ def test_rows_are_answered_in_parts_and_all_of_them(monkeypatch):
         steps.append(what)
         return jobs
 
-    monkeypatch.setattr("pgmengine.base.executors.track", followed)
-    monkeypatch.setattr("pgmengine.base.executors.WORTH", 1e6)
+    monkeypatch.setattr("pgmengine.base.work.executors.track", followed)
+    monkeypatch.setattr("pgmengine.base.work.executors.WORTH", 1e6)
     model, x = pgm.sbn([60, 20], rng=0), images(2000, 60)
     r = pgm.infer(model, {"v": x}, "bound", pgm.MeanField(updates=5))
     assert steps == ["parts of the rows"]
@@ -261,7 +261,7 @@ def test_plans_of_slow_questions_are_logged_and_shown_on_a_terminal_alone(
     monkeypatch, caplog, capsys
 ):
     monkeypatch.setattr(progress, "PATIENCE", 1e-9)
-    caplog.set_level(logging.INFO, "pgmengine.base.progress")
+    caplog.set_level(logging.INFO, "pgmengine.base.work.progress")
     model = pgm.rbm(4, 2, rng=0)
     plan = str(pgm.infer(model, want="log_z").plan)
     assert plan in caplog.text and capsys.readouterr() == ("", "")
@@ -275,7 +275,7 @@ def test_plans_of_slow_questions_are_logged_and_shown_on_a_terminal_alone(
 
 
 def test_quick_questions_say_nothing(caplog):
-    caplog.set_level(logging.INFO, "pgmengine.base.progress")
+    caplog.set_level(logging.INFO, "pgmengine.base.work.progress")
     pgm.infer(pgm.rbm(4, 2, rng=0))
     assert caplog.text == ""
 

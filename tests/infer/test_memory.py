@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.convergence import judging_bytes, series_statistics
+from pgmengine.infer.diagnostics.convergence import judging_bytes, series_statistics
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -11,7 +11,7 @@ from registry import METHODS
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.infer.result import WANTS
+from pgmengine.infer.results.result import WANTS
 
 ANSWERS = {
     "marginals": {"mean", "prob"},

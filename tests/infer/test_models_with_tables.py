@@ -8,7 +8,7 @@ from brute import Brute
 from tiny import TABLED, as_evidence, draw_row, without_fixed_biases
 
 import pgmengine as pgm
-from pgmengine.base import executors
+from pgmengine.base.work import executors
 
 NAMES = ("network zeros", "tables and couplings", "conditionals and couplings")
 SOME = [next(m for m in TABLED if m.name == name) for name in NAMES]

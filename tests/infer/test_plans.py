@@ -13,10 +13,10 @@ from rich.console import Console
 from tiny import MODELS, mixed_target
 
 import pgmengine as pgm
-from pgmengine.graph.arrows_inside import ancestors
-from pgmengine.graph.model import Model
-from pgmengine.graph.queries import barren
-from pgmengine.graph.weights import add_rows
+from pgmengine.evidence.relevance import barren
+from pgmengine.model.arrows_inside import ancestors
+from pgmengine.model.model import Model
+from pgmengine.model.weights import add_rows
 
 METHODS = (
     pgm.Exact(),

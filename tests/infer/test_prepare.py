@@ -9,8 +9,8 @@ import pytest
 from registry import METHODS
 
 import pgmengine as pgm
-from pgmengine.base.cache import Cache
-from pgmengine.infer import ask as asking
+from pgmengine.base.work.cache import Cache
+from pgmengine.infer.question import ask as asking
 
 RBM = pgm.rbm(5, 3, rng=1)
 MIXED = pgm.dbm([4, 3, 2], rng=2)
@@ -154,7 +154,7 @@ def test_as_many_categorical_units_as_states():
 
 def test_refusals_are_not_remembered(monkeypatch):
     method = pgm.Exact(draws=150_000)
-    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**20)
+    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**20)
     model = pgm.rbm(60, 9, rng=0)
     with pytest.raises(pgm.PgmError, match="GiB"):
         pgm.infer(model, want=("samples",), method=method)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.base import executors
-from pgmengine.infer import splitting
+from pgmengine.base.work import executors
+from pgmengine.infer.question import splitting
 
 WANTS = ("marginals", "pairs", "samples", "mode", "log_z", "log_prob", "bound")
 

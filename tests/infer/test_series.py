@@ -9,7 +9,7 @@ from scipy.stats import norm, rankdata
 
 import pgmengine as pgm
 from pgmengine import _kernels
-from pgmengine.infer.convergence import LONG, MANY_CHAINS, series_statistics
+from pgmengine.infer.diagnostics.convergence import LONG, MANY_CHAINS, series_statistics
 
 SHAPES = [(1, 25), (1, 8), (2, 9), (3, 26), (4, 5), (4, 200), (5, 101), (30, 4), (33, 20)]
 

@@ -15,9 +15,10 @@ import pytest
 from extras import extra
 
 import pgmengine as pgm
-from pgmengine.base import executors
-from pgmengine.infer.sampling import rao_blackwell, trust
-from pgmengine.infer.splitting import joined
+from pgmengine.base.work import executors
+from pgmengine.infer.diagnostics import trust
+from pgmengine.infer.question.splitting import joined
+from pgmengine.infer.sampling.draws import rao_blackwell
 
 SPAWN = get_context("spawn")
 RNG = np.random.default_rng(0)

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.graph.training import Training
-from pgmengine.infer.convergence import least_error, series_statistics
-from pgmengine.infer.sampling import annealing, references
-from pgmengine.infer.sampling.annealing import AnnealedRun
-from pgmengine.infer.sampling.simulated_tempering import round_trips
-from pgmengine.infer.sampling.starts import dispersed
-from pgmengine.infer.sampling.trust import few, normal_end, pareto_shape, travelled
+from pgmengine.infer.diagnostics.convergence import least_error, series_statistics
+from pgmengine.infer.diagnostics.trust import few, normal_end, pareto_shape, travelled
+from pgmengine.infer.sampling.draws.starts import dispersed
+from pgmengine.infer.sampling.methods import annealing, references
+from pgmengine.infer.sampling.methods.annealing import AnnealedRun
+from pgmengine.infer.sampling.methods.simulated_tempering import round_trips
 from pgmengine.infer.variational.modes import SHRINK
+from pgmengine.model.training import Training
 
 
 def late_phase(spins=60, pairs=30):

@@ -25,7 +25,7 @@ X = {"v": pgm.datasets.bars_and_stripes(3).x_train}
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch):
     """Free memory is set low, so that sizes that are large by mutation are refused."""
-    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**26)
+    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**26)
 
 
 def refused(act, what):

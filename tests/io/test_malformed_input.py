@@ -145,7 +145,7 @@ def test_sizes_of_declarations_are_compared_with_free_memory_before_anything_is_
     text, match, monkeypatch, tmp_path
 ):
     """Free memory is a thousandth of the memory that the input would need."""
-    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**27)
+    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**27)
     for name in ("arange", "eye"):
         monkeypatch.setattr(np, name, limited(getattr(np, name)))
     (tmp_path / "m.toml").write_text(text)
@@ -166,7 +166,7 @@ def limited(function):
 
 
 def test_sizes_of_other_input_are_compared_with_free_memory(monkeypatch, tmp_path):
-    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**27)
+    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**27)
     graph = nx.Graph()
     graph.add_node("x", unit=pgm.Categorical(60000))
     with pytest.raises(pgm.PgmError, match="node 'x': the values of .* do not fit into memory"):
@@ -236,7 +236,7 @@ def test_evidence_that_cannot_be_read_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("value", ["", "abc", "-1", "1.5", "9" * 20, "5000", "\u00b2"])
 def test_a_number_of_threads_that_is_none_is_refused(value, monkeypatch, tmp_path):
-    from pgmengine.base.threads import threads
+    from pgmengine.base.work.threads import threads
 
     monkeypatch.setenv("PGMENGINE_THREADS", value)
     with pytest.raises(pgm.PgmError, match="PGMENGINE_THREADS is .*, expected an integer from 1"):

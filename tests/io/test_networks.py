@@ -12,8 +12,8 @@ from small_networks import NAMES, RAIN, STATES, TEXTS, WET, WIND, drawn, network
 
 import pgmengine as pgm
 from pgmengine.base.errors import PgmError
-from pgmengine.graph.converters import network_from_pgmpy, network_from_pyagrum
-from pgmengine.graph.tabular import Network
+from pgmengine.declare.converters import network_from_pgmpy, network_from_pyagrum
+from pgmengine.declare.tabular import Network
 from pgmengine.io.formats import read_evidence, read_network, write_network
 from pgmengine.io.network import build
 
@@ -101,7 +101,7 @@ def test_files_that_cannot_be_unpacked_or_opened(tmp_path):
 
 
 def test_a_small_file_that_unpacks_to_much_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**26)
+    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**26)
     path = tmp_path / "m.uai.gz"
     path.write_bytes(gzip.compress(b" " * 2**24))
     with pytest.raises(PgmError, match=f"^{path}: cannot be unpacked: it needs .* GiB"):
@@ -130,7 +130,7 @@ def fuzz(path, content, rng, count):
 @pytest.mark.parametrize("count", [60, pytest.param(3_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("suffix", [*TEXTS, ".uai.evid"])
 def test_mutations_of_files(suffix, count, tmp_path, monkeypatch, seed=0):
-    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**26)
+    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**26)
     content = TEXTS.get(suffix, "2\n3 0 1 1 2 2 0\n2 1 0 2 1\n").encode()
     taken = fuzz(tmp_path / f"m{suffix}", content, np.random.default_rng(seed), count)
     assert taken < count

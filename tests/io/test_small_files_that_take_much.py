@@ -13,7 +13,7 @@ import pytest
 from damaged import answered
 
 import pgmengine as pgm
-from pgmengine.base.memory import too_large
+from pgmengine.base.work.memory import too_large
 from pgmengine.io.bif import read_bif
 from pgmengine.io.uai import read_uai_evidence
 
@@ -131,7 +131,7 @@ def test_a_limit_that_is_none_is_refused(given, monkeypatch):
 
 
 def test_large_files_take_what_their_size_explains(monkeypatch):
-    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**40)
+    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**40)
     assert not too_large(2.0**33, 2.0**33, "give fewer") and too_large(2.0**33, 2.0**32, "") != ""
-    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 2.0**30)
+    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**30)
     assert "are free; give fewer" in too_large(2.0**33, 2.0**33, "give fewer")

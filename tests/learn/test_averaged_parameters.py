@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import pgmengine as pgm
-from pgmengine.graph.weights import numbers
+from pgmengine.model.weights import numbers
 
 X = pgm.datasets.bars_and_stripes().x_train
 

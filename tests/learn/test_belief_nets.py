@@ -6,11 +6,11 @@ from kept import kept
 from tiny import MODELS, as_evidence, patterns, weaker
 
 import pgmengine as pgm
-from pgmengine.graph.variables import units_named
 from pgmengine.learn.batch import Batch, settled_layers
 from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
 from pgmengine.learn.run import Run
 from pgmengine.learn.statistics import Statistics
+from pgmengine.model.variables import units_named
 
 DIRECTED = [m for m in MODELS if m.directed and all(x.unit.support is not None for x in m.layers)]
 
@@ -126,7 +126,7 @@ def test_the_data_phase_does_not_depend_on_how_many_rows_there_are_or_what_memor
     """Updates take a few rows at a time; a choice that depends on free memory would learn
     another model on another computer.
     """
-    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 1e6)
+    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 1e6)
     rows = np.zeros((20_000, 40))
     for model in (pgm.dbm([40, 30, 20], rng=0), pgm.sbn([40, 30, 20], rng=0)):
         assert isinstance(default_positive(model.given({"v": rows}), np.float32), pgm.MeanField)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import pgmengine as pgm
 from pgmengine import _kernels
 from pgmengine.engine.packed import Packed, packed, panels
-from pgmengine.graph.couplings import columns_times, outer, sum_of_rows, weighted_sum
+from pgmengine.model.couplings import columns_times, outer, sum_of_rows, weighted_sum
 
 SIZES = [
     (1, 1, 1),
@@ -319,7 +319,7 @@ import subprocess
 import sys
 
 import numpy as np
-from pgmengine.graph.couplings import outer
+from pgmengine.model.couplings import outer
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
 x, y = rng.random((90, 300)).astype("f4"), rng.random((90, 200)).astype("f4")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.graph.variables import units_named
 from pgmengine.learn.batch import outward
+from pgmengine.model.variables import units_named
 
 SIZES = {"v": 3, "h": 2, "g": 1}
 # numbers of no meaning for which CD differs from the likelihood by more than sampling errors

@@ -20,7 +20,7 @@ from tiny import (
 )
 
 import pgmengine as pgm
-from pgmengine.graph.weights import is_sparse
+from pgmengine.model.weights import is_sparse
 
 # With large weights probabilities are nearly steps, of which finite differences are wrong.
 SMOOTH = [m for m in MODELS if m.name != "rbm large weights"]

@@ -7,7 +7,7 @@ import pytest
 from kept import kept
 
 import pgmengine as pgm
-from pgmengine.infer.sampling import collect
+from pgmengine.infer.sampling.draws import collected
 from pgmengine.learn.positive import data_phase
 from pgmengine.learn.statistics import Statistics
 
@@ -184,7 +184,7 @@ def test_weights_of_any_size():
 
 def test_learning_leaves_chains_unjudged(monkeypatch):
     """R-hat is not computed in updates, of which it once took most of the time."""
-    monkeypatch.setattr(collect, "chain_statistics", None)
+    monkeypatch.setattr(collected, "chain_statistics", None)
     b = pgm.GraphBuilder()
     b.layer("h", pgm.Binary(), 12)
     b.layer("v", pgm.NoisyOr(), 3, bias=np.full(3, 0.1))

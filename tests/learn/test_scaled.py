@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.learn.scaled import scale
+from pgmengine.learn.steps.scaled import scale
 
 # Means count as so much nearer to the middle of their range.
 INWARD = 1e-3

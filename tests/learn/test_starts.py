@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.graph.model import Model
-from pgmengine.learn.starts import observed_means, started
+from pgmengine.learn.starting.base_rate_start import observed_means, started
+from pgmengine.model.model import Model
 
 NAN = np.nan
 
@@ -154,7 +154,7 @@ def test_without_weights_units_are_independent_at_their_base_rates(name, hidden,
     shape = [SIZE * unit.width, 2 * UNITS[hidden][0].width]
     b.couple("v", "h", weight=np.zeros(shape))
     target = b.build().given({"v": x})
-    model, layers = started(target, observed_means(target, np.ones(len(x))))
+    model, layers = started(target.model, observed_means(target, np.ones(len(x))))
     assert layers == ("v",)
     exact = pgm.Exact()
     found = pgm.infer(model, {"v": x}, want=("log_prob",), method=exact).log_prob

@@ -5,8 +5,8 @@ import pytest
 from registry import NEGATIVES
 
 import pgmengine as pgm
+from pgmengine.learn.contracts import ModelPhase, Negative, Optimizer, Positive
 from pgmengine.learn.statistics import Statistics
-from pgmengine.protocols import ModelPhase, Negative, Optimizer, Positive
 
 MODEL = pgm.rbm(3, 2, rng=0)
 

@@ -6,7 +6,7 @@ from extras import extra
 
 import pgmengine as pgm
 from pgmengine.base.numerics import log_sum
-from pgmengine.graph.given import make_target
+from pgmengine.evidence.given import make_target
 
 NEGATIVES = [pgm.ExactGradient(), pgm.PCD(chains=50), pgm.CD(), pgm.FastPCD(chains=50)]
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.sampling.coupled import CoupledTempering
-from pgmengine.infer.sampling.travels import Travels
-from pgmengine.learn.history import History
-from pgmengine.protocols import ModelPhase
+from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
+from pgmengine.infer.sampling.ladders.round_trips import Travels
+from pgmengine.learn.contracts import ModelPhase
+from pgmengine.learn.monitoring.history import History
 
 X = pgm.datasets.bars_and_stripes().x_train
 BETAS = np.linspace(0.5, 1.0, 8)

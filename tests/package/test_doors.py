@@ -15,7 +15,7 @@ from registry import METHODS
 
 import pgmengine as pgm
 from pgmengine import plots
-from pgmengine.graph.model import Model, StandsForModel, as_model
+from pgmengine.model.model import Model, StandsForModel, as_model
 
 ROWS = np.array([[0.0, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0]])
 DATA = {"v": ROWS}

@@ -5,6 +5,7 @@ Imports inside functions are for optional and heavy packages only, which DEFERRE
 """
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import networkx as nx
@@ -13,13 +14,16 @@ import pytest
 import pgmengine
 
 PACKAGE = Path(pgmengine.__file__).parent
-ROOMS = ("base", "protocols", "units", "graph", "engine", "infer", "learn", "io", "apps")
+ROOMS = ("base", "units", "graph", "engine", "infer", "learn", "io", "apps")
+
+# Folders of one room.
+GRAPH = ("model", "declare", "evidence")
 
 # Modules that users import by their path stand beside the rooms; they belong to the last one.
 DOORS = {"__init__", "datasets", "diagnostics", "plots", "sklearn"}
 
 # The compiled routines stand beside the base, whose errors they raise.
-PLACES = dict.fromkeys(DOORS, "apps") | {"_kernels": "base"}
+PLACES = dict.fromkeys(DOORS, "apps") | dict.fromkeys(GRAPH, "graph") | {"_kernels": "base"}
 
 # Optional extras, and packages that take longer to import than small questions take to answer.
 DEFERRED = {
@@ -45,11 +49,10 @@ def imports(tree):
             yield from ((node, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, "relative imports hide the room"
-            own = node.module == "pgmengine"
-            yield from (
-                (node, f"{node.module}.{alias.name}" if own else node.module)
-                for alias in node.names
-            )
+            if node.module != "pgmengine":
+                yield node, node.module
+            # A name that is imported from a folder may be a module.
+            yield from ((node, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 def inside(tree, kinds):
@@ -74,11 +77,9 @@ MODULES = list(modules())
 @pytest.mark.parametrize(("parts", "tree"), MODULES, ids=[".".join(parts) for parts, _ in MODULES])
 def test_imports_go_one_way(parts, tree):
     here = ROOMS.index(room_of(parts))
-    # Contracts may name things of later rooms in annotations.
-    skip = for_types(tree) if parts == ("protocols",) else ()
-    for node, name in imports(tree):
+    for _, name in imports(tree):
         top, *rest = name.split(".")
-        if top == "pgmengine" and rest and room_of(rest) in ROOMS and node not in skip:
+        if top == "pgmengine" and rest and room_of(rest) in ROOMS:
             assert ROOMS.index(room_of(rest)) <= here, f"{'.'.join(parts)} imports {name}"
 
 
@@ -93,12 +94,36 @@ def test_every_module_is_in_a_room():
     assert {room_of(parts) for parts, _ in MODULES} <= {*ROOMS}
 
 
-def test_no_import_cycles():
+def imported(typed):
+    """The graph of imports between modules; `typed`: with the ones for annotations."""
     graph = nx.DiGraph()
     names = {".".join(("pgmengine", *parts)).removesuffix(".__init__") for parts, _ in MODULES}
     for parts, tree in MODULES:
         here, skip = ".".join(("pgmengine", *parts)).removesuffix(".__init__"), for_types(tree)
         for node, name in imports(tree):
-            if name in names and node not in skip and here != name:
+            if name in names - {"pgmengine", here} and (typed or node not in skip):
                 graph.add_edge(here, name)
+    return graph
+
+
+def test_no_import_cycles():
+    graph = imported(typed=False)
     assert not list(nx.simple_cycles(graph, 4)) and nx.is_directed_acyclic_graph(graph)
+
+
+def test_circles_of_annotations_are_small(most=3):
+    """Modules that need each other, counting annotations, can be read together."""
+    circles = nx.strongly_connected_components(imported(typed=True))
+    assert not [sorted(circle) for circle in circles if len(circle) > most]
+
+
+def test_folders_are_small(most=12):
+    """A folder that holds more modules hides what they are about."""
+    folders = Counter(parts[:-1] for parts, _ in MODULES if parts[-1] != "__init__")
+    assert not {"/".join(folder): n for folder, n in folders.items() if n > most}
+
+
+def test_folders_say_what_they_hold():
+    for parts, tree in MODULES:
+        if parts[-1] == "__init__":
+            assert ast.get_docstring(tree), "/".join(parts)

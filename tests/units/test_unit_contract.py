@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 import pgmengine as pgm
 from pgmengine.engine.chains import make_chains, start
-from pgmengine.engine.compiled import CompiledChains
+from pgmengine.engine.layerwise import CompiledChains
 from pgmengine.units import Unit
 
 DRAWN = [u for u in UNITS if not u.observed_only]

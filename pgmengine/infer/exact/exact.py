@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole
-from pgmengine.base.types import Array, RngLike
-from pgmengine.graph.rows import distinct
-from pgmengine.graph.target import Target
-from pgmengine.graph.weights import is_sparse
-from pgmengine.infer.exact.elimination import Elimination
-from pgmengine.infer.exact.enumeration import Enumeration, cover_bits
+from pgmengine.base.rows import distinct
+from pgmengine.base.types import Array, RngLike, Snapshot
+from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
+from pgmengine.infer.exact.enumeration.enumeration import Enumeration, cover_bits
+from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.planning import rough_entries
-from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import WANTS, Result
-from pgmengine.protocols import Accumulator, Snapshot
+from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.results.result import WANTS, Result
+from pgmengine.model.weights import is_sparse
 
 # Seconds of a walk below which no junction tree is planned.
 SHORT = 0.02

@@ -1,8 +1,8 @@
 """The trees of a question: one for each evidence pattern, with its price or its refusal.
 
 Each evidence pattern has its conditioned model (factors over the free units), an elimination order,
-and a junction tree. Rows of rare patterns share a tree (shared.py). The structure remembers what is
-found for a pattern, so that another question with this pattern plans little.
+and a junction tree. Rows of rare patterns share a tree (shared_rows.py). The structure remembers
+what is found for a pattern, so that another question with this pattern plans little.
 """
 
 from __future__ import annotations
@@ -16,25 +16,36 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from pgmengine._kernels import JunctionTree
-from pgmengine.base.division import check_divided
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import install
 from pgmengine.base.types import Array
-from pgmengine.graph.queries import hinted
-from pgmengine.graph.target import Target
-from pgmengine.infer.answers import evidence_patterns, one_for_all, peak_bytes
-from pgmengine.infer.by_name import Joint, units_of
-from pgmengine.infer.exact.by_goatd import is_installed
-from pgmengine.infer.exact.causes import equal_findings, has_causes
-from pgmengine.infer.exact.conditioned import PAIRS, Conditioned, Form, condition
-from pgmengine.infer.exact.leaks import with_leaks, with_weights
-from pgmengine.infer.exact.order import Order, best_order, has_order
-from pgmengine.infer.exact.possible import Possible, remove_impossible
-from pgmengine.infer.exact.shared import RARE, free_in_some, freed, planning_seconds, rare_rows
-from pgmengine.infer.exact.trees import MOMENTS, MOST, PASSES, Limits, Tree
-from pgmengine.infer.prepared import Scheme
-from pgmengine.infer.result import quantity
-from pgmengine.infer.rounding import fits
+from pgmengine.base.work.division import check_divided
+from pgmengine.evidence.relevance import hinted
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.rounding import fits
+from pgmengine.infer.exact.junction_tree.causal_independence import equal_findings, has_causes
+from pgmengine.infer.exact.junction_tree.conditioned_model import (
+    PAIRS,
+    Conditioned,
+    Form,
+    condition,
+)
+from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_order, has_order
+from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
+from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
+from pgmengine.infer.exact.junction_tree.shared_rows import (
+    RARE,
+    free_in_some,
+    freed,
+    planning_seconds,
+    rare_rows,
+)
+from pgmengine.infer.exact.junction_tree.trees import MOMENTS, MOST, PASSES, Limits, Tree
+from pgmengine.infer.exact.zero_leaks import with_leaks, with_weights
+from pgmengine.infer.question.prepared import Scheme
+from pgmengine.infer.question.wanted import evidence_patterns, one_for_all, peak_bytes
+from pgmengine.infer.results.by_name import Joint, units_of
+from pgmengine.infer.results.result import quantity
 
 # Seconds for a table entry and a pass, and for a clique of a row that has a tree of its own.
 ENTRY, CLIQUE = 3e-9, 3e-7
@@ -67,7 +78,7 @@ class Planned:
     want: tuple[str, ...]
     posterior: list[Tree]
     without_evidence: list[Tree]
-    # Of leaks of 0 lifted, for the gradient alone (leaks.py).
+    # Of leaks of 0 lifted, for the gradient alone (zero_leaks.py).
     slope: list[Tree]
     limits: Limits
     target: ReferenceType[Target]

@@ -6,11 +6,11 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.types import Array
-from pgmengine.graph.queries import barren, of_free_parents
-from pgmengine.graph.target import Target
-from pgmengine.graph.variables import described
-from pgmengine.graph.weights import is_sparse
-from pgmengine.infer.variational.infinite import infinite_layers
+from pgmengine.evidence.relevance import barren, of_free_parents
+from pgmengine.evidence.target import Target
+from pgmengine.infer.variational.infinite_units import infinite_layers
+from pgmengine.model.variables import described
+from pgmengine.model.weights import is_sparse
 
 
 def obstacle(target: Target) -> str:

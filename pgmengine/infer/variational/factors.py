@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from pgmengine.base.progress import track
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.base.work.progress import track
 from pgmengine.engine.packed import packed
-from pgmengine.graph.target import NEVER, Target, times
+from pgmengine.evidence.target import NEVER, Target, times
+from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.variational.lateral import Inside
 from pgmengine.infer.variational.saddles import nudged
-from pgmengine.protocols import Accumulator, Coupling
+from pgmengine.model.couplings import Coupling
 
 
 class Factors:

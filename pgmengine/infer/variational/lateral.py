@@ -12,10 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from pgmengine import _kernels
-from pgmengine.base.threads import parts
 from pgmengine.base.types import Array, Weight
-from pgmengine.graph.target import Target, times
-from pgmengine.graph.weights import add_rows, count, is_sparse
+from pgmengine.base.work.threads import parts
+from pgmengine.evidence.target import Target, times
+from pgmengine.model.weights import add_rows, count, is_sparse
 from pgmengine.units.base import Draw, Unit
 
 # Multiplications of a round that are worth a thread.

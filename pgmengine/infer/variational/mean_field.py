@@ -19,22 +19,22 @@ import numpy as np
 
 from pgmengine.base.checks import check_number, check_whole, seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, RngLike, States
-from pgmengine.graph.couplings import only_parameters
-from pgmengine.graph.target import Target
-from pgmengine.graph.weights import count
-from pgmengine.infer.answers import peak_bytes, public, squeeze
-from pgmengine.infer.prepared import Method, Prepared, Scheme
-from pgmengine.infer.result import WANTS, Result, Status
-from pgmengine.infer.variational.belief import Belief
+from pgmengine.base.types import Array, RngLike, Snapshot, States
+from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
+from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.question.wanted import peak_bytes, public, squeeze
+from pgmengine.infer.results.result import WANTS, Result, Status
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.prices import settling
 from pgmengine.infer.variational.saddles import STEP_OF_START, leave_saddles
 from pgmengine.infer.variational.support import impossible_table
-from pgmengine.protocols import Accumulator, Coupling, Snapshot
+from pgmengine.infer.variational.unit_tables import Belief
+from pgmengine.model.couplings import Coupling, only_parameters
+from pgmengine.model.weights import count
 
-# Bytes of the graph (net.py) for one weight.
+# Bytes of the graph (packed_graph.py) for one weight.
 EDGE = 60.0
 
 # Bytes of the arrays of tables for one entry.

@@ -23,13 +23,13 @@ from itertools import islice
 
 import numpy as np
 
-from pgmengine.base.division import blocks
 from pgmengine.base.types import Array, States
-from pgmengine.graph.layer import Layer
-from pgmengine.graph.target import Target
-from pgmengine.infer.variational.belief import Belief
+from pgmengine.base.work.division import blocks
+from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField, by_tables
+from pgmengine.infer.variational.unit_tables import Belief
+from pgmengine.model.layer import Layer
 
 # The rounds of one start. A bound holds after any number of rounds.
 CLIMB = MeanField(updates=60, tolerance=1e-4)

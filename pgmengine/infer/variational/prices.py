@@ -6,9 +6,9 @@ import numpy as np
 
 from pgmengine._kernels import LANES
 from pgmengine.engine.cost import NS, US, Price, free_units
-from pgmengine.graph.target import Target
-from pgmengine.graph.weights import count, is_sparse
+from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.lateral import compiled
+from pgmengine.model.weights import count, is_sparse
 
 # Microseconds to find the barren children of tables in a row with an evidence pattern of its own.
 PATTERN = 100.0
@@ -24,7 +24,7 @@ def settling(target: Target, rounds: float, tables: bool) -> float:
 
 
 def _by_tables(target: Target, rounds: float) -> float:
-    """Return the seconds of rounds of belief.py, for the rows of whole vectors."""
+    """Return the seconds of rounds of unit_tables.py, for the rows of whole vectors."""
     s = target.structure
     entries = {c: count(target.model.weight(c)) for c in s.couplings}
     units = sum(free_units(target, name) for name in target.pattern.moving)

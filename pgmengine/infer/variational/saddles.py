@@ -21,9 +21,9 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from pgmengine.base.types import Array, States
-from pgmengine.graph.layer import Layer
-from pgmengine.graph.target import Target
-from pgmengine.graph.weights import count
+from pgmengine.evidence.target import Target
+from pgmengine.model.layer import Layer
+from pgmengine.model.weights import count
 
 # Distances in means of units: of the step from a fixed point, of the steps of annealing runs, and
 # of a start from the reference where rounds are too few for a step from a fixed point.

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgmengine.engine.chains import start
-from pgmengine.graph.target import Target
+from pgmengine.evidence.target import Target
 
 if TYPE_CHECKING:
-    from pgmengine.infer.variational.belief import Belief
+    from pgmengine.infer.variational.unit_tables import Belief
 
 # Logarithms that stand for log 0, one after the other, and the most rounds at each of them.
 SOFT = (-3.0, -10.0, -40.0)

@@ -8,15 +8,22 @@ from typing import ClassVar
 import numpy as np
 
 from pgmengine.base.checks import check_whole
+from pgmengine.base.types import Snapshot
 from pgmengine.engine.chains import Chains
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, Weights, check_gamma, hop
-from pgmengine.infer.sampling.schedules import Betas, fixed
+from pgmengine.evidence.target import Target
+from pgmengine.infer.sampling.ladders.temperatures import Betas, fixed
+from pgmengine.infer.sampling.ladders.wandering import (
+    GammaSchedule,
+    OneOverT,
+    Weights,
+    check_gamma,
+    hop,
+)
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, Laddered, sweep
 from pgmengine.learn.statistics import Statistics
-from pgmengine.protocols import ModelPhase, Snapshot
 
 
 @dataclass(frozen=True)

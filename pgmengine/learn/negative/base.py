@@ -11,15 +11,16 @@ from typing import TypeAlias
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, Snapshot, States
 from pgmengine.engine.chains import Chains, engine_for, make_chains, start
-from pgmengine.graph.model import Model
-from pgmengine.graph.target import Target
-from pgmengine.graph.variables import described
-from pgmengine.infer.sampling.schedules import Betas, ladder
-from pgmengine.infer.sampling.travels import Travels
-from pgmengine.learn.schedules import Scheduled, at
-from pgmengine.protocols import Kernel, ModelPhase, Snapshot
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.target import Target
+from pgmengine.infer.sampling.ladders.round_trips import Travels
+from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
+from pgmengine.learn.contracts import ModelPhase
+from pgmengine.learn.steps.schedules import Scheduled, at
+from pgmengine.model.model import Model
+from pgmengine.model.variables import described
 
 # A kernel, or a schedule of kernels, update -> kernel.
 Kernels: TypeAlias = Scheduled[Kernel]

@@ -8,16 +8,17 @@ from typing import ClassVar
 import numpy as np
 
 from pgmengine.base.checks import check_whole
+from pgmengine.base.types import Snapshot
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.coupled import CoupledTempering
-from pgmengine.infer.sampling.levels import GammaSchedule, OneOverT, check_gamma
-from pgmengine.infer.sampling.schedules import Betas, fixed, ladder
+from pgmengine.evidence.target import Target
+from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
+from pgmengine.infer.sampling.ladders.temperatures import Betas, fixed, ladder
+from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, check_gamma
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, adopted, restored, unconditioned
-from pgmengine.learn.schedules import at
 from pgmengine.learn.statistics import Statistics
-from pgmengine.protocols import ModelPhase, Snapshot
+from pgmengine.learn.steps.schedules import at
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import numpy as np
 from pgmengine.base.checks import check_whole
 from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.graph.target import Target
+from pgmengine.evidence.target import Target
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, adopted
-from pgmengine.learn.schedules import at
 from pgmengine.learn.statistics import Statistics
-from pgmengine.protocols import ModelPhase
+from pgmengine.learn.steps.schedules import at
 
 
 @dataclass(frozen=True)

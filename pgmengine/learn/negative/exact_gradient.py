@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from pgmengine.graph.target import Target
+from pgmengine.evidence.target import Target
+from pgmengine.infer.exact.enumeration.product_mixture import Mixture, mixture_of
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.exact.mixture import Mixture, mixture_of
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.statistics import Statistics
-from pgmengine.protocols import ModelPhase
 
 # Parameters from which on products take most of an update.
 LARGE = 10_000

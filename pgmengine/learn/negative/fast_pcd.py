@@ -10,17 +10,18 @@ import numpy as np
 from pgmengine.base.checks import check_number, check_rate, check_whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import LARGEST
+from pgmengine.base.types import Snapshot
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.packed import packed
-from pgmengine.graph.model import Model
-from pgmengine.graph.target import Target
-from pgmengine.graph.weights import elementwise, like, numbers
+from pgmengine.evidence.target import Target
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, Persistent, sweep
-from pgmengine.learn.optimizers import projected
-from pgmengine.learn.schedules import Rate, rate_at
 from pgmengine.learn.statistics import Gradient, Statistics
-from pgmengine.protocols import ModelPhase, Snapshot
+from pgmengine.learn.steps.optimizers import projected
+from pgmengine.learn.steps.schedules import Rate, rate_at
+from pgmengine.model.model import Model
+from pgmengine.model.weights import elementwise, like, numbers
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 
 from pgmengine.base.checks import check_whole
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.graph.target import Target
+from pgmengine.evidence.target import Target
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, Persistent, sweep
 from pgmengine.learn.statistics import Statistics
-from pgmengine.protocols import ModelPhase
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from typing import ClassVar
 import numpy as np
 
 from pgmengine.base.checks import check_whole
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Snapshot
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.replicas import Ladders
-from pgmengine.infer.sampling.travels import Travels
+from pgmengine.evidence.target import Target
+from pgmengine.infer.sampling.ladders.replicas import Ladders
+from pgmengine.infer.sampling.ladders.round_trips import Travels
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, adopted, unconditioned
-from pgmengine.learn.schedules import at
 from pgmengine.learn.statistics import Statistics
-from pgmengine.protocols import ModelPhase, Snapshot
+from pgmengine.learn.steps.schedules import at
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import numpy as np
 
 from pgmengine.base.checks import check_whole
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.graph.target import Target
-from pgmengine.infer.sampling.schedules import Betas, Linear, fixed
-from pgmengine.infer.sampling.tempered_transitions import excursion
+from pgmengine.evidence.target import Target
+from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, fixed
+from pgmengine.infer.sampling.methods.tempered_transitions import excursion
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, Laddered, sweep
 from pgmengine.learn.statistics import Statistics
-from pgmengine.protocols import ModelPhase
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ import pytest
 import scipy.sparse as sp
 
 import pgmengine as pgm
-from pgmengine.infer.exact import causes, planning
-from pgmengine.infer.exact.causes import passage
-from pgmengine.infer.exact.summed import Field, Neighbour
+from pgmengine.infer.exact import planning
+from pgmengine.infer.exact.junction_tree import causal_independence
+from pgmengine.infer.exact.junction_tree.causal_independence import passage
+from pgmengine.infer.exact.junction_tree.marginalised import Field, Neighbour
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 NAN = np.nan
@@ -184,7 +185,7 @@ def test_slopes_at_leaks_and_weights_of_0(seed, monkeypatch, tolerance=1e-6):
     whole = pgm.infer(model, {"f": seen}, want, pgm.Elimination())
     monkeypatch.setattr(planning, "WORTH", 0)
     monkeypatch.setattr(planning, "WHOLE", np.inf)
-    monkeypatch.setattr(causes, "SMALL", 1)
+    monkeypatch.setattr(causal_independence, "SMALL", 1)
     # Another model, without what is remembered of the first.
     found = pgm.infer(network.model(leak, sparse=False), {"f": seen}, want, pgm.Elimination())
     np.testing.assert_allclose(found.log_z, whole.log_z, **EXACT)
@@ -208,7 +209,7 @@ def test_findings_beside_observed_causes_alone(monkeypatch):
     """No unit is free but the findings: p(f = 1) = 1 - exp(-z), one more finding is 1."""
     monkeypatch.setattr(planning, "WORTH", 0)
     monkeypatch.setattr(planning, "WHOLE", np.inf)
-    monkeypatch.setattr(causes, "SMALL", 1)
+    monkeypatch.setattr(causal_independence, "SMALL", 1)
     b = pgm.GraphBuilder()
     b.layer("d", pgm.Binary(), 2)
     b.layer("f", pgm.NoisyOr(), 3, bias=[0.1, 0.2, 0.3])

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import pgmengine as pgm
-from pgmengine.infer.exact import cover
-from pgmengine.infer.exact.cover import choose_cover
+from pgmengine.infer.exact.enumeration import cover
+from pgmengine.infer.exact.enumeration.cover import choose_cover
 from pgmengine.infer.exact.exact import least_width
 
 

@@ -9,9 +9,10 @@ from small_networks import states_drawn
 
 import pgmengine as pgm
 from pgmengine.base.errors import InternalError
-from pgmengine.infer.exact import enumeration, planning
-from pgmengine.infer.exact.summed import ChildTerm
-from pgmengine.infer.sampling import forward
+from pgmengine.infer.exact import planning
+from pgmengine.infer.exact.enumeration import enumeration
+from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm
+from pgmengine.infer.sampling.methods import forward
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 

@@ -19,7 +19,8 @@ from scipy.special import softmax
 from scipy.stats import chi2, norm
 
 import pgmengine as pgm
-from pgmengine.infer.exact import causes, planning
+from pgmengine.infer.exact import planning
+from pgmengine.infer.exact.junction_tree import causal_independence
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 # Central differences with step 1e-4 have errors of about 1e-8 times the third derivative.
@@ -47,7 +48,7 @@ def small_tables(request, monkeypatch):
     if request.node.callspec.params.get("method") == "small tables":
         monkeypatch.setattr(planning, "WORTH", 0)
         monkeypatch.setattr(planning, "WHOLE", np.inf)
-        monkeypatch.setattr(causes, "SMALL", 1)
+        monkeypatch.setattr(causal_independence, "SMALL", 1)
 
 
 @functools.lru_cache(maxsize=4)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from walks import counted_walks, numpy_walk_only
+from enumerators import counted_enumerations, numpy_enumeration_only
 
 import pgmengine as pgm
-from pgmengine.infer.exact import program, walk
-from pgmengine.infer.exact.cover import choose_cover
-from pgmengine.infer.exact.problem import build_problem
-from pgmengine.infer.exact.skeleton import skeleton_of
+from pgmengine.infer.exact.enumeration import enumerator, linear_plan
+from pgmengine.infer.exact.enumeration.cover import choose_cover
+from pgmengine.infer.exact.enumeration.log_linear import build_problem
+from pgmengine.infer.exact.enumeration.pattern_form import skeleton_of
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -18,7 +18,7 @@ def test_compiled_walk_equals_numpy_walk_on_a_larger_model(monkeypatch):
     model = model.with_params({"v-h.weight": np.random.default_rng(0).normal(0, 2, (30, 13))})
     want = ("log_z", "marginals", "pairs")
     compiled = pgm.infer(model, want=want)
-    numpy_walk_only(monkeypatch)
+    numpy_enumeration_only(monkeypatch)
     plain = pgm.infer(model, want=want)
     np.testing.assert_allclose(compiled.log_z, plain.log_z, rtol=1e-12)
     np.testing.assert_allclose(compiled.pairs["v-h"], plain.pairs["v-h"], rtol=1e-9, atol=1e-12)
@@ -41,11 +41,11 @@ def test_eight_states_at_a_time_equal_the_numpy_walk(hidden, size, monkeypatch):
     b.couple("h", "c", weight=size / 5 * rng.uniform(-1, 1, (13 * hidden.width, 5)))
     model, want = b.build(rng=0), ("log_z", "marginals")
     by_program = pgm.infer(model, want=want)
-    monkeypatch.setattr(program, "MOST_ROWS", 0)
-    calls = counted_walks(monkeypatch)
+    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
+    calls = counted_enumerations(monkeypatch)
     compiled = pgm.infer(model, want=want)
     assert calls
-    numpy_walk_only(monkeypatch)
+    numpy_enumeration_only(monkeypatch)
     plain = pgm.infer(b.build(rng=0).with_params(model.params), want=want)
     np.testing.assert_allclose(compiled.log_z, plain.log_z, rtol=1e-13)
     for name in ("a", "h", "c"):
@@ -58,9 +58,9 @@ def test_sums_whose_products_overflow(monkeypatch):
     model = pgm.rbm(12, 6, rng=0).with_params(
         {"v.bias": np.where(np.arange(12) % 3, 300.0, -300.0)}
     )
-    monkeypatch.setattr(program, "MOST_ROWS", 0)
+    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
     compiled = pgm.infer(model, want=("log_z", "marginals"))
-    numpy_walk_only(monkeypatch)
+    numpy_enumeration_only(monkeypatch)
     plain = pgm.infer(model.with_params({}), want=("log_z", "marginals"))
     np.testing.assert_allclose(compiled.log_z, plain.log_z, rtol=1e-13)
     for name in ("v", "h"):
@@ -135,9 +135,9 @@ def test_noisy_or_is_compiled(leak, monkeypatch):
     target = model.given({"finding": rows}, soft=soft)
     one = target.take(np.arange(1))
     p = build_problem(one, skeleton_of(one, choose_cover(one, prune=True, structural=False)))
-    assert isinstance(walk.make_walker(p), walk.GrayWalker)
+    assert isinstance(enumerator.make_enumerator(p), enumerator.CompiledEnumerator)
     compiled = pgm.Enumeration().run(target, want)
-    numpy_walk_only(monkeypatch)
+    numpy_enumeration_only(monkeypatch)
     plain = pgm.Enumeration().run(target, want)
     np.testing.assert_allclose(compiled.log_z, plain.log_z, **EXACT)
     for name in model.structure.layers:

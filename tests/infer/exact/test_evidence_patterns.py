@@ -13,9 +13,10 @@ from brute import Brute
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.infer.answers import one_for_all
-from pgmengine.infer.exact import conditioned, cover, program
-from pgmengine.infer.exact.conditioned import Form, condition
+from pgmengine.infer.exact.enumeration import cover, linear_plan
+from pgmengine.infer.exact.junction_tree import conditioned_model
+from pgmengine.infer.exact.junction_tree.conditioned_model import Form, condition
+from pgmengine.infer.question.wanted import one_for_all
 from pgmengine.learn.run import compact
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -25,9 +26,9 @@ table = pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
 @table
 def test_patterns_asked_again_give_the_same(tiny_model, monkeypatch):
     model, rows, compiled = tiny_model.build(), patterns(tiny_model), []
-    made = program._compile
+    made = linear_plan._compile
     monkeypatch.setattr(
-        program, "_compile", lambda *args: compiled.append(made(*args)) or compiled[-1]
+        linear_plan, "_compile", lambda *args: compiled.append(made(*args)) or compiled[-1]
     )
     want = ("log_z", "log_prob", "marginals")
     for row in rows:
@@ -192,15 +193,15 @@ def test_the_search_for_zeros_looks_at_some_rows_at_a_time(monkeypatch):
     target = b.build(rng=0).given({"v": np.array([[0, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]])})
     factors = condition(one_for_all(target, np.arange(3)), Form())
     whole, looked = factors.highest(target), []
-    monkeypatch.setattr(conditioned, "SEARCH_BYTES", 1.0)
+    monkeypatch.setattr(conditioned_model, "SEARCH_BYTES", 1.0)
     look = type(factors)._highest
     monkeypatch.setattr(
         type(factors), "_highest", lambda s, part: looked.append(part.rows) or look(s, part)
     )
     np.testing.assert_array_equal(factors.highest(target), whole)
     assert looked == [1, 1, 1] and np.isneginf(whole).any()
-    monkeypatch.setattr("pgmengine.base.memory.available_memory", lambda: 100.0)
-    monkeypatch.setattr("pgmengine.base.memory.SMALL", 0.0)
+    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 100.0)
+    monkeypatch.setattr("pgmengine.base.work.memory.SMALL", 0.0)
     with pytest.raises(pgm.PgmError, match="the factors of a row have .* entries: it needs"):
         factors.highest(target)
 

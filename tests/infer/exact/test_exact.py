@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from brute import Brute
+from enumerators import numpy_enumeration_only
 from scipy.stats import chi2
 from tiny import INFINITE, MODELS, as_evidence, draw_row, patterns, without_fixed_biases
-from walks import numpy_walk_only
 
 import pgmengine as pgm
-from pgmengine.infer.exact import gray, program, states
+from pgmengine.infer.exact.enumeration import compiled_enumerator, cover_states, linear_plan
 
 BETAS = (1.0, 0.37)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -16,21 +16,19 @@ table = pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
 
 
 @pytest.fixture(params=["chosen", "gray", pytest.param("plain", marks=pytest.mark.long)])
-def walker(request, monkeypatch):
-    """Each test with the walker that is chosen, with the compiled one wherever it is safe, and with
-    numpy only.
-    """
+def enumerator(request, monkeypatch):
+    """Each test with the enumerator that is chosen, compiled where that is safe, and in numpy."""
     if request.param == "gray":
-        monkeypatch.setattr(states, "PIECE", 16)
-        monkeypatch.setattr(gray, "TASK", 32)
-        monkeypatch.setattr(program, "MOST_ROWS", 0)
+        monkeypatch.setattr(cover_states, "PIECE", 16)
+        monkeypatch.setattr(compiled_enumerator, "TASK", 32)
+        monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
     if request.param == "plain":
-        numpy_walk_only(monkeypatch)
+        numpy_enumeration_only(monkeypatch)
 
 
 @table
 @pytest.mark.parametrize("beta", BETAS)
-def test_log_z_marginals_and_pairs(tiny_model, beta, walker):
+def test_log_z_marginals_and_pairs(tiny_model, beta, enumerator):
     model, rows = tiny_model.build(), patterns(tiny_model)
     want = ("log_z", "marginals", "pairs") if tiny_model not in INFINITE else ("log_z", "marginals")
     result = pgm.Exact().run(model.given(as_evidence(tiny_model, rows), beta=beta), want)
@@ -66,7 +64,7 @@ def test_log_z_marginals_and_pairs(tiny_model, beta, walker):
 
 
 @table
-def test_reference_of_the_tempering_path(tiny_model, walker):
+def test_reference_of_the_tempering_path(tiny_model, enumerator):
     model, rows = tiny_model.build(), patterns(tiny_model)
     first = tiny_model.layers[0]
     field = np.linspace(-0.5, 0.8, model.structure.layers[first.name].width)
@@ -95,7 +93,7 @@ def test_log_prob_is_normalised(tiny_model):
 
 
 @table
-def test_mode(tiny_model, walker):
+def test_mode(tiny_model, enumerator):
     model, rows = tiny_model.build(), patterns(tiny_model)
     result = pgm.Exact().run(model.given(as_evidence(tiny_model, rows)), ("mode",))
     flat = {n: model.structure.layers[n].flat(v) for n, v in result.mode.items()}
@@ -120,7 +118,7 @@ def test_mode(tiny_model, walker):
 
 
 @table
-def test_gradient_is_the_derivative_of_log_z(tiny_model, walker):
+def test_gradient_is_the_derivative_of_log_z(tiny_model, enumerator):
     if tiny_model.name == "rbm large weights":
         # A central difference is 0 where all probabilities are 0 or 1.
         return
@@ -191,7 +189,7 @@ def draw_soft(tiny_model, rng):
 
 @table
 @pytest.mark.parametrize("beta", BETAS)
-def test_soft_evidence(tiny_model, beta, walker):
+def test_soft_evidence(tiny_model, beta, enumerator):
     model, rows = tiny_model.build(), patterns(tiny_model)[:4]
     given, listed = draw_soft(tiny_model, np.random.default_rng(3))
     result = pgm.Exact().run(
@@ -208,7 +206,7 @@ def test_soft_evidence(tiny_model, beta, walker):
 
 @table
 @pytest.mark.parametrize("beta", BETAS)
-def test_do(tiny_model, beta, walker):
+def test_do(tiny_model, beta, enumerator):
     """Each layer that can be set, set in part, with evidence on the other layers."""
     model, rng = tiny_model.build(), np.random.default_rng(4)
     for name in model.structure.directed_layers:
@@ -358,7 +356,7 @@ def test_draws_are_independent_and_have_the_posteriors_moments(hidden, rows, dra
 
 
 def test_states_of_no_probability_are_never_drawn():
-    from pgmengine.infer.exact.states import _drawn
+    from pgmengine.infer.exact.enumeration.cover_states import _drawn
 
     log_weights = np.log(
         np.array([[0, 0, 1, 0, 3, 0, 0.0]] * 1000, dtype=float) + 1e-300

@@ -6,12 +6,12 @@ import signal
 import threading
 
 import numpy as np
+import numpy_tree
 import pytest
 import scipy.stats
 
 from pgmengine._kernels import JunctionTree, uniforms
 from pgmengine.base.errors import PgmError
-from pgmengine.infer.exact import junction
 
 KEY = np.arange(4, dtype=np.uint32)
 
@@ -218,7 +218,7 @@ def test_cliques_of_many_blocks_are_those_of_the_reference(seed, lanes, log_spac
         np.stack([t + rng.normal(size=t.shape) for _ in range(lanes)], axis=-1) if w else t
         for t, w in zip(tables, wide)
     ]
-    compiled, plain = tree_of(cards, scopes, order), junction.build_tree(cards, scopes, order)
+    compiled, plain = tree_of(cards, scopes, order), numpy_tree.build_tree(cards, scopes, order)
     number = numbers(compiled, plain)
     parents = compiled.parents()
     for i, above in enumerate(plain.parent):
@@ -236,10 +236,10 @@ def test_cliques_of_many_blocks_are_those_of_the_reference(seed, lanes, log_spac
     np.testing.assert_array_equal(alone["log_z"], result["log_z"])
     for lane in range(0, lanes, 7):
         own = lane_of(given, wide, lane)
-        log_z, messages = junction.collect(plain, own)
-        marginals, expected = junction.distribute(plain, own, messages)
-        value, largest = junction.collect(plain, own, junction.largest)
-        mode = junction.states(plain, own, largest, lambda _, w: int(np.argmax(w)))
+        log_z, messages = numpy_tree.collect(plain, own)
+        marginals, expected = numpy_tree.distribute(plain, own, messages)
+        value, largest = numpy_tree.collect(plain, own, numpy_tree.largest)
+        mode = numpy_tree.states(plain, own, largest, lambda _, w: int(np.argmax(w)))
         assert np.isclose(result["log_z"][lane], log_z, rtol=1e-12, atol=1e-10)
         np.testing.assert_allclose(result["marginals"][:, lane], flat(marginals), atol=1e-10)
         np.testing.assert_allclose(result["expected"][:, lane], flat(expected), atol=1e-10)
@@ -407,8 +407,8 @@ def test_draws_by_given_uniforms_are_those_of_the_reference(draws, log_space):
     given = rng.random((draws, 1, tree.cliques))
     given[0] = 0.0
     drawn = tree.run(flat(tables), draws=draws, uniforms=given, log_space=log_space)["samples"]
-    plain = junction.build_tree(cards, scopes, list(range(10)))
-    _, messages = junction.collect(plain, tables)
+    plain = numpy_tree.build_tree(cards, scopes, list(range(10)))
+    _, messages = numpy_tree.collect(plain, tables)
     number = numbers(tree, plain)
     for k in range(0, draws, max(1, draws // 40)):
 
@@ -417,7 +417,7 @@ def test_draws_by_given_uniforms_are_those_of_the_reference(draws, log_space):
             target = max(given[k, 0, number[clique]] * total[-1], 5e-324)
             return int(np.searchsorted(total, target))
 
-        assert drawn[k, 0].tolist() == junction.states(plain, tables, messages, choose)
+        assert drawn[k, 0].tolist() == numpy_tree.states(plain, tables, messages, choose)
 
 
 @pytest.mark.parametrize("log_space", [False, True])

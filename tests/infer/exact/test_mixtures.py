@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.exact.mixture import FEW_BITS, mixture_of
+from pgmengine.infer.exact.enumeration.product_mixture import FEW_BITS, mixture_of
 from pgmengine.learn.negative.exact_gradient import _MixturePhase
 from pgmengine.learn.statistics import Statistics
 

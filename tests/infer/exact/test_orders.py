@@ -13,9 +13,9 @@ import pgmengine as pgm
 from pgmengine import _kernels
 from pgmengine.base.errors import PgmError
 from pgmengine.infer.exact import planning
-from pgmengine.infer.exact.by_goatd import _leaves_first, order_by_goatd
-from pgmengine.infer.exact.order import best_order
-from pgmengine.infer.exact.possible import remove_impossible
+from pgmengine.infer.exact.junction_tree.elimination_order import best_order
+from pgmengine.infer.exact.junction_tree.goatd_order import _leaves_first, order_by_goatd
+from pgmengine.infer.exact.junction_tree.impossible_states import remove_impossible
 
 RULES = range(_kernels.WEIGHT_FILL + 1)
 

@@ -7,9 +7,9 @@ from scipy.stats import chi2
 
 import pgmengine as pgm
 from pgmengine._kernels import JunctionTree
-from pgmengine.infer.exact import outside
-from pgmengine.infer.exact.order import best_order
-from pgmengine.infer.exact.outside import Factors, Outside, condition_outside
+from pgmengine.infer.exact.junction_tree import cutset
+from pgmengine.infer.exact.junction_tree.cutset import Factors, Outside, condition_outside
+from pgmengine.infer.exact.junction_tree.elimination_order import best_order
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 FALSE_ALARM = 1e-6
@@ -47,7 +47,7 @@ def trees_of(factors, variables):
 @pytest.mark.parametrize("seed", range(60))
 def test_all_quantities_equal_those_of_one_tree(seed, monkeypatch):
     factors, values, lanes, wide, rng = random_factors(seed)
-    monkeypatch.setattr(outside, "LANES", int(rng.integers(1, 6)))
+    monkeypatch.setattr(cutset, "LANES", int(rng.integers(1, 6)))
     variables = rng.permutation(len(factors.cards))[: rng.integers(1, 4)]
     tree, split = trees_of(factors, variables)
     asked = np.flatnonzero(rng.random(len(factors.sizes)) < 0.6)

@@ -5,7 +5,7 @@ import pytest
 
 from pgmengine._kernels import JunctionTree, restricted_entries, run_restricted
 from pgmengine.base.errors import PgmError
-from pgmengine.infer.exact.possible import remove_impossible
+from pgmengine.infer.exact.junction_tree.impossible_states import remove_impossible
 
 KEY = np.arange(4, dtype=np.uint32)
 

@@ -7,7 +7,8 @@ from scipy.stats import binom
 from small_networks import states_drawn
 
 import pgmengine as pgm
-from pgmengine.infer.exact import planning, shared
+from pgmengine.infer.exact import planning
+from pgmengine.infer.exact.junction_tree import shared_rows
 
 SAME = {"rtol": 1e-12, "atol": 1e-12}
 FALSE_ALARM = 1e-6
@@ -30,7 +31,7 @@ def both(model, want, monkeypatch, **arguments):
     method = arguments.pop("method", pgm.Elimination())
     found = pgm.infer(model, want=want, method=method, **arguments)
     with monkeypatch.context() as alone:
-        alone.setattr(shared, "RARE", 0)
+        alone.setattr(shared_rows, "RARE", 0)
         # A fresh model remembers no plan.
         right = pgm.infer(model.with_params({}), want=want, method=method, **arguments)
     assert "shared by" not in right.plan.why

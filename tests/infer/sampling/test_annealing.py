@@ -10,12 +10,12 @@ from tiny import FINITE, INFINITE, TABLED, as_evidence, mixed_target, patterns
 from twin import Replay, key_of
 
 import pgmengine as pgm
-from pgmengine.engine import compiled, plain
+from pgmengine.engine import layerwise, reference
 from pgmengine.engine.chains import make_chains, refusal, start
-from pgmengine.infer.sampling.ais import _interval
-from pgmengine.infer.sampling.annealing import AnnealedRun
-from pgmengine.infer.sampling.base_rates import base_rates
-from pgmengine.infer.sampling.references import Confirmed
+from pgmengine.infer.sampling.methods.ais import _interval
+from pgmengine.infer.sampling.methods.annealing import AnnealedRun
+from pgmengine.infer.sampling.methods.base_rates import base_rates
+from pgmengine.infer.sampling.methods.references import Confirmed
 
 
 def random_rbm(seed, v=30, h=12, sd=2.0):
@@ -64,9 +64,9 @@ def test_annealing_weights_are_those_of_the_plain_engine(tiny_model, joint):
     def parting(backward, seed):
         """The rows whose weights are not those of the plain engine."""
         x = start(target, np.random.default_rng(0))
-        ours = compiled.CompiledChains(target, pgm.Blend(0.3), x, np.random.default_rng(seed))
+        ours = layerwise.CompiledChains(target, pgm.Blend(0.3), x, np.random.default_rng(seed))
         replay = Replay(target, key_of(seed), ours.by_unit, backward=backward)
-        theirs = plain.PlainChains(target, pgm.Blend(0.3), x, replay)
+        theirs = reference.PlainChains(target, pgm.Blend(0.3), x, replay)
         found, truth = (c.anneal(betas, joint=joint, backward=backward) for c in (ours, theirs))
         assert np.array_equal(ours.beta, np.ones(24))
         finite = np.isfinite(truth)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from random_graphs import random_graph, unit_numbers
 
-from pgmengine.infer.sampling.blocks import SHARE, VISITS, blocks, unit_graph
+from pgmengine.infer.sampling.draws.blocks import SHARE, VISITS, blocks, unit_graph
 
 
 def joined_pairs(graph, model):

@@ -10,7 +10,7 @@ from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
 from pgmengine.engine.chains import start
-from pgmengine.infer.sampling.weighted import drawn
+from pgmengine.infer.sampling.draws.weighted import drawn
 
 DRAWS, NAN = 40_000, np.nan
 PURE = [m for m in MODELS if m.build().structure.normalized]
@@ -250,7 +250,7 @@ def test_gradient_and_rows_in_parts_agree_with_enumeration(monkeypatch, errors=6
     model, evidence = m.build(), as_evidence(m, patterns(m))
     exact = pgm.infer(model, evidence, want=("gradient", "log_z"), method=pgm.Exact())
     monkeypatch.setattr(
-        sys.modules["pgmengine.infer.sampling.forward"], "PART", 8.0 * DRAWS * 7 * 2
+        sys.modules["pgmengine.infer.sampling.methods.forward"], "PART", 8.0 * DRAWS * 7 * 2
     )  # two rows at a time
     r = pgm.infer(model, evidence, want=("gradient", "log_z"), method=pgm.Forward(DRAWS), rng=0)
     assert r.stats["log_weights"].shape == (DRAWS, len(evidence["v"]))

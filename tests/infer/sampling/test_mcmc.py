@@ -5,9 +5,10 @@ import pytest
 from tiny import FINITE, INFINITE, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.engine import compiled
-from pgmengine.infer.convergence import series_statistics
-from pgmengine.infer.sampling import collect, mcmc
+from pgmengine.engine import layerwise
+from pgmengine.infer.diagnostics.convergence import series_statistics
+from pgmengine.infer.sampling.draws import collected
+from pgmengine.infer.sampling.methods import mcmc
 
 
 def test_chains_agree_with_exact_within_mcse():
@@ -150,10 +151,10 @@ def test_states_that_are_counted_give_the_sums_of_values(case, batches, draws, m
     if case == "mixed":
         model = pgm.rbm(5, 3, visible=pgm.Categorical(3), rng=0)
     evidence = {"v": np.array([[1, np.nan, 0, np.nan, 1]] * 2)} if case == "observed" else None
-    monkeypatch.setattr(collect, "TRACE", batches)
+    monkeypatch.setattr(collected, "TRACE", batches)
     method = pgm.MCMC(chains=3, warmup=10, draws=draws)
     counted = pgm.infer(model, evidence, method=method, rng=0)
-    monkeypatch.setattr(compiled.CompiledChains, "two_valued", lambda chains: {})
+    monkeypatch.setattr(layerwise.CompiledChains, "two_valued", lambda chains: {})
     added = pgm.infer(model, evidence, method=method, rng=0)
     for name, mean in added.mean.items():
         np.testing.assert_array_equal(counted.mean[name], mean)

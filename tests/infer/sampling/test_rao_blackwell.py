@@ -7,9 +7,9 @@ import pytest
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_graph, unit_numbers
 
 import pgmengine as pgm
-from pgmengine.infer.convergence import least_error
-from pgmengine.infer.sampling import blocks, collect, rao_blackwell
-from pgmengine.infer.sampling.rao_blackwell import SomeDraws, gaps, with_gaps
+from pgmengine.infer.diagnostics.convergence import least_error
+from pgmengine.infer.sampling.draws import blocks, collected, rao_blackwell
+from pgmengine.infer.sampling.draws.rao_blackwell import SomeDraws, gaps, with_gaps
 
 
 def columns(graph, model):
@@ -289,14 +289,14 @@ def test_chains_in_groups_keep_the_same_draws():
     model, evidence = network(np.random.default_rng(5), 12, 0.3, zeros=False)
     many = model.given(evidence).take(np.zeros(6, dtype=int))
     rng = np.random.default_rng(6)
-    whole = collect.Draws.none(many, ("marginals",), 6, 300)
-    parts = [collect.Draws.none(many.take(np.arange(n)), ("marginals",), n, 300) for n in (2, 4)]
+    whole = collected.Draws.none(many, ("marginals",), 6, 300)
+    parts = [collected.Draws.none(many.take(np.arange(n)), ("marginals",), n, 300) for n in (2, 4)]
     for t in range(300):
         x, energy = many.draw_at_0(rng), rng.normal(size=6)
         whole.add(t, x, energy)
         for part, some in zip(parts, (slice(0, 2), slice(2, 6))):
             part.add(t, {name: v[some] for name, v in x.items()}, energy[some])
-    joined = collect.Draws.joined(many, [part.detached() for part in parts])
+    joined = collected.Draws.joined(many, [part.detached() for part in parts])
     one, two = (d._some(model.given(evidence)) for d in (whole, joined))
     assert all(np.array_equal(one.x[name], two.x[name]) for name in one.x)
     assert np.array_equal(one.weight, two.weight)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.sampling.bounded import below_a_state
-from pgmengine.infer.sampling.replicas import Ladders
-from pgmengine.infer.sampling.simulated_tempering import tours
-from pgmengine.infer.sampling.stepping_stones import SteppingStones
+from pgmengine.infer.sampling.ladders.replicas import Ladders
+from pgmengine.infer.sampling.ladders.stepping_stones import SteppingStones
+from pgmengine.infer.sampling.methods.bound_check import below_a_state
+from pgmengine.infer.sampling.methods.simulated_tempering import tours
 
 
 def conjunction(coins, leak):

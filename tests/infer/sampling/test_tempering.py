@@ -11,14 +11,14 @@ from test_annealing import covers, random_rbm
 from tiny import FINITE, INFINITE, as_evidence, draw_row
 
 import pgmengine as pgm
-from pgmengine.engine import compiled
+from pgmengine.engine import layerwise
 from pgmengine.engine.chains import make_chains
-from pgmengine.infer.sampling import levels as levels_module
-from pgmengine.infer.sampling.coupled import CoupledTempering
-from pgmengine.infer.sampling.levels import Levels, OneOverT
-from pgmengine.infer.sampling.parallel_tempering import rounds
-from pgmengine.infer.sampling.replicas import Ladders
-from pgmengine.infer.sampling.tempered_transitions import excursion
+from pgmengine.infer.sampling.ladders import wandering as levels_module
+from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
+from pgmengine.infer.sampling.ladders.replicas import Ladders
+from pgmengine.infer.sampling.ladders.wandering import Levels, OneOverT
+from pgmengine.infer.sampling.methods.parallel_tempering import rounds
+from pgmengine.infer.sampling.methods.tempered_transitions import excursion
 
 QUICK = ("dbm mixed", "noisy-or")
 few = pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_joint_distribution_of_the_ladder_is_invariant(tiny_model):
         for n in parts[0]
     }
     many = target.take(np.zeros(count * len(BETAS), dtype=int)).at(np.tile(BETAS, count))
-    ladders.chains = compiled.CompiledChains(many, pgm.FlipState(), x, rng)
+    ladders.chains = layerwise.CompiledChains(many, pgm.FlipState(), x, rng)
     for _ in range(3):
         ladders.step()
     for k, truth in enumerate(truths):
@@ -101,7 +101,7 @@ def joint_p_values(tiny_model, rng, count=20_000):
     chains = Levels(target, BETAS, count, pgm.Gibbs(), OneOverT(), rng)
     chains.rung, chains.weights.log_g = level[None], log_g[None]
     many = target.take(np.zeros(count, dtype=int)).at(BETAS[level])
-    chains.chains = compiled.CompiledChains(many, pgm.Gibbs(), x, rng)
+    chains.chains = layerwise.CompiledChains(many, pgm.Gibbs(), x, rng)
     for _ in range(3):
         chains.step(adapt=False)
     counts = np.bincount(chains.rung[0], minlength=4)

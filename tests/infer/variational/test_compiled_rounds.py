@@ -13,7 +13,7 @@ from kept import kept
 from tiny import MODELS, as_evidence, draw_row, tiny_model
 
 import pgmengine as pgm
-from pgmengine.infer.variational.belief import Belief
+from pgmengine.infer.variational.unit_tables import Belief
 
 SCALAR = [
     m
@@ -445,7 +445,7 @@ class Stop(Exception):
 )
 def test_rounds_are_stopped_by_signals(model, evidence, rows, monkeypatch):
     """Without end otherwise: no change is below a negative tolerance."""
-    monkeypatch.setattr(sys.modules["pgmengine.infer.variational.belief"], "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(sys.modules["pgmengine.infer.variational.unit_tables"], "WORTH_A_THREAD", 1)
     q = Belief(model.given(evidence).take(np.zeros(rows, dtype=int)))
 
     def stop(*_):

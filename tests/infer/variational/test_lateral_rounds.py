@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import pgmengine as pgm
-from pgmengine.infer.sampling.bounded import FREE_SECONDS, check_within
+from pgmengine.infer.sampling.methods.bound_check import FREE_SECONDS, check_within
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.lateral import Inside
 from pgmengine.infer.variational.modes import CLIMB, start_count

@@ -1,0 +1,1 @@
+"""Work: threads, executors, memory, progress, and results that are kept."""

@@ -1,0 +1,1 @@
+"""Declarations: the builder, families, networkx graphs, models of other libraries, and checks."""

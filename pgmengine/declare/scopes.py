@@ -1,0 +1,229 @@
+"""Scopes: conversion of declared tables, which name their units, to `Tables`, which number them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import networkx as nx
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.names import hashable
+from pgmengine.base.types import Array, Weight
+from pgmengine.base.work.memory import no_room
+from pgmengine.model.structure import Structure
+from pgmengine.model.tables import Tables, check_finite, check_table
+from pgmengine.model.variables import Member, Place, Variable, find, unit_name
+
+
+@dataclass(frozen=True, eq=False)
+class Declared:
+    """Tables as they are declared.
+
+    Attributes
+    ----------
+    scope : the unit of each axis; the layer of each axis where `index` is given.
+    values : entries; of many tables (n, ...), or (...) for n equal ones.
+    index : (n, m) numbers of units of many tables, None for a single table.
+    conditional : whether it is p(last | others).
+    """
+
+    scope: tuple[Member, ...]
+    values: Array
+    index: Array | None = None
+    conditional: bool = False
+
+
+def add_tables(
+    structure: Structure,
+    params: dict[str, Weight],
+    declared: Sequence[Declared],
+    variables: Sequence[Variable],
+) -> tuple[Structure, dict[str, Weight]]:
+    """Return the structure with its variables and declared tables, and all parameters."""
+    made: dict[str, Tables] = {}
+    logs: dict[str, Array] = {}
+    for one in declared:
+        tables, values, what = (
+            _single(structure, one) if one.index is None else _many(structure, one)
+        )
+        shape = tables.shape(structure)
+        if values.shape != shape:
+            raise PgmError(f"{what} has shape {values.shape}, expected {shape}")
+        if why := no_room(24 * math.prod(shape), "take a smaller scope"):
+            raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
+        if tables.name in made:
+            tables = replace(tables, name=_free(tables.name, made))
+        made[tables.name] = tables
+        logs[tables.key] = check_table(values, one.conditional, what, _axes(structure, one))
+    places = tuple(structure.places[v.name] for v in variables)
+    whole = replace(structure, tables=tuple(made.values()), variables=places)
+    if made:
+        check_conditionals(whole, params)
+        _check_complete(whole)
+    return whole, params | logs
+
+
+def _check_complete(structure: Structure) -> None:
+    """PgmError for a variable without a conditional in a network of conditionals alone.
+
+    It would be uniform without a word. Couplings, arrows and tables give variables a distribution
+    as well.
+    """
+    index = structure.table_index
+    if structure.couplings or not all(tables.conditional for tables in structure.tables):
+        return
+    children = set(index.child.tolist())
+    for name, i in structure.variables:
+        if structure.first_unit[name] + i in children or structure.state_counts[name] == 1:
+            continue
+        variable, count = unit_name(structure.layers, (name, i)), structure.state_counts[name]
+        raise PgmError(
+            f"variable {variable!r} has no conditional, and all other tables are conditionals: "
+            f"give conditional({variable!r}, (), values), which are [1/{count}] * {count} if its "
+            "states have the same probability"
+        )
+
+
+def _axes(structure: Structure, one: Declared) -> list[tuple[str, tuple[Hashable, ...]]]:
+    """Return the name of each axis of a declaration and the names of its states, for messages."""
+    out: list[tuple[str, tuple[Hashable, ...]]] = []
+    for member in one.scope:
+        many = one.index is not None
+        layer = _first_unit(structure, member)[0] if many else find(structure, member, "table")[0]
+        names = structure.layers[layer].state_names
+        out.append((str(member), names or tuple(range(structure.state_counts[layer]))))
+    return out
+
+
+def _free(name: str, made: dict[str, Tables]) -> str:
+    """Return the name of tables, with #2, #3, ... behind it if there are some of this name."""
+    if name not in made:
+        return name
+    number = 2
+    while f"{name}#{number}" in made:
+        number += 1
+    return f"{name}#{number}"
+
+
+def _single(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
+    """Return a single table, its entries, and its name in messages."""
+    kind = "conditional of" if one.conditional else "table of"
+    what = f"{kind} {one.scope[-1]!r}" if one.conditional else f"{kind} {one.scope!r}"
+    if not one.scope:
+        raise PgmError("a table needs at least one unit in its scope")
+    places = [find(structure, member, what) for member in one.scope]
+    for layer, _ in places:
+        check_finite(structure, layer)
+    _check_distinct(structure, places, what)
+    names = [unit_name(structure.layers, place) for place in places]
+    name = f"{names[-1]}|{','.join(names[:-1])}" if one.conditional else ",".join(names)
+    index = np.array([[unit for _, unit in places]], dtype=np.int64)
+    tables = Tables(name, tuple(layer for layer, _ in places), index, one.conditional)
+    return tables, one.values, what
+
+
+def _check_distinct(structure: Structure, places: Sequence[Place], what: str) -> None:
+    """PgmError if a unit is twice in a scope."""
+    for i, place in enumerate(places):
+        if place in places[:i]:
+            raise PgmError(f"{what}: unit {unit_name(structure.layers, place)!r} occurs twice")
+
+
+def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
+    """Return many tables of one shape, their entries, and their name in messages."""
+    firsts = [_first_unit(structure, name) for name in one.scope]
+    layers, names = tuple(layer for layer, _ in firsts), tuple(map(str, one.scope))
+    what, given = f"tables of {names!r}", np.atleast_1d(np.asarray(one.index))
+    if not layers or given.ndim != 2 or given.shape[1] != len(layers) or not len(given):
+        raise PgmError(
+            f"{what}: index has shape {given.shape}, expected (tables, {len(layers)}), with at "
+            "least one table"
+        )
+    for axis, name in enumerate(names):
+        if name not in structure.layers and (wrong := np.flatnonzero(given[:, axis])).size:
+            raise PgmError(
+                f"{what}: index[{wrong[0]}, {axis}] is {given[wrong[0], axis]:g}, expected 0 for "
+                f"the variable {name!r}"
+            )
+    index = check_units(structure, layers, given + [unit for _, unit in firsts], what)
+    for name in layers:
+        check_finite(structure, name)
+    values, states = one.values, [structure.state_counts[name] for name in layers]
+    if why := no_room(24 * len(index) * float(np.prod(states)), "take fewer or smaller tables"):
+        raise PgmError(f"{what} do not fit into memory: {why}")
+    if values.ndim == len(layers):
+        values = np.broadcast_to(values, (len(index), *values.shape))
+    return Tables(",".join(names), layers, index, single=False), values, what
+
+
+def _first_unit(structure: Structure, name: object) -> Place:
+    """Return the place of unit 0 of a layer; of a variable, which stands for one unit, its own."""
+    if hashable(name) and name not in structure.layers and name in structure.places:
+        return structure.places[name]
+    return structure.layer(str(name), what="tables: layer").name, 0
+
+
+def check_units(structure: Structure, layers: Sequence[str], given: Array, what: str) -> Array:
+    """Return the units (n, m) of tables as integers; PgmError unless they are different units."""
+    sizes = np.array([structure.layers[name].size for name in layers])
+    bad = ~((given >= 0) & (given < sizes) & (given == np.floor(given)))
+    if bad.any():
+        row, axis = (int(i) for i in np.argwhere(bad)[0])
+        raise PgmError(
+            f"{what}: index[{row}, {axis}] is {given[row, axis]:g}, expected a unit of layer "
+            f"{layers[axis]!r}, 0..{sizes[axis] - 1}"
+        )
+    index = given.astype(np.int64)
+    numbers = index + [structure.first_unit[name] for name in layers]
+    numbers.sort(axis=1)
+    twice = (numbers[:, 1:] == numbers[:, :-1]).any(axis=1)
+    if twice.any():
+        row = int(np.flatnonzero(twice)[0])
+        raise PgmError(f"{what}: a unit occurs twice in index[{row}], {index[row].tolist()}")
+    return index
+
+
+def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> None:
+    """PgmError unless each unit has at most one conditional, then no bias, and no cycle occurs."""
+    index, layers = structure.table_index, structure.layers
+    children = index.child[index.child >= 0]
+    place_of = [(name, i) for name, layer in layers.items() for i in range(layer.size)]
+    units, counts = np.unique(children, return_counts=True)
+    if (counts > 1).any():
+        name = unit_name(layers, place_of[units[counts > 1][0]])
+        raise PgmError(f"unit {name!r} has two conditionals, expected at most one")
+    for name in layers:
+        inside = structure.child_tables[name] >= 0
+        if inside.any() and structure.arrows_into[name]:
+            unit = unit_name(layers, (name, int(np.flatnonzero(inside)[0])))
+            raise PgmError(f"unit {unit!r} has a conditional, and arrows into its layer {name!r}")
+    check_no_bias(structure, params)
+    # A unit has one conditional, whose other members are its parents. Arrows join parents and
+    # children as well.
+    child_of_axis = index.child[index.table]
+    arrows = (child_of_axis >= 0) & (index.unit != child_of_axis)
+    graph: nx.DiGraph = nx.DiGraph()
+    graph.add_edges_from(
+        zip(index.unit[arrows].tolist(), child_of_axis[arrows].tolist(), strict=True)
+    )
+    for c in structure.arrows:
+        rows, columns = params[f"{c.key}.weight"].nonzero()
+        parents = structure.first_unit[c.a] + layers[c.a].owners(rows)
+        children = structure.first_unit[c.b] + layers[c.b].owners(columns)
+        graph.add_edges_from(zip(parents.tolist(), children.tolist(), strict=True))
+    if not nx.is_directed_acyclic_graph(graph):
+        cycle = [unit_name(layers, place_of[edge[0]]) for edge in nx.find_cycle(graph)]
+        raise PgmError(f"the conditionals form a cycle: {' -> '.join([*cycle, cycle[0]])}")
+
+
+def check_no_bias(structure: Structure, params: Mapping[str, Weight]) -> None:
+    """PgmError if a unit with a conditional has a bias."""
+    for name, layer in structure.layers.items() if structure.tables else ():
+        bias = np.asarray(params[f"{name}.bias"]).reshape(layer.size, -1)
+        wrong = (structure.child_tables[name] >= 0) & (bias != 0).any(axis=1)
+        if wrong.any():
+            unit = unit_name(structure.layers, (name, int(np.flatnonzero(wrong)[0])))
+            raise PgmError(f"unit {unit!r} has a conditional, and a bias, expected 0")

@@ -1,0 +1,158 @@
+"""Tables and variables in the form that files store: entries of groups, and an array of units.
+
+The entries are plain data: the name, the layers and the number of each group of tables. The units
+of all axes of all tables are in one array, because there may be hundreds of thousands of tables.
+The logarithms of their entries are stored as parameters, so that no bit is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.declare.scopes import check_conditionals, check_units
+from pgmengine.declare.validate import as_floats
+from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
+from pgmengine.model.tables import Tables, check_finite, check_logs
+
+# The fields of an entry, and their types.
+FIELDS: dict[str, type] = {
+    "name": str,
+    "layers": list,
+    "count": int,
+    "conditional": bool,
+    "single": bool,
+}
+
+
+def table_entries(structure: Structure) -> list[dict[str, Any]]:
+    """Return an entry of plain data for each group of tables."""
+    return [
+        {
+            "name": t.name,
+            "layers": list(t.layers),
+            "count": len(t.index),
+            "conditional": t.conditional,
+            "single": t.single,
+        }
+        for t in structure.tables
+    ]
+
+
+def table_units(structure: Structure) -> Array:
+    """Return the units of the axes of all tables, one after the other, each within its layer."""
+    parts = [t.index.ravel() for t in structure.tables]
+    return np.concatenate([*parts, np.empty(0)]).astype(np.int64)
+
+
+def variable_units(structure: Structure) -> Array:
+    """Return the units that are variables, in order, numbered over all layers."""
+    return np.array([structure.first_unit[n] + i for n, i in structure.variables], dtype=np.int64)
+
+
+def with_stored_tables(
+    model: Model, entries: object, units: Array, variables: Array, params: Mapping[str, Any]
+) -> Model:
+    """Return a model with tables and variables that a file holds.
+
+    Parameters
+    ----------
+    model : the layers and couplings.
+    entries : as `table_entries` returns them.
+    units : as `table_units` returns them.
+    variables : as `variable_units` returns them.
+    params : the logarithms, by name.
+
+    Raises
+    ------
+    PgmError for data that are damaged, and for all that a declaration of tables may not have.
+    """
+    structure = model.structure
+    if not isinstance(entries, list):
+        raise PgmError(f"'tables' must be a list, not {type(entries).__name__}")
+    flat = _units(units, "the units of the tables")
+    tables, at = list[Tables](), 0
+    for i, entry in enumerate(entries):
+        tables.append(_tables(structure, entry, flat[at:], f"tables[{i}]"))
+        at += tables[-1].index.size
+    if at != len(flat):
+        raise PgmError(f"the tables have {len(flat)} axes, expected {at}")
+    keys = {t.key for t in tables}
+    if len(keys) < len(tables):
+        raise PgmError("two tables have the same name")
+    if extra := [key for key in params if key not in keys]:
+        raise PgmError(f"{extra[0]!r} belongs to no table of the declaration")
+    places = _places(structure, _units(variables, "variables"))
+    held = {name for name, _ in places}
+    layers = {
+        name: replace(layer, holds_variables=name in held and not layer.is_variable)
+        for name, layer in structure.layers.items()
+    }
+    whole = replace(structure, layers=layers, tables=tuple(tables), variables=places)
+    logs = {t.key: _logs(whole, t, params) for t in tables}
+    check_conditionals(whole, model.params)
+    return Model(whole, {**model.params, **logs})
+
+
+def _units(given: object, what: str) -> Array:
+    """Return numbers of units (n,); PgmError if they are none."""
+    array = as_floats(given, what)
+    if array.ndim != 1 or not (np.abs(array) < 2**53).all() or (array != np.floor(array)).any():
+        raise PgmError(f"{what} must be a list of integers, not an array {array.shape}")
+    return array
+
+
+def _tables(structure: Structure, entry: object, units: Array, what: str) -> Tables:
+    """Return the tables of an entry, whose units are the first of `units`."""
+    if (
+        not isinstance(entry, Mapping)
+        or set(entry) != set(FIELDS)
+        or any(type(entry[key]) is not kind for key, kind in FIELDS.items())
+        or not all(isinstance(name, str) for name in entry["layers"])
+    ):
+        fields = ", ".join(f"{key} ({kind.__name__})" for key, kind in FIELDS.items())
+        raise PgmError(f"{what} is damaged, expected the fields {fields}")
+    layers, count = tuple(entry["layers"]), entry["count"]
+    for name in layers:
+        structure.layer(name, what=f"{what}: layer")
+        check_finite(structure, name)
+    size = count * len(layers)
+    if count < 1 or not layers or size > len(units) or (entry["single"] and count > 1):
+        raise PgmError(
+            f"{what}: {count:.6g} tables of {len(layers)} axes, where {len(units)} units are left"
+        )
+    index = units[:size].reshape(count, len(layers))
+    return Tables(
+        entry["name"],
+        layers,
+        check_units(structure, layers, index, what),
+        entry["conditional"],
+        entry["single"],
+    )
+
+
+def _places(structure: Structure, variables: Array) -> tuple[tuple[str, int], ...]:
+    """Return the places of units that are numbered over all layers."""
+    total = sum(layer.size for layer in structure.layers.values())
+    if (
+        len(np.unique(variables)) < len(variables)
+        or not ((variables >= 0) & (variables < total)).all()
+    ):
+        raise PgmError(f"variables must be different units, 0..{total - 1}")
+    names, firsts = list(structure.layers), list(structure.first_unit.values())
+    owners = np.searchsorted(firsts, variables, side="right") - 1
+    inside = variables - np.array(firsts)[owners]
+    return tuple((names[o], int(i)) for o, i in zip(owners, inside, strict=True))
+
+
+def _logs(structure: Structure, tables: Tables, params: Mapping[str, Any]) -> Array:
+    """Return the logarithms of tables; PgmError if they are missing."""
+    if tables.key not in params:
+        raise PgmError(f"parameter {tables.key!r} is missing")
+    return check_logs(structure, tables, as_floats(params[tables.key], f"{tables.key!r}"))

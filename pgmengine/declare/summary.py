@@ -1,0 +1,176 @@
+"""Summary of a model as its user declared it: a title, counts, its variables and its layers.
+
+Layers that hold variables, and groups of tables, are storage. A summary shows the variables in
+them. The title follows from what the structure has: the first description of `TITLES` that holds is
+the title. Displays alone read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from pgmengine.base.display import MOST_LINES, MOST_ROWS, as_html, as_text, counted, few, plain
+from pgmengine.base.types import Weight
+from pgmengine.evidence.frames import Shown, shown_units
+from pgmengine.model.couplings import Coupling
+from pgmengine.model.layer import Layer
+from pgmengine.model.structure import Structure
+from pgmengine.model.variables import Place, unit_name
+from pgmengine.model.weights import count
+
+TITLES: tuple[tuple[str, Callable[[Structure], bool]], ...] = (
+    # Every unit is drawn from its parents.
+    ("Bayesian network", lambda s: s.normalized),
+    ("Factor graph", lambda s: bool(s.tables) and not s.couplings),
+    ("Independent units", lambda s: not s.tables and not s.couplings),
+    ("Restricted Boltzmann machine", lambda s: not s.tables and _two_sides(s)),
+    ("Boltzmann machine", lambda s: not s.tables and not s.arrows),
+    # Arrows or conditionals beside undirected couplings.
+    ("Graphical model", lambda s: True),
+)
+
+COLUMNS = ("name", "states", "units", "parents", "coupled with")
+
+
+def _two_sides(structure: Structure) -> bool:
+    """Whether it has two layers and an undirected coupling between them, and no other."""
+    couplings = structure.couplings
+    between = [c for c in couplings if c.a != c.b and not c.directed]
+    return len(structure.layers) == 2 and len(between) == len(couplings) == 1
+
+
+def headline(structure: Structure, params: Mapping[str, Weight]) -> str:
+    """Return the title and the counts of a model on one line."""
+    title = next(name for name, holds in TITLES if holds(structure))
+    variables, places = len(structure.variables), set(structure.variables)
+    held = {name for name, _ in places}
+    conditionals = [t for t in structure.tables if t.conditional]
+    # A variable at an end of a coupling is a layer of one unit.
+    single = [c for c in structure.arrows if (c.a, 0) in places and (c.b, 0) in places]
+    counts = (
+        (variables, "variable"),
+        (len(structure.layers) - len(held), "layer"),
+        (sum(t.index[:, 1:].size for t in conditionals) + len(single), "arrow"),
+        (len(structure.arrows) - len(single), "directed coupling"),
+        (len(structure.undirected), "coupling"),
+        (sum(len(t.index) for t in structure.tables if not t.conditional), "table"),
+    )
+    parts = [counted(number, word) for number, word in counts if number]
+    return f"{title}: {', '.join([*parts, counted(parameters(structure, params), 'parameter')])}"
+
+
+def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
+    """Return the number of parameters that are free.
+
+    A row of K probabilities has K - 1. Biases count where they have an effect. A variable in a
+    potential has its own weights there, so that its bias counts only where it is not 0.
+    """
+    places, total, index = set(structure.variables), 0, structure.table_index
+    weighted = np.zeros(sum(layer.size for layer in structure.layers.values()), dtype=bool)
+    weighted[index.unit[index.child[index.table] < 0]] = True
+    for t in structure.tables:
+        entries = count(params[t.key])
+        total += entries - entries // structure.state_counts[t.layers[-1]] * t.conditional
+    for c in structure.couplings:
+        weight = params[f"{c.key}.weight"]
+        # Inside a layer not every entry is a parameter, and an undirected one is stored twice.
+        own = count(weight) if c.a != c.b else int(c.parameters(weight).sum())
+        total += own if c.a != c.b or c.directed else own // 2
+    for name, layer in structure.layers.items():
+        if layer.unit.observed_only or structure.state_counts[name] == 1:
+            continue
+        bias = np.reshape(params[f"{name}.bias"], (layer.size, -1))
+        first = structure.first_unit[name]
+        variable = np.array([(name, i) in places for i in range(layer.size)])
+        elsewhere = variable & weighted[first : first + layer.size]
+        counts = (structure.child_tables[name] < 0) & (~elsewhere | bias.any(axis=1))
+        total += int(counts.sum()) * bias.shape[1]
+    return total
+
+
+def parents(structure: Structure, places: Iterable[Place]) -> dict[Place, list[str]]:
+    """Return the names of the parents of units, by conditionals and by arrows."""
+    found: dict[Place, list[str]] = {place: [] for place in places}
+    wanted: dict[str, list[int]] = {}
+    for name, unit in found:
+        wanted.setdefault(name, []).append(unit)
+    for t in structure.tables:
+        if not t.conditional or t.layers[-1] not in wanted:
+            continue
+        for units in t.index[np.isin(t.index[:, -1], wanted[t.layers[-1]])].tolist():
+            *before, child = zip(t.layers, units, strict=True)
+            found[child] += [unit_name(structure.layers, place) for place in before]
+    for (name, _), names in found.items():
+        names += [_end(structure, c.a) for c in structure.arrows_into[name]]
+    return found
+
+
+def model_text(structure: Structure, params: Mapping[str, Weight]) -> str:
+    """Return a model as text: the headline, then its layers, couplings and variables."""
+    shown = shown_units(structure)
+    layers = [_line(one) for one in shown if not one.variable][:MOST_LINES]
+    variables = [_line(one) for one in islice((x for x in shown if x.variable), MOST_LINES)]
+    joined = list(_couplings(structure.couplings))
+    number = len(shown) + len(joined)
+    return as_text(headline(structure, params), [*layers, *joined, *variables], number)
+
+
+def model_html(structure: Structure, params: Mapping[str, Weight]) -> str:
+    """Return a model as a table for notebooks: a row for each layer, then for each variable."""
+    shown = shown_units(structure)
+    kept = shown[:MOST_ROWS]
+    above = parents(structure, [(one.layer.name, one.units[0]) for one in kept if one.variable])
+    rows = []
+    for one in kept:
+        name = one.layer.name
+        near = [_end(structure, to) for _, to in structure.meetings[name]]
+        text = _text(one)
+        both = (text, "") if one.variable else ("", text)
+        causes = above[name, one.units[0]] if one.variable else _layers_above(structure, name)
+        rows.append((plain(one.name), *both, few(causes), few(dict.fromkeys(near))))
+    return as_html(headline(structure, params), COLUMNS, rows, len(shown))
+
+
+def _layers_above(structure: Structure, name: str) -> list[str]:
+    """Return the names of the layers and variables with parents of a layer's units."""
+    tables = [t for t in structure.tables if t.conditional and t.layers[-1] == name]
+    of_tables = {layer for t in tables for layer in t.layers[:-1]}
+    of_arrows = [_end(structure, c.a) for c in structure.arrows_into[name]]
+    return list(dict.fromkeys([*map(str, structure.declared(of_tables)), *of_arrows]))
+
+
+def _line(shown: Shown) -> str:
+    """Return a layer or a variable on one line."""
+    return f"{plain(shown.name)}: {_text(shown)}"
+
+
+def _text(shown: Shown) -> str:
+    """Return the states of a variable, or the size of a layer with its units."""
+    layer = shown.layer
+    if shown.variable:
+        return few(layer.state_names) if layer.state_names else _states(layer)
+    text = f"{layer.size:,} {repr(layer.unit).removesuffix('()')}"
+    for word, names in (("state", layer.state_names), ("unit", layer.labels)):
+        if names and names != (layer.name,):
+            text += f"; {word}{'s' * (len(names) > 1)} {few(names)}"
+    return text
+
+
+def _states(layer: Layer) -> str:
+    """Return the number of states of a variable whose states have no names."""
+    return counted(0 if layer.unit.support is None else len(layer.unit.support), "state")
+
+
+def _couplings(couplings: Sequence[Coupling]) -> Iterator[str]:
+    """Yield a line with the names of the couplings, if there are any."""
+    if couplings:
+        yield f"couplings: {few([c.key for c in couplings])}"
+
+
+def _end(structure: Structure, name: str) -> str:
+    """Return the name of a layer at an end of a coupling; a variable has its own."""
+    one = (name, 0) in structure.variables
+    return unit_name(structure.layers, (name, 0)) if one else name

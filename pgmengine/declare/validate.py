@@ -1,0 +1,395 @@
+"""Checks of a declaration; every error names the layer or coupling, the index, and the remedy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from functools import cached_property
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.checks import check_text, is_missing
+from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import IN_RANGE, in_range
+from pgmengine.base.sparse import csr_of
+from pgmengine.base.types import Array, Weight
+from pgmengine.base.work.memory import no_room
+from pgmengine.model.couplings import Coupling
+from pgmengine.model.layer import Layer
+from pgmengine.model.structure import Structure
+from pgmengine.model.weights import is_sparse
+from pgmengine.units import Unit
+
+# Copies of a parameter or a list of values that exist for a moment while they are checked.
+COPIES = 3
+SMALLER = "declare it smaller, or with sparse weights"
+
+
+def check_layers(layers: list[Layer]) -> None:
+    """PgmError unless names are distinct strings, units are units, and sizes positive integers."""
+    if not layers:
+        raise PgmError("the graph has no layers: add one with builder.layer(name, unit, size)")
+    seen: set[str] = set()
+    for layer in layers:
+        check_name(layer.name)
+        if layer.name in seen:
+            raise PgmError(f"layer {layer.name!r} is declared twice; give one of them another name")
+        seen.add(layer.name)
+        check_size(layer)
+        _check_names(layer)
+        _check_unit(layer)
+        check_settings(layer.unit, f"layer {layer.name!r}")
+        count = 0 if layer.unit.support is None else len(layer.unit.support)
+        names = layer.state_names
+        if names is not None and (len(names) != count or len(set(names)) != count):
+            raise PgmError(
+                f"layer {layer.name!r}: {', '.join(map(repr, names))} are not {count} different "
+                "names, one "
+                f"for each state of {layer.unit!r}"
+            )
+
+
+def check_name(name: object) -> None:
+    """PgmError unless the name of a layer is text that files can hold."""
+    if not isinstance(name, str) or not name:
+        raise PgmError(f"a layer's name must be a non-empty string, not {name!r}")
+    check_text(name, "a layer's name")
+
+
+def check_size(layer: Layer) -> None:
+    """PgmError unless the size is a positive integer, and its numbers fit into memory."""
+    if not isinstance(layer.unit, Unit):
+        raise PgmError(
+            f"layer {layer.name!r}: the unit must be one such as Binary(), not {layer.unit!r}"
+        )
+    if (
+        isinstance(layer.size, bool)
+        or not isinstance(layer.size, (int, np.integer))
+        or layer.size < 1
+    ):
+        raise PgmError(
+            f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}"
+        )
+    check_unit_room(layer.unit, f"layer {layer.name!r}")
+    if why := no_room(COPIES * 8 * _width(layer), SMALLER):
+        raise PgmError(
+            f"layer {layer.name!r}: {layer.size} units of {layer.unit!r} do not fit into memory: "
+            f"{why}"
+        )
+
+
+def check_unit_room(unit: Unit, what: str) -> None:
+    """PgmError unless the list of a unit's values fits into memory."""
+    if why := no_room(COPIES * unit.support_bytes, "take fewer states"):
+        raise PgmError(f"{what}: the values of {unit!r} do not fit into memory: {why}")
+
+
+def _width(layer: Layer) -> int:
+    """Return the width of the layer as a Python integer, which does not overflow."""
+    return int(layer.size) * int(layer.unit.width)
+
+
+def _check_names(layer: Layer) -> None:
+    """PgmError unless labels and names of states differ, with one label for each unit."""
+    for what, names in (("label", layer.labels), ("name of a state", layer.state_names)):
+        for name in names or ():
+            try:
+                hash(name)
+            except TypeError:
+                raise PgmError(
+                    f"layer {layer.name!r}: {name!r} cannot be a {what}: give text or numbers"
+                ) from None
+            for part in name if isinstance(name, tuple) else (name,):
+                if isinstance(part, str):
+                    check_text(part, f"layer {layer.name!r}: a {what}")
+    for name in layer.state_names or ():
+        if is_missing(name):
+            raise PgmError(
+                f"layer {layer.name!r}: {name!r} cannot be a name of a state: it means not observed"
+            )
+    labels = layer.labels
+    if labels is not None and len(labels) != layer.size:
+        raise PgmError(
+            f"layer {layer.name!r}: {len(labels)} labels for {layer.size} units, expected as many"
+        )
+    if labels is not None and len(set(labels)) < layer.size:
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise PgmError(f"layer {layer.name!r}: two units have the label {twice!r}")
+
+
+def check_room(structure: Structure, weights: list[Weight | None]) -> None:
+    """PgmError unless all parameters fit into memory, with dense weights that are to be drawn.
+
+    Parameters
+    ----------
+    structure : the layers and couplings.
+    weights : of each coupling in order, None where it is to be drawn.
+    """
+    layers, sizes = structure.layers, dict[str, int]()
+    for layer in layers.values():
+        sizes[f"layer {layer.name!r} of {layer.size} units"] = _width(layer)
+    for c, weight in zip(structure.couplings, weights, strict=True):
+        dense = _width(layers[c.a]) * _width(layers[c.b])
+        stored = np.size(getattr(weight, "data", ()))
+        sizes[f"coupling {c.key!r} of layers {c.a!r} and {c.b!r}"] = (
+            2 * stored if is_sparse(weight) else dense
+        )
+    if why := no_room(COPIES * 8 * sum(sizes.values()), SMALLER):
+        largest = max(sizes, key=lambda what: sizes[what])
+        raise PgmError(f"{largest}: the parameters of the model do not fit into memory: {why}")
+
+
+def check_settings(unit: Unit, what: str) -> None:
+    """PgmError unless all settings of a unit are fields of its dataclass, which can be hashed.
+
+    Units are equal when these fields are equal.
+    """
+    kind, known = type(unit), {field.name for field in fields(unit)}
+    apart = [
+        name
+        for name in vars(unit)
+        if name not in known and not isinstance(getattr(kind, name, None), cached_property)
+    ]
+    if apart:
+        raise PgmError(
+            f"{what}: {apart[0]!r} of {kind.__name__} is not a field: a unit type is a frozen "
+            "dataclass, whose fields tell its units apart"
+        )
+    try:
+        hash(unit)
+    except TypeError as error:
+        raise PgmError(
+            f"{what}: the fields of {kind.__name__}, a frozen dataclass, must be numbers, text or "
+            f"tuples of these: {error}"
+        ) from None
+
+
+def _check_unit(layer: Layer) -> None:
+    """PgmError unless the support and the base measure of a unit fit together."""
+    unit, support, base = layer.unit, layer.unit.support, layer.unit.log_base
+    if support is None:
+        return
+    shape = (unit.width,) if unit.width > 1 else ()
+    if (
+        not isinstance(support, np.ndarray)
+        or support.ndim < 1
+        or support.shape[1:] != shape
+        or len(support) < 1
+    ):
+        raise PgmError(
+            f"layer {layer.name!r}: the support of {unit!r} must be an array {('K', *shape)} of "
+            f"its values, not {support!r}"
+        )
+    if unit.width == 1 and np.any(np.diff(support) <= 0):
+        raise PgmError(
+            f"layer {layer.name!r}: the support of {unit!r} must be ascending, not {support!r}"
+        )
+    if (
+        not isinstance(base, np.ndarray)
+        or base.shape != support.shape[:1]
+        or not np.isfinite(base).all()
+    ):
+        raise PgmError(
+            f"layer {layer.name!r}: log_base of {unit!r} must be an array of {len(support)} finite "
+            f"numbers, one for each value, not {base!r}"
+        )
+
+
+def check_structure(structure: Structure) -> None:
+    """PgmError unless couplings join known layers, once each, and give a proper density."""
+    seen: set[tuple[str, ...] | frozenset[str]] = set()
+    keys: dict[str, Coupling] = {}
+    for c in structure.couplings:
+        for name in (c.a, c.b):
+            if not isinstance(name, str):
+                raise PgmError(f"a coupling joins layers by their names, not {name!r}")
+            structure.layer(name, what=f"coupling {c.key!r}: layer")
+        end = (c.a, c.b) if c.directed else frozenset((c.a, c.b))
+        if end in seen:
+            raise PgmError(f"coupling {c.key!r} is declared twice; declare it once")
+        seen.add(end)
+        if (other := keys.setdefault(c.key, c)) is not c:
+            raise PgmError(
+                f"couplings {other.a!r} to {other.b!r} and {c.a!r} to {c.b!r} have the same name, "
+                f"{c.key!r}: rename a layer"
+            )
+        a, b = structure.layers[c.a], structure.layers[c.b]
+        if not c.directed and all(_unbounded(layer) for layer in (a, b)):
+            raise PgmError(
+                f"coupling {c.key!r} joins two unbounded layers, {c.a!r} and {c.b!r}: the density "
+                "would have no finite normaliser"
+            )
+        if c.directed and b.unit.observed_only:
+            raise PgmError(
+                f"coupling {c.key!r}: layer {c.b!r} has {b.unit!r} units, which cannot be children"
+            )
+        if c.directed and b.unit.nonnegative and not _nonnegative(a):
+            raise PgmError(
+                f"coupling {c.key!r}: parents of {b.unit!r} units must have values >= 0, "
+                f"layer {c.a!r} has {a.unit!r}"
+            )
+    _check_child_only(structure)
+    _check_acyclic(structure)
+
+
+def _unbounded(layer: Layer) -> bool:
+    """Whether values have no bound, and are not always observed."""
+    return not layer.unit.bounded and not layer.unit.observed_only
+
+
+def _nonnegative(layer: Layer) -> bool:
+    """Whether all values are at least 0."""
+    return layer.unit.support is not None and bool(np.all(layer.unit.support >= 0))
+
+
+def _check_child_only(structure: Structure) -> None:
+    """PgmError for units that have to be children, and are not."""
+    for name, layer in structure.layers.items():
+        if layer.unit.child_only and (
+            name in structure.undirected_layers or not structure.arrows_into[name]
+        ):
+            raise PgmError(
+                f"layer {name!r}: {layer.unit!r} units are children of arrows only; "
+                "give them a parent with cause() and no undirected coupling"
+            )
+
+
+def _check_acyclic(structure: Structure) -> None:
+    """PgmError for a directed cycle of layers."""
+    graph: nx.DiGraph = nx.DiGraph([(c.a, c.b) for c in structure.arrows if c.a != c.b])
+    if not nx.is_directed_acyclic_graph(graph):
+        cycle = [edge[0] for edge in nx.find_cycle(graph)]
+        raise PgmError(
+            f"the arrows form a directed cycle: {' -> '.join([*cycle, cycle[0]])}; remove one"
+        )
+
+
+def check_bias(layer: Layer, bias: ArrayLike | None) -> Array:
+    """Return a bias as float64 in the bias shape of its layer; None = zeros."""
+    if bias is None:
+        return np.zeros(layer.bias_shape)
+    array = as_floats(bias, f"{layer.title}: bias")
+    if array.shape != layer.bias_shape:
+        raise PgmError(f"{layer.title}: bias has shape {array.shape}, expected {layer.bias_shape}")
+    _check_entries(array, f"{layer.title}: bias", layer.unit.nonnegative)
+    return array.copy()
+
+
+def check_weight(structure: Structure, coupling: Coupling, weight: Weight) -> Weight:
+    """Return a weight as float64, dense in C order or csr, (width of a, width of b)."""
+    a, b = structure.layers[coupling.a], structure.layers[coupling.b]
+    what = f"coupling {coupling.key!r} of layers {coupling.a!r} and {coupling.b!r}: weight"
+    if is_sparse(weight):
+        _check_shape(weight, (a.width, b.width), what)
+        array = csr_of(weight, what)
+        array.sum_duplicates()
+        array.sort_indices()
+    else:
+        array = np.array(as_floats(weight, what), order="C")
+    _check_shape(array, (a.width, b.width), what)
+    _check_entries(array, what, coupling.directed and b.unit.nonnegative)
+    if coupling.a == coupling.b:
+        _check_inside(array, a, coupling.directed, what)
+        if not coupling.directed:
+            array = _symmetric(array)
+    return array
+
+
+def as_floats(values: object, what: str) -> Array:
+    """Return anything that numpy reads as float64 in this type, else PgmError."""
+    try:
+        # Masked values are not observed.
+        if isinstance(values, np.ma.MaskedArray):
+            return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
+        if is_sparse(values):
+            return _filled(values, what)
+        array = np.asarray(values)
+        # Of complex numbers and dates numpy would take a part as numbers.
+        if array.dtype.kind in "cMmV":
+            raise TypeError(f"it has {array.dtype} entries")
+        if array.dtype.kind == "O":
+            array = np.where(
+                np.asarray(np.frompyfunc(is_missing, 1, 1)(array), bool), np.nan, array
+            )
+        return array.astype(np.float64, copy=False)
+    except PgmError:
+        raise
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ) as error:
+        raise PgmError(f"{what} is not an array of numbers: {error}") from None
+
+
+def _filled(matrix: Weight, what: str) -> Array:
+    """Return a sparse matrix as a dense one."""
+    if why := no_room(8 * math.prod(map(int, matrix.shape))):
+        raise PgmError(f"{what}: with its zeros the sparse matrix does not fit into memory: {why}")
+    filled: Array = csr_of(matrix, what).toarray()
+    return filled
+
+
+def _check_shape(array: Weight, shape: tuple[int, int], what: str) -> None:
+    """PgmError unless a weight has a shape."""
+    if tuple(array.shape) != shape:
+        raise PgmError(f"{what} has shape {tuple(array.shape)}, expected {shape}")
+
+
+def _check_entries(array: Weight, what: str, nonnegative: bool) -> None:
+    """PgmError with its index for a number out of range."""
+    values = array.data if is_sparse(array) else array
+    for bad, expected in (
+        (~in_range(values), IN_RANGE),
+        ((values < 0) & nonnegative, ">= 0 for this unit"),
+    ):
+        if bad.any():
+            first = tuple(int(i) for i in np.argwhere(bad)[0])
+            value, at = values[first], first
+            if is_sparse(array):
+                entries = array.tocoo()
+                at = (int(entries.row[first]), int(entries.col[first]))
+            raise PgmError(f"{what}[{', '.join(map(str, at))}] is {value}, expected {expected}")
+
+
+def _symmetric(array: Weight) -> Weight:
+    """Return the mean of a weight and its transpose, with stored zeros."""
+    if not is_sparse(array):
+        return (array + array.T) / 2
+    across = array.T.tocsr()
+    across.sort_indices()
+    if np.array_equal(across.indptr, array.indptr) and np.array_equal(
+        across.indices, array.indices
+    ):
+        array.data = (array.data + across.data) / 2
+        return array
+    return ((array + across) / 2).tocsr()
+
+
+def _check_inside(array: Weight, layer: Layer, directed: bool, what: str) -> None:
+    """PgmError unless a weight in a layer is symmetric or acyclic, and 0 inside each unit."""
+    rows, columns = array.nonzero()
+    own = np.flatnonzero(layer.owners(rows) == layer.owners(columns))
+    if len(own):
+        raise PgmError(
+            f"{what}[{rows[own[0]]}, {columns[own[0]]}] couples a unit with itself, expected 0"
+        )
+    if directed:
+        graph: nx.DiGraph = nx.DiGraph(zip(layer.owners(rows), layer.owners(columns), strict=True))
+        if not nx.is_directed_acyclic_graph(graph):
+            raise PgmError(
+                f"{what}: arrows inside layer {layer.name!r} form a directed cycle through unit "
+                f"{nx.find_cycle(graph)[0][0]}"
+            )
+    else:
+        above = abs(array - array.T) > 1e-12 * abs(array).max()
+        if len(wrong := above.nonzero()[0]):
+            i, j = int(wrong[0]), int(above.nonzero()[1][0])
+            raise PgmError(
+                f"{what} is not symmetric at [{i}, {j}]: {array[i, j]:.17g} and {array[j, i]:.17g}"
+            )

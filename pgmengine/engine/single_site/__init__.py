@@ -1,0 +1,1 @@
+"""Sweeps that move one unit at a time, with chains as the lanes of vectors."""

@@ -1,0 +1,126 @@
+"""Children of arrows whose conditionals sweeps read from tables.
+
+A child with few joint states of its parents has few values of log p(x | zeta) - log h(x). They are
+listed once for a model, as the table of a conditional is, so that a sweep reads an entry where it
+would sum up inputs and take exponentials. Log densities keep the sums: importance weights sum
+children out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.model.tables import TableIndex, index_scopes
+from pgmengine.units import Unit
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+# Joint states of a child and its parents up to which its conditional is listed.
+MOST_ENTRIES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Children:
+    """The children of a model, as packed by packed_units.py.
+
+    Attributes
+    ----------
+    unit : (n,) the number of each child.
+    parents : csr (n, units), with an entry for each parent.
+    bias : (components,) of all units.
+    arrows : weights from parents, csr (components, values).
+    component, value : (units,) the first component of each unit, and its first row of the values.
+    kind, kinds : (units,) the kind of each unit, and kind -> unit type.
+    states : (units,) the number of states of each unit.
+    """
+
+    unit: Array
+    parents: sp.csr_array
+    bias: Array
+    arrows: sp.csr_array
+    component: Array
+    value: Array
+    kind: Array
+    kinds: dict[int, Unit]
+    states: Array
+
+    def listed(self) -> tuple[TableIndex, Array]:
+        """Return the tables of children with few entries, parents first, and their entries."""
+        counts = np.diff(self.parents.indptr)
+        owner = np.repeat(np.arange(len(self.unit)), counts)
+        of_parents = np.log2(self.states[self.parents.indices])
+        # Without any parent bincount returns integers.
+        bits = np.log2(self.states[self.unit]) + np.bincount(owner, of_parents, len(self.unit))
+        few = bits <= np.log2(MOST_ENTRIES) + 1e-9
+        scopes, terms = list[Array](), [np.empty(0)]
+        for scope in self._alike(np.flatnonzero(few), counts):
+            scopes.append(scope)
+            terms.append(self._terms(scope).ravel())
+        index = index_scopes((scope, self.states[scope[0]], True) for scope in scopes)
+        return index, np.concatenate(terms)
+
+    def _alike(self, some: Array, counts: Array) -> Iterator[Array]:
+        """Yield the scopes (children, members) of children of one kind with parents of one kind."""
+        for count in np.unique(counts[some]):
+            own = some[counts[some] == count]
+            places = self.parents.indptr[own][:, None] + np.arange(count)
+            scope = np.column_stack((self.parents.indices[places], self.unit[own]))
+            _, group = np.unique(self.kind[scope], axis=0, return_inverse=True)
+            group = group.ravel()
+            for g in range(group.max(initial=-1) + 1):
+                yield scope[group == g]
+
+    def _terms(self, scope: Array) -> Array:
+        """Return log p(x | zeta) - log h(x) at the joint states of parents and child.
+
+        The axes are children, joint states of the parents, and states of the child.
+        """
+        *parents, child = (self.kinds[k] for k in self.kind[scope[0]].tolist())
+        supports = [_rows(unit) for unit in parents]
+        joint = np.array(list(product(*(range(len(rows)) for rows in supports))), dtype=np.int64)
+        x = [rows[states] for rows, states in zip(supports, joint.T, strict=True)]
+        values = np.concatenate([np.empty((len(joint), 0)), *x], axis=1)
+        row = self.component[scope[:, -1]][:, None] + np.arange(child.width)
+        weight: Array = np.empty((len(scope), child.width, 0))
+        if parents:
+            columns = [
+                self.value[scope[:, i]][:, None] + np.arange(unit.width)
+                for i, unit in enumerate(parents)
+            ]
+            column = np.concatenate(columns, axis=1)
+            at = np.broadcast_arrays(row[:, :, None], column[:, None, :])
+            entries = self.arrows[at[0].flatten(), at[1].flatten()]
+            weight = np.asarray(entries, dtype=float).reshape(at[0].shape)
+        zeta = weight @ values.T + self.bias[row][:, :, None]
+        zeta = zeta.swapaxes(1, 2)[:, :, None]
+        support = _rows(child)
+        shape = np.broadcast_shapes(zeta.shape, support.shape)
+        zeta, support = np.broadcast_to(zeta, shape), np.broadcast_to(support, shape)
+        if child.width == 1:
+            zeta, support = zeta[..., 0], support[..., 0]
+        return np.asarray(child.log_conditional(support, zeta) - child.log_h(support))
+
+
+def _rows(unit: Unit) -> Array:
+    """Return the values of a unit as rows (K, width)."""
+    assert unit.support is not None
+    return unit.support.reshape(len(unit.support), -1)
+
+
+def joined(one: TableIndex, two: TableIndex) -> TableIndex:
+    """Return the tables of both, those of `one` first."""
+    return TableIndex(
+        np.concatenate([one.start, two.start[1:] + one.start[-1]]),
+        np.concatenate([one.unit, two.unit]),
+        np.concatenate([one.stride, two.stride]),
+        np.concatenate([one.first, two.first[1:] + one.first[-1]]),
+        np.concatenate([one.child, two.child]),
+        np.concatenate([one.states, two.states]),
+    )

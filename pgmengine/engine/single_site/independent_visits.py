@@ -1,0 +1,76 @@
+"""Waves of a sweep: visits of units that need not wait for each other.
+
+A visit reads the states of the units that share a scope with its own: a table, a coupling, or a
+child of arrows with its parents. The visits of a sweep keep their order inside each scope, and are
+free otherwise. A unit is therefore in the wave after the last wave of the units before it in its
+scopes. A wave of the next sweep may come as few as `period` waves later than the same wave of this
+sweep, so that several sweeps are under way at once. The states are those of one visit after the
+other; the processor works on several visits at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.types import Array
+from pgmengine.engine.single_site.packed_units import packed_graph, packed_parameters
+from pgmengine.model.parameters import Parameters
+
+# Sweeps under way at once; PGM_SWEEPS_TOGETHER of routines.h.
+SWEEPS_TOGETHER = 8
+
+# Average number of independent visits from which on waves are faster.
+WIDE = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """The visits of a sweep by waves.
+
+    Attributes
+    ----------
+    unit : (visits,) the units, wave after wave.
+    start : (waves + 1,) where each wave begins.
+    period : the number of waves from a wave to the same one of the next sweep.
+    """
+
+    unit: Array
+    start: Array
+    period: int
+
+    @property
+    def width(self) -> float:
+        """The average number of visits that do not wait for each other."""
+        waves = len(self.start) - 1 + (SWEEPS_TOGETHER - 1) * self.period
+        return SWEEPS_TOGETHER * len(self.unit) / waves
+
+
+def waves(model: Parameters, visit: Array) -> Waves:
+    """Return the waves of sweeps that visit the units (visits,) in their order."""
+    start, scope, count = _scopes(model)
+    wave, period = _kernels.waves(visit, start, scope, count)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(wave))])
+    return Waves(visit[np.argsort(wave, kind="stable")], starts, period)
+
+
+def _scopes(model: Parameters) -> tuple[Array, Array, int]:
+    """Return the scopes of each unit as a csr matrix (units, scopes): row starts and columns."""
+    s, p = model.structure, packed_parameters(model)
+    sites, units = packed_graph(s).sites, len(packed_graph(s).sites)
+    owner = np.repeat(np.arange(units), sites["width"])
+    holds = sites["value"] >= 0
+    holder = np.repeat(np.arange(units)[holds], sites["width"][holds])
+    links, arrows = p.links.tocoo(), p.arrows.tocoo()
+    edges, tables = len(links.data), len(s.table_index.child)
+    # Couplings one by one, then tables, then units with their parents.
+    unit = [owner[links.row], holder[links.col], s.table_index.unit]
+    scope = [np.arange(edges), np.arange(edges), edges + s.table_index.table]
+    unit += [owner[arrows.row], holder[arrows.col]]
+    scope += [edges + tables + owner[arrows.row]] * 2
+    at, columns = np.concatenate(unit), np.concatenate(scope)
+    order = np.argsort(at, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=units))])
+    return start, columns[order].astype(np.int32), edges + tables + units

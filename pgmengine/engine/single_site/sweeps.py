@@ -1,0 +1,355 @@
+"""Compiled sweeps of models with tables: chains are lanes, one unit moves at a time (tabled.h).
+
+A unit is visited in all chains at once, so that its neighbours may be anywhere in the graph: no
+colouring, and no inputs that are kept between visits. packed_units.py packs structures and models.
+Every array has a row for each unit (or component) and a column for
+each chain; a few chains are kept one after the other instead. Plain.py is the reference
+implementation.
+
+The engine also sweeps models without tables that have many small couplings (many_small).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.rows import distinct
+from pgmengine.base.types import Array, States
+from pgmengine.base.work.cache import remembered
+from pgmengine.base.work.threads import parts
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.layerwise import share_of
+from pgmengine.engine.packed import padded, zeros
+from pgmengine.engine.single_site.independent_visits import SWEEPS_TOGETHER, WIDE, waves
+from pgmengine.engine.single_site.packed_units import (
+    DENSITIES,
+    SITE_FIELDS,
+    SLOT_FIELDS,
+    SWEEPS,
+    packed_graph,
+    packed_parameters,
+)
+from pgmengine.evidence.relevance import summed_layers
+from pgmengine.evidence.target import Target, times
+from pgmengine.model.parameters import Parameters
+from pgmengine.model.structure import Structure
+from pgmengine.model.weights import count
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+# Chains up to which one after the other is faster than all of them as lanes.
+FEW_CHAINS = 2
+
+# Layers and couplings of a network of single variables at least, and entries of a unit at most.
+MANY_COUPLINGS = 64
+FEW_ENTRIES = 16
+
+# Unit updates: of a thread, and between two looks at Ctrl-C.
+WORTH_A_THREAD = 20_000
+AT_ONCE = 10_000_000
+
+# Sweeps with the same parameters that save the time of planning their waves.
+WORTH_A_PLAN = 64
+
+# Entries of all weights.
+_entries: WeakKeyDictionary[Structure, int] = WeakKeyDictionary()
+
+
+def knows(target: Target, kernel: Kernel) -> bool:
+    """Whether this engine can sweep, and is the one to take: a blend of Gibbs and FlipState.
+
+    An inherited `flip_share` does not count, because the subclass may have another transition.
+    """
+    return (
+        "flip_share" in vars(type(kernel))
+        and target.pattern.in_lanes
+        and (bool(target.structure.tables) or many_small(target.model))
+    )
+
+
+def many_small(model: Parameters) -> bool:
+    """Whether a model has many couplings with few weights, as networks of single variables have.
+
+    Sweeps of layers search through all couplings at each unit; sweeps of single units sum up the
+    inputs of the unit and of its children at each visit.
+    """
+    s = model.structure
+    if len(s.layers) + len(s.couplings) < MANY_COUPLINGS:
+        return False
+    entries = remembered(_entries, s, lambda s: sum(count(model.weight(c)) for c in s.couplings))
+    return entries <= FEW_ENTRIES * sum(layer.size for layer in s.layers.values())
+
+
+class TabledChains:
+    """Chains in compiled code, unit by unit; see chains.Chains.
+
+    `beta` (chains,) float32 may be changed in place between sweeps. Each chain draws from the
+    stream of its number: its states depend neither on the other chains nor on the number of
+    threads.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        kernel: Kernel,
+        x: States,
+        rng: np.random.Generator,
+        streams: Array | None = None,
+    ) -> None:
+        s = target.structure
+        self.target, self.x, self.made, self.kernel = target, x, 0, kernel
+        self.graph, self.rows = packed_graph(s), target.rows
+        self.alone = self.rows <= FEW_CHAINS
+        self.lanes = self.rows if self.alone else padded(self.rows)
+        self.moving = frozenset(target.pattern.moving)
+        beta, stream = zeros((self.lanes,)), zeros((self.lanes,), np.uint32)
+        beta[:] = 1.0
+        self.beta = beta[: self.rows]
+        self.beta[:] = target.beta
+        stream[: self.rows] = np.arange(self.rows) if streams is None else streams
+        self.state = self._array(len(self.graph.sites), np.uint8)
+        self.value = self._array(max(self.graph.values, 1), np.float32)
+        self.sites = self.graph.sites.copy()
+        soft = self._soften()
+        self._place(x)
+        self.visit = self._order()
+        self.units = len(self.visit)
+        components = sum(layer.width for layer in s.layers.values())
+        reference = zeros((components,)) if target.reference else None
+        for name, given in target.reference.items():
+            assert reference is not None
+            at = self.graph.first_component[name]
+            reference[at : at + len(given)] = given
+        self.routine = _kernels.TabledSweeps(
+            chains=self.rows,
+            alone=self.alone,
+            sites=self.sites.view(np.int64).reshape(-1, len(SITE_FIELDS)),
+            visit=self.visit,
+            support=self.graph.support,
+            log_base=self.graph.log_base,
+            beta=beta,
+            stream=stream,
+            state=self.state,
+            value=self.value,
+            soft=soft,
+            free_units=self._mask(target.free, self._all_alike(target.free)),
+            cut=self._mask(target.cut, not any(distinct(c).any() for c in target.cut.values())),
+            reference=reference,
+        )
+        self._take_parameters(rng)
+
+    def adopt(self, model: Parameters, kernel: Kernel, rng: np.random.Generator) -> None:
+        """Go on from the present states with other parameters, kernel and random numbers."""
+        self.target, self.kernel, self.made = self.target.with_model(model), kernel, 0
+        self._take_parameters(rng)
+
+    def _take_parameters(self, rng: np.random.Generator) -> None:
+        """Pass the parameters of the model, the kernel and a new key to the routine."""
+        p = packed_parameters(self.target.model)
+        others = (self.sites["soft"] >= 0) | bool(self.target.reference)
+        self.sites["linear"] = p.linear | others * (SWEEPS | DENSITIES)
+        self.sites["directed"] = p.directed
+        self.sites["slots"], self.sites["slot"] = p.counts, np.cumsum(p.counts) - p.counts
+        self.routine.parameters(
+            _some(p.slots).view(np.int64).reshape(-1, len(SLOT_FIELDS)),
+            _some(p.members),
+            _some(p.terms),
+            p.bias,
+            *_csr(p.links),
+            *_csr(p.arrows),
+            *_csr(p.children)[:2],
+        )
+        self.planned = not self.alone
+        self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
+        self.routine.rekey(self.key, share_of(self.kernel))
+
+    def place_at(self, x: States) -> None:
+        """Go on from other states; observed units keep their values."""
+        self._place(self.target.clamp({name: x[name] for name in self.moving}))
+
+    def _place(self, x: States) -> None:
+        """Write states and values of some layers."""
+        s = self.target.structure
+        for name, given in x.items():
+            layer = s.layers[name]
+            self._view(self.state, s.first_unit[name], layer.size)[:] = layer.states(given)
+            if name in self.graph.first_value:
+                self._view(self.value, self.graph.first_value[name], layer.width)[:] = given
+
+    def sweep(self, count: int, backward: bool = False) -> None:
+        """Make `count` sweeps."""
+        if not self.planned and self.made + count >= WORTH_A_PLAN:
+            self._overlap()
+        self._pieces(count, backward=backward)
+
+    def _overlap(self) -> None:
+        """Let several sweeps of each chain be under way at once, if there is much to gain."""
+        self.planned, found = True, waves(self.target.model, self.visit)
+        # Uniforms are made for all units.
+        if found.width >= WIDE and 4 * self.units >= len(self.sites):
+            blocks = -(-len(self.sites) // 64)
+            room = zeros((self.rows, SWEEPS_TOGETHER * 64 * blocks))
+            self.routine.by_waves(found.unit, found.start, found.period, room)
+
+    def sweep_once(self, anew: Collection[str] = ()) -> None:
+        """Make one sweep and keep nothing for the next one."""
+        if not anew:
+            self.sweep(1)
+            return
+        s, mask = self.target.structure, np.zeros(len(self.sites), dtype=np.uint8)
+        for name in anew:
+            mask[s.first_unit[name] :][: s.layers[name].size] = 1
+        self._pieces(1, anew=mask)
+
+    def trace(self, count: int) -> Array:
+        """Make `count` sweeps; return the log density after each, (count, rows)."""
+        out = np.empty((count, self.rows, 2))
+        self._pieces(count, trace=out)
+        return out[..., 0] + times(self.beta, out[..., 1])
+
+    def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
+        """Make one sweep at each of betas[1:]; return the importance log weights, (rows,)."""
+        weight = np.zeros(self.rows)
+        self._pieces(
+            len(betas) - 1,
+            betas=np.ascontiguousarray(betas, dtype=np.float64),
+            log_weight=weight,
+            joint=joint,
+            backward=backward,
+        )
+        return weight
+
+    def values(self, rows: Array | slice = slice(None), dtype: type = np.float64) -> States:
+        """Return the current states, of some rows if an index is given."""
+        return {
+            name: self._now(name, rows, dtype)
+            if name in self.moving
+            else x[rows].astype(dtype, copy=False)
+            for name, x in self.x.items()
+        }
+
+    def _now(self, name: str, rows: Array | slice, dtype: type) -> Array:
+        """Return the values of a layer, (rows, width)."""
+        s = self.target.structure
+        layer = s.layers[name]
+        state = self._view(self.state, s.first_unit[name], layer.size)[rows]
+        assert layer.unit.support is not None
+        values: Array = layer.unit.support.astype(dtype).take(state, axis=0)
+        return values.reshape(len(state), layer.width)
+
+    def two_valued(self) -> dict[str, Array]:
+        """Return no layer: these chains keep no rows of bytes."""
+        return {}
+
+    def log_density(self) -> Array:
+        """Return the log density of the current states at their beta, (rows,)."""
+        path, power = self.path()
+        return path + times(self.beta, power)
+
+    def path(self) -> tuple[Array, Array]:
+        """Return (path, power), each (rows,), with log p_beta(x) = path + beta * power."""
+        out = np.empty((self.rows, 2))
+        self.routine.log_density(out, parts(self.rows * len(self.sites), WORTH_A_THREAD / 2))
+        return out[:, 0], out[:, 1]
+
+    def sweep_path(self) -> tuple[Array, Array]:
+        """Make one sweep, and return the path after it."""
+        self.sweep(1)
+        return self.path()
+
+    def keep(self) -> tuple[Array, Array]:
+        """Return a copy of the chain states, for `restore`."""
+        return self.state.copy(), self.value.copy()
+
+    def restore(self, kept: tuple[Array, Array], rows: Array) -> None:
+        """Put the rows of a mask (rows,) back to their kept states."""
+        for array, old in zip((self.state, self.value), kept, strict=True):
+            count = array.shape[1] if self.alone else array.shape[0]
+            self._view(array, 0, count)[rows] = self._view(old, 0, count)[rows]
+
+    def _pieces(
+        self, count: int, trace: Array | None = None, betas: Array | None = None, **options: Any
+    ) -> None:
+        """Make sweeps, in calls between which Ctrl-C takes effect."""
+        most, done = max(1, AT_ONCE // max(1, self.rows * self.units)), 0
+        while done < count:
+            some = min(count - done, most)
+            self.routine.sweep(
+                self.made,
+                some,
+                parts(some * self.rows * self.units, WORTH_A_THREAD / 2),
+                trace=None if trace is None else trace[done : done + some],
+                betas=None if betas is None else betas[done : done + some + 1],
+                **options,
+            )
+            self.made += some
+            done += some
+
+    def _array(self, rows: int, dtype: type) -> Array:
+        """Return zeros with a row for each unit or component, as the routine wants them."""
+        return zeros((self.lanes, rows) if self.alone else (rows, self.lanes), dtype)
+
+    def _view(self, array: Array, first: int, count: int) -> Array:
+        """Return the part (chains, count) of an array from a row on."""
+        if self.alone:
+            return array[:, first : first + count]
+        return array[first : first + count, : self.rows].T
+
+    def _soften(self) -> Array:
+        """Return the soft evidence of the layers that have any, and note its rows."""
+        s, soft = self.target.structure, self.target.soft
+        out = self._array(max(1, sum(s.layers[name].width for name in soft)), np.float32)
+        self.sites["soft"], row = -1, 0
+        for name, given in soft.items():
+            layer = s.layers[name]
+            own = row + layer.unit.width * np.arange(layer.size)
+            self.sites["soft"][s.first_unit[name] :][: layer.size] = own
+            self._view(out, row, layer.width)[:] = given
+            row += layer.width
+        return out
+
+    def _order(self) -> Array:
+        """Return the units that move, in the order of a sweep; note their ranks among all units."""
+        target, s = self.target, self.target.structure
+        names = [name for names in target.visited for name in names]
+        order = np.concatenate(
+            [s.first_unit[name] + np.arange(s.layers[name].size) for name in names]
+        )
+        self.sites["rank"][order] = np.arange(len(order))
+        moves = np.concatenate([distinct(target.free[name]).any(axis=0) for name in s.layers])
+        self.sites["moves"] = moves
+        for bit, backward in ((1, False), (2, True)):
+            for name in summed_layers(target, backward):
+                self.sites["summed"][s.first_unit[name] :][: s.layers[name].size] |= bit
+        visited: Array = order[(moves & (self.sites["states"] > 1))[order]]
+        return visited.astype(np.int32)
+
+    def _all_alike(self, masks: dict[str, Array]) -> bool:
+        """Whether all rows have the same masks."""
+        return all((distinct(mask) == mask[0]).all() for mask in masks.values())
+
+    def _mask(self, masks: dict[str, Array], spared: bool) -> Array | None:
+        """Return masks of all units as bytes, or None if they are spared."""
+        if spared:
+            return None
+        s, out = self.target.structure, self._array(len(self.sites), np.uint8)
+        for name, mask in masks.items():
+            self._view(out, s.first_unit[name], s.layers[name].size)[:] = mask
+        return out
+
+
+def _csr(matrix: sp.csr_array) -> tuple[Array, Array, Array]:
+    """Return row starts, columns and entries of a matrix as the routine reads them."""
+    columns = matrix.indices.astype(np.int32)
+    return matrix.indptr.astype(np.int64), _some(columns), _some(matrix.data)
+
+
+def _some(array: Array) -> Array:
+    """Return the array, or one element of zeros in place of none."""
+    return array if len(array) else np.zeros((1, *array.shape[1:]), dtype=array.dtype)

@@ -1,0 +1,1 @@
+"""Evidence: names of states, soft evidence, interventions, patterns, and targets of questions."""

@@ -1,0 +1,225 @@
+"""Evidence, parsed into complete arrays with a mask for each row.
+
+Evidence consists of observed values. Soft evidence, hints about states, is read by soft.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.limits import IN_RANGE
+from pgmengine.base.names import hashable
+from pgmengine.base.rows import rows_of, spread
+from pgmengine.base.types import Array, LayerValues
+from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.frames import by_layer
+from pgmengine.evidence.named_units import StateNumbers, values_of_units
+from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.state_names import ROUNDING, as_entries
+from pgmengine.model.layer import Layer
+from pgmengine.model.structure import Structure
+from pgmengine.model.variables import described
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Values of every layer, 0 where not observed, and the evidence pattern of every row."""
+
+    # Whether any array had a rows axis.
+    has_rows: bool
+    # Layer -> (rows, width).
+    values: dict[str, Array]
+    pattern: EvidencePattern
+
+    def take(self, index: Array) -> Evidence:
+        """Return the evidence of the rows `index`."""
+        return Evidence(self.has_rows, rows_of(self.values, index), self.pattern.take(index))
+
+
+def parse_evidence(
+    structure: Structure, evidence: LayerValues | None, what: str = "evidence"
+) -> Evidence:
+    """Parse evidence into complete arrays.
+
+    Parameters
+    ----------
+    structure : the layers.
+    evidence : layer -> (size,) or (rows, size), NaN = not observed; of Categorical layers labels
+        of this shape, or one-hot rows (..., size, k). Or a DataFrame with a column for each unit
+        that is observed in some row; see frames.by_layer.
+    what : the name of the evidence in messages.
+
+    Raises
+    ------
+    PgmError with layer, row and index for values outside the support of a unit, wrong shapes, and
+    unequal numbers of rows.
+    """
+    evidence = {} if evidence is None else evidence
+    if isinstance(evidence, Mapping) and not isinstance(evidence, StateNumbers):
+        _check_one_hot(structure, evidence, what)
+    evidence = by_layer(structure, evidence, what)
+    parsed, with_rows = {}, {}
+    for name, given in evidence.items():
+        flat, has_rows = parse_layer(structure.layer(name, what=f"{what}: layer"), given, what)
+        parsed[name] = flat
+        if has_rows:
+            with_rows[name] = flat.shape[0]
+    if len(set(with_rows.values())) > 1:
+        counts = ", ".join(
+            f"{described(structure, name, _seen(structure.layers[name], parsed[name]))} has {n}"
+            for name, n in with_rows.items()
+        )
+        raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
+    rows = next(iter(with_rows.values()), 1)
+    if rows == 0:
+        empty = described(structure, next(iter(with_rows)))
+        raise PgmError(f"{what}: {empty} has no rows, expected at least one")
+    values, observed = {}, {}
+    for name, layer in structure.layers.items():
+        value, seen = structure.blank[name]
+        if name in parsed:
+            missing = np.isnan(parsed[name])
+            value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
+            # Equal rows are kept once.
+            seen = seen[:1].copy() if len(seen) > 1 and (seen == seen[:1]).all() else seen
+        values[name], observed[name] = spread(value, rows), spread(seen, rows)
+    cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
+    return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, cut))
+
+
+def _check_one_hot(structure: Structure, evidence: Mapping[Any, Any], what: str) -> None:
+    """PgmError for a vector that may be a one-hot row of a unit, or a state in each of many rows.
+
+    Where other evidence has rows as well, the vector has a state for each of them.
+    """
+    alone = str, int, float, np.generic, type(None)
+    vectors = [(key, x) for key, x in evidence.items() if not isinstance(x, alone)]
+    if len(vectors) != 1 or not hashable(key := vectors[0][0]):
+        return
+    name = (
+        key[0] if isinstance(key, tuple) and len(key) == 2 and key not in structure.places else key
+    )
+    name = name if name in structure.layers else structure.places.get(key, (None,))[0]
+    layer, given = structure.layers.get(str(name)), vectors[0][1]
+    if layer is None or not layer.unit.one_hot or (name == key and layer.size > 1):
+        return
+    k = layer.unit.width
+    if k == 1 or getattr(given, "ndim", 1) != 1 or not isinstance(given, Sized) or len(given) != k:
+        return
+    entries = as_entries(layer, given, f"{what}: {key!r}")
+    if entries.ndim != 1:
+        return
+    kinds = (bool, int, float, np.number, np.bool_)
+    ones = [entry == 1 for entry in entries if isinstance(entry, kinds) and entry in (0, 1)]
+    if len(ones) != k or sum(ones) != 1:
+        return
+    row, table = [int(one) for one in ones], layer.state_table
+    state = row.index(1) if table is None else table.names[row.index(1)]
+    in_rows = table is None or all(table.matches(entry) for entry in entries)
+    other = f", or the rows {[[entry] for entry in row]}" if in_rows else ""
+    raise PgmError(
+        f"{what}: {key!r}: {row} may be a one-hot row, or a state in each of {k} rows: give the "
+        f"state, {state!r}{other}"
+    )
+
+
+def _seen(layer: Layer, values: Array) -> Array:
+    """Return which units (size,) of a layer have a value in some row of values (rows, width)."""
+    return np.logical_not(np.isnan(values).all(axis=0))[:: layer.unit.width]
+
+
+def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]:
+    """Return values (rows or 1, width), NaN where not observed, and whether it had a rows axis."""
+    array = as_floats(given, f"{what}: {layer.title}")
+    values, has_rows = _with_rows(layer, array, what)
+    # A value of which a component is NaN is no value; all NaN is not observed.
+    nan = np.asarray(np.isnan(values))
+    if layer.unit.width > 1:
+        nan = np.all(nan, axis=-1)
+    filled = (
+        np.where(nan[..., None] if layer.unit.width > 1 else nan, 0.0, values)
+        if nan.any()
+        else values
+    )
+    good = layer.unit.contains(filled)
+    if not good.all() and not (good := good | nan).all():
+        values, good = _rounded(layer, values, good)
+        if not good.all():
+            row, index = (int(i) for i in np.argwhere(~good)[0])
+            raise PgmError(
+                f"{what}: {layer.place(index, row if has_rows or layer.size > 1 else None)}: "
+                f"{values[row, index].tolist()} is not a value of {layer.unit!r}{_expected(layer)}"
+            )
+    return values.reshape(values.shape[0], layer.width), has_rows
+
+
+def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
+    """Undo the rounding of values such as 0.2 by single precision.
+
+    Returns the values, and which of them are values of the unit.
+    """
+    unit, wide = layer.unit, layer.unit.width > 1
+    if unit.support is None:
+        return values, good
+    nearest = unit.support[unit.state_of(values)]
+    near = np.abs(values - nearest) <= ROUNDING * np.abs(nearest)
+    close = ~good & (near.all(axis=-1) if wide else near)
+    return np.where(close[..., None] if wide else close, nearest, values), good | close
+
+
+def _expected(layer: Layer) -> str:
+    """Return the values of a unit in words, for a message."""
+    unit = layer.unit
+    if layer.state_names and unit.support is not None:
+        return f", expected one of {listed([repr(name) for name in layer.state_names])}"
+    if unit.one_hot:
+        return f", expected a label 0..{unit.width - 1} or a one-hot row of {unit.width}"
+    if unit.width > 1 and unit.support is not None:
+        return f", expected a label 0..{len(unit.support) - 1} or one of the rows of its support"
+    if unit.support is None:
+        return f", expected {IN_RANGE}" if not unit.bounded else ", expected a number in [-1, 1]"
+    shown = ", ".join(f"{v:g}" for v in unit.support[:8])
+    return f", expected one of {shown}{', ...' if len(unit.support) > 8 else ''}"
+
+
+def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
+    """Return (rows, size[, k]) and whether the rows axis was given; labels become values."""
+    n, k = layer.size, layer.unit.width
+    square = k > 1 and array.shape == (n, n) == (n, k)
+    if square and values_of_units(layer, array):
+        raise PgmError(
+            f"{what}: {layer.title}: an array {(n, k)} whose rows are values of {n} units "
+            f"may also be labels of {n} rows of evidence; give values with an axis of rows, as "
+            f"(rows, {n}, {k})"
+        )
+    if k > 1 and array.shape[-2:] == (n, k) and not square:
+        return (array[None], False) if array.ndim == 2 else _checked(layer, array, 3, what)
+    # Of a layer of one unit a vector is one value per row. A vector of one number is the unit of
+    # the layer, but a row of a variable.
+    column = n == 1 and array.ndim == 1 and (array.shape[0] != 1 or layer.is_variable)
+    array = array[:, None] if column else array
+    if array.ndim == 0 and n == 1:
+        array = array[None]
+    has_rows = array.ndim == 2
+    array, _ = _checked(layer, array if has_rows else array[None], 2, what)
+    return (layer.values_of(array, what), has_rows) if k > 1 else (array, has_rows)
+
+
+def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, bool]:
+    """Return the array and True; PgmError unless it has rows of the layer's shape."""
+    if array.ndim != ndim or array.shape[1] != layer.size:
+        n, k = layer.size, layer.unit.width
+        expected = (
+            f"({n},) or (rows, {n})"
+            if k == 1
+            else f"labels ({n},) or (rows, {n}), or one-hot (..., {n}, {k})"
+        )
+        shape = array.shape if array.ndim != ndim or array.shape[0] != 1 else array.shape[1:]
+        raise PgmError(f"{what}: {layer.title} has shape {shape}, expected {expected}")
+    return array, True

@@ -1,0 +1,86 @@
+"""Virtual findings: children of units that are observed, which soft evidence adds to a model.
+
+Each finding is a Binary unit with the conditional P(1 | state), observed to be 1 in the rows that
+have the finding. In the others it is set by do(), which leaves nothing of it at any temperature.
+All findings are units of one layer behind the layers of the model, whose units keep their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pgmengine.base.types import Array, Weight
+from pgmengine.evidence.evidence import Evidence
+from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.soft import Finding
+from pgmengine.model.layer import Layer
+from pgmengine.model.structure import Structure
+from pgmengine.model.tables import Tables
+from pgmengine.model.variables import free_name
+from pgmengine.units import Binary
+
+if TYPE_CHECKING:
+    from pgmengine.evidence.target import Target
+    from pgmengine.model.parameters import Parameters
+
+NAME = "findings"
+
+
+def with_findings(model: Parameters, findings: Sequence[Finding]) -> Parameters:
+    """Return a model that has a unit more for each finding."""
+    s = model.structure
+    # Structures remember plans, so that equal findings share one.
+    key = ("findings", *((f.place, f.log_prob.tobytes()) for f in findings))
+    structure = s.memo.recall(key, lambda: _with_units(s, findings))
+    name = structure.findings
+    params: dict[str, Weight] = {f"{name}.bias": np.zeros(len(findings))}
+    for tables in structure.tables[len(s.tables) :]:
+        logs = np.array([findings[i].log_prob for i in tables.index[:, 1]])
+        with np.errstate(divide="ignore"):
+            rest = np.log(-np.expm1(logs))
+        params[tables.key] = np.stack((rest, logs), axis=-1)
+    return type(model)(structure, {**model.params, **params}, model.training)
+
+
+def _with_units(s: Structure, findings: Sequence[Finding]) -> Structure:
+    """Return a structure with a layer of findings, and a group of tables for each parent layer."""
+    labels = {x for layer in s.layers.values() for x in layer.labels or ()}
+    name = free_name(NAME, {*s.layers, *labels})
+    by_parent: dict[str, list[tuple[int, int]]] = {}
+    for i, finding in enumerate(findings):
+        by_parent.setdefault(finding.place[0], []).append((finding.place[1], i))
+    taken = {tables.name for tables in s.tables}
+    tables = tuple(
+        Tables(
+            free_name(f"{name}|{parent}", taken),
+            (parent, name),
+            np.array(index, dtype=np.int64),
+            conditional=True,
+            single=False,
+        )
+        for parent, index in by_parent.items()
+    )
+    layers = {**s.layers, name: Layer(name, Binary(), len(findings))}
+    return replace(s, layers=layers, tables=(*s.tables, *tables), findings=name)
+
+
+def observed_findings(findings: Sequence[Finding], rows: int) -> Array:
+    """Return which rows have which findings, (rows, n) bool."""
+    return np.stack([np.broadcast_to(f.rows, (rows,)) for f in findings], axis=1)
+
+
+def without_findings(target: Target, model: Parameters) -> Target:
+    """Return a target of a model to which findings have been added as one of the model itself."""
+    layers, pattern = model.structure.layers, target.pattern
+    values, observed, cut = (
+        {name: part[name] for name in layers}
+        for part in (target.evidence.values, pattern.observed, pattern.cut)
+    )
+    pattern = EvidencePattern(model.structure, target.rows, observed, cut)
+    return replace(
+        target, model=model, evidence=Evidence(target.evidence.has_rows, values, pattern)
+    )

@@ -1,0 +1,278 @@
+"""pandas DataFrames as evidence, data and results, with a column for each unit, named after it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.extras import needed_by
+from pgmengine.base.names import nearest
+from pgmengine.base.types import Array
+from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.named_units import (
+    StateNumbers,
+    check_by_layer,
+    is_frame,
+    numbers_of_layer,
+    values_by_layer,
+)
+from pgmengine.evidence.state_names import as_entries, state_numbers
+from pgmengine.model.layer import Layer
+from pgmengine.model.structure import Structure
+from pgmengine.model.variables import unit_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Columns that a message says how to drop.
+MOST_DROPPED = 5
+
+
+def by_layer(
+    structure: Structure, given: Any, what: str = "evidence", with_rows: bool = False
+) -> StateNumbers:
+    """Return values of layers and units, or of a DataFrame, as layer -> numbers.
+
+    The columns of a DataFrame are (layer, label of the unit), or the label alone if no other layer
+    has it; units without a column are NaN. A layer of one unit may be named in place of its unit.
+    Units without labels are numbered. Values may be names of states. The columns of a DataFrame for
+    one layer are its units, by name if one of them is the name of a unit, else in order. Names
+    close to labels of units are refused as mistyped. Values `with_rows` have an axis of rows.
+    """
+    if isinstance(given, StateNumbers):
+        return given
+    if isinstance(given, Mapping) and not is_frame(given):
+        read = StateNumbers()
+        if not structure.layers.keys() >= given.keys():
+            given, read = values_by_layer(structure, given, what)
+        for name, values in given.items():
+            read[name] = _given(structure.layers.get(name), values, what, with_rows)
+        return read
+    if not is_frame(given):
+        check_by_layer(structure, given, what)
+    places, out, taken = _places(structure), StateNumbers(), dict[tuple[str, int], Any]()
+    if not len(given.columns):
+        raise PgmError(f"{what}: the DataFrame has no columns")
+    for i, column in enumerate(given.columns):
+        if column not in places:
+            layers = structure.layers.values()
+            how = "" if all(x.holds_variables for x in layers) else ": name columns (layer, unit)"
+            near = nearest(column, places) or how
+            extra = [name for name in given.columns if name not in places]
+            raise PgmError(f"{what}: column {column!r} is no unit's name{near}{_dropping(extra)}")
+        layer, index = places[column]
+        if (layer.name, index) in taken:
+            raise PgmError(
+                f"{what}: columns {taken[layer.name, index]!r} and {column!r} are the same unit"
+            )
+        taken[layer.name, index] = column
+        if layer.name not in out:
+            out[layer.name] = np.full((len(given), layer.size), np.nan)
+        out[layer.name][:, index] = _column(layer, given, i, f"{what}: column {column!r}")
+    for name in out:
+        layer = structure.layers[name]
+        if layer.unit.width > 1:
+            out[name] = layer.values_of(out[name], what)
+    return out
+
+
+def _given(layer: Layer | None, given: Any, what: str, with_rows: bool) -> Any:
+    """Return values of a layer from a DataFrame or an array with names of states, or as given."""
+    if layer is None:
+        return given
+    if is_frame(given):
+        return _of_layer(layer, given, f"{what}: {layer.title}")
+    return numbers_of_layer(layer, given, f"{what}: {layer.title}", with_rows)
+
+
+def data_by_layer(structure: Structure, data: Any) -> StateNumbers:
+    """Return `by_layer` of data, which always have a rows axis.
+
+    (rows, size) numbers for units with several components are therefore labels.
+    """
+    given = by_layer(structure, data, "data", with_rows=True)
+    for name, values in given.items():
+        layer = structure.layers.get(name)
+        if layer is None or layer.unit.width == 1:
+            continue
+        if np.ndim(values) == 2 and np.shape(values)[1] == layer.size:
+            given[name] = layer.values_of(as_floats(values, f"data: {layer.title}"), "data")
+    return given
+
+
+def _dropping(extra: list[Any]) -> str:
+    """Return the end of a message that says how to leave out columns."""
+    if len(extra) > MOST_DROPPED:
+        return f"; {len(extra)} columns are no names, keep the others: data[[...]]"
+    them = "it" if len(extra) == 1 else "them"
+    return f"; to leave {them} out, give data.drop(columns={extra!r})"
+
+
+def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
+    """Return the values (rows, size[, k]) of a DataFrame for one layer, NaN without a column."""
+    places = places_of(layer, frame, what)
+    if places is None:
+        return frame
+    out = np.full((len(frame), layer.size), np.nan)
+    for i, (index, column) in enumerate(zip(places, frame.columns, strict=True)):
+        out[:, index] = _column(layer, frame, i, f"{what}, column {column!r}")
+    return layer.values_of(out, what) if layer.unit.width > 1 else out
+
+
+def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
+    """Return the units of the columns of a layer's DataFrame.
+
+    Columns are taken by name, else in order; None if there are not as many as units.
+    """
+    known = dict[Hashable, int]()
+    for i, (label, text) in enumerate(
+        zip(layer.labels or range(layer.size), unit_names(layer), strict=True)
+    ):
+        known |= {
+            name: i for name in (str(text), text, label, (layer.name, text), (layer.name, label))
+        }
+    columns = list(frame.columns)
+    named = any(column in known for column in columns)
+    if not named and not (layer.labels and any(nearest(column, known) for column in columns)):
+        return list(range(layer.size)) if len(columns) == layer.size else None
+    for i, column in enumerate(columns):
+        if column not in known:
+            others = ", where others are" if named else ""
+            extra = [name for name in columns if name not in known]
+            raise PgmError(
+                f"{what}: column {column!r} is no unit's name{others}{nearest(column, known)}"
+                f"{_dropping(extra)}"
+            )
+        if known[column] in [known[other] for other in columns[:i]]:
+            raise PgmError(f"{what}: two columns are the unit {column!r}")
+    return [known[column] for column in columns]
+
+
+def to_frame(
+    structure: Structure, mean: Mapping[str, Array], prob: Mapping[str, Array], rows: int
+) -> pd.DataFrame:
+    """Return probabilities of states and means as a DataFrame with columns (layer, unit[state]).
+
+    Variables, and units whose states have names, have a column for each state; other units have
+    their means. A variable stands for its layer as well. Where all units are variables, the columns
+    are variable[state] alone.
+    """
+    with needed_by("to_frame()"):
+        import pandas as pd
+
+    parts = {}
+    for shown in shown_units(structure):
+        layer, by_state = shown.layer, shown.layer.name in structure.by_state
+        names = state_keys(layer) if by_state else tuple(component_names(layer))
+        values = np.reshape((prob if by_state else mean)[layer.name], (rows, -1, len(names)))
+        for i, label in zip(shown.units, shown.labels, strict=True):
+            for k, part in enumerate(_different(names)):
+                text = f"{label}[{part}]" if by_state or layer.unit.width > 1 else label
+                parts[shown.name, text] = values[:, i, k]
+    frame = pd.DataFrame(parts)
+    if len(structure.variables) == sum(layer.size for layer in structure.layers.values()):
+        frame.columns = pd.Index([text for _, text in parts], name="variable")
+    else:
+        frame.columns = pd.MultiIndex.from_tuples(frame.columns, names=["layer", "unit"])
+    return frame.rename_axis("row")
+
+
+def _different(names: Sequence[Hashable]) -> list[str]:
+    """Return names as texts, in the spelling of Python where two would be the same text."""
+    texts = [str(name) for name in names]
+    return texts if len(set(texts)) == len(texts) else [repr(name) for name in names]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Units that results show under one name: the units of a layer, or one variable.
+
+    Attributes
+    ----------
+    name : the name of the layer, or of the variable.
+    layer : their layer.
+    units : their numbers in it.
+    labels : their names.
+    variable : whether it is a variable.
+    """
+
+    name: str
+    layer: Layer
+    units: tuple[int, ...]
+    labels: tuple[str | int, ...]
+    variable: bool
+
+
+def shown_units(structure: Structure) -> list[Shown]:
+    """Return all units as results show them: layers in order, then variables in order."""
+    of_variables = {name for name, _ in structure.variables}
+    out = [
+        Shown(name, layer, tuple(range(layer.size)), tuple(unit_names(layer)), False)
+        for name, layer in structure.layers.items()
+        if name not in of_variables
+    ]
+    for place in structure.variables:
+        name = unit_name(structure.layers, place)
+        out.append(Shown(name, structure.layers[place[0]], (place[1],), (name,), True))
+    return out
+
+
+def unit_names(layer: Layer) -> list[str] | list[int]:
+    """Return the names of units: their labels as text, or their numbers.
+
+    Labels with the same text are written as in Python.
+    """
+    if layer.labels is None:
+        return list(range(layer.size))
+    texts = [str(label) for label in layer.labels]
+    return texts if len(set(texts)) == len(texts) else [repr(label) for label in layer.labels]
+
+
+def state_keys(layer: Layer) -> tuple[Hashable, ...]:
+    """Return the names of the states of a layer's units, or their numbers."""
+    if layer.unit.support is None:
+        raise PgmError(
+            f"layer {layer.name!r} has {layer.unit!r} units: infinitely many values have no "
+            "probabilities; read their means"
+        )
+    return layer.state_names or tuple(range(len(layer.unit.support)))
+
+
+def component_names(layer: Layer) -> list[Hashable]:
+    """Return the names of the components of a value: states of one-hot units, or numbers."""
+    named = layer.state_names is not None and layer.unit.one_hot
+    return list(layer.state_names or ()) if named else list(range(layer.unit.width))
+
+
+def _places(structure: Structure) -> dict[Hashable, tuple[Layer, int]]:
+    """Return column -> (layer, unit)."""
+    out: dict[Hashable, tuple[Layer, int]] = {}
+    short: dict[Hashable, set[tuple[str, int]]] = {}
+    for layer in structure.layers.values():
+        for i, (label, text) in enumerate(
+            zip(layer.labels or range(layer.size), unit_names(layer), strict=True)
+        ):
+            out.setdefault((layer.name, text), (layer, i))
+            out[layer.name, label] = layer, i
+            names: set[Hashable] = {label, text} if layer.labels else set()
+            for name in names | ({layer.name} if layer.size == 1 else set()):
+                short.setdefault(name, set()).add((layer.name, i))
+    for name, found in short.items():
+        if len(found) == 1:
+            ((owner, i),) = found
+            out.setdefault(name, (structure.layers[owner], i))
+    # A variable stands for its layer in the columns of results.
+    for owner, i in structure.variables:
+        variable = unit_name(structure.layers, (owner, i))
+        out.setdefault((variable, variable), (structure.layers[owner], i))
+    return out
+
+
+def _column(layer: Layer, frame: Any, number: int, what: str) -> Array:
+    """Return a column of values of a unit as numbers, NaN where they are missing."""
+    entries = as_entries(layer, frame.iloc[:, number].to_numpy(), what)
+    return state_numbers(layer, entries, what, ("row",))

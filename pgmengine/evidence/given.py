@@ -1,0 +1,111 @@
+"""Targets from what users give: evidence, soft evidence, interventions and an inverse temperature.
+
+The parts are parsed, brought to one number of rows, and checked against each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.rows import common_rows, spread
+from pgmengine.base.types import Array, LayerValues
+from pgmengine.evidence.evidence import Evidence, parse_evidence
+from pgmengine.evidence.findings import observed_findings, with_findings
+from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.soft import Hints, Soft, parse_soft
+from pgmengine.evidence.target import Target
+from pgmengine.model.structure import Structure
+from pgmengine.model.variables import described
+
+if TYPE_CHECKING:
+    from pgmengine.model.parameters import Parameters
+
+
+def make_target(
+    model: Parameters,
+    evidence: LayerValues | None = None,
+    soft: Soft | None = None,
+    do: LayerValues | None = None,
+    beta: ArrayLike = 1.0,
+    what: str = "evidence",
+) -> Target:
+    """Parse and check evidence, soft evidence and interventions; messages call evidence `what`."""
+    hints = parse_soft(model.structure, soft)
+    if hints.findings:
+        model = with_findings(model, hints.findings)
+    s = model.structure
+    joint, fields, common = parse_evidence(s, evidence, what), hints.fields, hints.common
+    if soft is not None or do is not None:
+        joint = _joint(s, joint, hints, do)
+        rows = joint.pattern.rows
+        fields = {name: spread(field, rows) for name, field in fields.items()}
+        common = None if common is None else np.broadcast_to(common, (rows,))
+    _check_inputs(s, joint.pattern.observed)
+    target = Target(model, joint, fields, np.ones(joint.pattern.rows), {}, common=common)
+    return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
+
+
+def _joint(s: Structure, seen: Evidence, hints: Hints, do: LayerValues | None) -> Evidence:
+    """Return evidence with the values that do() sets and the findings, for the rows of all."""
+    done = None if do is None else parse_evidence(s, do, what="do")
+    rows = common_rows(
+        {
+            "evidence": seen.pattern.rows if seen.has_rows else 1,
+            "soft": hints.rows or 1,
+            "do": done.pattern.rows if done is not None and done.has_rows else 1,
+        }
+    )
+    cut = {
+        name: spread(mask if done is None else done.pattern.observed[name], rows)
+        for name, (_, mask) in s.blank.items()
+    }
+    values = {name: spread(value, rows) for name, value in seen.values.items()}
+    observed = {name: spread(mask, rows) for name, mask in seen.pattern.observed.items()}
+    if done is not None:
+        _check_interventions(s, cut, observed)
+        values = {name: value + done.values[name] for name, value in values.items()}
+        observed = {name: mask | cut[name] for name, mask in observed.items()}
+    if hints.findings:
+        found = observed_findings(hints.findings, rows)
+        values[s.findings], cut[s.findings] = found.astype(np.float64), ~found
+        observed[s.findings] = np.ones_like(found)
+    has_rows = seen.has_rows or (done is not None and done.has_rows) or hints.rows is not None
+    return Evidence(has_rows, values, EvidencePattern(s, rows, observed, cut))
+
+
+def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:
+    """PgmError unless do() sets units with a conditional that are not observed.
+
+    Undirected couplings and tables of a unit with a conditional table stay, as factors of the
+    density beside the conditional that is cut.
+    """
+    for name, mask in cut.items():
+        directed = name in s.directed_layers and name not in s.undirected_layers
+        wrong = mask & ~(directed | (s.child_tables[name] >= 0))
+        if wrong.any():
+            what = described(s, name, np.asarray(wrong.any(axis=0)))
+            raise PgmError(
+                f"do: {what} is not directed: do() cuts arrows, so it needs units with a "
+                "conditional, children or roots without undirected couplings"
+            )
+        both = mask & observed[name]
+        if both.any():
+            row, index = np.argwhere(both)[0]
+            raise PgmError(
+                f"do: {s.layers[name].place(index, row)} is both observed and set; "
+                "leave out one of the two"
+            )
+
+
+def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
+    """PgmError unless all units of Input layers are observed."""
+    for name, layer in s.layers.items():
+        if layer.unit.observed_only and not observed[name].all():
+            row, index = np.argwhere(~observed[name])[0]
+            raise PgmError(
+                f"{layer.place(index, row)} is not observed; {layer.unit!r} units have to be"
+            )

@@ -1,0 +1,301 @@
+"""Evidence and fields by the names of units, gathered into arrays by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.limits import IN_RANGE, in_range
+from pgmengine.base.types import Array
+from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.state_names import as_entries, state_number, state_numbers
+from pgmengine.model.layer import Layer
+from pgmengine.model.structure import Structure
+from pgmengine.model.variables import find
+from pgmengine.model.weights import is_sparse
+
+# Deviation of a number from the value of a state that is taken for rounding.
+NEAR, RELATIVE = 1e-8, 1e-6
+
+
+class StateNumbers(dict[str, Any]):
+    """Values by layer in which names of states have been read: they are not read again."""
+
+
+def check_by_layer(structure: Structure, given: Any, what: str) -> None:
+    """PgmError unless values are a mapping; for an array it names the layers whose width fits."""
+    if isinstance(given, Mapping):
+        return
+    try:
+        shape = () if is_frame(given) else tuple(np.shape(given))
+    except ValueError:
+        # Lists of unequal lengths have no shape.
+        shape = ()
+    layers = [x for x in structure.layers.values() if not x.holds_variables]
+    names = "names of variables to states" if structure.variables else "layer names to arrays"
+    expected = f"{what} must map {names}"
+    if not shape:
+        raise PgmError(f"{expected}, not {type(given).__name__}")
+    if len(shape) == 2 and shape[1] == len(structure.variables):
+        advice = "give pandas.DataFrame(X, columns=model.variables), a column for each variable"
+    elif not layers:
+        advice = f"the variables are {listed([*map(str, structure.declared(structure.layers))])}"
+    elif fitting := _fitting(layers, shape):
+        ways = listed([f'{{"{x.name}": X}}' for x in fitting], " or ")
+        advice = f"give {ways}, since {listed([_with_size(x) for x in fitting])}"
+    else:
+        advice = f"no layer is so wide, {listed([_with_size(x) for x in layers])}"
+    raise PgmError(f"{expected}, not an array {shape}: {advice}")
+
+
+def _fitting(layers: Sequence[Layer], shape: tuple[int, ...]) -> list[Layer]:
+    """Return the layers whose values or labels, (size[, k]) or (rows, size[, k]), have a shape."""
+    rows = len(shape) - 1
+    wide = [
+        x
+        for x in layers
+        if (rows < 2 and shape[-1] == x.size)
+        or (x.unit.width > 1 and rows in (1, 2) and shape[-2:] == x.bias_shape)
+    ]
+    # A vector may also be the rows of a single unit.
+    return wide or [x for x in layers if rows == 0 and x.size == 1]
+
+
+def is_frame(given: object) -> bool:
+    """Whether it is a DataFrame of pandas, or of a package with the same interface."""
+    return hasattr(given, "columns") and hasattr(given, "iloc")
+
+
+def _with_size(layer: Layer) -> str:
+    """Return a layer and its number of units in words."""
+    each = f" of {layer.unit.width} components" if layer.unit.width > 1 else ""
+    return f"{layer.title} has {layer.size} unit{'s' * (layer.size > 1)}{each}"
+
+
+def values_by_layer(
+    structure: Structure, given: Mapping[Any, Any], what: str
+) -> tuple[dict[str, Any], StateNumbers]:
+    """Return the entries by layer as they are, and those by names of units as layer -> numbers.
+
+    A value is the name of a state, a number, or an array of these with an axis of rows; None and
+    NaN are not observed.
+
+    Raises
+    ------
+    PgmError for unknown names of states, with the nearest name, and for a unit that is given twice.
+    """
+    out, named = apart(structure, given, what)
+    rows: tuple[Any, int] | None = None
+    read = StateNumbers()
+    for name, members in named.items():
+        layer = structure.layers[name]
+        parts = {}
+        for i, (key, value) in members.items():
+            parts[i] = _numbers(layer, value, f"{what}: {key!r}")
+            _check_rows(parts[i], f"{what}: {key!r}")
+            rows = _common_rows(rows, key, parts[i], what)
+        gathered = _gathered(layer.size, parts, what, np.nan)
+        if layer.unit.width > 1 and gathered.ndim == 2:
+            # One row stays a vector of labels: its values, (size, k), could be rows of labels.
+            gathered = layer.values_of(gathered, what)
+        read[name] = gathered
+    return out, read
+
+
+def fields_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -> dict[str, Any]:
+    """Return natural parameters by layer, 0 without any; keys may be names of units."""
+    out, named = apart(structure, given, what)
+    rows: tuple[Any, int] | None = None
+    for name, members in named.items():
+        layer = structure.layers[name]
+        parts: dict[int, Array] = {}
+        for i, (key, value) in members.items():
+            hint, k = _field(layer, value, f"{what}: {key!r}"), layer.unit.width
+            if hint.ndim > (k > 1):
+                rows = _common_rows(rows, key, hint, what)
+            by_state = hint if k > 1 else hint[..., None]
+            for state, column in enumerate(layer.columns(np.array([i]))):
+                parts[column] = by_state[..., state]
+        flat = _gathered(layer.width, parts, what, 0.0)
+        out[name] = flat.reshape(*flat.shape[:-1], *layer.bias_shape)
+    return out
+
+
+def _field(layer: Layer, value: ArrayLike, what: str) -> Array:
+    """Return the field of one unit, ([rows,] [k]), checked: a number, or one for each state."""
+    hint, k = as_floats(value, what), layer.unit.width
+    _check_rows(hint, what)
+    if k > 1 and hint.shape[-1:] != (k,):
+        raise PgmError(
+            f"{what} has shape {hint.shape}, expected (..., {k}), one number for each state"
+        )
+    if hint.ndim > 1 + (k > 1):
+        each = "a number" if k == 1 else f"{k} numbers"
+        raise PgmError(f"{what} has shape {hint.shape}, expected {each}, or as many for each row")
+    if not in_range(hint).all():
+        raise PgmError(f"{what}{_first(~in_range(hint), hint, k > 1)}, expected {IN_RANGE}")
+    return hint
+
+
+def _check_rows(values: Array, what: str) -> None:
+    """PgmError for an array without rows."""
+    if values.ndim and not len(values):
+        raise PgmError(f"{what} has no rows, expected at least one")
+
+
+def _first(bad: Array, values: Array, by_state: bool) -> str:
+    """Return the place of the first bad value and what it is, for a message."""
+    place = tuple(int(i) for i in np.argwhere(bad)[0])
+    axes = (*["row"] * (len(place) - by_state), *["state"] * by_state)
+    where = "".join(f", {axis} {i}" for axis, i in zip(axes, place, strict=True))
+    return f"{where} is {values[place]}"
+
+
+Members = dict[int, tuple[Any, Any]]
+
+
+def apart(
+    structure: Structure, given: Mapping[Any, Any], what: str
+) -> tuple[dict[str, Any], dict[str, Members]]:
+    """Return the entries by layer, and layer -> unit -> (name, value) of the others."""
+    out: dict[str, Any] = {}
+    named: dict[str, Members] = {}
+    for key, value in given.items():
+        place = None if key in structure.layers else structure.places.get(key)
+        if place is None and isinstance(key, tuple):
+            place = find(structure, key, what)
+        if place is None:
+            # Also unknown names, which the reader of layers refuses.
+            out[key] = value
+            continue
+        units = named.setdefault(place[0], {})
+        if place[1] in units:
+            raise PgmError(f"{what}: {units[place[1]][0]!r} and {key!r} are the same unit")
+        units[place[1]] = key, value
+    for name, members in named.items():
+        if name in out:
+            key = next(iter(members.values()))[0]
+            raise PgmError(f"{what}: unit {key!r} is given by its name, and with layer {name!r}")
+    return out, named
+
+
+def _numbers(layer: Layer, value: ArrayLike, what: str) -> Array:
+    """Return values () or (rows,) of one unit as numbers, NaN where none is given.
+
+    PgmError unless they are states of the unit.
+    """
+    if isinstance(value, (str, int, float)):
+        found = np.asarray(state_number(layer, value, what))
+    else:
+        array = as_entries(layer, value, what)
+        # Rows of one unit each, as arrays of a layer of one unit have them.
+        array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+        if array.ndim > 1:
+            raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
+        found = state_numbers(layer, array, what, ("row",))
+    # The name of a state is one.
+    if layer.state_table is None:
+        check_states(layer, found, what)
+    return found
+
+
+def check_states(layer: Layer, numbers: Array, what: str) -> None:
+    """PgmError unless the numbers () or (rows,) of one unit are states of it, or NaN."""
+    unit, support = layer.unit, layer.unit.support
+    if support is None:
+        return
+    known = np.arange(len(support)) if unit.width > 1 else support
+    # The rule of np.isclose, in a fraction of its time.
+    if not numbers.ndim:
+        value = numbers.item()
+        if value != value or any(abs(value - k) <= NEAR + RELATIVE * abs(k) for k in known):
+            return
+    near = np.abs(numbers[..., None] - known) <= NEAR + RELATIVE * np.abs(known)
+    bad = ~(np.isnan(numbers) | near.any(axis=-1))
+    if bad.any():
+        row = f", row {np.flatnonzero(bad)[0]}" if numbers.ndim else ""
+        value = np.ravel(numbers)[np.ravel(bad)][0]
+        expected = ", ".join(map(repr, known.tolist()[:8]))
+        raise PgmError(f"{what}{row}: {value:g} is no state, expected one of {expected}")
+
+
+def _common_rows(
+    rows: tuple[Any, int] | None, key: Any, part: Array, what: str
+) -> tuple[Any, int] | None:
+    """Return the number of rows of the units so far, with the name of one of them."""
+    if not part.ndim:
+        return rows
+    if rows is not None and rows[1] != len(part):
+        raise PgmError(f"{what}: {rows[0]!r} has {rows[1]} rows, and {key!r} has {len(part)}")
+    return key, len(part)
+
+
+def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = False) -> Any:
+    """Return values of a layer with its names of states as numbers, NaN where not observed.
+
+    Values of all components of units, such as one-hot rows, stay as they are, and so do numbers of
+    states without names. Data are always `with_rows`: two axes are then rows of labels.
+
+    Raises
+    ------
+    PgmError for a value that is no state, with row and index.
+    """
+    named = layer.state_table is not None
+    if not named and (isinstance(given, (int, float)) or _numeric(given) or is_sparse(given)):
+        return given
+    array = as_entries(layer, as_floats(given, what) if is_sparse(given) else given, what)
+    if not named and (_numeric(array) or not any(isinstance(x, (str, bytes)) for x in array.flat)):
+        return given
+    wide = layer.unit.width > 1
+    if wide and _of_components(layer, array, with_rows):
+        return given
+    found = state_numbers(layer, array, what, _axes(layer, array))
+    if wide and found.ndim == 2 and found.shape[1] == layer.size:
+        # Labels of as many rows as there are states could be values of components.
+        return layer.values_of(found, what)
+    return found
+
+
+def _numeric(given: Any) -> bool:
+    """Whether values are an array of numbers or booleans."""
+    return isinstance(given, np.ndarray) and given.dtype.kind in "biuf"
+
+
+def _of_components(layer: Layer, array: Array, with_rows: bool) -> bool:
+    """Whether an array has numbers for each component of each unit, and no names of states."""
+    shape = layer.bias_shape
+    if array.shape[-2:] != shape or (with_rows and array.ndim == 2):
+        return False
+    try:
+        values = array.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    labels = array.ndim == 2 and shape[0] == shape[1]
+    return not labels or values_of_units(layer, values)
+
+
+def values_of_units(layer: Layer, array: Array) -> bool:
+    """Whether there are rows without NaN, and all of them are values of the layer's units."""
+    known = array[~np.isnan(array).all(axis=1)]
+    return bool(len(known)) and bool(layer.unit.contains(known).all())
+
+
+def _axes(layer: Layer, array: Array) -> tuple[str, ...]:
+    """Return the names of the axes of values of a layer, for messages."""
+    vector = ("row",) if layer.size == 1 else ("index",)
+    return {0: (), 1: vector, 2: ("row", "index")}.get(array.ndim, ("axis",) * array.ndim)
+
+
+def _gathered(size: int, parts: Mapping[int, Array], what: str, absent: float) -> Array:
+    """Return the values of units as one array (size,) or (rows, size)."""
+    rows = {len(part) for part in parts.values() if part.ndim}
+    if len(rows) > 1:
+        raise PgmError(f"{what}: arrays have {' and '.join(map(str, sorted(rows)))} rows")
+    out = np.full((*rows, size), absent)
+    for i, part in parts.items():
+        out[..., i] = part
+    return out

@@ -1,0 +1,338 @@
+"""Facts about a graph and its evidence that exact answers, sweeps, mean field and learning need.
+
+An evidence pattern says which units are observed and which of these do() has set, without their
+values. Facts about whole layers follow from the structure and the pattern alone: which layers have
+free units, which of them a sweep visits unit by unit, whether the free units are independent. They
+are properties of `EvidencePattern`, and each is computed once. One pattern object serves every
+target with the same evidence. A fit therefore also computes them once, although its model changes
+at each update.
+
+Facts about single units also depend on the weights that are zero, on hints (soft evidence) and on
+beta: which units are barren, and which parents reach which children. They are functions of a
+target. The normaliser of a child couples all its parents. It is absent where do() sets the child.
+It is also absent where the child is barren, because its conditional then sums to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.rows import distinct, rows_of, spread
+from pgmengine.base.types import Array, Weight
+from pgmengine.base.work.cache import Cache
+from pgmengine.model.arrows_inside import ancestors
+from pgmengine.model.couplings import Arrow, Coupling
+from pgmengine.model.structure import Structure
+from pgmengine.model.weights import is_sparse
+from pgmengine.units.base import Draw
+
+if TYPE_CHECKING:
+    from pgmengine.evidence.target import Target
+    from pgmengine.model.parameters import Parameters
+
+
+@dataclass(frozen=True, eq=False)
+class EvidencePattern:
+    """The observed units of every row, with the facts about layers that follow from them."""
+
+    structure: Structure
+    rows: int
+    # Layer -> (rows, size) bool.
+    observed: dict[str, Array]
+    # Layer -> (rows, size) bool: observed units that do() has set.
+    cut: dict[str, Array]
+
+    @cached_property
+    def _resized(self) -> Cache[EvidencePattern]:
+        """The same pattern with other numbers of rows, where all rows are alike.
+
+        A fit takes batches of two or three sizes again and again.
+        """
+        return Cache(most=16)
+
+    @cached_property
+    def free(self) -> dict[str, Array]:
+        """Layer -> (rows, size) bool: the units that are not observed."""
+        return {name: spread(~distinct(seen), self.rows) for name, seen in self.observed.items()}
+
+    @cached_property
+    def some_free(self) -> dict[str, bool]:
+        """Layer -> whether it has a free unit in some row."""
+        return {name: bool(distinct(free).any()) for name, free in self.free.items()}
+
+    @cached_property
+    def all_free(self) -> dict[str, bool]:
+        """Layer -> whether all its units are free in all rows."""
+        return {name: bool(distinct(free).all()) for name, free in self.free.items()}
+
+    @cached_property
+    def moving(self) -> tuple[str, ...]:
+        """Layers with a free unit in some row."""
+        return tuple(name for name, free in self.some_free.items() if free)
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all rows are known to have the same pattern."""
+        return self.rows == 1 or all(
+            m.strides[0] == 0 for part in (self.observed, self.cut) for m in part.values()
+        )
+
+    @cached_property
+    def live_arrows(self) -> tuple[Arrow, ...]:
+        """Arrows whose children keep a conditional in some row: do() has not set them all."""
+        return tuple(c for c in self.structure.arrows if not distinct(self.cut[c.b]).all())
+
+    @cached_property
+    def free_parents(self) -> bool:
+        """Whether the normaliser of a child depends on a free unit."""
+        return any(self.some_free[c.a] for c in self.live_arrows)
+
+    @cached_property
+    def independent(self) -> bool:
+        """Whether the free units are independent given the evidence."""
+        free = self.some_free
+        return (
+            not self.free_parents
+            and not any(free[c.a] and free[c.b] for c in self.structure.couplings)
+            and not self.in_tables
+        )
+
+    @cached_property
+    def in_tables(self) -> frozenset[str]:
+        """Layers with a free unit in the scope of a table."""
+        if not self.structure.tables:
+            return frozenset()
+        tabled = self.structure.tabled
+        return frozenset(n for n, free in self.free.items() if (distinct(free) & tabled[n]).any())
+
+    @cached_property
+    def by_unit(self) -> frozenset[str]:
+        """Layers with free units that depend on each other given all other layers.
+
+        A coupling or a table inside the layer joins them, or the normaliser of a common child. A
+        sweep visits these layers unit by unit, and all others in one step.
+        """
+        inside = {c.a for c in self.structure.couplings if c.a == c.b}
+        joined = inside | {c.a for c in self.live_arrows} | self.in_tables
+        return frozenset(name for name in joined if self.some_free[name])
+
+    @cached_property
+    def mean_field_order(self) -> tuple[str, ...]:
+        """Layers with free units, by colour classes; the classes next to evidence come first."""
+        seen = {name for name, free in self.all_free.items() if not free}
+        near = {
+            name
+            for c in self.structure.undirected
+            for name, other in ((c.a, c.b), (c.b, c.a))
+            if other in seen
+        }
+        colors = sorted(
+            self.structure.colors,
+            key=lambda color: not near & {n for n in color if self.some_free[n]},
+        )
+        return tuple(name for color in colors for name in color if self.some_free[name])
+
+    @cached_property
+    def coupled(self) -> tuple[str, ...]:
+        """Layers of `mean_field_order` with an undirected coupling to a layer with free units."""
+        return tuple(
+            name
+            for name in self.mean_field_order
+            if any(self.some_free[other] for _, other in self.structure.meetings[name])
+        )
+
+    @cached_property
+    def in_lanes(self) -> bool:
+        """Whether the compiled sweeps of single units, with chains as lanes, can draw every unit.
+
+        They know tables, couplings and arrows between units with finitely many states.
+        """
+        s = self.structure
+        entries = int(np.diff(s.table_index.first).max(initial=0)) if s.tables else 0
+        return (
+            all(layer.unit.draw in (Draw.TABLE, Draw.COMPLEMENT) for layer in s.layers.values())
+            and max(s.state_counts.values()) <= _kernels.MOST_STATES
+            # Places in a table are 32 bits.
+            and entries < 2**31
+        )
+
+    @cached_property
+    def drawable(self) -> bool:
+        """Whether the compiled sweeps of whole layers can draw every unit that they have to."""
+        s = self.structure
+        if s.tables:
+            return False
+        drawn = {x.unit for name, x in s.layers.items() if self.some_free[name]}
+        drawn |= {s.layers[name].unit for name in s.layers if s.arrows_into[name]}
+        # A unit with several components has to be one-hot: its state stands for its value.
+        return all(unit.draw is not None for unit in drawn) and all(
+            (x.unit.support is None or 2 <= len(x.unit.support) <= _kernels.MOST_STATES)
+            and (x.unit.width == 1 or x.unit.one_hot)
+            for x in s.layers.values()
+        )
+
+    def take(self, index: Array) -> EvidencePattern:
+        """Return the pattern of the rows `index`; where rows are alike, one object per number."""
+        if self.alike and len(index) == self.rows:
+            return self
+
+        def taken() -> EvidencePattern:
+            observed, cut = rows_of(self.observed, index), rows_of(self.cut, index)
+            return EvidencePattern(self.structure, len(index), observed, cut)
+
+        return self._resized.recall(len(index), taken) if self.alike else taken()
+
+
+def summed_layers(target: Target, backward: bool) -> frozenset[str]:
+    """Return the layers that a sweep draws first, all at once.
+
+    Their states before the sweep have no effect on the states after it. No layer is such where the
+    first layers are visited unit by unit.
+    """
+    free = target.pattern.some_free
+    visits = [[n for n in names if free[n]] for names in target.visited]
+    first = next((names for names in (visits[::-1] if backward else visits) if names), [])
+    return frozenset() if target.pattern.by_unit & set(first) else frozenset(first)
+
+
+def acts(model: Parameters, c: Coupling, structural: bool) -> Weight:
+    """Return 1 where a coupling acts and 0 elsewhere, in the shape of its weight.
+
+    It acts where its weight is not zero, or (`structural`) at every entry that is a parameter: the
+    statistics of a weight of zero are not zero.
+    """
+    weight = model.weight(c)
+    parameters = c.parameters(weight)
+    if structural:
+        return parameters
+    return (parameters * (weight != 0)).tocsr() if is_sparse(weight) else (weight != 0) * 1.0
+
+
+def parents_of(target: Target, arrow: Arrow, children: Array, structural: bool = False) -> Array:
+    """Return the parents (rows, size) on which an arrow makes the children (rows, size) depend."""
+    a, b = (target.structure.layers[name] for name in (arrow.a, arrow.b))
+    if not children.any():
+        return np.zeros((len(children), a.size), dtype=bool)
+    linked = acts(target.model, arrow, structural).T
+    found = np.asarray(b.components(children).astype(np.float64) @ linked > 0)
+    return np.asarray(found.reshape(len(children), a.size, -1).any(axis=-1))
+
+
+def of_free_parents(target: Target, name: str) -> Array:
+    """Return the units (rows, size) of a layer with an arrow from a free unit."""
+    layer = target.structure.layers[name]
+    found = np.zeros((1, layer.size), dtype=bool)
+    for c in target.structure.arrows_into[name]:
+        if target.pattern.some_free[c.a]:
+            free = target.components(c.a, distinct(target.free[c.a])).astype(np.float64)
+            linked = np.asarray(free @ acts(target.model, c, False) > 0)
+            found = found | linked.reshape(len(free), layer.size, -1).any(axis=-1)
+    return spread(found, target.rows)
+
+
+def hinted(target: Target, name: str) -> Array:
+    """Return the units (rows, size) of a layer that have soft evidence."""
+    layer = target.structure.layers[name]
+    if name not in target.soft:
+        return np.zeros((target.rows, layer.size), dtype=bool)
+    given = target.soft[name] != 0
+    return np.asarray(given.reshape(target.rows, layer.size, -1).any(axis=-1))
+
+
+def barren(target: Target) -> dict[str, Array]:
+    """Return the barren units at beta = 1: layer -> (rows, size) bool.
+
+    They are free directed units without undirected couplings, tables and hints, and without
+    descendants that are observed or have hints. Summed over, their conditionals give 1.
+    """
+    s, pattern = target.structure, target.pattern
+    out = {name: np.zeros((1, layer.size), dtype=bool) for name, layer in s.layers.items()}
+    for name in reversed(s.directed_layers):
+        if name in s.undirected_layers or not pattern.some_free[name]:
+            continue
+        # One row stands for all where neither the pattern nor hints nor beta differ.
+        mine = distinct(target.free[name])
+        if s.tables:
+            mine = mine & ~s.tabled[name]
+        if name in target.soft:
+            mine = mine & ~hinted(target, name)
+        if not target.untempered:
+            mine = mine & (target.beta == 1)[:, None]
+        inside = False
+        for c in s.arrows_from[name] if mine.any() else ():
+            inside |= c.b == name
+            if c.b != name:
+                mine = mine & ~parents_of(target, c, ~out[c.b] & ~distinct(target.cut[c.b]))
+        if inside and mine.any():
+            active, mine = np.broadcast_arrays(~mine & ~distinct(target.cut[name]), mine)
+            mine = mine & ~ancestors(target.model, name, active, mine)
+        out[name] = mine
+    return {name: spread(mask, target.rows) for name, mask in out.items()}
+
+
+def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:
+    """Return the free units that exact answers have to enumerate: layer -> (size,) bool.
+
+    They are the parents of active children whose normaliser counts, and noisy-or units at beta < 1,
+    because (1 - e^-z)^beta + e^(-beta z) has no form that the walks know. All rows share the
+    pattern; `active` (size,) are the units that are not summed out beforehand.
+    """
+    s = target.structure
+    out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    for arrow in s.arrows:
+        children = (active[arrow.b] & ~target.cut[arrow.b][0])[None]
+        out[arrow.a] |= parents_of(target, arrow, children, structural)[0]
+    if not target.untempered:
+        for name in s.directed_layers:
+            if not s.layers[name].unit.canonical:
+                out[name][:] = True
+    return {name: mask & active[name] & target.free[name][0] for name, mask in out.items()}
+
+
+def barren_tables(target: Target) -> dict[str, Array]:
+    """Return the barren units with a conditional table: layer -> (1, size) bool.
+
+    They are free, have no hint and no coupling, and are in no table but their own and those of
+    barren children. All rows share one evidence pattern.
+    """
+    s = target.structure
+    out = {name: np.zeros((1, layer.size), dtype=bool) for name, layer in s.layers.items()}
+    if not s.tables or not target.untempered:
+        return out
+    coupled = {name for c in s.couplings for name in (c.a, c.b)}
+    able = np.concatenate(
+        [
+            np.zeros(layer.size, dtype=bool)
+            if name in coupled
+            else target.free[name][0]
+            & (s.child_tables[name] >= 0)
+            & ~hinted(target, name).any(axis=0)
+            for name, layer in s.layers.items()
+        ]
+    )
+    index = s.table_index
+    # Tables of children that do() has set do not count.
+    set_to = np.concatenate([target.cut[name][0] for name in s.layers])
+    live = ~((index.child >= 0) & set_to[index.child])
+    other = (index.unit != index.child[index.table]) & live[index.table]
+    # The number of tables that each unit is in besides its own.
+    uses = np.bincount(index.unit[other], minlength=len(able))
+    own = np.concatenate([s.child_tables[name] for name in s.layers])
+    waiting = np.flatnonzero(able & (uses == 0)).tolist()
+    gone = np.zeros(len(able), dtype=bool)
+    while waiting:
+        unit = waiting.pop()
+        gone[unit] = True
+        table = own[unit]
+        for parent in index.unit[index.start[table] : index.start[table + 1]].tolist():
+            if parent != unit:
+                uses[parent] -= 1
+                if able[parent] and not uses[parent]:
+                    waiting.append(parent)
+    first = s.first_unit
+    return {n: gone[None, first[n] : first[n] + x.size] for n, x in s.layers.items()}

@@ -1,0 +1,415 @@
+"""Soft evidence: log weights of states, as fields of units and as virtual findings.
+
+Hints about a unit are log weights w of its K states, or one log-odds for a unit of a layer that
+has two values and no name. The product over all hints multiplies the density:
+
+    field     Of one-hot units the weights are the field. Of two values a < b the field is
+              (w_b - w_a) / (b - a), and the constant w_a - a field is the same for all states.
+    finding   States of weight -inf, and units of other values, get a virtual finding (Pearl 1988):
+              a child of the unit that is observed, with P(child | state) = e^(w - max w). Zeros
+              are then zeros of a table, which every method heeds (findings.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.limits import IN_RANGE, in_range
+from pgmengine.base.types import Array, States
+from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.frames import places_of
+from pgmengine.evidence.named_units import apart, check_by_layer, is_frame
+from pgmengine.model.layer import Layer
+from pgmengine.model.structure import Structure
+from pgmengine.model.variables import Member, Place
+
+# Numbers of states: an array with a last axis of states, or state -> number or number of each row.
+ByState: TypeAlias = "ArrayLike | Mapping[Hashable, ArrayLike]"
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihoods:
+    """Likelihoods of the states of a unit or a layer, made by `likelihood`."""
+
+    values: ByState
+
+
+# Layer, variable, or (layer, number of a unit) -> its hints.
+Soft: TypeAlias = (
+    "Mapping[str, ByState | Likelihoods] | Mapping[Member, ByState | Likelihoods] "
+    "| Mapping[tuple[str, Hashable], ByState | Likelihoods]"
+)
+Key = TypeVar("Key", bound=Hashable)
+
+
+def likelihood(values: Mapping[Key, ByState]) -> dict[Key, Likelihoods]:
+    """Return soft evidence that is given by likelihoods themselves, not by their logarithms.
+
+    Use it as `soft=pgm.likelihood({...})` for findings of uncertain sensors: each number is the
+    probability of the finding in a state. Only their ratios matter for probabilities of states.
+
+    Parameters
+    ----------
+    values : variable, layer, or (layer, number of a unit) -> likelihoods: an array with a last axis
+        of states, with an axis of rows in front if there are several, or state -> number. They
+        are at least 0, and 0 excludes a state. They need not sum to 1.
+
+    Raises
+    ------
+    PgmError if it is no mapping. The question that uses it refuses wrong likelihoods.
+
+    >>> import pgmengine as pgm
+    >>> b = pgm.GraphBuilder()
+    >>> b.variable("rain", states=("no", "yes"))
+    >>> b.conditional("rain", (), [0.8, 0.2])
+    >>> r = pgm.infer(b.build(), soft=pgm.likelihood({"rain": {"no": 0.1, "yes": 0.4}}))
+    >>> round(r.marginal("rain")["yes"], 3)
+    0.5
+    """
+    if not isinstance(values, Mapping):
+        raise PgmError(
+            f"likelihood takes a mapping such as {{'rain': [0.2, 0.8]}}, not "
+            f"{type(values).__name__}"
+        )
+    return {name: Likelihoods(given) for name, given in values.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """A virtual finding about a unit in some rows.
+
+    Attributes
+    ----------
+    place : the layer and the number of the unit.
+    log_prob : (K,), the logarithm of the probability of the finding in each state.
+    rows : (rows or 1,) bool, the rows that have it.
+    """
+
+    place: Place
+    log_prob: Array
+    rows: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Hints:
+    """Soft evidence as targets have it.
+
+    Attributes
+    ----------
+    fields : layer -> (rows or 1, width), terms of natural parameters.
+    common : (rows or 1,) log weight that all states of a row have in common; None where it is 0.
+    findings : virtual findings.
+    rows : the number of rows, None if no hint had an axis of rows.
+    """
+
+    fields: States
+    common: Array | None = None
+    findings: tuple[Finding, ...] = ()
+    rows: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Hints of some units of a layer: log weights (rows or 1, units, K), or log-odds with K = 1."""
+
+    layer: Layer
+    units: Array
+    weights: Array
+    # The name under which the hints were given, and whether they have an axis of rows.
+    key: object
+    has_rows: bool
+
+
+def parse_soft(structure: Structure, soft: Soft | None) -> Hints:
+    """Return soft evidence as fields and findings.
+
+    Raises
+    ------
+    PgmError with the name, row and state for unknown names, wrong shapes, numbers that are no
+    weights, rows that exclude every state, and unequal numbers of rows.
+    """
+    if soft is None:
+        return Hints({})
+    check_by_layer(structure, soft, "soft")
+    parts, variables = list[_Part](), set(structure.variables)
+    whole, named = apart(structure, soft, "soft")
+    for name, given in whole.items():
+        layer = structure.layer(name, what="soft: layer")
+        if layer.is_variable:
+            parts.append(_of_unit(layer, 0, name, given))
+        else:
+            parts.append(_of_layer(layer, given, (name, 0) in variables))
+    for name, members in named.items():
+        layer = structure.layers[name]
+        for i, (key, given) in members.items():
+            by_state = layer.state_names is not None or (name, i) in variables
+            nameless = isinstance(key, tuple) and not by_state
+            parts.append(_of_unit(layer, i, key, given, nameless))
+    return _hints(parts)
+
+
+def _two_valued(layer: Layer) -> bool:
+    support = layer.unit.support
+    return support is not None and layer.unit.width == 1 and len(support) == 2
+
+
+def _by_names(layer: Layer, given: Any) -> bool:
+    """Return whether hints are by the names of states: a mapping, Series or DataFrame of these."""
+    if layer.state_table is None or not hasattr(given, "keys"):
+        return False
+    return any(layer.state_table.matches(key) for key in given.keys())  # noqa: SIM118
+
+
+def _of_layer(layer: Layer, given: Any, variables: bool) -> _Part:
+    """Return the hints of all units of a layer, whose units may be variables."""
+    what, units = f"soft: {layer.title}", np.arange(layer.size)
+    chances = isinstance(given, Likelihoods)
+    if _two_valued(layer) and not (variables or chances or _by_names(layer, given)):
+        array = as_floats(_columns_in_order(layer, given), what)
+        shape: tuple[int, ...] = (layer.size,)
+    else:
+        array = _log_weights(layer, given, what)
+        shape = layer.size, _count(layer)
+    if layer.size == 1 and array.ndim < len(shape) + 1 and array.shape not in (shape, (1,)):
+        # The axis of units may be left out, as in evidence: () or (rows,), (K,) or (rows, K).
+        array = array[..., None] if len(shape) == 1 else array[..., None, :]
+    has_rows = array.ndim == len(shape) + 1
+    if array.shape[has_rows:] != shape:
+        each = "a log-odds" if len(shape) == 1 else f"log weights of {shape[1]} states"
+        raise PgmError(
+            f"{what} has shape {array.shape}, expected {shape} or (rows, ...), {each} for each unit"
+        )
+    array = array if has_rows else array[None]
+    if not len(array):
+        raise PgmError(f"{what} has no rows, expected at least one")
+    if len(shape) == 1:
+        if not in_range(array).all():
+            row, index = (int(i) for i in np.argwhere(~in_range(array))[0])
+            raise PgmError(
+                f"soft: {layer.place(index, row)} is {array[row, index]}, expected {IN_RANGE}; "
+                "0 is no hint"
+            )
+        array = array[..., None]
+    return _Part(layer, units, array, layer.name, has_rows)
+
+
+def _of_unit(layer: Layer, unit: int, key: object, given: Any, nameless: bool = False) -> _Part:
+    """Return the hints of one unit under the name `key`."""
+    what = f"soft: {key!r}"
+    if nameless and _two_valued(layer) and not isinstance(given, Likelihoods):
+        array = as_floats(given, what)
+        if array.ndim > 1:
+            raise PgmError(
+                f"{what} has shape {array.shape}, expected a log-odds, or one for each row"
+            )
+        _check(array, ~in_range(array), what, (), IN_RANGE)
+        array = array[..., None]
+    else:
+        array = _log_weights(layer, given, what)
+        # An axis of one unit, as arrays of a layer of one unit have it.
+        array = array[:, 0] if array.ndim == 3 and array.shape[1] == 1 else array
+        if array.ndim > 2:
+            k = _count(layer)
+            raise PgmError(f"{what} has shape {array.shape}, expected ({k},) or (rows, {k})")
+    if not array.size:
+        raise PgmError(f"{what} has no rows, expected at least one")
+    weights = array.reshape(-1, 1, array.shape[-1])
+    return _Part(layer, np.array([unit]), weights, key, array.ndim == 2)
+
+
+def _count(layer: Layer) -> int:
+    """Return the number of states of a layer's units; PgmError if there are infinitely many."""
+    if layer.unit.support is None:
+        raise PgmError(
+            f"soft: {layer.title} has {layer.unit!r} units; soft evidence needs finitely many "
+            "states"
+        )
+    return len(layer.unit.support)
+
+
+def _log_weights(layer: Layer, given: Any, what: str) -> Array:
+    """Return log weights (..., K) by state from an array, by name, or from likelihoods, checked."""
+    k, names = _count(layer), layer.state_names or ()
+    chances = isinstance(given, Likelihoods)
+    given = given.values if isinstance(given, Likelihoods) else given
+    array = _by_state(layer, given, what)
+    if array.ndim and not len(array):
+        raise PgmError(f"{what} has no rows, expected at least one")
+    if array.shape[-1:] != (k,):
+        each = "likelihood" if chances else "log weight"
+        numbers = [*[0.0] * (min(k, 4) - 1), 1.0]
+        example = dict(zip(names, numbers, strict=True)) if len(names) == len(numbers) else numbers
+        why = "; a log-odds does not say which state it favours" if k == 2 and not chances else ""
+        raise PgmError(
+            f"{what} has shape {array.shape}, expected (..., {k}), a {each} for each state, such "
+            f"as {example}{' ...' if k > len(numbers) else ''}{why}"
+        )
+    if chances:
+        good = (array >= 0) & np.isfinite(array)
+        _check(array, ~good, what, names, "a likelihood, a finite number of at least 0")
+        with np.errstate(divide="ignore"):
+            array = np.log(array)
+    else:
+        good = in_range(array) | np.isneginf(array)
+        _check(array, ~good, what, names, f"{IN_RANGE}, or -inf, which excludes a state")
+    # The place of a unit without a possible state, with any one of its states.
+    lost = np.isneginf(array).all(axis=-1)
+    if lost.any():
+        place = tuple(int(i) for i in np.argwhere(lost)[0])
+        raise PgmError(f"{what}{_place(place, array.ndim - 1)}: every state is excluded")
+    return array
+
+
+def _by_state(layer: Layer, given: Any, what: str) -> Array:
+    """Return numbers with a last axis of states; a mapping, frame or series may name them."""
+    names: Sequence[Hashable] = layer.state_names or range(_count(layer))
+    if not _names_states(layer, given, what):
+        return as_floats(given, what)
+    found = {_state(layer, key, what): key for key in given.keys()}  # noqa: SIM118
+    if not len(found) == len(names) == len(given.keys()):
+        missing = listed([repr(n) for state, n in enumerate(names) if state not in found])
+        why = f"there is no number for {missing}" if missing != "" else "a state is named twice"
+        raise PgmError(f"{what}: {why}; expected one for each state")
+    order = range(len(names))
+    columns = [as_floats(given[found[i]], f"{what}, state {names[i]!r}") for i in order]
+    shapes = {column.shape for column in columns if column.shape}
+    if len(shapes) > 1:
+        raise PgmError(f"{what}: the states have numbers of different shapes, {sorted(shapes)}")
+    return np.stack(np.broadcast_arrays(*columns), axis=-1)
+
+
+def _names_states(layer: Layer, given: Any, what: str) -> bool:
+    """Return whether numbers come with names of states: a mapping, or an index that has them.
+
+    Whole numbers from 0 are also the index that pandas makes where none is given. PgmError where
+    they are names of states in another order.
+    """
+    if isinstance(given, Mapping):
+        return True
+    series = hasattr(given, "index") and hasattr(given, "items") and not is_frame(given)
+    if not (series or is_frame(given)):
+        return False
+    keys = list(given.keys())
+    if keys != list(range(len(keys))) or layer.state_table is None:
+        return layer.state_table is not None or any(key in range(_count(layer)) for key in keys)
+    found = [layer.state_table.matches(key) for key in keys]
+    if any(found) and found != [(key,) for key in keys]:
+        raise PgmError(
+            f"{what}: the index {keys} may be names of states, or their order: give a mapping by "
+            "the names, or an array in their order"
+        )
+    return False
+
+
+def _state(layer: Layer, key: Hashable, what: str) -> int:
+    """Return the number of the state that a key means; PgmError unless it is one."""
+    if layer.state_table is not None:
+        return layer.state_table.state(key, what)
+    states = range(_count(layer))
+    if isinstance(key, (int, float, np.number)) and key in states:
+        return int(key)
+    known = listed([str(x) for x in states[:8]])
+    raise PgmError(f"{what}: {key!r} is no state, expected {known}")
+
+
+def _columns_in_order(layer: Layer, given: Any) -> Any:
+    """Return the log-odds of a DataFrame as (rows, size), 0 without a column; others as they are.
+
+    The columns are units of the layer.
+    """
+    if not is_frame(given) or (places := places_of(layer, given, "soft")) is None:
+        return given
+    out = np.zeros((len(given), layer.size))
+    out[:, places] = as_floats(given, f"soft: layer {layer.name!r}")
+    return out
+
+
+def _check(array: Array, bad: Array, what: str, names: tuple[Hashable, ...], expected: str) -> None:
+    """PgmError with the place of the first bad number, the last axis of which are states."""
+    if not np.any(bad):
+        return
+    place = tuple(int(i) for i in np.argwhere(bad)[0])
+    by_state = bool(expected != IN_RANGE)
+    where = _place(place[:-1] if by_state else place, array.ndim - by_state)
+    if by_state:
+        where += f", state {names[place[-1]]!r}" if names else f", state {place[-1]}"
+    raise PgmError(f"{what}{where} is {array[place]}, expected {expected}")
+
+
+def _place(place: tuple[int, ...], axes: int) -> str:
+    """Return a place in an array with the axes (), (row,), or (row, index), for a message."""
+    names = {0: (), 1: ("row",), 2: ("row", "index")}.get(axes, ("axis",) * axes)
+    return "".join(f", {axis} {i}" for axis, i in zip(names, place, strict=True))
+
+
+def _hints(parts: list[_Part]) -> Hints:
+    """Return fields and findings of hints of different units."""
+    fields, findings = dict[str, Array](), list[Finding]()
+    rows = _rows(parts)
+    common = np.zeros(rows or 1)
+    several = {part.layer.name for part in parts if part.has_rows}
+    for part in parts:
+        name, layer = part.layer.name, part.layer
+        field, share, chances = _divided(part)
+        if chances is not None:
+            findings += _findings(part, chances)
+        if field is not None:
+            if name not in fields:
+                fields[name] = np.zeros(((rows or 1) if name in several else 1, layer.width))
+            fields[name][:, layer.columns(part.units)] = field.reshape(len(field), -1)
+        common += share.sum(axis=1)
+    return Hints(fields, common if common.any() else None, tuple(findings), rows)
+
+
+def _rows(parts: list[_Part]) -> int | None:
+    """Return the number of rows of all hints, None without any; PgmError unless they agree."""
+    several = [part for part in parts if part.has_rows]
+    for part in several:
+        if len(part.weights) != len(several[0].weights):
+            raise PgmError(
+                f"soft: {several[0].key!r} has {len(several[0].weights)} rows, and {part.key!r} "
+                f"has {len(part.weights)} rows"
+            )
+    return len(several[0].weights) if several else None
+
+
+def _divided(part: _Part) -> tuple[Array | None, Array, Array | None]:
+    """Return hints as a field (rows, units, width), a constant (rows, units), and a finding.
+
+    The finding has log probabilities (rows, units, K). Fields and findings without effect are None.
+    """
+    w, unit = part.weights, part.layer.unit
+    if w.shape[-1] == 1 and _two_valued(part.layer):
+        assert unit.support is not None
+        return w / (unit.support[1] - unit.support[0]), np.zeros(w.shape[:2]), None
+    top = w.max(axis=-1, keepdims=True)
+    if not (unit.one_hot or _two_valued(part.layer)):
+        chances = w - top
+        return None, top[..., 0], chances if chances.any() else None
+    excluded = np.isneginf(w)
+    chances = np.where(excluded, -np.inf, 0.0) if excluded.any() else None
+    w = np.where(excluded, top, w)
+    if unit.one_hot:
+        return w, np.zeros(w.shape[:2]), chances
+    assert unit.support is not None
+    low, high = unit.support
+    field = (w[..., 1:] - w[..., :1]) / (high - low)
+    return field, w[..., 0] - low * field[..., 0], chances
+
+
+def _findings(part: _Part, log_prob: Array) -> list[Finding]:
+    """Return a finding for each unit and each different row of its log probabilities."""
+    out = []
+    for i in np.flatnonzero(log_prob.any(axis=(0, 2))):
+        kinds, kind = np.unique(log_prob[:, i], axis=0, return_inverse=True)
+        place = part.layer.name, int(part.units[i])
+        for number, one in enumerate(kinds):
+            if one.any():
+                out.append(Finding(place, one, kind.ravel() == number))
+    return out

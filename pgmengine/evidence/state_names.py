@@ -1,0 +1,253 @@
+"""The states of a unit by their names: the one table that reads a value wherever it comes from.
+
+A value that is the name of a state is that state. Text, numbers and booleans are compared by what
+they write: 1, 1.0 and "1" are one name, and so are True, "True" and "TRUE". A name that is written
+exactly so goes first; otherwise the value must fit a single state. Numbers of states count only
+where the states have no names.
+
+Python takes True and 1 for equal. Between booleans and numbers a value is therefore read only where
+the name and the number of the state agree, as they do for the states 0 and 1, or False and True.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Hashable, Sequence
+from numbers import Number
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pgmengine.base.checks import is_missing
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.names import hashable, nearest
+from pgmengine.base.types import Array
+
+if TYPE_CHECKING:
+    from pgmengine.model.layer import Layer
+
+# A number as tables and files write it; `float` would also read "nan", "1_0" and spaces.
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+# Relative error of single precision.
+ROUNDING = 2.0**-24
+
+# Length of the longest text that is read as a number, in characters.
+MAX_DIGITS = 400
+
+
+class StateNames:
+    """A table of the names of the states of a unit.
+
+    Attributes
+    ----------
+    names : the names in the order of unit.support.
+    array : the names as an array of objects.
+    exact : (kind of value, name) -> state.
+    alike : what a name writes, as a number or a boolean -> the states with such names.
+    """
+
+    def __init__(self, names: Sequence[Hashable]) -> None:
+        self.names = tuple(names)
+        self.array = np.empty(len(self.names), dtype=object)
+        self.exact: dict[Hashable, int] = {}
+        self.alike: dict[tuple[type, Any], tuple[int, ...]] = {}
+        for state, given in enumerate(self.names):
+            # One by one, because a name may be a tuple.
+            self.array[state] = given
+            name = _plain(given)
+            self.exact[_kind(name), name] = state
+            written = _written(name)
+            self.alike[written] = (*self.alike.get(written, ()), state)
+
+    def matches(self, value: object) -> tuple[int, ...]:
+        """Return the states that a value may be: none, one, or several of one writing."""
+        value = _plain(value)
+        if not hashable(value):
+            return ()
+        state = self.exact.get((_kind(value), value))
+        if state is not None:
+            return (state,)
+        written = _written(value)
+        found = self.alike.get(written, ())
+        number = _position(value)
+        if found or number is None:
+            return found or self._rounded(written)
+        other = Number if isinstance(value, bool) else bool
+        return (number,) if number < 2 and self.exact.get((other, number)) == number else ()
+
+    def _rounded(self, written: Any) -> tuple[int, ...]:
+        """Return the states whose names are fractions that single precision has rounded."""
+        kind, value = written
+        if kind is not Number or not isinstance(value, float) or value % 1 == 0:
+            return ()
+        numbers = ((x, states) for (_, x), states in self.alike.items() if type(x) is float)
+        near = [states for x, states in numbers if abs(x - value) <= ROUNDING * abs(x)]
+        return near[0] if len(near) == 1 else ()
+
+    def state(self, value: object, what: str) -> int:
+        """Return the state of a name; PgmError unless the value is the name of one state."""
+        found = self.matches(value)
+        if len(found) == 1:
+            return found[0]
+        ways = listed([repr(self.names[state]) for state in found or range(len(self.names))])
+        if found:
+            raise PgmError(f"{what}: {_shown(value)} may be any of {ways}; give one of these texts")
+        raise PgmError(
+            f"{what}: {_shown(value)} is no state, expected one of {ways}{self._instead(value)}"
+        )
+
+    def _instead(self, value: object) -> str:
+        """Return the end of a message: the name of the state with this number, or the nearest."""
+        number = None if isinstance(_plain(value), bool) else _position(_plain(value))
+        numbered = any(isinstance(_plain(name), Number) for name in self.names)
+        if number is not None and number < len(self.names) and not numbered:
+            name = self.names[number]
+            return f"; states that have names are not numbered: for number {number} give {name!r}"
+        return nearest(value, self.names)
+
+
+def _plain(value: object) -> object:
+    """Return a scalar of numpy as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _position(value: object) -> int | None:
+    """Return a number or boolean as an integer of at least 0, or None."""
+    whole = isinstance(value, (int, float)) and value >= 0 and value % 1 == 0
+    return int(value) if whole else None  # type: ignore[call-overload]
+
+
+def _kind(value: object) -> type:
+    """Return what a value is: a boolean, a number, text, or something else."""
+    return next((kind for kind in (bool, Number, str) if isinstance(value, kind)), object)
+
+
+def _written(value: Any) -> tuple[type, Any]:
+    """Return what a value writes: (bool or Number, value), or its kind with the value."""
+    if not isinstance(value, str):
+        return _kind(value), value
+    if (truth := value.casefold()) in ("true", "false"):
+        return bool, truth == "true"
+    number = written_number(value)
+    return (str, value) if number is None else (Number, number)
+
+
+def written_number(text: str) -> int | float | None:
+    """Return the number that a text writes, or None."""
+    if len(text) > MAX_DIGITS or not NUMBER.fullmatch(text):
+        return None
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message, shortened because it may be anything."""
+    value = _plain(value)
+    return repr(value) if isinstance(value, str) else reprlib.repr(value)
+
+
+def state_number(layer: Layer, value: Any, what: str) -> float:
+    """Return one value of a unit as a number, NaN where it is not observed.
+
+    The name of a state becomes a label, of units of one component the value of the state.
+
+    Raises
+    ------
+    PgmError with the names of the states, and with the nearest one.
+    """
+    if is_missing(value):
+        return float("nan")
+    if layer.state_table is None:
+        return _number(value, what)
+    state = layer.state_table.state(value, what)
+    support = layer.unit.support
+    return float(state if support is None or layer.unit.width > 1 else support[state])
+
+
+def _number(value: Any, what: str) -> float:
+    """Return the number of a state that has no name; PgmError for text that writes none."""
+    try:
+        number = written_number(value) if isinstance(value, str) else value
+        if isinstance(number, (complex, np.complexfloating)):
+            raise TypeError
+        return float(number)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise PgmError(
+            f"{what}: {_shown(value)} is no state, expected a number of a state"
+        ) from None
+
+
+def as_entries(layer: Layer, given: Any, what: str) -> Array:
+    """Return values of a layer as an array: of numbers, or else of objects as they were given.
+
+    Masked entries become NaN. PgmError for what is no array.
+    """
+    if isinstance(given, np.ma.MaskedArray):
+        return np.asarray(np.ma.filled(given.astype(object), np.nan))
+    # Of True and 2 together numpy would make the numbers 1 and 2.
+    named = layer.state_table is not None and isinstance(given, (list, tuple))
+    try:
+        array = np.asarray(given, dtype=object if named else None)
+        # As objects, times of nanoseconds would be numbers.
+        timed = array.dtype.kind in "mM"
+        if array.dtype.kind in "biuf":
+            return array
+    except ValueError:
+        timed = False
+    if timed:
+        raise PgmError(f"{what} is not an array of numbers or names: it has dates or times")
+    try:
+        # Of names and numbers together numpy would make text.
+        return np.asarray(given, dtype=object)
+    except ValueError as error:
+        raise PgmError(f"{what} is not an array of values: {error}") from None
+
+
+def state_numbers(layer: Layer, array: Array, what: str, axes: Sequence[str]) -> Array:
+    """Return an array of values of units as numbers; see `state_number`.
+
+    Parameters
+    ----------
+    layer : the layer of the units.
+    array : numbers or objects, as `as_entries` returns them, of any shape.
+    what : the name of the values in messages.
+    axes : names of the axes, for messages.
+    """
+    numeric = array.dtype.kind in "biuf"
+    if numeric and layer.state_table is None:
+        return array.astype(np.float64)
+
+    def place(index: int) -> str:
+        """Return the place of an entry in words."""
+        numbers = np.unravel_index(index, array.shape)
+        # A single value has no axes.
+        where = "".join(f", {axis} {i}" for axis, i in zip(axes, numbers, strict=False))
+        label = f" ({layer.labels[numbers[-1]]!r})" if layer.labels and "index" in where else ""
+        return f"{what}{where}{label}"
+
+    def read(value: Any, index: int) -> float:
+        """Return one entry as a number; its place is put into words where it is refused."""
+        try:
+            return state_number(layer, value, what)
+        except PgmError:
+            return state_number(layer, value, place(index))
+
+    if numeric:
+        # Numbers repeat, and names are looked up one by one.
+        known, first, where = np.unique(array, return_index=True, return_inverse=True)
+        # In the order of the array, so that the first wrong entry is named.
+        found = np.empty(len(known))
+        for i in np.argsort(first):
+            found[i] = read(known[i], int(first[i]))
+        return found[where].reshape(array.shape)
+    seen, out = dict[Hashable, float](), np.empty(array.size)
+    for index, value in enumerate(array.flat):
+        key = (type(value), value) if hashable(value) else None
+        number = seen.get(key)
+        if number is None:
+            number = read(value, index)
+            if key is not None:
+                seen[key] = number
+        out[index] = number
+    return out.reshape(array.shape)

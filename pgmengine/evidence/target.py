@@ -1,0 +1,375 @@
+"""Target: a model given evidence, at inverse temperature beta.
+
+Kernels and methods have access to the model and the evidence only through a target. `given.py`
+makes targets from evidence as users give it.
+
+The tempering path is geometric, log p_beta = (1 - beta) log r + beta log_density, where r is a
+distribution of independent units with natural parameters `reference` and the base measure h of the
+model. The power of h is therefore 1 at every beta. Soft evidence is part of the log density, up to
+a log weight that all states of a row have in common, which is part of log Z alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.display import counted
+from pgmengine.base.errors import InternalError, PgmError
+from pgmengine.base.limits import IN_RANGE, in_range
+from pgmengine.base.rows import distinct, rows_of, spread
+from pgmengine.base.types import Array, States, Weight
+from pgmengine.declare.summary import headline
+from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.evidence import Evidence
+from pgmengine.evidence.named_units import check_by_layer, fields_by_layer
+from pgmengine.evidence.relevance import EvidencePattern, barren, barren_tables
+from pgmengine.model.layer import Layer
+from pgmengine.model.structure import Structure
+from pgmengine.model.tables import joined_states
+
+if TYPE_CHECKING:
+    from pgmengine.model.parameters import Parameters
+
+# The natural parameter of a unit that cannot be on: as -inf, but its product with 0 is 0.
+NEVER = -1e30
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A model given evidence, at beta; every array but those of `reference` has a rows axis.
+
+    Attributes
+    ----------
+    model : the model.
+    evidence : values and pattern of the observed units.
+    soft : layer -> (rows, width), linear log-likelihoods; layers without soft evidence are absent.
+    beta : (rows,) inverse temperatures.
+    reference : layer -> (width,) natural parameters of r; 0 where absent.
+    weights : (rows,) weight of each row in a gradient; None = 1.
+    first : the number of the first row in messages, where the rows are a part of a question.
+    order : layers in the order in which a sweep visits them; empty for the order of the colours.
+    common : (rows,) log weight of soft evidence that all states have in common, None where it is 0.
+        Answers of prepared questions have it in log Z. Methods themselves see targets without it.
+    """
+
+    model: Parameters
+    evidence: Evidence
+    soft: States
+    beta: Array
+    reference: States
+    weights: Array | None = None
+    first: int = 0
+    order: tuple[str, ...] = ()
+    common: Array | None = None
+
+    def __repr__(self) -> str:
+        given = sum(int((~mask).sum()) for mask in self.free.values())
+        what = headline(self.structure, self.model.params)
+        return f"Target: {counted(self.rows, 'row')}, {counted(given, 'value')} given; {what}"
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of evidence."""
+        return self.pattern.rows
+
+    @property
+    def structure(self) -> Structure:
+        """Layers and couplings."""
+        return self.model.structure
+
+    @property
+    def pattern(self) -> EvidencePattern:
+        """The evidence pattern of every row, with the facts that follow from it."""
+        return self.evidence.pattern
+
+    @property
+    def free(self) -> dict[str, Array]:
+        """Layer -> (rows, size) bool: the units to be inferred."""
+        return self.pattern.free
+
+    @property
+    def cut(self) -> dict[str, Array]:
+        """Layer -> (rows, size) bool: units set by do(), without a conditional of their own."""
+        return self.pattern.cut
+
+    @property
+    def visited(self) -> tuple[tuple[str, ...], ...]:
+        """Layers in the order of a sweep; layers of one tuple may move together."""
+        return tuple((name,) for name in self.order) or self.structure.colors
+
+    def take(self, index: Array) -> Target:
+        """Return the same target with the rows `index`; repeats are allowed."""
+        if len(index) == self.rows == 1:
+            return self
+        return Target(
+            self.model,
+            self.evidence.take(index),
+            rows_of(self.soft, index),
+            self.beta[index],
+            self.reference,
+            None if self.weights is None else self.weights[index],
+            self.first,
+            self.order,
+            None if self.common is None else self.common[index],
+        )
+
+    def at(self, beta: ArrayLike, reference: Mapping[str, ArrayLike] | None = None) -> Target:
+        """Return the same target at another beta, and with another reference if one is given.
+
+        beta is one number, or one for each row.
+        """
+        beta = np.broadcast_to(np.asarray(beta, dtype=np.float64), (self.rows,))
+        if not np.all((beta >= 0) & (beta <= 1)):
+            raise PgmError(f"beta must lie in [0, 1], not {beta[~((beta >= 0) & (beta <= 1))][0]}")
+        if reference is None:
+            return replace(self, beta=beta)
+        return replace(self, beta=beta, reference=_parse_reference(self.structure, reference))
+
+    def with_model(self, model: Parameters) -> Target:
+        """Return the same evidence on another model of the same structure."""
+        return Target(
+            model,
+            self.evidence,
+            self.soft,
+            self.beta,
+            self.reference,
+            self.weights,
+            self.first,
+            self.order,
+            self.common,
+        )
+
+    @cached_property
+    def states(self) -> Array:
+        """The states (rows, units) of all units in the evidence, in the order of the layers."""
+        return joined_states(self.structure, self.evidence.values)
+
+    @cached_property
+    def nothing_observed(self) -> Target:
+        """The target whose log_z normalises log_prob: evidence on Input layers and by do() only."""
+        e = self.evidence
+        keep = {
+            name: (self.pattern.observed[name] if layer.unit.observed_only else self.cut[name])
+            for name, layer in self.structure.layers.items()
+        }
+        values = {
+            name: np.where(layer.components(keep[name]), e.values[name], 0.0)
+            if distinct(keep[name]).any()
+            else spread(self.structure.blank[name][0], self.rows)
+            for name, layer in self.structure.layers.items()
+        }
+        cut = self.cut
+        if name := self.structure.findings:
+            # Findings that do() sets have no share in the log density.
+            every = np.ones((1, self.structure.layers[name].size))
+            values[name], keep[name] = spread(every, self.rows), spread(every > 0, self.rows)
+            cut = cut | {name: keep[name]}
+        pattern = EvidencePattern(self.structure, self.rows, keep, cut)
+        target = replace(self, evidence=Evidence(e.has_rows, values, pattern), soft={}, common=None)
+        same = all(
+            (v == v[0]).all() for part in (values, keep) for v in map(distinct, part.values())
+        )
+        return (
+            target.take(np.zeros(1, dtype=int))
+            if same and np.all(self.beta == self.beta[0])
+            else target
+        )
+
+    def components(self, name: str, mask: Array) -> Array:
+        """Return a mask of units (rows, size) as a mask of components (rows, width)."""
+        return self.structure.layers[name].components(mask)
+
+    def outer_field(self, x: States, name: str) -> Array:
+        """Return the natural parameter of a layer without its directed input, (rows, width).
+
+        u = beta (bias of an undirected layer + undirected neighbours + soft evidence) + (1 - beta)
+        reference.
+        """
+        u = self.own_field(name)
+        for source, block in self.model.neighbours[name]:
+            near = distinct(x[source]) @ block
+            u = u + (near if self.untempered else self.beta[:, None] * near)
+        return u if u.shape == x[name].shape else np.broadcast_to(u, x[name].shape)
+
+    def own_field(self, name: str) -> Array:
+        """Return outer_field without neighbours, (rows or 1, width)."""
+        directed = name in self.structure.directed_layers
+        u = self.structure.blank[name][0] if directed else self.model.bias(name)[None]
+        if name in self.soft:
+            u = u + self.soft[name]
+        if self.untempered:
+            return u
+        beta = self.beta[:, None]
+        return (
+            beta * u + (1.0 - beta) * self.reference[name] if name in self.reference else beta * u
+        )
+
+    @cached_property
+    def untempered(self) -> bool:
+        """Whether beta = 1 in all rows."""
+        return bool((self.beta == 1.0).all())
+
+    def natural(self, x: States, name: str) -> Array:
+        """Return the natural parameter of a layer without children given all else, (rows, width).
+
+        eta = outer_field + beta link(zeta), zeta the directed input; never infinite.
+        """
+        eta = self.outer_field(x, name)
+        if name in self.structure.directed_layers:
+            layer = self.structure.layers[name]
+            link = layer.flat(layer.unit.link(layer.shaped(self.model.inputs(x, name))))
+            own = np.where(
+                self.components(name, self.cut[name]),
+                0.0,
+                self.beta[:, None] * np.maximum(link, NEVER),
+            )
+            eta = eta + own
+        return eta
+
+    def log_density(self, x: States) -> Array:
+        """Return the log of the unnormalised density at beta of complete flat states, (rows,)."""
+        total = np.zeros(self.rows)
+        for name, layer in self.structure.layers.items():
+            value = layer.shaped(x[name])
+            base = np.where(self.cut[name], 0.0, layer.unit.log_h(value))
+            own = np.zeros_like(base)
+            if name in self.structure.directed_layers:
+                zeta = layer.shaped(self.model.inputs(x, name))
+                own = np.where(self.cut[name], 0.0, layer.unit.log_conditional(value, zeta) - base)
+            else:
+                own = own + _per_unit(layer, x[name] * self.model.bias(name))
+            if name in self.soft:
+                own = own + _per_unit(layer, x[name] * self.soft[name])
+            total += times(self.beta, own.sum(axis=-1)) + base.sum(axis=-1)
+            if name in self.reference:
+                share = _per_unit(layer, x[name] * self.reference[name])
+                total += (1.0 - self.beta) * np.where(self.free[name], share, 0.0).sum(axis=-1)
+        for c in self.structure.undirected:
+            total += self.beta * c.log_density(self.model.weight(c), x[c.a], x[c.b])
+        return total + times(self.beta, self.table_log_density(x).sum(axis=1))
+
+    def table_log_density(self, x: States) -> Array:
+        """Return the term (rows, tables) of each table; 0 for conditionals of units set by do()."""
+        terms, s = self.model.table_log_density(x), self.structure
+        for name in s.layers if s.tables else ():
+            units = np.flatnonzero(s.child_tables[name] >= 0)
+            tables = s.child_tables[name][units]
+            terms[:, tables] = np.where(self.cut[name][:, units], 0.0, terms[:, tables])
+        return terms
+
+    def gradient(
+        self, x: States, weights: Array | None = None, tables: bool = True
+    ) -> dict[str, Weight]:
+        """Return Model.gradient without the conditionals of barren units and units set by do().
+
+        The score of a barren unit is 0 on average whatever its parents are, so that draws would add
+        noise only; of a noisy-or unit with an input near 0 it rests on states that are never drawn.
+        Barren units in tables are found where all rows share one evidence pattern. `tables`:
+        whether the parameters of tables have a part.
+        """
+        total = self.weights if weights is None else self.weighed(weights)
+        return self.model.gradient(x, total, self._unscored, tables)
+
+    def weighed(self, weights: Array) -> Array:
+        """Return weights of rows times the target's own."""
+        return weights if self.weights is None else np.asarray(weights * self.weights)
+
+    @cached_property
+    def _unscored(self) -> dict[str, Array]:
+        """Layer -> (rows, size) bool: units whose conditionals do not count in a gradient."""
+        s = self.structure
+        names = [
+            name
+            for name in s.layers
+            if (name in s.directed_layers or (s.child_tables[name] >= 0).any())
+            and (self.cut[name].any() or self.free[name].any())
+        ]
+        if not names:
+            return {}
+        unscored = {name: self.cut[name] | gone for name, gone in barren(self).items()}
+        masks = (*self.free.values(), *self.cut.values())
+        if s.tables and all((mask == mask[:1]).all() for mask in map(distinct, masks)):
+            unscored = {name: unscored[name] | gone for name, gone in barren_tables(self).items()}
+        return {name: unscored[name] for name in names}
+
+    def log_z_at_0(self) -> Array:
+        """Return log Z at beta = 0, where all free units are independent, (rows,).
+
+        It is the sum of A(reference) of free units and of log h of observed units.
+        """
+        total = np.zeros(self.rows)
+        for name, layer in self.structure.layers.items():
+            base = np.where(
+                self.cut[name], 0.0, layer.unit.log_h(layer.shaped(self.evidence.values[name]))
+            )
+            free = layer.unit.log_normalizer(self._at_0(name))
+            total += np.where(self.free[name], free, base).sum(axis=1)
+        return total
+
+    def draw_at_0(self, rng: np.random.Generator) -> States:
+        """Draw states at beta = 0."""
+        drawn = {
+            name: layer.flat(layer.unit.sample(self._at_0(name), rng))
+            if self.free[name].any()
+            else self.evidence.values[name]
+            for name, layer in self.structure.layers.items()
+        }
+        return self.clamp(drawn)
+
+    def _at_0(self, name: str) -> Array:
+        """Return the natural parameters of a layer at beta = 0, (rows, size[, k])."""
+        layer = self.structure.layers[name]
+        return layer.shaped(np.zeros((self.rows, layer.width)) + self.reference.get(name, 0.0))
+
+    def clamp(self, x: States) -> States:
+        """Return the flat values x with the observed units set to their evidence."""
+        e = self.evidence
+        return {
+            name: np.where(self.components(name, self.free[name]), x[name], e.values[name])
+            for name in x
+        }
+
+
+def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -> States:
+    """Return the natural parameters (width,) of each layer at beta = 0."""
+    check_by_layer(structure, reference, "reference")
+    flat = {}
+    for name, given in fields_by_layer(structure, reference, "reference").items():
+        layer = structure.layer(name, what="reference: layer")
+        array = as_floats(given, f"reference: {layer.title}")
+        if array.size != layer.width:
+            raise PgmError(
+                f"reference: {layer.title} has shape {array.shape}, expected {layer.bias_shape}, "
+                "without rows"
+            )
+        flat[name] = array.ravel()
+        if not in_range(flat[name]).all():
+            index = int(np.flatnonzero(~in_range(flat[name]))[0])
+            raise PgmError(
+                f"reference: {layer.place(index // layer.unit.width)} is "
+                f"{flat[name][index]}, expected {IN_RANGE}"
+            )
+    return flat
+
+
+def check_one(target: Target) -> None:
+    """Raise InternalError unless a target has one row, as plans of an evidence pattern need."""
+    if target.rows != 1:
+        raise InternalError(f"a plan looks at one row, and was given {target.rows}")
+
+
+def times(beta: ArrayLike, value: Array) -> Array:
+    """Return beta * value, and 0 for an infinite value at beta = 0."""
+    return np.where(np.equal(beta, 0), 0.0, beta) * np.where(np.equal(beta, 0), 0.0, value)
+
+
+def _per_unit(layer: Layer, flat: Array) -> Array:
+    """Return the sums (rows, size) over the components of each unit."""
+    shaped = layer.shaped(flat)
+    return shaped if layer.unit.width == 1 else shaped.sum(axis=-1)

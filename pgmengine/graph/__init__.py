@@ -1,1 +1,0 @@
-"""Graphs of layers: couplings, structure, parameters, evidence, and questions about them."""

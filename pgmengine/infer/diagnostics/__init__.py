@@ -1,0 +1,1 @@
+"""Diagnostics: whether chains, importance weights, digits and bounds carry an answer."""

@@ -1,0 +1,257 @@
+"""Diagnostics of chains: effective sample size, R-hat and Monte Carlo standard error (MCSE).
+
+Long runs are kept as batch means, since the draws of all units would not fit into memory. The MCSE
+of the batch means is the MCSE of the draws, because both have the same mean; the effective sample
+size of the draws then follows from their variance: ess = variance / mcse^2.
+
+The means of independent chains have the variance mcse^2 * chains, whatever the autocorrelation.
+From MANY_CHAINS chains on, the MCSE is taken from their spread. With fewer chains it comes from the
+autocorrelation, which takes LONG draws of each chain: of 8 independent draws each of 500 chains it
+gives half the error. Fewer draws of fewer chains are not judged, and MCSE and ESS are NaN.
+
+R-hat is the larger one of two split R-hats of normal scores of ranks (Vehtari, Gelman, Simpson,
+Carpenter and Buerkner 2021): of the series, which shows chains of different location, and of the
+distances from the median, which shows chains of different spread. Energies are not ranked: chains
+compute them in single precision, whose rounding would order states of equal energy by chain.
+
+A unit that never changed has no sample variance, but its mean has an error all the same. An event
+that n independent draws have not shown has a probability of at most 3 / n, with a confidence of 95
+%. The MCSE of a bounded unit is never taken to be smaller than the MCSE whose 95 % interval has
+this width. Blocks of series are judged by compiled code (series.h), which equals ArviZ.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.types import Array, States
+from pgmengine.base.work.threads import parts
+from pgmengine.evidence.target import Target
+from pgmengine.model.layer import Layer
+
+# Above this number of series, units are examined at even spacing and the others get NaN.
+MANY_SERIES = 20_000
+
+# Numbers of series whose judging is worth a thread: it takes about a nanosecond for each.
+WORTH_A_THREAD = 50_000
+
+# Energies of single precision that differ by this share of themselves are equal.
+ROUNDING = 1e-5
+
+# Chains whose means give the MCSE by their spread. Its relative error is 13 % with 30 chains, and
+# intervals of normal means hold in 94 % where 95 % are meant.
+MANY_CHAINS = 30
+
+# Draws of each chain, or batch means, that an estimate by autocorrelation needs. Of 95 % intervals,
+# 93 to 95 % hold with 4 to 25 chains of 25 independent draws, and 87 % with 16 chains of 10.
+LONG = 25
+
+# Draws of each chain that a split R-hat needs: halves of two.
+LEAST_DRAWS = 4
+
+# 95 % of a normal distribution lie within this many standard deviations.
+NORMAL_95 = 1.96
+
+# The 95 % upper limit of the mean of a Poisson count of zero (the "rule of three").
+COUNT_OF_ZERO = 3.0
+
+
+def chain_statistics(
+    trace: States, variance: States, energy: Array, target: Target, chains: int
+) -> dict[str, Any]:
+    """Return the diagnostics of each layer's means and of the energy.
+
+    Parameters
+    ----------
+    trace : layer -> (batches, rows * chains, width), means of equal batches of draws.
+    variance : layer -> (rows, width), variance of the draws of all chains together.
+    energy : (draws, rows * chains).
+    target : the target with one row for each row of evidence.
+    chains : number of chains for each row.
+
+    Returns
+    -------
+    ess, rhat and mcse by layer, (rows, size[, k]); energy_ess, energy_rhat and energy_mcse (rows,).
+    The R-hat of a single chain compares its halves. All are NaN where chains are `too_short`.
+    """
+    widths = sum(v.shape[2] for v in trace.values()) * target.rows
+    step = -(-widths // MANY_SERIES)
+    energies = _rounded(_by_chain(energy[:, :, None], target.rows, chains))
+    total = series_statistics(energies, ranked=False)
+    out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}}
+    out |= {f"energy_{key}": value[:, 0] for key, value in total.items()}
+    free = {name: x.components(target.free[name]) for name, x in target.structure.layers.items()}
+    found = {
+        name: series_statistics(
+            _by_chain(series, target.rows, chains), variance[name], step, free=free[name]
+        )
+        for name, series in trace.items()
+    }
+    draws = energy.size / target.rows
+    slowest = _slowest(
+        found, variance, np.where(total["ess"][:, 0] < draws, total["ess"][:, 0], draws)
+    )
+    for name, stats in found.items():
+        layer = target.structure.layers[name]
+        still = variance[name] == 0
+        stats["ess"] = np.where(still, draws, stats["ess"])
+        count = np.where(still, slowest[:, None], stats["ess"])
+        least = np.where(free[name], least_error(layer, count), 0.0)
+        stats["mcse"] = np.maximum(stats["mcse"], least)
+        for key, value in stats.items():
+            out[key][name] = layer.shaped(value)
+    return out
+
+
+def _rounded(energy: Array) -> Array:
+    """Return energies (chains, draws, rows, 1) without differences that are due to rounding."""
+    low, high = (end(energy, axis=(0, 1)) for end in (np.min, np.max))
+    with np.errstate(invalid="ignore"):
+        same = high - low <= ROUNDING * np.maximum(abs(low), abs(high))
+    return np.where(same, low, energy)
+
+
+def least_error(layer: Layer, count: Array) -> Array:
+    """Return the smallest MCSE (rows, width) that `count` independent draws can guarantee.
+
+    Its 95 % interval covers the change of the mean by an unseen state of probability 3 / count. It
+    is 0 where the unit is not bounded, since the unit then changes at every draw.
+    """
+    if not layer.unit.bounded:
+        return np.zeros_like(count)
+    support = layer.unit.support
+    each = np.array([-1.0, 1.0]) if support is None else support.reshape(-1, layer.unit.width)
+    width = np.tile(np.atleast_1d(np.ptp(each, axis=0)), layer.size)
+    unseen = np.minimum(COUNT_OF_ZERO / np.maximum(count, 1.0), 1.0)
+    return np.asarray(width * unseen / NORMAL_95)
+
+
+def _slowest(found: dict[str, dict[str, Array]], variance: States, most: Array) -> Array:
+    """Return the effective number of draws (rows,) by which units that never moved are judged.
+
+    It is the smallest effective number among the energy, `most`, and the series that did move: a
+    unit that stands still is not sampled faster than its neighbours.
+    """
+    each = [
+        np.where((variance[name] > 0) & (stats["ess"] < most[:, None]), stats["ess"], most[:, None])
+        for name, stats in found.items()
+    ]
+    return np.asarray(np.min([values.min(axis=1) for values in each], axis=0))
+
+
+def _by_chain(series: Array, rows: int, chains: int) -> Array:
+    """Return a series (draws, rows * chains, width) as (chains, draws, rows, width)."""
+    return series.reshape(len(series), rows, chains, -1).transpose(2, 0, 1, 3)
+
+
+@lru_cache(maxsize=8)
+def normal_scores(count: int) -> Array:
+    """Return the normal quantiles of the ranks i / 2 of `count` draws, i = 0, ..., 2 count.
+
+    Equal draws share the mean of their ranks. There are no ranks below 1, and their scores are NaN.
+    """
+    # The import of scipy.stats takes longer than everything else together.
+    from scipy.special import ndtri
+
+    scores = np.full(2 * count + 1, np.nan)
+    scores[2:] = ndtri((np.arange(2, 2 * count + 1) / 2 - 0.375) / (count + 0.25))
+    return scores
+
+
+def series_statistics(
+    x: Array,
+    variance: Array | None = None,
+    step: int = 1,
+    ranked: bool = True,
+    free: Array | None = None,
+) -> dict[str, Array]:
+    """Return ess, rhat and mcse of the means of many series, each (rows, width).
+
+    A series that never changes has R-hat 1 and MCSE 0 if all chains agree, and otherwise an
+    infinite R-hat.
+
+    Parameters
+    ----------
+    x : (chains, draws, rows, width), draws or means of equal batches of draws.
+    variance : (rows, width), variance of the draws; None if x has the draws themselves.
+    step : only every step-th series that changes is examined, the others get NaN.
+    ranked : whether R-hat is taken of the normal scores of ranks, or of the numbers themselves.
+    free : (rows, width), the series that may change, all of them by default; others never change.
+    """
+    x = np.asarray(x, dtype=np.float64)
+    chains, draws, rows, width = x.shape
+    where = np.arange(rows * width) if free is None else np.flatnonzero(free)
+    kind = np.full(rows * width, _kernels.CONSTANT, dtype=np.uint8)
+    rhat, mcse, own = np.full((3, rows * width), np.nan)
+    if step > 1:
+        kind[where] = _judged(x, where, ranked, kinds=True)[0]
+        moves = where[kind[where] == _kernels.MOVES]
+        where = np.setdiff1d(where, np.delete(moves, np.s_[::step]))
+    kind[where], rhat[where], mcse[where], own[where] = _judged(x, where, ranked)
+    for i in np.flatnonzero(kind == _kernels.SLOW):
+        mcse[i] = _mcse_of_slow(x[:, :, i // width, i % width])
+    agree, stuck = kind == _kernels.CONSTANT, kind == _kernels.STUCK
+    rhat[agree], rhat[stuck], mcse[agree] = 1.0, np.inf, 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ess = (own if variance is None else variance.reshape(-1)) / mcse**2
+    ess[agree], ess[stuck] = chains * draws, 1.0
+    found = {"ess": ess, "rhat": rhat, "mcse": mcse}
+    return {key: value.reshape(rows, width) for key, value in found.items()}
+
+
+def _judged(x: Array, where: Array, ranked: bool, kinds: bool = False) -> tuple[Array, ...]:
+    """Return kind, R-hat, MCSE and variance of some series, each (series,)."""
+    chains, draws = x.shape[:2]
+    compared = _compared_draws(chains, draws)
+    kind, rhat, mcse, variance = _kernels.judge(
+        x,
+        where,
+        compared,
+        normal_scores(chains * compared) if ranked else None,
+        chains >= MANY_CHAINS,
+        not too_short(chains, draws),
+        kinds,
+        parts(len(where) * chains * draws, WORTH_A_THREAD),
+    )
+    if not compared and draws >= LEAST_DRAWS:
+        # A single chain whose halves are too short.
+        rhat[:] = 1.0
+    return kind, rhat, mcse, variance
+
+
+def _compared_draws(chains: int, draws: int) -> int:
+    """Return the draws of each chain that R-hat is taken of, 0 where there are too few.
+
+    A single chain is judged by two halves of equal length.
+    """
+    if chains == 1:
+        return draws // 2 * 2 if draws >= 2 * LEAST_DRAWS else 0
+    return draws if draws >= LEAST_DRAWS else 0
+
+
+def too_short(chains: int, draws: int) -> bool:
+    """Return whether chains of so many draws are too short to be judged."""
+    return draws < LEAST_DRAWS or (chains < MANY_CHAINS and draws < LONG)
+
+
+def judging_bytes(series: int, chains: int, draws: int) -> float:
+    """Return the working memory of judging so many series: each thread has a block of them."""
+    blocks = -(-series // _kernels.LANES)
+    shared = min(parts(series * chains * draws, WORTH_A_THREAD), blocks)
+    return 8.0 * shared * chains * draws * (2 * _kernels.LANES + 9)
+
+
+def _mcse_of_slow(x: Array) -> float:
+    """Return the MCSE of the mean of x (chains, draws), from the autocorrelation of all lags.
+
+    The compiled routine sums products lag by lag, and the transforms of ArviZ take less time where
+    many lags are needed.
+    """
+    from arviz_stats.base import array_stats
+
+    ess = array_stats.ess(x, method="mean", chain_axis=0, draw_axis=1)
+    return float(x.std() / np.sqrt(ess))

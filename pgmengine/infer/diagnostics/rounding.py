@@ -1,0 +1,390 @@
+"""Rounding: whether the digits of log weights carry an answer.
+
+The log weight of a state is a sum of terms. Let S be the sum of their sizes
+(evidence/magnitudes.py).
+In double precision log weights are off by about 2^-52 S, and probabilities relatively by as much.
+Answers promise log weights to 2^-22, so that probabilities have six digits or more: S may be 2^30.
+log Z is promised relative to its own size: for it, S may be 2^30 max(1, |log Z|). Chains in single
+precision draw each unit from its own terms, which are off by 2^-24 of their size; at 2^16 the log
+odds of a draw are off by 2^-8, a probability by less than a thousandth.
+
+Larger terms are looked at in two steps:
+
+    ease      A unit whose bias, soft evidence and observed neighbours exceed all other terms of the
+              unit by FAR has one possible state in double precision, whatever all other units do.
+              It is observed in this state. The biases and the soft evidence of observed units are
+              constants of log Z, and are added to it at the end. A state of a categorical unit that
+              is excluded in the same way keeps a weight that is just small enough.
+    withhold  Rows whose terms are still too large have NaN for answers, and the status is ROUNDED.
+
+Units in tables with entries of 0, noisy-or units and their causes stay as they are, because there
+the decided state may be impossible.
+
+Ordinary questions are seen to fit by one number that is kept with the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, States
+from pgmengine.evidence.evidence import Evidence
+from pgmengine.evidence.magnitudes import Magnitudes, largest_terms, magnitudes
+from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.target import Target
+from pgmengine.infer.results.result import Result, Status
+from pgmengine.model.layer import Layer
+from pgmengine.model.model import Model
+from pgmengine.model.weights import is_sparse
+
+# Largest size of the terms of a log weight in double precision: 2^-52 of it is 2^-22.
+DOUBLE = 2.0**30
+
+# Relative rounding of single precision.
+ROUNDING = 2.0**-24
+
+# Largest size of the terms of one unit in single precision: 2^-24 of it is 2^-8.
+SINGLE = 2.0**16
+
+# Nats by which a state has to lead before all others have the probability 0 in double precision,
+# whose smallest number is e^-745.
+FAR = 800.0
+
+# Rounding of a sum of few terms, relative to their sizes.
+SLIP = 2.0**-48
+
+# Rows that a warning names.
+SHOWN = 3
+
+# Answers with a row of evidence on axis 0, unless the evidence had no rows.
+BY_ROW = ("mean", "prob", "pairs", "joint", "mode")
+
+
+def fits(target: Target, single: bool) -> bool:
+    """Return whether terms are small enough for any answer, by bounds that take no time."""
+    total, of_a_unit, unbounded = largest_terms(target.model)
+    scale, hints = 1.0, 0.0
+    for name in unbounded:
+        scale = max(scale, float(np.abs(target.evidence.values[name]).max(initial=0.0)))
+    for name, soft in target.soft.items():
+        support = target.structure.layers[name].unit.support
+        most = 1.0 if support is None else max(1.0, float(np.abs(support).max()))
+        hints += 2.0 * most * float(np.abs(soft).sum(axis=1).max(initial=0.0))
+    small = total * scale**2 + hints <= DOUBLE
+    return bool(small and (not single or of_a_unit * scale**2 + hints <= SINGLE))
+
+
+@dataclass(frozen=True, eq=False)
+class Eased:
+    """A target whose decided units are observed.
+
+    Attributes
+    ----------
+    target : the same posterior as the original target has.
+    gain : (rows,), the log Z of the original target less the one of this.
+    sizes : bounds on the terms of this target.
+    moved : (rows,), the sizes of what has gone into `gain`.
+    """
+
+    target: Target
+    gain: Array
+    sizes: Magnitudes
+    moved: Array
+
+    def lost(self, single: bool) -> Array:
+        """Return the rows (rows,) whose posterior has lost its digits."""
+        # Written so that NaN has lost them, too.
+        lost = ~(self.sizes.of_states <= DOUBLE)
+        if single:
+            # Chains add up the log densities of states, with all constants.
+            lost = ~((self.sizes.of_a_unit <= SINGLE) & (self.sizes.total <= DOUBLE))
+        return np.broadcast_to(lost, self.gain.shape)
+
+    @property
+    def whole(self) -> Array:
+        """The sizes of all terms of log Z together, (rows,)."""
+        return self.sizes.total + self.moved
+
+
+def ease(target: Target, single: bool) -> Eased:
+    """Observe the units that are decided, in the rows where terms are too large."""
+    none, sizes = np.zeros(target.rows), magnitudes(target)
+    as_it_is = Eased(target, none, sizes, none)
+    rows = as_it_is.lost(single) | ~(sizes.total <= DOUBLE)
+    if not rows.any() or not target.untempered:
+        return as_it_is
+    decided, sizes = _decided(target, sizes, rows)
+    model, soft = target.model, States(target.soft)
+    biases, gain, moved = dict[str, Array](), none, none
+    for name, room in _rooms(decided, sizes).items():
+        layer = target.structure.layers[name]
+        new, constant, here = _lessened(decided, name, room + sizes.seen[name])
+        here &= rows[:, None]
+        if not here.any():
+            continue
+        constant = np.where(here, constant, 0.0)
+        gain, moved = gain + constant.sum(axis=1), moved + np.abs(constant).sum(axis=1)
+        # The bias of these units moves into the soft evidence, which every row has of its own.
+        touched = layer.components(np.asarray(here.any(axis=0)))
+        new = np.where(layer.components(here), new, target.own_field(name))
+        soft[name] = np.where(touched, new, target.soft.get(name, np.zeros((1, 1))))
+        if name not in target.structure.directed_layers:
+            left = np.where(touched, 0.0, model.bias(name))
+            biases[f"{name}.bias"] = left.reshape(layer.bias_shape)
+    if biases:
+        model = Model(target.structure, {**model.params, **biases})
+    eased = replace(decided, model=model, soft=soft)
+    return Eased(eased, gain, magnitudes(eased), moved)
+
+
+def _rooms(target: Target, sizes: Magnitudes) -> dict[str, Array]:
+    """Return layer -> (rows, size): the lead that decides a unit, infinite where none may.
+
+    It covers all terms with other free units, and the rounding of the lead itself.
+    """
+    out = dict[str, Array]()
+    for name, layer in target.structure.layers.items():
+        if layer.unit.support is None or not (layer.unit.width == 1 or layer.unit.one_hot):
+            continue
+        own = sizes.own[name].reshape(len(sizes.own[name]), layer.size, -1).sum(axis=-1)
+        room = sizes.rest[name] + SLIP * (own + sizes.seen[name]) + FAR
+        room = np.where(sizes.loose[name], room, np.inf)
+        out[name] = np.broadcast_to(room, target.free[name].shape)
+    return out
+
+
+def _decided(target: Target, sizes: Magnitudes, rows: Array) -> tuple[Target, Magnitudes]:
+    """Return the target with the decided units of some rows (rows,) observed, and its bounds.
+
+    An observed unit may decide its neighbours in its turn.
+    """
+    while True:
+        values, observed = dict(target.evidence.values), dict(target.pattern.observed)
+        changed = False
+        for name, room in _rooms(target, sizes).items():
+            layer = target.structure.layers[name]
+            top, lead = _leading(layer, target.outer_field(target.evidence.values, name))
+            sure = target.free[name] & rows[:, None] & (lead > room)
+            if sure.any():
+                changed = True
+                values[name] = np.where(layer.components(sure), top, values[name])
+                observed[name] = observed[name] | sure
+        if not changed:
+            return target, sizes
+        pattern = EvidencePattern(target.structure, target.rows, observed, target.cut)
+        evidence = Evidence(target.evidence.has_rows, values, pattern)
+        target = replace(target, evidence=evidence)
+        sizes = magnitudes(target)
+
+
+def _leading(layer: Layer, field: Array) -> tuple[Array, Array]:
+    """Return the values (rows, width) of the states that fields favour, and their lead in nats."""
+    support = layer.unit.support
+    assert support is not None
+    if layer.unit.width > 1:
+        shaped = np.sort(layer.shaped(field), axis=-1)
+        top = np.eye(layer.unit.width)[layer.shaped(field).argmax(axis=-1)]
+        return layer.flat(top), shaped[..., -1] - shaped[..., -2]
+    if len(support) < 2:
+        return np.full(field.shape, support[0]), np.zeros(field.shape)
+    up = field > 0
+    gap = np.where(up, support[-1] - support[-2], support[1] - support[0])
+    return np.where(up, support[-1], support[0]), np.abs(field) * gap
+
+
+def _lessened(target: Target, name: str, room: Array) -> tuple[Array, Array, Array]:
+    """Return smaller biases and soft evidence together (rows, width) of a layer.
+
+    Also returns the constants (rows, size) by which they change log Z, and which units change: of
+    observed units all goes into the constant, and of one-hot units the largest weight. States that
+    are excluded keep a weight that is just small enough.
+    """
+    layer, values = target.structure.layers[name], target.evidence.values[name]
+    field, slip = _own_sum(target, name)
+    seen = layer.shaped((field + slip) * values)
+    if layer.unit.width == 1:
+        return np.zeros_like(field), seen, ~target.free[name] & (seen != 0)
+    seen, free = seen.sum(axis=-1), target.free[name]
+    field, slip = layer.shaped(field), layer.shaped(slip)
+    best = field.argmax(axis=-1)[..., None]
+    top, more = (np.take_along_axis(x, best, axis=-1) for x in (field, slip))
+    new = np.maximum((field - top) + (slip - more), -room[..., None])
+    moves = np.where(free, np.isfinite(room) & (top[..., 0] != 0), seen != 0)
+    new = np.where(free[..., None], new, 0.0)
+    return layer.flat(new), np.where(free, (top + more)[..., 0], seen), moves
+
+
+def _own_sum(target: Target, name: str) -> tuple[Array, Array]:
+    """Return bias plus soft evidence (rows, width), and the rounding of the sum (Knuth 1969)."""
+    shape = target.evidence.values[name].shape
+    soft = np.broadcast_to(target.soft.get(name, np.zeros((1, 1))), shape)
+    if name in target.structure.directed_layers:
+        return soft, np.zeros(shape)
+    bias = target.model.bias(name)
+    field = bias + soft
+    rest = field - bias
+    return field, (bias - (field - rest)) + (soft - rest)
+
+
+def withheld(result: Result, eased: Eased, single: bool, target: Target) -> Result:
+    """Return a result of an eased target for the original one, without answers that lost digits."""
+    answers, lost = dict(result.answers), eased.lost(single)
+    for name in ("log_z", "log_prob", "bound"):
+        if name in answers:
+            answers[name] = answers[name] + eased.gain
+    if "log_z_interval" in answers:
+        answers["log_z_interval"] = answers["log_z_interval"] + eased.gain[:, None]
+    bad = dict[str, Array]()
+    for name in ("log_z", "bound"):
+        if name in answers:
+            bad[name] = _cancels(eased.whole, answers[name]) | (lost if single else False)
+    bad |= {name: lost for name in (*BY_ROW, "samples", "gradient") if name in answers}
+    bad = {name: rows for name, rows in bad.items() if rows.any()}
+    return _without(replace(result, answers=answers), bad, eased.sizes, target)
+
+
+def raised(result: Result, common: Array, target: Target) -> Result:
+    """Return a result whose log Z has a log weight (rows,) more, which all states have in common.
+
+    Rows whose log Z cancels against so large a weight are withheld.
+    """
+    answers, lost = dict(result.answers), np.zeros(len(common), dtype=bool)
+    common = target.beta * common
+    for name in ("log_z", "log_prob", "bound"):
+        if name in answers:
+            answers[name] = answers[name] + common
+            lost |= _cancels(2.0 * np.abs(common), answers[name]) & ~np.isnan(answers[name])
+    if "log_z_interval" in answers:
+        answers["log_z_interval"] = answers["log_z_interval"] + common[:, None]
+    bad = dict[str, Array]()
+    if lost.any():
+        bad |= {name: lost for name in ("log_z", "log_prob", "bound") if name in answers}
+    return _without(replace(result, answers=answers), bad, magnitudes(target), target)
+
+
+def checked_difference(result: Result, target: Target) -> Result:
+    """Return a result without the log_prob of rows in which log Z with and without cancel."""
+    if "log_prob" not in result.answers or fits(target, False):
+        return result
+    log_prob, whole = result.answers["log_prob"], target.nothing_observed
+    sizes = magnitudes(target)
+    both = sizes.total + magnitudes(whole).total
+    rows = _cancels(both, log_prob) & ~np.isnan(log_prob)
+    return _without(result, {"log_prob": rows} if rows.any() else {}, sizes, target)
+
+
+def _cancels(size: Array, log_z: Array) -> Array:
+    """Return the rows in which a sum of terms of this size has too few digits of its own."""
+    # -inf is exact. NaN, a sum that has overflown, is not.
+    return ~(size <= DOUBLE * np.maximum(1.0, np.abs(log_z)))
+
+
+def rounding_of_chains(target: Target) -> Array:
+    """Return how far rounding can move log Z that chains in single precision estimate, (rows,).
+
+    The errors of the terms t are independent, and sum t^2 <= (sum t) (max t).
+    """
+    sizes = magnitudes(target)
+    return np.broadcast_to(ROUNDING * np.sqrt(sizes.total * sizes.of_a_unit), (target.rows,))
+
+
+def known_log_z(target: Target) -> Array:
+    """Return log Z (rows,) of rows in which nothing is left to draw, NaN in all others.
+
+    It is the log density of the only state, or of one whose free units have a single value each.
+    """
+    out, still = np.full(target.rows, np.nan), np.ones(target.rows, dtype=bool)
+    for name, layer in target.structure.layers.items():
+        if layer.unit.support is None or len(layer.unit.support) > 1:
+            still &= ~target.free[name].any(axis=1)
+    if still.any():
+        rows = np.flatnonzero(still)
+        out[rows] = (
+            target.take(rows)
+            .at(1.0)
+            .log_density({name: x[rows] for name, x in target.evidence.values.items()})
+        )
+    return out
+
+
+def check_digits(target: Target) -> Target:
+    """Return a target with the same expectations whose terms are small; PgmError without any."""
+    if fits(target, False):
+        return target
+    eased = ease(target, False)
+    lost = np.flatnonzero(eased.lost(False))
+    if len(lost):
+        raise PgmError(_line(int(lost[0]), eased.sizes, target, free=True))
+    return eased.target
+
+
+def nothing_left(answers: Mapping[str, Any]) -> bool:
+    """Return whether every answer is NaN in all rows."""
+    beside = ("log_z_error", "log_z_interval")
+    return all(_all_nan(value) for name, value in answers.items() if name not in beside)
+
+
+def _all_nan(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(_all_nan(part) for part in value.values())
+    numbers = value.data if is_sparse(value) else value
+    return bool(np.isnan(numbers).all())
+
+
+def _without(result: Result, bad: Mapping[str, Array], sizes: Magnitudes, target: Target) -> Result:
+    """Return a result with NaN in the rows of each answer that is bad, status and warnings."""
+    if not bad:
+        return result
+    answers = {
+        n: _blanked(n, v, bad[n], target) if n in bad else v for n, v in result.answers.items()
+    }
+    if "log_z" in bad and "log_z_interval" in answers:
+        ends = np.where(bad["log_z"][:, None], (-np.inf, np.inf), answers["log_z_interval"])
+        answers["log_z_interval"] = ends
+        if "log_z_error" in answers:
+            answers["log_z_error"] = np.where(bad["log_z"], np.inf, answers["log_z_error"])
+    if "log_z" in bad and "log_prob" in answers:
+        answers["log_prob"] = np.where(bad["log_z"], np.nan, answers["log_prob"])
+    rows = np.flatnonzero(np.any(list(bad.values()), axis=0))
+    posterior = any(name not in ("log_z", "bound", "log_prob") for name in bad)
+    lines = [_line(int(row), sizes, target, posterior) for row in rows[:SHOWN]]
+    if len(rows) > SHOWN:
+        lines.append(f"the same holds for {len(rows) - SHOWN} more rows")
+    return replace(
+        result,
+        answers=answers,
+        # ROUNDED promises that all other answers hold, which a bad status takes back.
+        status=Status.ROUNDED if result.status.good else result.status,
+        warnings=tuple(dict.fromkeys((*lines, *result.warnings))),
+    )
+
+
+def _line(row: int, sizes: Magnitudes, target: Target, free: bool) -> str:
+    """Return the warning of a row: its largest terms, and what has become of its answers."""
+    what, size = sizes.largest(row, free)
+    return (
+        f"evidence row {target.first + row}: the terms of {what} are of size {size:.3g}, "
+        "and rounding of log weights so large reaches the answer; use smaller numbers, or observe "
+        "the units that they decide"
+    )
+
+
+def _blanked(name: str, value: Any, rows: Array, target: Target) -> Any:
+    """Return an answer with NaN in some rows; a gradient is a sum over rows."""
+    if isinstance(value, Mapping):
+        return {key: _blanked(name, part, rows, target) for key, part in value.items()}
+    if name == "gradient":
+        return value * np.nan
+    out = np.array(value, dtype=np.float64)
+    if name == "samples":
+        out[:, rows] = np.nan
+    elif name in BY_ROW and not target.evidence.has_rows:
+        out[...] = np.nan
+    else:
+        out[rows] = np.nan
+    return out

@@ -1,0 +1,175 @@
+"""Checks of estimates by facts that are known for sure.
+
+A sum that takes about a second is exact, and tells whether the chains of a method that was asked by
+name have met all of the space. Probabilities of the evidence are known to be at most one, and so is
+their sum over different values of the same units:
+
+    sum over distinct rows x of p(x) <= 1
+
+An estimate that any of these contradicts has the status CONTRADICTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.types import Array, States
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.trust import APART, SURE
+from pgmengine.infer.exact.exact import quick
+from pgmengine.infer.question.prepared import Prepared
+from pgmengine.infer.results.result import Plan, Result, Status
+
+# The largest cover, as log2 of its states, and the largest junction tree, in table entries, that
+# check an estimate.
+BITS, ENTRIES = 22.0, 2.0**20
+
+# Unit updates and bytes of a sum that checks an estimate: about a second of one core. Sums may take
+# as much as the estimate itself. Of many rows as many as fit are checked, at even spacing.
+WORK, BYTES = 4e9, 2.0**24
+
+# Relative rounding of log Z and of means of chains, which are in single precision.
+ROUNDING = 1e-5
+
+
+def checked(target: Target, result: Result) -> Result:
+    """Return the result, with the status CONTRADICTED where a fact contradicts the estimate."""
+    if result.kind != "estimate":
+        return result
+    notes = tuple(_too_probable(target, result))
+    if not notes and result.status.good:
+        notes = tuple(_not_exact(target, result))
+    if not notes:
+        return result
+    return replace(result, status=Status.CONTRADICTED, warnings=notes + result.warnings)
+
+
+def _not_exact(target: Target, result: Result) -> Iterator[str]:
+    """Yield a line for each answer that an exact sum contradicts, where the sum is quick."""
+    answers = result.answers
+    compared = {"mean": "marginals", "log_z": "log_z", "log_prob": "log_prob"}
+    want = tuple(what for name, what in compared.items() if name in answers)
+    if not want:
+        return
+    found = _quick_sum(target, want, result.plan)
+    if found is None:
+        return
+    rows, question = found
+    exact, stats = question.run().answers, result.stats
+    if "log_z" in answers and "log_z_interval" in answers:
+        ends = answers["log_z_interval"][rows]
+        yield from _outside(target.first + rows, exact["log_z"], ends, "log Z")
+    if "log_prob" in answers:
+        every = np.broadcast_to(stats.get("log_prob_error", np.inf), (target.rows,))
+        log_p, error = answers["log_prob"][rows], SURE * every[rows]
+        ends = np.stack((log_p - error, log_p + error), axis=-1)
+        yield from _outside(target.first + rows, exact["log_prob"], ends, "log p")
+    if "mean" in answers and "mcse" in stats:
+        # Without a rows axis there is one row.
+        some = rows if target.evidence.has_rows else ...
+        mean = {n: np.asarray(v)[some] for n, v in answers["mean"].items()}
+        mcse = {n: np.asarray(v)[rows] for n, v in stats["mcse"].items()}
+        yield from _other_means(mean, mcse, exact["mean"])
+
+
+def _quick_sum(target: Target, want: tuple[str, ...], plan: Plan) -> tuple[Array, Prepared] | None:
+    """Return the rows that an exact sum checks, and the question about them; None without any.
+
+    `plan` is the plan of the estimate.
+    """
+    rows = np.arange(target.rows)
+    question = quick(target, want, BITS, ENTRIES, draws=1)
+    if not question.plan.accepted:
+        return None
+    share = max(WORK, plan.work) / max(question.plan.work, 1.0)
+    share = min(share, max(BYTES, plan.bytes) / max(question.plan.bytes, 1.0))
+    if share >= 1:
+        return rows, question
+    count = int(share * target.rows)
+    if not count:
+        return None
+    rows = np.unique(np.linspace(0, target.rows - 1, count).astype(np.int64))
+    question = quick(target.take(rows), want, BITS, ENTRIES, draws=1)
+    return (rows, question) if question.plan.accepted else None
+
+
+def _outside(rows: Array, exact: Array, ends: Array, what: str) -> Iterator[str]:
+    """Yield a line if exact values (rows,) lie outside of intervals (rows, 2)."""
+    with np.errstate(invalid="ignore"):
+        beyond = np.maximum(ends[:, 0] - exact, exact - ends[:, 1])
+        beyond = beyond - ROUNDING * (1.0 + np.abs(exact))
+    at = int(np.nan_to_num(beyond, nan=-np.inf).argmax())
+    if beyond[at] > 0:
+        yield (
+            f"an exact sum gives {what} of row {rows[at]} as {exact[at]:.6g}, outside of the "
+            f"interval from {ends[at, 0]:.6g} to {ends[at, 1]:.6g}"
+        )
+
+
+def _other_means(mean: States, mcse: States, exact: States) -> Iterator[str]:
+    """Yield a line for each layer with means that lie too far from the exact ones."""
+    for name, value in exact.items():
+        gap = np.abs(mean[name] - value)
+        error = np.reshape(mcse[name], gap.shape)
+        # Series that were not examined have the error NaN, and no verdict.
+        with np.errstate(invalid="ignore"):
+            apart = gap > APART * error + ROUNDING * (1.0 + np.abs(value))
+        if apart.any():
+            yield (
+                f"an exact sum disagrees on {np.count_nonzero(apart)} means of layer "
+                f"{name!r}, by up to {gap[apart].max():.3g}"
+            )
+
+
+def _too_probable(target: Target, result: Result) -> Iterator[str]:
+    """Yield a line if probabilities of the evidence are above one, or sum to more than one."""
+    if "log_prob" not in result.answers:
+        return
+    log_p = result.answers["log_prob"]
+    error = np.broadcast_to(np.asarray(result.stats.get("log_prob_error", 0.0)), log_p.shape)
+    rows = np.flatnonzero(np.isfinite(log_p) & np.isfinite(error) & _probabilities(target))
+    for some in _alternatives(target, rows):
+        total = float(log_sum(log_p[some]))
+        if total - SURE * float(error[some].max()) - ROUNDING * (1.0 + abs(total)) > 0:
+            worst = target.first + int(some[log_p[some].argmax()])
+            alone = f"the probability of row {worst} is"
+            several = f"{len(some)} rows that exclude each other, row {worst} and others, sum to"
+            yield f"{several if len(some) > 1 else alone} e^{total:.4g}, which is more than 1"
+            return
+
+
+def _probabilities(target: Target) -> Array:
+    """Return the rows whose log_prob is the logarithm of a probability, (rows,) bool.
+
+    It is none where soft evidence adds a factor, or where a value of a continuous unit is observed.
+    """
+    found = np.ones(target.rows, dtype=bool) if target.common is None else target.common == 0
+    for name, layer in target.structure.layers.items():
+        if name in target.soft:
+            found &= ~(target.soft[name] != 0).any(axis=1)
+        if layer.unit.support is None and not layer.unit.observed_only:
+            found &= ~(target.pattern.observed[name] & ~target.cut[name]).any(axis=1)
+    return found
+
+
+def _alternatives(target: Target, rows: Array) -> Iterator[Array]:
+    """Yield rows that exclude each other: different values of the same units, all else equal."""
+    conditions, events = list[Array](), list[Array]()
+    for name, layer in target.structure.layers.items():
+        seen, cut = target.pattern.observed[name], target.cut[name]
+        given = seen if layer.unit.observed_only else cut
+        values = target.evidence.values[name]
+        conditions += [seen, cut, np.where(layer.components(given), values, 0.0)]
+        events.append(np.where(layer.components(seen & ~given), values, 0.0))
+    groups = dict[bytes, dict[bytes, int]]()
+    for row in rows.tolist():
+        condition, event = (
+            b"".join(part[row].tobytes() for part in parts) for parts in (conditions, events)
+        )
+        groups.setdefault(condition, {}).setdefault(event, row)
+    for group in groups.values():
+        yield np.fromiter(group.values(), dtype=np.int64)

@@ -1,0 +1,253 @@
+"""Rules for the trust in estimates, the same for all methods that make them.
+
+Chains are judged by R-hat and by their effective number of draws (convergence.py computes both);
+importance weights by their effective number, ess = (sum w)^2 / sum w^2, and by the shape of
+the Pareto tail of the largest ones; ladders by the tours of their chains. The tests compare
+the intervals with exact answers of many small models
+(tests/infer/test_interval_coverage.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.convergence import LEAST_DRAWS, LONG, MANY_CHAINS, too_short
+from pgmengine.infer.diagnostics.rounding import ROUNDING, known_log_z, rounding_of_chains
+from pgmengine.infer.results.result import Status
+from pgmengine.model.structure import Structure
+from pgmengine.model.variables import described
+
+# Statuses with the warnings that give reason for them; without warnings there is no doubt.
+Doubts: TypeAlias = "list[tuple[Status, tuple[str, ...]]]"
+
+# Bad statuses, the one that says most first.
+WORST = (Status.CONTRADICTED, Status.FEW_TRIPS, Status.NOT_MIXED, Status.FEW_WEIGHTS)
+
+# Standard errors on either side of an interval.
+SURE = 3.0
+
+# Standard errors by which means of chains may differ from exact means, and from the means of a
+# ladder. Thousands of units are compared, and the standard errors are estimates themselves.
+APART = 6.0
+
+# Smallest share of the chains or draws that may carry the importance weight.
+FEW = 0.05
+
+# Smallest effective number of draws, or a third of the draws if these are fewer than 60: below it
+# the standard error is itself too uncertain.
+LEAST = 20.0
+
+# Largest shape of a Pareto tail.
+SHAPE = 0.7
+
+# Draws that a tail needs at least.
+TAIL = 25
+
+# Log importance weights further below the largest one are 0.
+UNDERFLOW = 600.0
+
+# Tours from beta = 0 that the draws of a row need. With fewer round trips than that, spin glasses
+# of 20 spins had means off by 0.1 to 0.4 under the status OK.
+TOURS = 20
+
+# Tours that stepping stones need. With 74 tours, 2 of 29 otherwise good intervals of log Z
+# missed the exact value, and with 460 none of 100.
+LOG_Z_TOURS = 100
+
+# Smallest limit of the R-hat of log Z. Eight halves of 20 independent batches have an R-hat above
+# 1.05 in one case of a hundred, and above 1.1 in one of 100,000.
+LOG_Z_RHAT = 1.1
+
+# Batches of each chain, for a standard error.
+BATCHES = 40
+
+# R-hat and MCSE are themselves estimates. With fewer effective draws they cannot be relied upon
+# (Vehtari et al. 2021): chains of two wells that happen to agree had means off by five MCSE.
+ENOUGH = 400
+
+# Share of series that may be beyond a limit: the largest of thousands exceeds any by chance.
+SHARE = 0.01
+
+
+def interval(low: Array, low_error: Array, high: Array, high_error: Array) -> Array:
+    """Return the intervals (rows, 2) from SURE errors below `low` to as many above `high`.
+
+    An end that is NaN, since an estimate or its error is infinite, becomes -inf or inf.
+    """
+    with np.errstate(invalid="ignore"):
+        ends = np.stack((low - SURE * low_error, high + SURE * high_error), axis=1)
+    return np.where(np.isnan(ends), (-np.inf, np.inf), ends)
+
+
+def with_rounding(
+    target: Target, log_z: Array, error: Array, ends: Array
+) -> tuple[Array, Array, Array]:
+    """Return log Z, its error and its interval (rows, 2) from chains in single precision.
+
+    Errors and intervals contain the rounding of the chains, which is all there is where no draw
+    varies. In rows where nothing is left to draw, log Z is the log density itself.
+    """
+    known = known_log_z(target)
+    rounding = rounding_of_chains(target)
+    rounding = rounding + ROUNDING * np.where(np.isfinite(log_z), np.abs(log_z), 0.0)
+    wide = ends + np.multiply.outer(rounding, (-1.0, 1.0))
+    sure = np.isfinite(known)
+    return (
+        np.where(sure, known, log_z),
+        np.where(sure, 0.0, np.hypot(error, rounding / SURE)),
+        np.where(sure[:, None], known[:, None], wide),
+    )
+
+
+def few(ess: Array, draws: int) -> bool:
+    """Return whether the smallest effective number (rows,) of draws is too small to be trusted."""
+    # Written so that NaN is not trusted either.
+    return not ess.min() >= max(FEW * draws, min(LEAST, draws / 3))
+
+
+def pareto_shape(log_weights: Array, ess: Array) -> Array:
+    """Return the shape k (rows,) of a Pareto tail of the largest importance weights.
+
+    Moments of order 1 / k and above do not exist: above 1/2 the weights have no variance, above 1
+    no mean. The shape is NaN where the effective number is a third of the draws or more, because
+    the tail then does not matter, and where a row has too few different weights for a tail.
+
+    Parameters
+    ----------
+    log_weights : (rows, draws).
+    ess : (rows,), effective number of draws.
+
+    References
+    ----------
+    Vehtari, Simpson, Gelman, Yao and Gabry 2024, "Pareto smoothed importance sampling".
+    """
+    out = np.full(len(log_weights), np.nan)
+    for row in np.flatnonzero(ess < log_weights.shape[1] / 3):
+        weights = log_weights[row]
+        positive = weights[weights > weights.max() - UNDERFLOW]
+        if len(positive) >= TAIL and len(np.unique(positive)) > len(positive) / 2:
+            # The import takes a second or two, and few answers need it.
+            from arviz_stats.base import array_stats
+
+            # With its own log_weights=True ArviZ fits the tail of the logarithms.
+            out[row] = array_stats.pareto_khat(
+                np.exp(positive - positive.max())[None],
+                chain_axis=0,
+                draw_axis=1,
+                r_eff=1.0,
+                tail="right",
+            )
+    return out
+
+
+def heavy(shape: Array) -> Array:
+    """Return the rows whose Pareto shape (rows,) is too large for their mean to be relied upon.
+
+    The limit is the one of Vehtari et al. (2024) for large samples. Their lower limit for small
+    samples flags a third of all sets of a hundred weights whose logarithms are normal with a
+    standard deviation of 1, and the intervals of these hold.
+    """
+    return np.flatnonzero(shape > SHAPE)
+
+
+def normal_end(log_weights: Array) -> Array:
+    """Return log mean exp w (rows,) plus SURE standard errors, for normal log weights.
+
+    The logarithm of the mean of few skewed weights is too low far more often than its standard
+    error says. Log importance weights (rows, draws) are sums of many small terms and so are nearly
+    normal: log E exp w = m + s^2 / 2, whose error follows from the errors of m and s^2.
+    """
+    count = log_weights.shape[1]
+    with np.errstate(invalid="ignore"):
+        variance = log_weights.var(axis=1) * count / max(count - 1, 1)
+        error = np.sqrt(variance / count + variance**2 / (2 * max(count - 1, 1)))
+        end = log_weights.mean(axis=1) + variance / 2 + SURE * error
+    return np.where(np.isfinite(end), end, -np.inf)
+
+
+def travelled(tours: Array, first: int, least: int = TOURS) -> tuple[str, ...]:
+    """Return a warning where the draws of a row come from too few tours (rows,) on a ladder."""
+    row = int(tours.argmin())
+    if tours[row] >= least:
+        return ()
+    return (
+        f"the draws of row {first + row} are worth {tours[row]:.3g} independent tours from "
+        f"beta = 0 to beta = 1 and back, at least {least} are needed: use more temperatures, or "
+        "draw longer",
+    )
+
+
+def worst(doubts: Doubts) -> tuple[Status, tuple[str, ...]]:
+    """Return the status that says most, and all warnings, those of this status first."""
+    found = sorted((d for d in doubts if d[1]), key=lambda d: WORST.index(d[0]))
+    notes = tuple(dict.fromkeys(line for _, lines in found for line in lines))
+    return (found[0][0] if found else Status.OK), notes
+
+
+def log_z_apart(rhat: Array, limit: float) -> tuple[str, ...]:
+    """Return a warning where chains disagree on log Z, by its R-hat (rows,)."""
+    limit = max(limit, LOG_Z_RHAT)
+    if not unmixed(rhat, limit):
+        return ()
+    return (f"R-hat of log Z reaches {np.nanmax(rhat):.3g}, the limit is {limit:g}",)
+
+
+def unmixed_notes(stats: Mapping[str, Any], limit: float, structure: Structure) -> tuple[str, ...]:
+    """Return a warning for everything that has not mixed, and for impossible draws.
+
+    The energy of a draw is infinite if its state is impossible. A layer is named by its worst unit
+    where this is a variable.
+    """
+    lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
+    note: tuple[str, ...] = ()
+    if lost.any():
+        note = (
+            "some draws are impossible: the evidence may have probability zero, or the warm-up is "
+            "too short",
+        )
+    if "energy_rhat" not in stats:
+        return note
+    rhat, ess = ({"": stats[f"energy_{key}"], **stats[key]} for key in ("rhat", "ess"))
+    chains, draws, _ = stats["energy"].shape
+    if too_short(chains, draws):
+        enough = f"{LONG} draws of each chain, or {LEAST_DRAWS} of each of {MANY_CHAINS} chains"
+        note += (f"{chains} chains of {draws} draws are too short to be judged: take {enough}",)
+    needed = min(ENOUGH, chains * draws / 2)
+    apart = tuple(
+        f"R-hat of {_worst(structure, name, v)} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
+        for name, v in rhat.items()
+        if unmixed(v, limit)
+    )
+    slow = tuple(
+        f"the draws of {_worst(structure, name, -v)} are worth {np.nanmin(v):.3g} independent "
+        f"draws, at least {needed:g} are needed"
+        for name, v in ess.items()
+        if np.mean(v < needed) > SHARE
+    )
+    unsettled = log_z_apart(stats.get("log_z_rhat", np.ones(1)), limit)
+    return note + apart + slow + unsettled
+
+
+def _worst(structure: Structure, name: str, value: Array) -> str:
+    """Return the unit of the largest value (rows, size[, k]) in words, or its layer.
+
+    The name of the energy is empty.
+    """
+    if not name:
+        return "the energy"
+    by_unit = np.moveaxis(value, 1, 0).reshape(structure.layers[name].size, -1)
+    return described(structure, name, (by_unit == np.nanmax(value)).any(axis=1))
+
+
+def unmixed(rhat: Array, limit: float) -> bool:
+    """Return whether an R-hat is infinite, or more than 1 in 100 are above the limit.
+
+    An infinite R-hat belongs to chains that are stuck apart. The largest of thousands of R-hats
+    exceeds any limit by chance alone.
+    """
+    return bool(np.isinf(rhat).any() or np.mean(rhat > limit) > SHARE)

@@ -1,0 +1,1 @@
+"""Enumeration of the states of a cover, in compiled code or numpy."""

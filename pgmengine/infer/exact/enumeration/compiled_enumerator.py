@@ -1,0 +1,240 @@
+"""The compiled walk, divided among threads by rows and by pieces of the states.
+
+The walk is multiplicative: a step of the Gray code multiplies the exponentials of all components by
+factors that are computed before the walk (gray.h, bunches.h). The numpy walk of
+numpy_enumerator.py is its reference implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.types import Array
+from pgmengine.base.work.threads import shared_out
+from pgmengine.infer.exact.enumeration import cover_states
+from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, Problem
+
+# States of all rows of one task; fixed, so that answers do not depend on the number of threads.
+TASK = 16 * cover_states.PIECE
+
+# Exponents up to this size stay far inside the range of a double.
+SAFE_EXPONENT = 600.0
+
+# The log weight of a state is updated at each of PIECE steps, and drifts by about sqrt(PIECE) units
+# in its last place. Linear and pair terms up to this size together keep the drift below 1e-7.
+SAFE_TOTAL = 2.0**22
+
+# 1 - e^a counts as 0 where it is far below this (gray.h).
+SAFE_GAP = 1e-3
+
+
+def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
+    """Return an array (rows, T, K-1) for each block as one (rows, components), padded by `fill`.
+
+    The compiled walk reads the components of all finite blocks so: block by block, state by state,
+    unit by unit, with the units of a block padded to whole vectors.
+    """
+    out = np.full((rows, sum(b.value.shape[2] * b.padded for b in blocks)), fill)
+    start = 0
+    for b, array in zip(blocks, arrays, strict=True):
+        terms, size = b.value.shape[2], b.padded
+        part = out[:, start : start + terms * size].reshape(rows, terms, size)
+        part[:, :, : len(b.index)] = array.transpose(0, 2, 1)
+        start += terms * size
+    return out
+
+
+def _compiled(p: Problem) -> tuple[Any, list[Array], float]:
+    """Compile the walk of a skeleton: all its problems have the same pairs and values.
+
+    Returns the routine, None where no offsets could be safe; of each block (1, T, K-1) how far a_tk
+    can be from its offset, or go in one step; and the sum of the sizes of all pair terms.
+    """
+    size = [np.abs(b.value) for b in p.finite]
+    reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
+    if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):
+        return None, reach, 0.0
+    value = laid_out(p.finite, [b.value for b in p.finite], p.skeleton.indicators, 0.0)
+    # The change of every component when an indicator is switched on.
+    change = value.copy()
+    later = np.flatnonzero([a > 1 for _, _, a in p.skeleton.owner])
+    change[later] -= value[later - 1]
+    blocks, start = [], 0
+    for b in p.finite:
+        blocks.append((b.value.shape[2], b.padded, start, b.power, b.complement))
+        start += b.value.shape[2] * b.padded
+    pair, up, down = np.ascontiguousarray(p.pair), np.exp(change), np.exp(-change)
+    routine = _kernels.GrayWalk(p.skeleton.states, pair, value, up, down, blocks)
+    return routine, reach, float(np.abs(pair).sum()) / 2
+
+
+class CompiledEnumerator:
+    """The compiled walk over rows and pieces, on threads; see Enumerator."""
+
+    def __init__(self, p: Problem) -> None:
+        self.problem = p
+        # `reach` is how far an exponent can be from its offset, `pairs` the size of all pair terms.
+        self.routine, self.reach, pairs = p.skeleton.memo.recall(
+            "compiled walk", lambda: _compiled(p)
+        )
+        self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
+        # Bounds on |a_tk| in all states and on its change in one step, NaN or inf where an offset
+        # is.
+        largest = [
+            float((np.abs(b.offset) + reach).max(initial=0.0))
+            for b, reach in zip(p.finite, self.reach, strict=True)
+        ]
+        # Exponentials stay in range, and none close to 1 is subtracted from 1.
+        self.safe = (
+            all(a < SAFE_EXPONENT for a in largest)
+            # False for NaN and inf as well.
+            and bool(np.abs(p.theta).sum(axis=1).max(initial=0.0) + pairs < SAFE_TOTAL)
+            and all(_apart(b) for b in p.finite if b.complement)
+        )
+        factors = max(
+            (a + np.log(b.value.shape[2] + 1) for a, b in zip(largest, p.finite, strict=True)),
+            default=0.0,
+        )
+        self.every = int(min(max(690 // max(factors, 0.1), 1), 64)) if self.safe else 1
+
+    def sums(self, moments: int) -> tuple[Array, Array | None]:
+        """Return the log sums of the weights of each piece (n, pieces), and the moments."""
+        p, count = self.problem, cover_states.pieces(self.problem)
+        sums = np.full((p.target.rows, count), np.nan)
+
+        def run(task: tuple[slice, int]) -> _Sums:
+            rows, start = task
+            piece, length = cover_states.PIECE, min(TASK, p.size - start)
+            part = np.empty((rows.stop - rows.start, -(-length // piece)))
+            out = np.zeros((len(part), moments, p.columns)) if moments else None
+            scale, mass = self.routine.walk(
+                theta=p.theta[rows],
+                offset=self.offset[rows],
+                start=start,
+                count=length,
+                step=piece,
+                every=self.every,
+                log_sums=part,
+                moments=out,
+            )
+            sums[rows, start // piece : start // piece + part.shape[1]] = part
+            return _Sums(rows, scale, mass, out)
+
+        done = shared_out(run, self._tasks())
+        if moments:
+            return sums, _averages(done, np.zeros((p.target.rows, moments, p.columns)))
+        for _ in done:
+            pass
+        return sums, None
+
+    def _tasks(self) -> list[tuple[slice, int]]:
+        """Return rows and first states of the tasks: rows of few states are a task together."""
+        p = self.problem
+        together = max(1, TASK // p.size)
+        rows = range(0, p.target.rows, together)
+        starts = range(0, p.size, TASK)
+        return [
+            (slice(row, min(row + together, p.target.rows)), start)
+            for row in rows
+            for start in starts
+        ]
+
+    def log_weights(self, rows: Array, piece: int) -> Array:
+        """Return the log weights (rows, states) of some rows in the states of one piece."""
+        return self._log_weights(rows, piece)
+
+    def _log_weights(self, rows: Array | slice, piece: int, best: bool = False) -> Array:
+        p = self.problem
+        theta, start = p.theta[rows], piece * cover_states.PIECE
+        out = np.empty((len(theta), min(cover_states.PIECE, p.size - start)))
+        self.routine.walk(
+            theta=theta,
+            offset=self.offset[rows],
+            start=start,
+            count=out.shape[1],
+            step=cover_states.PIECE,
+            every=self.every,
+            log_sums=np.empty((len(theta), 1)),
+            log_weights=out,
+            best=best,
+        )
+        return out
+
+    def best_states(self) -> Array:
+        """Return the number (n,) of the state of the cover in the most probable state."""
+        p = self.problem
+        together = max(1, cover_states.PIECE // p.size)
+        tasks = [
+            (slice(row, row + together), piece)
+            for row in range(0, p.target.rows, together)
+            for piece in range(cover_states.pieces(p))
+        ]
+
+        def run(task: tuple[slice, int]) -> tuple[Array, Array]:
+            weight = self._log_weights(*task, best=True)
+            top = weight.argmax(axis=1)
+            return weight[np.arange(len(top)), top], task[1] * cover_states.PIECE + top
+
+        found = list(shared_out(run, tasks))
+        of_piece = [
+            found[piece :: cover_states.pieces(p)] for piece in range(cover_states.pieces(p))
+        ]
+        # (pieces, n): the largest weight of each piece, and its state.
+        value, state = (
+            np.stack([np.concatenate([pair[i] for pair in part]) for part in of_piece])
+            for i in range(2)
+        )
+        return np.asarray(state[value.argmax(axis=0), np.arange(p.target.rows)], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """The sums of a task over its states, of some rows.
+
+    Attributes
+    ----------
+    rows : these rows.
+    scale, mass : (rows,) the sums of the weights, mass * exp(scale).
+    moments : (rows, moments, columns), scaled like the mass.
+    """
+
+    rows: slice
+    scale: Array
+    mass: Array
+    moments: Array | None
+
+
+def _averages(done: Iterator[_Sums], out: Array) -> Array:
+    """Return the expectations `out` of each row from the sums of tasks, in their order.
+
+    They are divided by the sum of the same weights, so that they are averages whatever digits the
+    log weights have.
+    """
+    scales, total = np.full(len(out), -np.inf), np.zeros(len(out))
+    for part in done:
+        rows, gained = part.rows, part.moments
+        assert gained is not None
+        new = np.maximum(scales[rows], part.scale)
+        # Rows without a possible state so far.
+        safe = np.where(np.isneginf(new), 0.0, new)
+        keep, gain = np.exp(scales[rows] - safe), np.exp(part.scale - safe)
+        out[rows] *= keep[:, None, None]
+        gained *= gain[:, None, None]
+        out[rows] += gained
+        total[rows] = total[rows] * keep + part.mass * gain
+        scales[rows] = new
+    out /= np.where(total > 0, total, 1.0)[:, None, None]
+    return out
+
+
+def _apart(b: FiniteBlock) -> bool:
+    """Whether the subtracted term of every state is 1 exactly or at most 1 - SAFE_GAP."""
+    offset, value = b.offset[..., -1], b.value[..., -1]
+    top = offset + np.maximum(value, 0.0).sum(axis=0)
+    exact = (np.abs(top) < 1e-12) & ((np.abs(value) > SAFE_GAP) | (value == 0)).all(axis=0)
+    return bool(((top < -SAFE_GAP) | exact).all())

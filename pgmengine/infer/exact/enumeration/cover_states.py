@@ -1,0 +1,152 @@
+"""The states of a cover by number; draws and the mode as complete states of a problem.
+
+States are numbered in reflected mixed-radix Gray-code order: the digits of a number are the states
+of the cover units. From each number to the next, exactly one unit changes, by one state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.types import Array, States
+from pgmengine.infer.exact.enumeration.log_linear import Problem
+from pgmengine.units import Unit
+
+# States between two computations from scratch, which bound the drift of rounding.
+PIECE = 4096
+
+# Log weights that draws are made from at a time.
+AT_ONCE = 2**22
+
+# Numbers of the states of draws that are filled in at a time, and bytes for each: values, natural
+# parameters, their means and random numbers.
+NUMBERS_AT_ONCE, FILLING = 2**19, 56.0
+
+
+class Enumerator(Protocol):
+    """A walk over the states of a problem, as exact answers use it."""
+
+    def sums(self, moments: int) -> tuple[Array, Array | None]:
+        """Return the log sums of the weights of each piece (n, pieces), and the moments.
+
+        Weights are without the constant of the problem, which is the same in all states. There are
+        `moments` rows of them, (n, moments, columns); None for 0.
+        """
+        ...
+
+    def log_weights(self, rows: Array, piece: int) -> Array:
+        """Return the log weights (rows, states) of some rows in the states of one piece."""
+        ...
+
+    def best_states(self) -> Array:
+        """Return the number (n,) of the state of the cover in the most probable state."""
+        ...
+
+
+def decode(p: Problem, index: Array) -> Array:
+    """Return the digits (len(index), cover units) of reflected mixed-radix Gray-code numbers."""
+    digits = np.empty((len(index), len(p.skeleton.states)), dtype=np.int64)
+    for i, k in enumerate(p.skeleton.states):
+        index, digit = np.divmod(index, int(k))
+        digits[:, i] = np.where(index % 2 == 1, k - 1 - digit, digit)
+    return digits
+
+
+def indicators_of(p: Problem, index: Array) -> Array:
+    """Return the indicators (len(index), D) of the states with these numbers, as floats."""
+    digits, states = decode(p, index), p.skeleton.states
+    unit = np.repeat(np.arange(len(states)), states - 1)
+    first = np.concatenate(([0], np.cumsum(states - 1)))
+    state = np.arange(len(unit)) - first[unit] + 1
+    return np.equal(digits[:, unit], state).astype(np.float64)
+
+
+def pieces(p: Problem) -> int:
+    """Return the number of pieces of a walk."""
+    return -(-p.size // PIECE)
+
+
+def fill_rest(
+    p: Problem, states: Array, rows: Array, choose: Callable[[Unit, Array], Array]
+) -> States:
+    """Return complete flat values (m, width) for cover states (m, D) and rows (m,).
+
+    The values of all other units are choose(unit, natural parameter), parents first.
+    """
+    target = p.target.take(rows)
+    x = {name: p.origin[name][rows] + states @ p.skeleton.steps[name] for name in p.origin}
+    for name in target.structure.undirected_first:
+        index = p.skeleton.cover.rest[name]
+        if len(index):
+            layer = target.structure.layers[name]
+            value = layer.flat(choose(layer.unit, layer.shaped(target.natural(x, name))))
+            columns = layer.columns(index)
+            x[name] = x[name].copy()
+            x[name][:, columns] = value[:, columns]
+    return x
+
+
+def mode_of(p: Problem, enumerator: Enumerator) -> States:
+    """Return the most probable completion of every row; ties go to the first state by number."""
+    where = enumerator.best_states()
+    return fill_rest(
+        p, indicators_of(p, where), np.arange(p.target.rows), lambda unit, eta: unit.mode(eta)
+    )
+
+
+def draw(
+    p: Problem, enumerator: Enumerator, sums: Array, draws: int, rng: np.random.Generator
+) -> States:
+    """Return independent exact samples, flat (draws, rows, width).
+
+    Each is a piece drawn by `sums` (rows, pieces), a state in it, and the other units given both.
+    """
+    n, share = p.target.rows, np.exp(sums - log_sum(sums)[:, None])
+    counts = rng.multinomial(draws, share / share.sum(axis=1, keepdims=True))
+    chosen, made = np.empty((n, draws), dtype=np.int64), np.zeros(n, dtype=np.int64)
+    for piece in np.flatnonzero(counts.any(axis=0)):
+        some = np.flatnonzero(counts[:, piece])
+        for rows in np.array_split(some, -(-len(some) * min(p.size, PIECE) // AT_ONCE)):
+            count = counts[rows, piece]
+            row, ends = np.repeat(rows, count), np.cumsum(count)
+            place = np.arange(len(row)) - np.repeat(ends - count, count) + made[row]
+            chosen[row, place] = piece * PIECE + _drawn(
+                enumerator.log_weights(rows, int(piece)), count, rng
+            )
+        made += counts[:, piece]
+    index, layers = rng.permuted(chosen, axis=1).T, p.target.structure.layers
+    out = {name: np.full((draws, n, layer.width), np.nan) for name, layer in layers.items()}
+    step = max(1, NUMBERS_AT_ONCE // (n * sum(layer.width for layer in layers.values())))
+    for begin in range(0, draws, step):
+        some = index[begin : begin + step]
+        x = fill_rest(
+            p,
+            indicators_of(p, some.ravel()),
+            np.tile(np.arange(n), len(some)),
+            lambda unit, eta: unit.sample(eta, rng),
+        )
+        for name, value in x.items():
+            out[name][begin : begin + step] = value.reshape(len(some), n, -1)
+    return out
+
+
+def _drawn(log_weights: Array, count: Array, rng: np.random.Generator) -> Array:
+    """Return column numbers, count[i] of row i, drawn in proportion to the weights of the row.
+
+    All are found by one search in the running sums of all rows side by side.
+    """
+    rows, columns = log_weights.shape
+    weight = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+    share = weight.cumsum(axis=1)
+    share /= share[:, -1:]
+    row = np.repeat(np.arange(rows), count)
+    found = np.searchsorted(
+        (share + np.arange(rows)[:, None]).ravel(), rng.random(len(row)) + row, side="right"
+    )
+    # A number near 1 may be rounded up to the last column with a weight, and no further.
+    last = columns - 1 - (weight[:, ::-1] > 0).argmax(axis=1)
+    return np.asarray(np.minimum(found - row * columns, last[row]))

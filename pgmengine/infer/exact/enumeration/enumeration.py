@@ -1,0 +1,325 @@
+"""Enumeration: exact answers by a walk over the states of the cheapest cover.
+
+Rows of one evidence pattern share a log-linear problem and its cover.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.errors import PgmError
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.types import Array, RngLike, Snapshot
+from pgmengine.base.work.division import blocks
+from pgmengine.base.work.progress import track
+from pgmengine.base.work.threads import shared_out
+from pgmengine.engine.cost import enumerating
+from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
+from pgmengine.infer.diagnostics.rounding import check_digits
+from pgmengine.infer.exact.enumeration.compiled_enumerator import TASK
+from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
+from pgmengine.infer.exact.enumeration.cover_states import FILLING, NUMBERS_AT_ONCE, draw, mode_of
+from pgmengine.infer.exact.enumeration.enumerator import make_enumerator
+from pgmengine.infer.exact.enumeration.linear_plan import program_of
+from pgmengine.infer.exact.enumeration.log_linear import build_problem
+from pgmengine.infer.exact.enumeration.moments import Expectations
+from pgmengine.infer.exact.enumeration.pattern_form import Skeleton, skeleton_of
+from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
+from pgmengine.infer.exact.zero_leaks import WALK_LIFT, with_leaks, with_slopes
+from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
+from pgmengine.infer.results.result import WANTS, Result
+
+# Quantities that need the moments of every indicator.
+PAIRS = {"pairs", "gradient"}
+MOMENTS = PAIRS | {"marginals"}
+NEEDS_ALL = MOMENTS | {"samples", "mode"}
+# Rows of one pattern are taken in groups whose moments fit in this many bytes.
+ROWS_BYTES = 256 * 2**20
+# Bytes of the plan of an evidence pattern, which is made for all rows of a question.
+PATTERN = 20e3
+# The least input of noisy-or units that compiled walks take.
+LEAK = 1e-3
+# Bytes of working arrays up to which threads work on several patterns at a time.
+SMALL = 2**20
+
+
+@dataclass(frozen=True)
+class Enumeration(Method):
+    """Exact answers by enumeration: Z = sum over states C of the cheapest cover of exp(w(C)).
+
+    Given a state of the cover all other free units are independent, so that they are summed out
+    analytically. Use it on dense graphs with a small cover. `Exact` takes it where it is cheaper
+    than elimination.
+
+    Parameters
+    ----------
+    max_bits : the largest cover that is enumerated, as log2 of its number of states.
+    draws : number of samples where they are wanted.
+
+    >>> import pgmengine as pgm
+    >>> model = pgm.rbm(4, 2, rng=0)
+    >>> evidence, want = {"v": [1, 0, float("nan"), 1]}, ("marginals", "log_prob")
+    >>> r = pgm.infer(model, evidence, want, method=pgm.Enumeration())
+    >>> r.mean["h"].shape, r.log_prob.shape, r.kind
+    ((2,), (1,), 'exact')
+    """
+
+    gives = frozenset(WANTS) - {"bound"}
+    source = "enumeration gives log_z itself,"
+    guarantee = "exact"
+
+    max_bits: float = 25
+    draws: int = 1000
+
+    def __post_init__(self) -> None:
+        check_limit(self, "max_bits")
+        check_whole(self, "draws")
+
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Choose the cheapest cover of every evidence pattern; refuse above max_bits."""
+        if target.structure.tables:
+            added = {target.structure.findings}
+            own = any(added.isdisjoint(tables.layers) for tables in target.structure.tables)
+            whose = "this model" if own else "soft evidence that excludes states"
+            return Scheme(refusal=f"a walk over a cover knows couplings, and {whose} has tables")
+        try:
+            parts = _parts(target, want)
+        except PgmError as error:
+            return Scheme(refusal=str(error))
+        groups = [group for part in parts.values() for group in part.groups]
+        work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
+        working = max(g.bytes for g in groups) + sum(g.problem_bytes for g in groups)
+        if "samples" in want:
+            width = sum(layer.width for layer in target.structure.layers.values())
+            working += FILLING * min(target.rows * self.draws * width, NUMBERS_AT_ONCE)
+        fixed = PATTERN * len(groups)
+        memory = peak_bytes(target, want, self.draws, work, working, fixed=fixed)
+        largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
+        if largest.bits > self.max_bits:
+            refusal = (
+                f"cheapest enumeration needs 2^{largest.bits:.4g} states, "
+                f"the limit is 2^{self.max_bits:g}"
+            )
+            return Scheme(work=work, bytes=memory, refusal=refusal, basis=parts)
+        seconds = _seconds(target, want, groups)
+        return Scheme(largest.described, work, memory, seconds, parts)
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+    ) -> Result:
+        """Enumerate the cover of every evidence pattern."""
+        log_z, found = self._enumerate(
+            question, seeded(rng) if "samples" in question.want else None
+        )
+        answers = exact_answers(question, log_z, found)
+        if without := question.basis.get("without evidence"):
+            answers["log_prob"] = (
+                log_z - _enumerated(without, question.target.nothing_observed, self.draws)[0]
+            )
+        return question.result(answers)
+
+    def expect(
+        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
+    ) -> None:
+        """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""
+        total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
+
+    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
+        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
+        weighed = replace(check_digits(target), weights=target.weighed(weights))
+        question = self.prepare(weighed, ("gradient",))
+        question.check()
+        found: dict[str, Any] = self._enumerate(question, None)[1]["gradient"]
+        return found
+
+    def _enumerate(
+        self, question: Prepared, rng: np.random.Generator | None
+    ) -> tuple[Array, Answer]:
+        """Return log_z (rows,) of the posterior, and the other answers; see `_enumerated`."""
+        target, parts = question.target, question.basis
+        log_z, found = _enumerated(parts["posterior"], target, self.draws, rng)
+        if slope := parts.get("slope"):
+            check_possible(log_z, np.arange(target.rows), target)
+            lifted = _enumerated(slope, with_leaks(target, WALK_LIFT), self.draws, rng)[1]
+            found["gradient"] = with_slopes(target, found["gradient"], lifted["gradient"])
+        return log_z, found
+
+
+def cover_bits(question: Prepared) -> float:
+    """Return log2 of the states of the largest cover of a question; infinite if it has none."""
+    parts = question.basis or {}
+    bits = [group.cover.bits for part in parts.values() for group in part.groups]
+    return max(bits, default=np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Rows of one evidence pattern, their cover, and what they cost."""
+
+    rows: Array
+    cover: Cover
+    # Unit updates for each state of the cover.
+    per_state: float
+    # Bytes of working arrays for each row.
+    width: float
+    # The log-linear problem over the cover without values, made for the first answer.
+    skeletons: list[Skeleton] = field(default_factory=list)
+
+    @property
+    def at_once(self) -> int:
+        """Rows that are taken together."""
+        return max(1, int(ROWS_BYTES // max(self.width, 1.0)))
+
+    @property
+    def problem_bytes(self) -> float:
+        """Bytes of the problem: the amounts that indicators add to values and fields."""
+        cover = self.cover
+        values = sum(len(i) for part in (cover.units, cover.rest) for i in part.values())
+        return 8.0 * values * (4 + 2 * cover.indicators)
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of working arrays."""
+        return self.width * min(len(self.rows), self.at_once)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Quantities of one target besides log_z, and its rows by evidence pattern."""
+
+    wanted: frozenset[str]
+    groups: list[_Group]
+
+
+def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
+    """Return the enumerations of a question by name; PgmError where a row has no cover.
+
+    They are of the posterior; of the model "without evidence", for log_prob; and of leaks of 0
+    lifted, for the "slope" of the gradient there (zero_leaks.py).
+    """
+    needs = frozenset(wanted) & NEEDS_ALL
+    lifted = with_leaks(target, WALK_LIFT) if "gradient" in needs else target
+    if lifted is target:
+        parts = {"posterior": _part(target, needs)}
+    else:
+        slope = frozenset({"gradient"})
+        parts = {"posterior": _part(target, needs), "slope": _part(lifted, slope)}
+    if "log_prob" in wanted:
+        parts["without evidence"] = _part(target.nothing_observed, frozenset())
+    return parts
+
+
+def _part(target: Target, wanted: frozenset[str]) -> _Part:
+    """Prune barren units where log_z alone is wanted; cover zero weights whose statistics are."""
+    groups, pairs = [], bool(PAIRS & wanted)
+    for rows in evidence_patterns(target):
+        one = one_for_all(target, rows)
+        cover = choose_cover(one, prune=not wanted, structural=pairs)
+        moments = 1 + cover.indicators if pairs else 1
+        values = sum(layer.width for layer in target.structure.layers.values())
+        width = 8.0 * (cover.columns * max(moments, 2) + (3 if wanted else 1) * values * moments)
+        if "pairs" in wanted:
+            # A product of expectations is there beside the sum of all.
+            width += answer_bytes(one, ("pairs",), 0)
+        per_state = float(max(cover.columns, 1) * (4 if MOMENTS & wanted else 1))
+        groups.append(_Group(rows, cover, per_state, width))
+    return _Part(wanted, groups)
+
+
+def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> float:
+    """The walks are compiled, but for noisy-or units that may have an input of nearly 0."""
+    s, bias = target.structure, target.model.bias
+    plain = any(not s.layers[n].unit.canonical and bias(n).min() < LEAK for n in s.directed_layers)
+    sorts = (MOMENTS, PAIRS, {"mode", "samples"})
+    moments, pairs, best = (bool(some & set(wanted)) for some in sorts)
+    return sum(
+        enumerating(
+            len(g.rows) * 2.0**g.cover.bits,
+            g.per_state / (4 if moments else 1),
+            moments,
+            pairs,
+            best,
+            plain,
+        )
+        for g in groups
+    )
+
+
+def _enumerated(
+    part: _Part, target: Target, draws: int, rng: np.random.Generator | None = None
+) -> tuple[Array, Answer]:
+    """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...).
+
+    Threads share many small patterns, but for draws and for sums, which are made in order.
+    """
+    jobs = [(group, rows) for group in part.groups for rows in blocks(group.rows, group.at_once)]
+    small = all(2.0**g.cover.bits <= TASK and g.bytes <= SMALL for g in part.groups)
+    shared = len(jobs) > 1 and small and not part.wanted & {"samples", "gradient"}
+    found = (shared_out if shared else map)(
+        lambda job: _solved(part.wanted, target, job[0], job[1], draws, rng), jobs
+    )
+    gathered = Gathered(target, "enumeration")
+    for (_, rows), (own, more) in zip(track(jobs, "enumerating"), found, strict=True):
+        if part.wanted:
+            check_possible(own, rows, target)
+        gathered.add(rows, own, more)
+    return gathered.complete()
+
+
+def _solved(
+    wanted: frozenset[str],
+    whole: Target,
+    group: _Group,
+    rows: Array,
+    draws: int,
+    rng: np.random.Generator | None,
+) -> tuple[Array, Answer]:
+    """Return log_z of some rows of a pattern, and the other answers.
+
+    A small pattern has a program (linear_plan.py) for its marginals; others are walked over.
+    """
+    if not group.skeletons:
+        group.skeletons.append(skeleton_of(whole.take(group.rows[:1]), group.cover))
+    skeleton = group.skeletons[0]
+    target = whole if len(rows) == whole.rows else whole.take(rows)
+    if target is whole and wanted == {"marginals"}:
+        program = program_of(target, skeleton)
+        if program is not None and (found := program.run(target)) is not None:
+            return found[0], {"mean": found[1], "prob": found[2]}
+    p = build_problem(target, skeleton)
+    enumerator = make_enumerator(p)
+    sums, moments = enumerator.sums(
+        1 + skeleton.indicators if PAIRS & wanted else 1 if MOMENTS & wanted else 0
+    )
+    log_z, answers = log_sum(sums) + p.const, Answer()
+    if np.isneginf(log_z).any():
+        return log_z, answers
+    if moments is not None:
+        answers = _expected(wanted, Expectations(p, moments))
+    if "mode" in wanted:
+        answers["mode"] = mode_of(p, enumerator)
+    if rng is not None and "samples" in wanted:
+        drawn = draw(p, enumerator, sums, draws, rng)
+        answers["samples"] = {n: v.swapaxes(0, 1) for n, v in drawn.items()}
+    return log_z, answers
+
+
+def _expected(wanted: frozenset[str], e: Expectations) -> Answer:
+    """Return the answers that are expectations."""
+    target, answers = e.problem.target, Answer()
+    layers = target.structure.layers
+    if "marginals" in wanted:
+        answers["mean"] = {n: e.expected(n)[:, 0] for n in layers}
+        answers["prob"] = {n: e.prob(n) for n, x in layers.items() if x.unit.support is not None}
+    if "pairs" in wanted:
+        answers["pairs"] = {c.key: e.pairs(c) for c in target.structure.couplings}
+    if "gradient" in wanted:
+        answers["gradient"] = e.all_gradients(target.weighed(np.ones(target.rows)))
+    return answers

@@ -1,0 +1,308 @@
+"""Reduce a target of one evidence pattern to a log-linear problem over the states of its cover.
+
+A cover unit with K states becomes K - 1 indicators, one for each state except the first. The origin
+is the state in which every cover unit is in its first state. The log weight of a state of the cover
+is
+
+    const + sum_d theta_d ind_d + sum_{d<d'} pair_dd' ind_d ind_d' + sum_blocks power * sum_t log(1
+    +- sum_k exp(a_tk))
+
+where a_tk = offset_tk + sum_d value_d,tk ind_d. A unit that is summed out and the normaliser of a
+child have the same form, with power +1 and -beta. A child that is off with probability e^-z
+(noisy-or) has a last term with a minus sign. Units whose A is quadratic (Gaussian) are folded into
+theta and pair. Other units with infinitely many values are smooth blocks, which only the numpy walk
+supports.
+
+A Skeleton holds the numbers that are the same in all rows (pattern_form.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.rows import distinct, spread
+from pgmengine.base.types import Array, States
+from pgmengine.evidence.target import Target
+from pgmengine.infer.exact.enumeration.pattern_form import Skeleton
+from pgmengine.model.layer import Layer
+
+# The units of a finite block are padded to a multiple of this number.
+LANES = _kernels.LANES
+
+# A log weight whose exponential is nothing beside 1, and far from underflow.
+# The leak of a unit without one at beta = 0, where nothing is impossible.
+SMALL_LEAK = 1e-9
+SWITCHED_OFF = -60.0
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteBlock:
+    """Units t of one layer with the log weight power * sum_t log(1 + sum_k exp(a_tk)).
+
+    a_tk = offset[n, t, k] + ind . value[:, t, k]. Of a `complement` the last term is subtracted,
+    log(1 - exp(a_tK) + sum_{k<K} exp(a_tk)) with a_tK <= 0.
+    """
+
+    layer: str
+    # (T,) units.
+    index: Array
+    power: float
+    # Whether units are summed out; the others are conditionals of children.
+    summed: bool
+    # (n, T, K).
+    offset: Array
+    # (D, T, K).
+    value: Array
+    complement: bool = False
+
+    @property
+    def padded(self) -> int:
+        """The number of units with padding, as the compiled walk reads them."""
+        return -(-len(self.index) // LANES) * LANES
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothBlock:
+    """Units with the log weight f(z), z = offset[n, t] + ind . value[:, t].
+
+    The functions take arrays (n, states, T).
+    """
+
+    layer: str
+    index: Array
+    summed: bool
+    # (n, T).
+    offset: Array
+    # (D, T).
+    value: Array
+    log_weight: Callable[[Array], Array]
+    # The log weight with the largest term in place of the sum.
+    best: Callable[[Array], Array]
+    # The expected value.
+    statistic: Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticBlock:
+    """Units with A(z) = c z^2 / 2, which are folded into theta and pair; their mean is c z."""
+
+    layer: str
+    index: Array
+    summed: bool
+    curvature: float
+    # (n, T).
+    offset: Array
+    # (D, T).
+    value: Array
+
+
+@dataclass(eq=False)
+class Problem:
+    """The log weight of every state, as in the equation of the module; D indicators, n rows."""
+
+    target: Target
+    skeleton: Skeleton
+    # Evidence, cover units in their first state, 0 elsewhere.
+    origin: States
+    # (n,).
+    const: Array
+    # (n, D).
+    theta: Array
+    # (D, D), zero inside a unit: the pairs of the skeleton and of the blocks, which are the same in
+    # all problems of a skeleton.
+    pair: Array
+    finite: list[FiniteBlock] = field(default_factory=list)
+    smooth: list[SmoothBlock] = field(default_factory=list)
+    quadratic: list[QuadraticBlock] = field(default_factory=list)
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of the moments; see enumerator.py."""
+        finite: int = sum(b.padded * b.offset.shape[2] for b in self.finite)
+        return finite + self.skeleton.indicators + sum(len(b.index) for b in self.smooth)
+
+    @property
+    def size(self) -> int:
+        """The number of states of the cover."""
+        return self.skeleton.size
+
+
+def build_problem(target: Target, skeleton: Skeleton) -> Problem:
+    """Return the problem of a target whose rows have the pattern and the beta of the skeleton."""
+    origin = {
+        name: spread(distinct(value) + skeleton.first_states[name], target.rows)
+        if name in skeleton.first_states
+        else value
+        for name, value in target.evidence.values.items()
+    }
+    theta = np.zeros((target.rows, skeleton.indicators)) + skeleton.theta
+    p = Problem(target, skeleton, origin, np.zeros(target.rows), theta, skeleton.pair)
+    for name, layer in target.structure.layers.items():
+        _add_layer(p, name, layer)
+    return p
+
+
+def _add_layer(p: Problem, name: str, layer: Layer) -> None:
+    """Add the share of a layer in const and theta, and its blocks."""
+    target, skeleton = p.target, p.skeleton
+    beta, directed = skeleton.beta, name in target.structure.directed_layers
+    zeta = target.model.inputs(p.origin, name) if directed else None
+    outer = target.outer_field(p.origin, name)
+    # A coupling counts once, and is in the fields of both its ends.
+    own = (target.own_field(name) + distinct(outer)) / 2
+    # The reference is a density of the free units.
+    if name in target.reference:
+        own = own - (1 - beta) * target.reference[name] * skeleton.observed[name]
+    if zeta is not None and layer.unit.canonical:
+        own = own + beta * zeta * skeleton.counted[name]
+    p.const += _products(p.origin[name], own)
+    if name in skeleton.fixed:
+        p.const += np.where(
+            skeleton.fixed[name], layer.unit.log_h(layer.shaped(p.origin[name])), 0.0
+        ).sum(axis=1)
+    field = _linear_field(p, name, layer, outer, zeta)
+    if len(skeleton.cover.units[name]):
+        p.theta += field @ skeleton.steps[name].T
+    _add_blocks(p, name, layer, field, zeta)
+
+
+def _products(x: Array, y: Array) -> Array:
+    """Return the inner products of the rows of two arrays, of which either may have one row."""
+    x, y = distinct(x), distinct(y)
+    if len(x) == 1:
+        x, y = y, x
+    found: Array = x @ y[0] if len(y) == 1 else np.einsum("rj,rj->r", x, y)
+    return found
+
+
+def _linear_field(p: Problem, name: str, layer: Layer, outer: Array, zeta: Array | None) -> Array:
+    """Return the field of a layer from all terms linear in its values, at the origin (n, width).
+
+    They are undirected neighbours, soft evidence, the reference, its own input if its link is
+    linear, and the values of its children.
+    """
+    target, skeleton, total = p.target, p.skeleton, outer
+    if zeta is not None and layer.unit.canonical:
+        total = total + skeleton.beta * zeta * skeleton.uncut[name]
+    for arrow in target.structure.arrows_from[name]:
+        if arrow.b in skeleton.linear:
+            values = p.origin[arrow.b] * skeleton.counted[arrow.b]
+            total = total + skeleton.beta * (values @ target.model.weight(arrow).T)
+    return total
+
+
+def _add_blocks(p: Problem, name: str, layer: Layer, field: Array, zeta: Array | None) -> None:
+    """Add the units of a layer that are summed out, and the normalisers of its conditionals."""
+    skeleton = p.skeleton
+    rest, slopes = skeleton.cover.rest[name], skeleton.fields[name]
+    if len(rest) and (layer.unit.canonical or zeta is None):
+        columns = layer.columns(rest)
+        _add_log_sum(p, layer, rest, 1.0, True, field[:, columns], slopes[:, columns])
+    if zeta is None:
+        return
+    index, change = skeleton.children[name], skeleton.inputs[name]
+    columns = layer.columns(index)
+    if layer.unit.canonical:
+        _add_log_sum(p, layer, index, -skeleton.beta, False, zeta[:, columns], change[:, columns])
+    elif len(index):
+        summed = np.isin(index, rest)
+        _add_off_switches(
+            p, layer, index[~summed], zeta[:, index[~summed]], change[:, index[~summed]]
+        )
+        _add_off_summed(p, layer, index[summed], zeta, change, field, slopes)
+
+
+def _add_log_sum(
+    p: Problem, layer: Layer, index: Array, power: float, summed: bool, offset: Array, value: Array
+) -> None:
+    """Add power * sum over units of A(offset + ind . value); offset (n, T*w), value (D, T*w)."""
+    unit = layer.unit
+    if not len(index):
+        return
+    if unit.curvature is not None:
+        c = power * unit.curvature
+        p.const += c / 2 * np.einsum("nt,nt->n", offset, offset)
+        p.theta += c * offset @ value.T + c / 2 * np.einsum("dt,dt->d", value, value)
+        p.pair = p.pair + c * p.skeleton.between_units(value @ value.T)
+        p.quadratic.append(QuadraticBlock(layer.name, index, summed, unit.curvature, offset, value))
+    elif unit.support is not None and unit.log_base is not None:
+        support = unit.support.reshape(len(unit.support), unit.width)
+        first, gap, base = support[0], (support[1:] - support[0]).T, unit.log_base
+        offset, value = _by_unit(layer, offset), _by_unit(layer, value)
+        if first.any() or base[0]:
+            p.const += power * ((offset @ first).sum(axis=1) + base[0] * len(index))
+            p.theta += power * (value @ first).sum(axis=1)
+        p.finite.append(
+            FiniteBlock(
+                layer.name, index, power, summed, offset @ gap + (base[1:] - base[0]), value @ gap
+            )
+        )
+    else:
+        p.smooth.append(
+            SmoothBlock(
+                layer.name,
+                index,
+                summed,
+                offset,
+                value,
+                lambda z: power * unit.log_normalizer(z),
+                lambda z: unit.max_log_weight(z) if summed else power * unit.log_normalizer(z),
+                unit.mean,
+            )
+        )
+
+
+def _by_unit(layer: Layer, array: Array) -> Array:
+    """Reshape (rows, T * w) to (rows, T, w)."""
+    return array.reshape(len(array), array.shape[1] // layer.unit.width, layer.unit.width)
+
+
+def _add_off_switches(p: Problem, layer: Layer, index: Array, zeta: Array, change: Array) -> None:
+    """Add observed or enumerated children with p(0 | z) = e^-z.
+
+    Their log weight is beta [-(1 - x) z + log(1 - x e^-z)], where x e^-z = e^(-z + log x), with
+    SWITCHED_OFF for log 0.
+    """
+    if not len(index):
+        return
+    beta, x, x_step = (
+        p.skeleton.beta,
+        p.origin[layer.name][:, index],
+        p.skeleton.steps[layer.name][:, index],
+    )
+    p.const += beta * ((x - 1) * zeta).sum(axis=1)
+    p.theta += beta * ((x - 1) @ change.T + zeta @ x_step.T)
+    cross = beta * x_step @ change.T
+    p.pair = p.pair + cross + cross.T
+    offset, value = (1 - x) * SWITCHED_OFF - zeta, -x_step * SWITCHED_OFF - change
+    if beta == 0:
+        # Nothing is impossible here: the logarithm has to be finite, whatever it is.
+        offset = offset - SMALL_LEAK
+    p.finite.append(
+        FiniteBlock(
+            layer.name, index, beta, False, offset[..., None], value[..., None], complement=True
+        )
+    )
+
+
+def _add_off_summed(
+    p: Problem, layer: Layer, index: Array, zeta: Array, change: Array, field: Array, slopes: Array
+) -> None:
+    """Add the same children summed out at beta = 1.
+
+    Their log weight is log(e^-z + e^u (1 - e^-z)) = u + log(1 + e^-(z + u) - e^-z).
+    """
+    if not len(index):
+        return
+    zeta, change, u, per_step = (array[:, index] for array in (zeta, change, field, slopes))
+    p.const += u.sum(axis=1)
+    p.theta += per_step.sum(axis=1)
+    offset, value = (
+        np.stack((-zeta - u, -zeta), axis=-1),
+        np.stack((-change - per_step, -change), axis=-1),
+    )
+    p.finite.append(FiniteBlock(layer.name, index, 1.0, True, offset, value, complement=True))

@@ -1,0 +1,238 @@
+"""Posteriors that are mixtures of few products: one product of units for each state of the cover.
+
+Given a state of the cover (cover.py) the other free units are independent. With few states, all
+rows and all states are computed side by side, which suits layers such as labels (system 1, eqs. 25
+to 28). The field of a unit is a sum of one part that depends on the row and one that depends on
+the state, so that the large product with the observed values is made once a row:
+
+    eta[row, state] = rows[row] + states[state],
+    log weight      = sum_cover x field + (pairs of the cover) + log h(x) + sum_rest A(eta).
+
+The log density is multilinear. Its expected gradient is therefore the one at the means of each row,
+but for couplings of two layers that both depend on the state, which gain their covariance.
+
+Reference: Enumeration (test_mixtures.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pgmengine.base.numerics import softmax
+from pgmengine.base.rows import distinct
+from pgmengine.base.types import Array, States
+from pgmengine.engine.packed import packed
+from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
+from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
+from pgmengine.infer.question.wanted import evidence_patterns, one_for_all
+from pgmengine.model.couplings import Coupling, Pair
+from pgmengine.model.weights import is_sparse
+
+# log2 of the states of a cover up to which all are computed side by side.
+FEW_BITS = 6.0
+
+# Natural parameters that are computed at a time.
+AT_ONCE = 2**14
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The posteriors of rows of one evidence pattern, as mixtures of products.
+
+    Parameters
+    ----------
+    cover : the units whose joint states are the components.
+    precision : the precision of products and means.
+    """
+
+    cover: Cover
+    precision: type
+
+    def expect(self, target: Target, weights: Array, total: Accumulator) -> None:
+        """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""
+        m = _Components(target, self.cover, self.precision)
+        total.points(m.mean, weights)
+        total.arrays(m.covariances(weights), 1.0, 0.0)
+
+
+def mixture_of(target: Target, precision: type) -> Mixture | None:
+    """Return the mixtures of a target's rows, or None where they are not of this kind."""
+    s = target.structure
+    plain = target.untempered and not (s.tables or s.directed_layers or target.soft)
+    pairs = all(type(c) is Pair and not is_sparse(target.model.weight(c)) for c in s.couplings)
+    patterns = evidence_patterns(target)
+    if not plain or not pairs or len(patterns) > 1:
+        return None
+    cover = choose_cover(one_for_all(target, patterns[0]), prune=False, structural=True)
+    return Mixture(cover, precision) if 0 < cover.bits <= FEW_BITS else None
+
+
+class _Components:
+    """The components of the mixtures of all rows at the parameters of a model."""
+
+    def __init__(self, target: Target, cover: Cover, precision: type) -> None:
+        self.target, self.precision, s = target, precision, target.structure
+        self.inside = {n: s.layers[n].columns(i).ravel() for n, i in cover.units.items() if len(i)}
+        self.rest = {n: s.layers[n].columns(i).ravel() for n, i in cover.rest.items() if len(i)}
+        self.states = _joint_states(target, cover, precision)
+        self.origin = {name: self._origin(name) for name in s.layers}
+
+    def _origin(self, name: str) -> Array:
+        """Return the evidence (rows, width), 0 where a unit is free."""
+        value: Array = self.target.evidence.values[name].astype(self.precision, copy=False)
+        free = [part[name] for part in (self.inside, self.rest) if name in part]
+        if free:
+            value = value.copy()
+            value[:, np.concatenate(free)] = 0.0
+        return value
+
+    def field(self, name: str) -> tuple[Array, Array]:
+        """Return the parts (rows, width) and (states, width) of the field of a layer."""
+        target, model = self.target, self.target.model
+        width = target.structure.layers[name].width
+        own: Array = np.zeros((target.rows, width), dtype=self.precision)
+        own += model.bias(name).astype(self.precision)
+        state: Array = np.zeros((len(self.shares), width), dtype=self.precision)
+        for c, other in target.structure.meetings[name]:
+            if distinct(target.pattern.observed[other]).any():
+                self._add(c, name, self.origin[other], own)
+            if other in self.states:
+                self._add(c, name, self.states[other], state)
+        return own, state
+
+    def _add(self, c: Coupling, name: str, x: Array, field: Array) -> None:
+        """Add the field that values of the other end of a coupling give to a layer."""
+        if self.precision is np.float32:
+            packed(self.target.model).add_product(c, name, x, field)
+        else:
+            weight = self.target.model.weight(c)
+            field += x @ (weight if name == c.b else weight.T)
+
+    @property
+    def shares(self) -> range:
+        """The numbers of the states."""
+        return range(len(next(iter(self.states.values()))))
+
+    @cached_property
+    def outside(self) -> tuple[Array, States]:
+        """The sum of A(eta) of the units outside the cover, and their means given each state.
+
+        They are (rows, states) and (rows, states, columns). A few rows are taken at a time, so that
+        what is in between stays in cache.
+        """
+        rows, count = self.target.rows, len(self.shares)
+        total, means = np.zeros((rows, count)), {}
+        for name, columns in self.rest.items():
+            layer, (own, state) = self.target.structure.layers[name], self.field(name)
+            if len(columns) < layer.width:
+                own, state = own[:, columns], state[:, columns]
+            # NaN wherever a row were left out.
+            mean: Array = np.full((rows, count, len(columns)), np.nan, dtype=self.precision)
+            step = max(1, AT_ONCE // (count * len(columns)))
+            for some in (slice(i, i + step) for i in range(0, rows, step)):
+                eta = own[some, None] + state
+                eta = eta if layer.unit.width == 1 else _by_unit(eta, layer.unit.width)
+                total[some] += layer.unit.log_normalizer(eta).sum(axis=2)
+                mean[some] = layer.unit.mean(eta).reshape(mean[some].shape)
+            means[name] = mean
+        return total, means
+
+    @cached_property
+    def prob(self) -> Array:
+        """The probability (rows, states) of each state of the cover."""
+        s = self.target.structure
+        log_weight = self.outside[0].copy()
+        for name, columns in self.inside.items():
+            layer, x = s.layers[name], self.states[name]
+            own, state = self.field(name)
+            # Each pair of the cover is in the fields of both of its ends.
+            base = layer.unit.log_h(layer.shaped(x))[:, np.unique(layer.owners(columns))]
+            log_weight += own @ x.T + (0.5 * (x * state).sum(axis=1) + base.sum(axis=1))
+        return softmax(log_weight)
+
+    @cached_property
+    def _single(self) -> Array:
+        """The probabilities in the precision of the products."""
+        return self.prob.astype(self.precision)
+
+    @property
+    def means(self) -> States:
+        """The means (rows, states, columns) of the units outside the cover."""
+        return self.outside[1]
+
+    @cached_property
+    def mean(self) -> States:
+        """The means (rows, width) of all layers."""
+        out: States = dict(self.origin)
+        for name, x in self.states.items():
+            out[name] = out[name] + self._single @ x
+        for name, mean in self.means.items():
+            columns = self.rest[name]
+            found = (self._single[:, None] @ mean)[:, 0]
+            if name not in self.states and found.shape == out[name].shape:
+                out[name] = found
+            else:
+                out[name] = out[name].copy()
+                out[name][:, columns] = found
+        return out
+
+    def covariances(self, weights: Array) -> dict[str, Array]:
+        """Return the weighted sum of Cov(x_a, x_b | row) of couplings where it is not 0."""
+        out: dict[str, Array] = {}
+        s = self.target.structure
+        heavy: Array = weights.astype(self.precision)[:, None] * self._single
+        for c in s.couplings:
+            if all(n in self.states or n in self.rest for n in (c.a, c.b)):
+                small, large = sorted((c.a, c.b), key=lambda name: s.layers[name].width)
+                (one, here), (two, there) = self._deviations(small), self._values(large)
+                one = heavy[..., None] * one
+                product = one.reshape(-1, one.shape[-1]).T @ two.reshape(-1, two.shape[-1])
+                found: Array = np.zeros([s.layers[n].width for n in (small, large)], self.precision)
+                found[np.ix_(here, there)] = product
+                out[f"{c.key}.weight"] = found if small == c.a else found.T
+        return out
+
+    def _deviations(self, name: str) -> tuple[Array, Array]:
+        """Return x - E[x | row] given each state, (rows, states, columns); the columns."""
+        values, columns = self._values(name)
+        return values - self.mean[name][:, None, columns], columns
+
+    def _values(self, name: str) -> tuple[Array, Array]:
+        """Return E[x | row, state] of what depends on the state, and its columns."""
+        parts, columns = [], []
+        if name in self.states:
+            where = self.inside[name]
+            shape = (self.target.rows, len(self.shares), len(where))
+            parts.append(np.broadcast_to(self.states[name][:, where], shape))
+            columns.append(where)
+        if name in self.rest:
+            parts.append(self.means[name])
+            columns.append(self.rest[name])
+        if len(parts) == 1:
+            return parts[0], columns[0]
+        return np.concatenate(parts, axis=-1), np.concatenate(columns)
+
+
+def _by_unit(eta: Array, width: int) -> Array:
+    """Return (rows, states, columns) as (rows, states, units, width)."""
+    return eta.reshape(*eta.shape[:2], -1, width)
+
+
+def _joint_states(target: Target, cover: Cover, precision: type) -> States:
+    """Return the values (states, width) of each layer in every joint state, 0 outside the cover."""
+    s = target.structure
+    units = [(name, int(u)) for name, index in cover.units.items() for u in index]
+    supports = [s.layers[name].unit.support for name, _ in units]
+    index = np.indices([len(v) for v in supports if v is not None]).reshape(len(units), -1)
+    out: States = {
+        name: np.zeros((index.shape[1], s.layers[name].width), dtype=precision) for name, _ in units
+    }
+    for (name, unit), support, state in zip(units, supports, index, strict=True):
+        assert support is not None
+        columns = s.layers[name].columns(np.array([unit]))
+        out[name][:, columns] = support.reshape(len(support), -1)[state]
+    return out

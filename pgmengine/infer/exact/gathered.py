@@ -1,0 +1,99 @@
+"""Answers of exact methods: rows from several jobs are gathered and given their public form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import InternalError, PgmError
+from pgmengine.base.types import Array
+from pgmengine.base.work.division import check_divided
+from pgmengine.evidence.target import Target
+from pgmengine.infer.question.prepared import Prepared
+from pgmengine.infer.question.wanted import add_gradients, public, squeeze
+
+# Quantity -> layer, coupling or parameter -> (rows, ...).
+Answer = dict[str, dict[Any, Any]]
+
+
+def check_possible(log_z: Array, rows: Array, target: Target) -> None:
+    """Raise PgmError where the evidence of a row is impossible."""
+    if log_z.min() == -np.inf:
+        row = int(rows[np.isneginf(log_z).argmax()]) + target.first
+        raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
+
+
+class Gathered:
+    """The answers of all rows of a target, gathered from jobs that answer some rows each.
+
+    Arrays start as NaN. `complete` has the answers once each row was answered by exactly one job;
+    numbers of NaN alone would not show a row that counts twice in a gradient.
+    """
+
+    def __init__(self, target: Target, what: str) -> None:
+        """Start without any row; `what` names the work in messages."""
+        self.target, self.what = target, what
+        self.log_z: Array | None = None
+        self.found = Answer()
+        self.jobs: list[Array] = []
+
+    def add(self, rows: Array, log_z: Array, found: Answer) -> None:
+        """Add the answers of a job: log_z (rows,) and quantity -> name -> (rows, ...).
+
+        The gradient is a sum over the rows.
+        """
+        if self.jobs and found.keys() != self.found.keys():
+            raise InternalError(f"{self.what}: jobs have answered {[*found]} and {[*self.found]}")
+        self.jobs.append(rows)
+        self.log_z = self._filled(self.log_z, log_z, rows)
+        for what, values in found.items():
+            if what == "gradient":
+                self.found[what] = add_gradients(self.found.get(what), values)
+                continue
+            out = self.found.setdefault(what, {})
+            for name, value in values.items():
+                out[name] = self._filled(out.get(name), value, rows)
+
+    def complete(self) -> tuple[Array, Answer]:
+        """Return log_z (rows,) and all other answers; InternalError unless all rows are there."""
+        target = self.target
+        check_divided(self.jobs, target.rows, self.what, target.first)
+        # Without a row there is no job, and the check has raised.
+        log_z = np.empty(0) if self.log_z is None else self.log_z
+        if (unknown := np.isnan(log_z)).any():
+            row = target.first + int(unknown.argmax())
+            raise InternalError(f"{self.what}: log Z of row {row} is no number")
+        return log_z, self.found
+
+    def _filled(self, out: Array | None, value: Array, rows: Array) -> Array:
+        """Return the array of all rows with the values of some; it is NaN where there are none."""
+        if len(value) != len(rows):
+            raise InternalError(f"{self.what}: {len(value)} answers for {len(rows)} rows")
+        if out is None:
+            if len(rows) == self.target.rows:
+                return value
+            out = np.full((self.target.rows, *value.shape[1:]), np.nan)
+        out[rows] = value
+        return out
+
+
+def exact_answers(question: Prepared, log_z: Array, found: Answer) -> dict[str, Any]:
+    """Return the answers to a question as users see them, log_z where it is asked for.
+
+    Samples are (rows, draws, width) inside, and (draws, rows, size[, k]) outside.
+    """
+    target, out = question.target, dict[str, Any](found)
+    out |= {what: public(target, found[what]) for what in ("mean", "mode") if what in found}
+    for what in ("prob", "pairs", "joint"):
+        if what in found:
+            out[what] = squeeze(target, found[what])
+    if "samples" in found:
+        layers = target.structure.layers
+        out["samples"] = {
+            n: layers[n].shaped(v.swapaxes(0, 1)) for n, v in found["samples"].items()
+        }
+    if not {"log_z", "log_prob"}.isdisjoint(question.want):
+        out["log_z"], out["log_z_error"] = log_z, np.zeros(len(log_z))
+        out["log_z_interval"] = np.repeat(log_z, 2).reshape(-1, 2)
+    return out

@@ -1,0 +1,1 @@
+"""Elimination: factors of the free units, elimination orders, and messages on junction trees."""

@@ -1,0 +1,361 @@
+"""The conditioned model of one evidence pattern: all of its factors.
+
+`Conditioned` holds the terms of a pattern and the positions of their factors among all factors. It
+computes the tables of any rows of the pattern. `condition` plans it from one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.base.work.division import blocks
+from pgmengine.base.work.memory import no_room
+from pgmengine.evidence.relevance import acts, barren, barren_tables
+from pgmengine.evidence.target import Target, check_one
+from pgmengine.infer.exact.junction_tree.causal_independence import (
+    AbsentTerm,
+    ChainTerm,
+    absent_children,
+    absent_term,
+    chain_term,
+    chained,
+    check_mode,
+    passage,
+    passing,
+    separate_units,
+)
+from pgmengine.infer.exact.junction_tree.factors import (
+    Entries,
+    FreeUnits,
+    Scopes,
+    TableTerm,
+    Term,
+    free_units,
+    joined,
+    observed_constant,
+    pair_term,
+    table_term,
+    unit_term,
+    whole_tables,
+)
+from pgmengine.infer.exact.junction_tree.marginalised import (
+    ChildTerm,
+    Field,
+    InfiniteTerm,
+    child_fields,
+    child_term,
+    infinite_term,
+)
+
+T = TypeVar("T", bound=Term)
+
+# Bytes of the tables of rows that are looked at together in the search for impossible states, and
+# the copies of a table while it is filled.
+SEARCH_BYTES = 2.0**26
+COPIES = 2
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form that the factors of a question have.
+
+    Attributes
+    ----------
+    prune : leave out barren units, which log_z alone does not need.
+    structural : make a factor of every parameter of a coupling, zero or not.
+    joints : sets of units, numbered over all layers, whose joint distribution is wanted.
+    pairs : whether the pairs of all couplings are wanted.
+    maximum : whether the largest term is wanted beside the sum, or in its place.
+    small : use the small tables of causal_independence.py. The factors then depend on the values
+        of the units with independent causes, not on the evidence pattern alone.
+    """
+
+    prune: bool = False
+    structural: bool = False
+    joints: tuple[tuple[int, ...], ...] = ()
+    pairs: bool = False
+    maximum: bool = False
+    small: bool = False
+
+
+# Quantities that need the factors of all parameters.
+PAIRS = {"pairs", "gradient"}
+
+# Seconds for a table entry that is a function of a field.
+FILL = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class JointTerm:
+    """Scopes whose joint distributions are wanted; their entries add nothing."""
+
+    scopes: Scopes
+    entries: int
+
+    def values(self, target: Target) -> Array:
+        """Return zeros."""
+        return np.zeros((self.entries, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioned:
+    """The factors of one evidence pattern.
+
+    Attributes
+    ----------
+    free : its free units.
+    states : (variables,) the numbers of states of the free units, and of auxiliary variables.
+    terms : its factors by kind.
+    scopes : the scopes of all factors, in the order of the terms.
+    sizes : (factors,) the number of entries of each.
+    counted : (tables,) whether each table of the model counts.
+    whole : the entries of the tables that count and have no free unit.
+    separate : layer -> the barren units whose probabilities are wanted although they are in no
+        factor.
+    passing : an elimination order of one passage over all chains; None without chains.
+    """
+
+    free: FreeUnits
+    states: Array
+    terms: tuple[Term, ...]
+    scopes: Scopes
+    sizes: Array
+    counted: Array
+    whole: Entries
+    separate: dict[str, Array]
+    passing: Array | None
+
+    @property
+    def described(self) -> str:
+        """The small tables of units with independent causes in words; empty without any."""
+        absent = ones = free = 0
+        for term in self.terms:
+            if isinstance(term, AbsentTerm):
+                absent += int(term.children.sum())
+            elif isinstance(term, ChainTerm):
+                ones += int(np.sum(term.observed))
+                free += int(np.sum(~term.observed))
+        each = ((absent, "at 0 absorbed"), (ones, "at 1 as chains"), (free, "free as chains"))
+        found = ", ".join(f"{count} {how}" for count, how in each if count)
+        return f"units with independent causes: {found}" if found else ""
+
+    def tables(self, target: Target) -> list[Array]:
+        """Return the entries of each term, (entries, rows) or (entries, 1)."""
+        return [term.values(target) for term in self.terms]
+
+    def highest(self, target: Target) -> Array:
+        """Return the largest value over rows of each entry that can be -inf, and 0 for the others.
+
+        Tables can be -inf, and children with independent causes: such a child is 0 for sure where
+        no cause is there. Rows are looked at some at a time. PgmError where not even one row fits
+        in memory.
+        """
+        each = COPIES * 8.0 * float(self.sizes.sum())
+        if why := no_room(each):
+            raise PgmError(f"the factors of a row have {self.sizes.sum():.3g} entries: {why}")
+        parts = blocks(np.arange(target.rows), SEARCH_BYTES / max(each, 1.0))
+        some = [target] if len(parts) == 1 else map(target.take, parts)
+        return np.asarray(np.maximum.reduce([self._highest(part) for part in some]))
+
+    def _highest(self, target: Target) -> Array:
+        """Return the largest values over some rows."""
+        found = [np.empty(0)]
+        for term, place in self._placed:
+            if _may_exclude(target, term):
+                found.append(term.values(target).max(axis=1))
+            else:
+                found.append(np.zeros(self.sizes[place].sum()))
+        return np.concatenate(found)
+
+    @cached_property
+    def filling(self) -> float:
+        """About the seconds that it takes to fill the tables of a row.
+
+        Functions of a field take them. All other entries are read from the parameters.
+        """
+        return self._filling(place for _, place in self.places((ChildTerm, InfiniteTerm)))
+
+    def excluding(self, target: Target) -> tuple[float, float]:
+        """Return the number of entries that can be -inf, and about the seconds of filling them."""
+        some = [(term, place) for term, place in self._placed if _may_exclude(target, term)]
+        entries = float(sum(self.sizes[place].sum() for _, place in some))
+        return entries, self._filling(place for term, place in some if isinstance(term, ChildTerm))
+
+    def _filling(self, places: Iterable[slice]) -> float:
+        """Return the seconds that entries take which are functions of a field."""
+        return FILL * float(sum(self.sizes[place].sum() for place in places))
+
+    def largest(self, target: Target) -> list[Array]:
+        """Return the entries for the mode: units that are summed out have their largest weight."""
+        return [
+            term.largest(target) if isinstance(term, InfiniteTerm) else term.values(target)
+            for term in self.terms
+        ]
+
+    def constant(self, target: Target) -> Array:
+        """Return the part (rows,) of the log weights that no state of a free unit changes."""
+        total = observed_constant(target, self.whole)
+        for term, _ in self.infinite:
+            total = total + term.constant(target)
+        return total
+
+    @cached_property
+    def infinite(self) -> list[tuple[InfiniteTerm, slice]]:
+        """The terms of units with infinitely many values, with the places of their factors."""
+        return list(self.places(InfiniteTerm))
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """The number of factors of each term."""
+        return [len(term.scopes) for term in self.terms]
+
+    @cached_property
+    def for_means(self) -> Array:
+        """The factors whose marginals means and joint distributions need, ascending.
+
+        Means of units with infinitely many values are read from the factors of their neighbours.
+        """
+        places = [place for _, place in self.places((InfiniteTerm, JointTerm))]
+        ranges = [np.arange(place.start, place.stop) for place in places]
+        return np.concatenate(ranges) if ranges else np.empty(0, dtype=np.int64)
+
+    def asked(self, kinds: set[str]) -> Array:
+        """Return the factors whose marginals the wanted quantities need, ascending."""
+        return np.arange(len(self.scopes)) if PAIRS & kinds else self.for_means
+
+    def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
+        """Yield the terms of a kind, or of several, with the places of their factors."""
+        return ((term, place) for term, place in self._placed if isinstance(term, kind))
+
+    @cached_property
+    def _placed(self) -> list[tuple[Term, slice]]:
+        """All terms, with the places of their factors."""
+        ends = np.cumsum([0, *self.counts]).tolist()
+        return list(zip(self.terms, map(slice, ends, ends[1:]), strict=False))
+
+
+def _may_exclude(target: Target, term: Term) -> bool:
+    """Whether entries of a term can be -inf: those of tables, and of causes that are not there."""
+    if isinstance(term, ChildTerm):
+        return target.structure.layers[term.name].unit.independent_causes
+    return isinstance(term, (TableTerm, ChainTerm))
+
+
+def condition(target: Target, form: Form) -> Conditioned:
+    """Return the factors of a target with one row of evidence.
+
+    Parameters
+    ----------
+    target : one row, which stands for all rows of the pattern (`one_for_all`).
+    form : the form of the factors.
+
+    Raises
+    ------
+    PgmError if a term is no table, or too large a table.
+    """
+    check_one(target)
+    s = target.structure
+    left_out = _left_out(target, form)
+    counted = np.ones(len(s.table_index.child), dtype=bool)
+    gone = {name: mask[0] for name, mask in target.cut.items() if mask[0].any()}
+    gone |= {name: gone.get(name, False) | mask for name, mask in left_out.items()}
+    for name, mask in gone.items() if s.tables else ():
+        own = s.child_tables[name][mask]
+        counted[own[own >= 0]] = False
+    free = free_units(target, left_out)
+    terms: list[Term | None] = [unit_term(free), table_term(target, free, counted)]
+    for c in s.undirected:
+        terms.append(pair_term(target, free, c, acts(target.model, c, form.structural)))
+    chains = dict[str, list[Field]]()
+    for name, layer in s.layers.items():
+        if name in s.directed_layers:
+            children = np.ones(layer.size, dtype=bool)
+            if name in gone:
+                children &= ~gone[name]
+            if layer.unit.support is None:
+                children &= ~target.free[name][0]
+            if form.small:
+                absent = children & absent_children(target, name)
+                children &= ~absent
+                terms.append(absent_term(target, free, name, absent))
+            fields = child_fields(target, free, name, children, form.structural)
+            small = form.small and not form.maximum
+            if form.maximum:
+                check_mode(target, fields)
+            chains[name] = [f for f in fields if small and chained(target, f)]
+            whole = [f for f in fields if not (small and chained(target, f))]
+            terms.append(child_term(target, free, name, whole))
+        if (
+            layer.unit.support is None
+            and (target.free[name][0] & ~left_out.get(name, np.False_)).any()
+        ):
+            terms.append(infinite_term(target, free, name, form.structural))
+    links, order = _links(target, free, chains, form.pairs)
+    terms += links
+    if form.joints:
+        terms.append(_joint_term(free, form.joints))
+    kept = tuple(term for term in terms if term is not None)
+    scopes = joined([term.scopes for term in kept])
+    auxiliaries = sum(link.auxiliaries for link in links)
+    states = np.concatenate([free.states, np.full(auxiliaries, 2)])
+    members = np.concatenate([states[scopes.scope], [1]])
+    sizes = np.multiply.reduceat(members, scopes.start[:-1]) if len(scopes) else members[:0]
+    sizes[scopes.start[1:] == scopes.start[:-1]] = 1
+    full = whole_tables(target, counted)
+    # Barren units that are left out of a question about means have means of their own.
+    asked = {} if form.prune else left_out
+    separate = {name: np.flatnonzero(mask) for name, mask in asked.items()}
+    return Conditioned(free, states, kept, scopes, sizes, counted, full, separate, order)
+
+
+def _left_out(target: Target, form: Form) -> dict[str, Array]:
+    """Return layer -> (size,) bool: the barren units that are in no factor, where there are any."""
+    s, left_out = target.structure, dict[str, Array]()
+    if form.prune:
+        both = barren(target), barren_tables(target)
+        left_out = {n: np.any([b[n][0] for b in both], axis=0) for n in s.layers}
+    elif form.small and not form.pairs and not form.maximum:
+        left_out = separate_units(target, form.structural)
+        for name, mask in left_out.items():
+            mask[[u - s.first_unit[name] for u in _within(target, name, form.joints)]] = False
+    return {name: mask for name, mask in left_out.items() if mask.any()}
+
+
+def _links(
+    target: Target, free: FreeUnits, chains: dict[str, list[Field]], pairs: bool
+) -> tuple[list[ChainTerm], Array | None]:
+    """Return the chains of all layers, and the elimination order of one passage over them."""
+    fields = [f for some in chains.values() for f in some]
+    if not fields:
+        return [], None
+    variables, links = len(free.states), list[ChainTerm]()
+    place = passage(fields, variables)
+    for name, some in chains.items():
+        term = chain_term(target, free, name, some, place, variables, pairs)
+        if term is not None:
+            links.append(term)
+            variables += term.auxiliaries
+    return links, passing(links, place, variables)
+
+
+def _within(target: Target, name: str, joints: tuple[tuple[int, ...], ...]) -> list[int]:
+    """Return the units of a layer that are in one of several sets, numbered over all layers."""
+    first = target.structure.first_unit[name]
+    last = first + target.structure.layers[name].size
+    return [u for joint in joints for u in joint if first <= u < last]
+
+
+def _joint_term(free: FreeUnits, joints: tuple[tuple[int, ...], ...]) -> JointTerm:
+    """Return the term of the free units of sets of units."""
+    lists = [[int(free.number[u]) for u in units if free.number[u] >= 0] for units in joints]
+    start = np.cumsum([0, *map(len, lists)]).astype(np.int64)
+    scope = np.array([u for one in lists for u in one], dtype=np.int32)
+    entries = sum(int(np.prod(free.states[one], dtype=np.int64)) for one in lists)
+    return JointTerm(Scopes(start, scope), entries)

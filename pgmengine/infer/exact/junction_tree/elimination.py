@@ -1,0 +1,329 @@
+"""Elimination: exact answers on graphs of small width, by message passing on a junction tree.
+
+Each evidence pattern has its conditioned model (factors over the free units), an elimination order,
+and a junction tree. One pass answers all rows of a pattern, which are lanes of the tables. Rows of
+rare patterns share a tree (shared_rows.py). log Z needs only the collect pass; marginals and
+expectations also need the distribute pass. The mode uses the same schedule with the maximum in
+place of the sum. Samples are drawn from the root of the tree to its leaves.
+
+References: Lauritzen and Spiegelhalter (1988); Shafer and Shenoy (1990); Koller and Friedman
+(2009), chapter 10.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine._kernels import run_restricted
+from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, RngLike, Snapshot, States
+from pgmengine.base.work.division import blocks
+from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
+from pgmengine.infer.diagnostics.rounding import check_digits
+from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
+from pgmengine.infer.exact.junction_tree.causal_independence import shares
+from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
+from pgmengine.infer.exact.junction_tree.expectations import Expected
+from pgmengine.infer.exact.junction_tree.shared_rows import observed_states
+from pgmengine.infer.exact.junction_tree.trees import MOMENTS, ROWS_BYTES, Limits, Tree
+from pgmengine.infer.exact.planning import Planned, lifted, normalised, planned
+from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.results.by_name import Joint, units_of
+from pgmengine.infer.results.result import WANTS, Result, quantity
+
+
+@dataclass(frozen=True)
+class Elimination(Method):
+    """Exact answers by message passing on a junction tree.
+
+    Use it for graphs of small width, of any size: chains, trees, lattices of a small side, Bayesian
+    networks and factor graphs. `Exact` takes it wherever it is cheaper than enumeration.
+
+    Parameters
+    ----------
+    max_states : the largest number of table entries of all cliques together.
+    draws : number of samples where they are wanted.
+    max_work : the largest number of table entries of all passes over the tree where it needs more
+        than `max_states`, so that some variables are conditioned on outside of it: one pass for
+        each of their joint states. 0 for no variables outside.
+
+    >>> import pgmengine as pgm
+    >>> chain = pgm.GraphBuilder()
+    >>> chain.layer("x", pgm.Spin(), 100)
+    >>> neighbours = [[i, i + 1] for i in range(99)]
+    >>> chain.tables(("x", "x"), neighbours, [[2.0, 1.0], [1.0, 2.0]])
+    >>> r = pgm.infer(chain.build(), want=("log_z",), method=pgm.Elimination())
+    >>> r.log_z.round(3), r.stats["width"]
+    (array([109.456]), 2.0)
+    """
+
+    gives = frozenset(WANTS) - {"bound"} | {"joint"}
+    source = "elimination gives log_z itself,"
+    guarantee = "exact"
+    statistics = {"width": (), "entries": ()}
+
+    max_states: float = 2**30
+    draws: int = 1000
+    max_work: float = 2**36
+
+    def __post_init__(self) -> None:
+        check_limit(self, "max_states", "max_work")
+        check_whole(self, "draws")
+
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Find an order for every evidence pattern; refuse above max_states."""
+        try:
+            trees = planned(target, want, Limits(self.max_states, self.max_work))
+        except PgmError as error:
+            return Scheme(refusal=str(error))
+        return trees.scheme(target, self.draws)
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+    ) -> Result:
+        """Pass messages on the tree of every evidence pattern."""
+        target, trees = question.target, question.basis.on(question.target)
+        generator = seeded(rng) if "samples" in question.want else None
+        log_z, found = self._all(trees, target, generator)
+        answers = exact_answers(question, log_z, found)
+        if "log_prob" in question.want:
+            answers["log_prob"] = log_z - _normaliser(trees.without_evidence, target)
+        return question.result(answers, {"width": trees.width, "entries": trees.entries})
+
+    def expect(
+        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
+    ) -> None:
+        """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""
+        total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
+
+    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
+        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
+        weighed = replace(check_digits(target), weights=target.weighed(weights))
+        question = self.prepare(weighed, ("gradient",))
+        question.check()
+        found: dict[str, Any] = self._all(question.basis, weighed, None)[1]["gradient"]
+        return found
+
+    def _all(
+        self, trees: Planned, target: Target, rng: np.random.Generator | None
+    ) -> tuple[Array, Answer]:
+        """Return log_z (rows,) of the posterior, and the other answers."""
+        want = trees.want
+        if not trees.slope:
+            return _eliminated(trees.posterior, target, want, self.draws, rng)
+        rest = tuple(w for w in want if w != "gradient")
+        log_z, found = _eliminated(trees.posterior, target, rest, self.draws, rng)
+        check_possible(log_z, np.arange(target.rows), target)
+        return log_z, found | _eliminated(trees.slope, lifted(target), ("gradient",), 0, None)[1]
+
+
+def _normaliser(trees: list[Tree], target: Target) -> Array | float:
+    """Return log Z without evidence."""
+    if normalised(target):
+        return 0.0
+    log_z, _ = _eliminated(trees, target.nothing_observed, ("log_z",), 0, None)
+    if np.isneginf(log_z).any():
+        raise PgmError(
+            "the model has no probabilities: its tables contradict each other, so that every state "
+            "is impossible"
+        )
+    return log_z
+
+
+def _eliminated(
+    trees: list[Tree],
+    target: Target,
+    want: tuple[str, ...],
+    draws: int,
+    rng: np.random.Generator | None,
+) -> tuple[Array, Answer]:
+    """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...)."""
+    gathered = Gathered(target, "elimination")
+    for tree in trees:
+        for rows in blocks(tree.rows, tree.at_once(want, draws)):
+            gathered.add(rows, *_solved(tree, target, rows, want, draws, rng))
+    return gathered.complete()
+
+
+def _solved(
+    tree: Tree,
+    whole: Target,
+    rows: Array,
+    want: tuple[str, ...],
+    draws: int,
+    rng: np.random.Generator | None,
+) -> tuple[Array, Answer]:
+    """Return log_z of some rows of a pattern, and the other answers; they share a pass."""
+    given = whole if len(rows) == whole.rows else whole.take(rows)
+    kinds, conditioned = {quantity(w) for w in want}, tree.conditioned
+    moments, posterior = not MOMENTS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
+    asked = conditioned.asked(kinds)
+    target = given if tree.restricted is None else tree.given(given)
+    if tree.possible is not None and not tree.possible.cards.all():
+        log_z = np.full(target.rows, -np.inf)
+        if posterior:
+            check_possible(log_z, rows, whole)
+        return log_z, Answer()
+    infinite = bool(conditioned.infinite)
+    asking: dict[str, Any] = {
+        "marginals": moments,
+        "expected": asked if moments else None,
+        "mode": "mode" in kinds and not infinite,
+        "draws": draws if "samples" in kinds else 0,
+        "key": None if rng is None else rng.integers(0, 2**32, 4, dtype=np.uint32),
+    }
+    seen = None
+    if tree.restricted is not None:
+        seen = observed_states(given, conditioned, tree.possible)
+    found = _run(tree, conditioned.tables(target), target.rows, seen, **asking)
+    if "mode" in kinds and infinite:
+        largest = conditioned.largest(target)
+        found["mode"] = _run(tree, largest, target.rows, seen, mode=True)["mode"]
+    log_z = found["log_z"] + conditioned.constant(target)
+    if posterior:
+        check_possible(log_z, rows, whole)
+    answers = Answer()
+    if moments:
+        units = tree.all_states(found["marginals"])
+        factors = tree.all_entries(asked, found["expected"])
+        on = _separate(tree, target, log_z) if "marginals" in kinds else {}
+        answers = _expected(Expected(target, conditioned, units, asked, factors, on), want)
+    if "mode" in kinds:
+        x = _values(conditioned, target, tree.named(found["mode"])[:, None])
+        x = _with_others(conditioned, target, x, None)
+        answers["mode"] = {name: value[:, 0] for name, value in x.items()}
+    if "samples" in kinds and rng is not None:
+        drawn = tree.named(found["samples"].swapaxes(0, 1))
+        x = _values(conditioned, target, drawn)
+        answers["samples"] = _with_others(conditioned, target, x, rng)
+    return log_z, answers
+
+
+def _separate(tree: Tree, target: Target, log_z: Array) -> States:
+    """Return the probabilities (rows, units) of 1 of the units that are in no factor.
+
+    Each is 0 with the probability E[e^-z] = Z with this unit observed to be 0, divided by Z. The
+    sum z over parents changes the tables of single units only, so that all units are lanes of one
+    pass.
+    """
+    conditioned, rows, out = tree.conditioned, target.rows, States()
+    for name, units in conditioned.separate.items():
+        at_once = max(1, int(ROWS_BYTES // max(tree.tree.bytes(rows), 1)))
+        chunks = [units[i : i + at_once] for i in range(0, len(units), at_once)]
+        found = [_log_off(tree, target, name, chunk) for chunk in chunks]
+        out[name] = -np.expm1(np.concatenate(found, axis=1) - log_z[:, None])
+    return out
+
+
+def _log_off(tree: Tree, target: Target, name: str, units: Array) -> Array:
+    """Return log Z (rows, units) with one more unit observed to be 0, for each of some units."""
+    conditioned, free = tree.conditioned, tree.conditioned.free
+    lanes = target.rows, len(units)
+    added = np.zeros((int(free.states.sum()), len(units)))
+    first = np.cumsum([0, *free.states])
+    for c in target.structure.arrows_into[name]:
+        parents = free.layers.get(c.a, np.empty(0, dtype=int))
+        places = first[free.of(target, c.a, parents)][:, None] + np.arange(
+            target.structure.state_counts[c.a]
+        )
+        added[places.ravel()] += shares(target, c, parents, units)
+    parts = conditioned.tables(target)
+    # The first tables are those of single units, where any unit is free.
+    alone, others = (parts[:1], parts[1:]) if len(added) else ([], parts)
+    parts = [
+        np.broadcast_to(p[:, :, None] + added[:, None], (len(p), *lanes)).reshape(len(p), -1)
+        for p in alone
+    ]
+    parts += [np.repeat(p, len(units), axis=1) if p.shape[1] > 1 else p for p in others]
+    found = _run(tree, parts, target.rows * len(units))
+    leaks = target.model.inputs(target.evidence.values, name)[:, units]
+    total: Array = found["log_z"].reshape(lanes) + conditioned.constant(target)[:, None] - leaks
+    return total
+
+
+def _run(
+    tree: Tree, parts: list[Array], lanes: int, seen: Array | None = None, **asking: Any
+) -> dict[str, Array]:
+    """Pass messages for the entries (entries, lanes or 1) of all terms.
+
+    `seen` are the states that rows observe where they share the tree.
+    """
+    values, wide = tree.values(parts, lanes)
+    if seen is not None:
+        return run_restricted(tree.junction, values, seen, wide=wide, **asking)
+    found: dict[str, Array] = tree.tree.run(values, lanes=lanes, wide=wide, **asking)
+    return found
+
+
+def _expected(e: Expected, want: tuple[str, ...]) -> Answer:
+    """Return the answers that are expectations."""
+    target, answers = e.target, Answer()
+    if "marginals" in want:
+        answers["mean"], answers["prob"] = e.mean, e.prob
+    if "pairs" in want:
+        answers["pairs"] = {c.key: e.pairs(c) for c in target.structure.couplings}
+    if "gradient" in want:
+        answers["gradient"] = e.gradient(target.weighed(np.ones(target.rows)))
+    if joints := [w for w in want if isinstance(w, Joint)]:
+        found = e.joints([units_of(target.structure, w) for w in joints])
+        answers["joint"] = {w.units: table for w, table in zip(joints, found, strict=True)}
+    return answers
+
+
+def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
+    """Return complete flat values (rows, ..., width) from states (rows, ..., n) of the free units.
+
+    Free units with infinitely many values are 0.
+    """
+    s, x, start = target.structure, States(), 0
+    for name, layer in s.layers.items():
+        units = conditioned.free.layers.get(name, np.empty(0, dtype=np.int64))
+        mine = states[..., start : start + len(units)]
+        start += len(units)
+        drawn = None
+        if len(units):
+            assert layer.unit.support is not None
+            drawn = layer.unit.support.take(mine, axis=0).reshape(*states.shape[:-1], -1)
+        if drawn is not None and len(units) == layer.size:
+            x[name] = drawn
+            continue
+        seen = target.evidence.values[name]
+        shape = (len(seen), *(1,) * (states.ndim - 2), layer.width)
+        x[name] = np.broadcast_to(seen.reshape(shape), (*states.shape[:-1], layer.width)).copy()
+        if drawn is not None:
+            x[name][..., layer.columns(units)] = drawn
+    return x
+
+
+def _with_others(
+    conditioned: Conditioned, target: Target, x: States, rng: np.random.Generator | None
+) -> States:
+    """Draw the units with infinitely many values, and those in no factor, given all others.
+
+    `x` has the states (rows, draws, width) of the others. Without `rng` the units have their most
+    probable values.
+    """
+    terms = [term for term, _ in conditioned.infinite]
+    if not terms and not conditioned.separate:
+        return x
+    rows, draws = next(iter(x.values())).shape[:2]
+    each = target.take(np.repeat(np.arange(rows), draws))
+    flat = {name: value.reshape(rows * draws, -1) for name, value in x.items()}
+    for term in terms:
+        layer = target.structure.layers[term.name]
+        eta = layer.shaped(each.natural(flat, term.name))
+        drawn = layer.unit.mode(eta) if rng is None else layer.unit.sample(eta, rng)
+        free = each.components(term.name, each.free[term.name])
+        flat[term.name] = np.where(free, layer.flat(drawn), flat[term.name])
+    for name, units in conditioned.separate.items():
+        assert rng is not None
+        drawn = target.structure.layers[name].unit.sample(each.natural(flat, name), rng)
+        flat[name] = flat[name].copy()
+        flat[name][:, units] = drawn[:, units]
+    return {name: value.reshape(rows, draws, -1) for name, value in flat.items()}

@@ -1,0 +1,348 @@
+"""The conditioned model as factors over its free units, for elimination.
+
+Given the evidence, every term of the log density is a table over a few free units:
+
+    unit        u_i(x) of a free unit: bias, hints, base measure, and bilinear couplings to observed
+                units
+    pair        beta x_i W_ij x_j of two free units that an undirected coupling joins
+    table       beta log T at the states of its observed units, over its free units
+    constant    terms without a free unit
+
+Free units are numbered 0, 1, ..., in the order of the layers. Rows of one evidence pattern and one
+beta share the scopes, which do not depend on the observed values. The method `values` of a term
+returns its entries for a target: (entries, rows), or (entries, 1) if all rows are equal. Entries
+are logarithms, and -inf where a state is impossible. They are in C order: the last unit of a scope
+varies fastest.
+
+Reference: the brute-force oracle of the tests (test_elimination.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from pgmengine.base.rows import distinct
+from pgmengine.base.types import Array, Weight
+from pgmengine.evidence.target import Target, times
+from pgmengine.model.couplings import Coupling
+from pgmengine.model.tables import TableIndex
+from pgmengine.model.weights import is_sparse
+
+
+@dataclass(frozen=True, eq=False)
+class Scopes:
+    """Scopes of factors, one after the other: factor f has the units scope[start[f]:start[f+1]]."""
+
+    start: Array
+    scope: Array
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+
+def joined(parts: list[Scopes]) -> Scopes:
+    """Return the factors of several terms, in order."""
+    starts = [np.zeros(1, dtype=np.int64)]
+    for part in parts:
+        starts.append(part.start[1:] + starts[-1][-1])
+    scope = np.concatenate([np.empty(0, dtype=np.int32), *(part.scope for part in parts)])
+    return Scopes(np.concatenate(starts), scope.astype(np.int32))
+
+
+def of_equal_length(scope: Array) -> Scopes:
+    """Return scopes (factors, units) of one length."""
+    n, m = scope.shape
+    return Scopes(m * np.arange(n + 1, dtype=np.int64), scope.ravel().astype(np.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class FreeUnits:
+    """The free units of one evidence pattern.
+
+    Attributes
+    ----------
+    number : (units of all layers,) the number of each free unit, -1 for observed ones.
+    layers : layer -> its free units, layers with finitely many states only.
+    states : (n,) the number of states of each free unit.
+    """
+
+    number: Array
+    layers: dict[str, Array]
+    states: Array
+
+    def of(self, target: Target, name: str, units: Array) -> Array:
+        """Return the numbers of units of a layer."""
+        return np.asarray(self.number[target.structure.first_unit[name] + units])
+
+
+def free_units(target: Target, left_out: dict[str, Array]) -> FreeUnits:
+    """Return the free units of a target whose rows share one evidence pattern.
+
+    `left_out` has (size,) units of some layers that count as neither free nor observed, such as
+    barren ones.
+    """
+    s = target.structure
+    number = np.full(sum(x.size for x in s.layers.values()), -1, dtype=np.int64)
+    layers: dict[str, Array] = {}
+    count = 0
+    for name, states in s.state_counts.items():
+        if not states:
+            continue
+        mask = target.free[name][0]
+        if name in left_out:
+            mask = mask & ~left_out[name]
+        units = mask.nonzero()[0]
+        if len(units):
+            layers[name] = units
+            number[s.first_unit[name] + units] = np.arange(count, count + len(units))
+            count += len(units)
+    each = np.array([s.state_counts[name] for name in layers], dtype=np.int64)
+    return FreeUnits(number, layers, each.repeat([len(units) for units in layers.values()]))
+
+
+class Term(Protocol):
+    """One kind of factors of the conditioned model."""
+
+    @property
+    def scopes(self) -> Scopes:
+        """The scopes of its factors."""
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all factors, (entries, rows), or (entries, 1) for equal rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class UnitTerm:
+    """The log weights of the states of each free unit, without its free neighbours."""
+
+    free: FreeUnits
+    scopes: Scopes
+
+    def values(self, target: Target) -> Array:
+        """Return bias, hints, base measure and the field of observed units at every state."""
+        parts = []
+        # Free units have the value 0, so that observed units alone reach the field.
+        seen, neighbours = target.evidence.values, target.model.neighbours
+        for name, units in self.free.layers.items():
+            layer = target.structure.layers[name]
+            if target.untempered and name not in target.soft and not neighbours[name]:
+                parts.append(target.model.own_weights[name][units].reshape(-1, 1))
+                continue
+            field = distinct(target.outer_field(seen, name))
+            logs = layer.unit.log_weights(layer.shaped(field))[:, units]
+            parts.append(logs.reshape(len(logs), -1).T)
+        rows = max(part.shape[1] for part in parts)
+        if rows == 1:
+            return np.concatenate(parts)
+        return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in parts])
+
+
+def unit_term(free: FreeUnits) -> UnitTerm | None:
+    """Return the term of all free units, None where there are none."""
+    if not len(free.states):
+        return None
+    return UnitTerm(free, of_equal_length(np.arange(len(free.states))[:, None]))
+
+
+@dataclass(frozen=True, eq=False)
+class PairTerm:
+    """beta x_i W_ij x_j for pairs of free units that an undirected coupling joins."""
+
+    coupling: Coupling
+    first: Array
+    second: Array
+    scopes: Scopes
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all pairs, which no evidence changes."""
+        c, s = self.coupling, target.structure
+        a, b = s.layers[c.a], s.layers[c.b]
+        blocks = _blocks(
+            target.model.weight(c), self.first, self.second, a.unit.width, b.unit.width
+        )
+        one, two = (_rows_of_values(x.unit.support) for x in (a, b))
+        entries = np.einsum("ki,nij,lj->nkl", one, blocks, two)
+        return np.asarray(float(target.beta[0]) * entries.reshape(-1, 1))
+
+
+def _rows_of_values(support: Array | None) -> Array:
+    """Return the values of a unit as rows (K, width)."""
+    assert support is not None
+    return support.reshape(len(support), -1)
+
+
+def _blocks(weight: Weight, first: Array, second: Array, wide: int, high: int) -> Array:
+    """Return the blocks (n, wide, high) of a weight between pairs of units."""
+    rows = first[:, None] * wide + np.arange(wide)
+    columns = second[:, None] * high + np.arange(high)
+    at = np.broadcast_arrays(rows[:, :, None], columns[:, None, :])
+    if not is_sparse(weight):
+        return np.asarray(weight[at[0], at[1]])
+    # Copies, because older versions of scipy set flags of the indices.
+    return np.asarray(weight[at[0].flatten(), at[1].flatten()]).reshape(at[0].shape)
+
+
+def pair_term(target: Target, free: FreeUnits, c: Coupling, acts: Weight) -> PairTerm | None:
+    """Return the term of a coupling, None where it joins no free units.
+
+    `acts` has numbers other than 0 where the coupling acts.
+    """
+    if c.a not in free.layers or c.b not in free.layers:
+        return None
+    a, b = target.structure.layers[c.a], target.structure.layers[c.b]
+    rows, columns = acts.nonzero()
+    pairs = np.unique(np.stack([a.owners(rows), b.owners(columns)], axis=1), axis=0)
+    if c.a == c.b:
+        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+    scope = np.stack([free.of(target, c.a, pairs[:, 0]), free.of(target, c.b, pairs[:, 1])], axis=1)
+    both = (scope >= 0).all(axis=1)
+    if not both.any():
+        return None
+    first, second = pairs[both].T
+    return PairTerm(c, first, second, of_equal_length(scope[both]))
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Entries of some tables at the states of observed units, by their place in the model.
+
+    Attributes
+    ----------
+    base : (entries,) the place of each entry where all observed units are in state 0.
+    owner : (entries,) the table of each entry, counted among these tables.
+    unit : (axes,) the unit of each axis of these tables.
+    stride : (axes,) entries between two neighbouring states, 0 where the unit is free.
+    start : (tables,) the first axis of each table.
+    """
+
+    base: Array
+    owner: Array
+    unit: Array
+    stride: Array
+    start: Array
+
+    def given(self, target: Target) -> Array:
+        """Return the places (entries, rows), or (entries, 1) where no unit is observed."""
+        if not len(self.unit):
+            return self.base[:, None]
+        # States of one unit are next to each other.
+        steps = np.add.reduceat(target.states.T.take(self.unit, 0) * self.stride, self.start)
+        return np.asarray(self.base[:, None] + steps.take(self.owner, 0))
+
+
+def _entries(target: Target, tables: Array, base: Array, owner: Array, seen: Array) -> Entries:
+    """Return entries of some tables; `seen` (S,) are the axes of all tables that are observed."""
+    index, none = target.structure.table_index, np.empty(0, dtype=np.int64)
+    mine = np.zeros(len(index.child), dtype=bool)
+    mine[tables] = True
+    axes = mine[index.table].nonzero()[0]
+    if not seen[axes].any():
+        return Entries(base, owner, none, none, none)
+    lengths = index.start[tables + 1] - index.start[tables]
+    stride = np.where(seen[axes], index.stride[axes], 0)[:, None]
+    return Entries(base, owner, index.unit[axes], stride, np.cumsum(lengths) - lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class TableTerm:
+    """beta log T of every table with a free unit, at the states of its observed units.
+
+    Attributes
+    ----------
+    tables : (n,) their numbers.
+    entries : the places of their entries.
+    """
+
+    tables: Array
+    scopes: Scopes
+    entries: Entries
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all tables."""
+        found = target.model.table_terms.take(self.entries.given(target))
+        beta = float(target.beta[0])
+        return found if beta == 1 else times(beta, found)
+
+
+def table_term(target: Target, free: FreeUnits, counted: Array) -> TableTerm | None:
+    """Return the term of the tables with free units; `counted` (F,) are the tables that count."""
+    index = target.structure.table_index
+    number = free.number[index.unit]
+    active = (number >= 0) & counted[index.table]
+    if not active.any():
+        return None
+    lengths = np.add.reduceat(active, index.start[:-1], dtype=np.int64)
+    tables, axes = lengths.nonzero()[0], active.nonzero()[0]
+    lengths = lengths[tables]
+    start = np.concatenate([[0], np.cumsum(lengths)])
+    size = np.multiply.reduceat(index.states[axes], start[:-1])
+    owner = np.repeat(np.arange(len(tables)), size)
+    local = np.arange(len(owner)) - np.repeat(np.cumsum(size) - size, size)
+    # In a table all of whose units are free, this is the place of the entry.
+    base = index.first[tables][owner] + local
+    some = (size < index.first[tables + 1] - index.first[tables])[owner].nonzero()[0]
+    if len(some):
+        base[some] += _places(index, axes, start, owner[some], local[some]) - local[some]
+    scopes = Scopes(start, number[axes].astype(np.int32))
+    return TableTerm(tables, scopes, _entries(target, tables, base, owner, number < 0))
+
+
+def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: Array) -> Array:
+    """Return the places of entries in their tables where all observed units are in state 0.
+
+    Parameters
+    ----------
+    axes : the free axes of the tables.
+    start : (tables + 1,) the first of each table.
+    owner, local : the table of each entry, and its number among the entries of the table's factor.
+    """
+    found, lengths = np.zeros_like(local), start[1:] - start[:-1]
+    # From the last free axis of each table to its first one.
+    for p in range(int(lengths.max())):
+        have = lengths > p
+        axis = axes[np.where(have, start[1:] - 1 - p, 0)]
+        states = np.where(have, index.states[axis], 1)[owner]
+        found += local % states * np.where(have, index.stride[axis], 0)[owner]
+        local = local // states
+    return found
+
+
+def whole_tables(target: Target, counted: Array) -> Entries:
+    """Return the entries of the counted tables all of whose units are observed."""
+    s, none = target.structure, np.empty(0, dtype=np.int64)
+    observed = ~np.concatenate([target.free[n][0] for n in s.layers])
+    if not s.tables or not observed.any():
+        return Entries(none, none, none, none, none)
+    index = s.table_index
+    seen = observed[index.unit]
+    tables = np.flatnonzero(counted & np.logical_and.reduceat(seen, index.start[:-1]))
+    return _entries(target, tables, index.first[tables], np.arange(len(tables)), seen)
+
+
+def observed_constant(target: Target, whole: Entries) -> Array:
+    """Return the sum (rows,) of all terms without a free unit, but for children of arrows.
+
+    `whole` are the entries of the tables all of whose units are observed.
+    """
+    s, seen = target.structure, target.evidence.values
+    total = np.zeros(target.rows)
+    for name in s.layers:
+        if name in s.based:
+            layer = s.layers[name]
+            observed = ~target.free[name] & ~target.cut[name]
+            base = np.where(observed, layer.unit.log_h(layer.shaped(seen[name])), 0.0)
+            total += base.sum(axis=1)
+        if name in target.model.biased and name not in s.directed_layers:
+            total += target.beta * (seen[name] @ target.model.bias(name))
+        if name in target.soft:
+            total += target.beta * (seen[name] * target.soft[name]).sum(axis=1)
+    for c in s.undirected:
+        total += target.beta * c.log_density(target.model.weight(c), seen[c.a], seen[c.b])
+    if len(whole.base):
+        logs = np.ascontiguousarray(target.model.table_terms.take(whole.given(target)).T)
+        found = logs.sum(axis=1)
+        total += found if target.untempered else times(target.beta, found)
+    return total

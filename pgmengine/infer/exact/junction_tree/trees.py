@@ -1,0 +1,237 @@
+"""The junction tree of some rows of evidence: its states, and what a pass over it costs.
+
+A tree belongs to the rows of one evidence pattern, or to rows of several patterns that share it
+(shared_rows.py). planning.py finds the trees of a question, and elimination.py passes messages on
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine._kernels import JunctionTree, restricted_entries
+from pgmengine.base.types import Array
+from pgmengine.base.work.division import blocks
+from pgmengine.evidence.target import Target
+from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, Form
+from pgmengine.infer.exact.junction_tree.cutset import Factors, Outside, condition_outside
+from pgmengine.infer.exact.junction_tree.elimination_order import Order
+from pgmengine.infer.exact.junction_tree.impossible_states import Possible
+from pgmengine.infer.exact.junction_tree.shared_rows import freed, observed_states
+from pgmengine.infer.results.result import quantity
+
+# Passes of a question about marginals.
+PASSES = 3
+
+# Quantities that need the marginals of units.
+MOMENTS = {"marginals", "pairs", "gradient", "joint"}
+
+# Bytes of the rows that share a pass.
+ROWS_BYTES = 256 * 2**20
+
+# The number of table entries that no junction tree may have.
+MOST = 2.0**50
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest number of table entries of a tree, and of all passes with variables outside."""
+
+    max_states: float
+    work: float
+
+    @property
+    def states(self) -> float:
+        """The largest number of table entries that a tree may have."""
+        return min(self.max_states, MOST - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Rows of one evidence pattern, or rows that share a tree, with factors and junction tree."""
+
+    rows: Array
+    form: Form
+    # The key under which the structure remembers the tree.
+    key: tuple[Any, ...]
+    conditioned: Conditioned
+    order: Order
+    tree: JunctionTree | Outside
+    # The states that are left where impossible ones were removed.
+    possible: Possible | None = None
+    # Where rows of several patterns share the tree: the entries of all cliques and of the largest
+    # one over the states that each row leaves, (rows, 2).
+    restricted: Array | None = None
+
+    def within(self, limits: Limits, target: Target) -> Tree:
+        """Return the tree with variables outside, where it has too many entries and that helps."""
+        if self.restricted is not None or self.order.entries <= limits.states:
+            return self
+        conditioned, p = self.conditioned, self.possible
+        factors = Factors(conditioned.states, conditioned.scopes.start, conditioned.scopes.scope)
+        if p is not None:
+            factors = Factors(np.maximum(p.cards, 1), p.start, p.scope)
+        found = target.structure.memo.recall(
+            ("outside", limits, *self.key),
+            lambda: condition_outside(factors, self.order, limits.states, limits.work),
+        )
+        return self if found is None else replace(self, order=found[0], tree=found[1])
+
+    @property
+    def passes(self) -> int:
+        """The number of joint states outside, each with a pass of its own."""
+        return self.tree.states if isinstance(self.tree, Outside) else 1
+
+    @property
+    def by_value(self) -> bool:
+        """Whether other values of the evidence may need another tree."""
+        values = self.possible is not None or self.restricted is not None
+        return values or self.form.small
+
+    @property
+    def junction(self) -> JunctionTree:
+        """The tree of all variables, or of those that are not outside."""
+        return self.tree.tree if isinstance(self.tree, Outside) else self.tree
+
+    @property
+    def entries(self) -> Array:
+        """The table entries of the pattern, or of each row that shares the tree."""
+        if self.restricted is None:
+            return np.array([self.order.entries])
+        return self.restricted[:, 0]
+
+    @property
+    def most(self) -> float:
+        """The largest number of table entries of a row."""
+        return self.order.entries if self.restricted is None else float(self.entries.max())
+
+    @property
+    def largest(self) -> float:
+        """log2 of the table entries of the largest clique."""
+        if self.restricted is None:
+            return self.order.largest
+        return float(np.log2(max(self.restricted[:, 1].max(), 1.0)))
+
+    def given(self, target: Target) -> Target:
+        """Return the target with all units of the tree free."""
+        free = {n: np.zeros(layer.size, dtype=bool) for n, layer in target.structure.layers.items()}
+        for name, units in self.conditioned.free.layers.items():
+            free[name][units] = True
+        return freed(target, free)
+
+    def values(self, parts: list[Array], lanes: int) -> tuple[Array, Array]:
+        """Return the entries of all factors at the states that are left, and which have lanes.
+
+        `parts` are the entries (entries, lanes or 1) of all terms.
+        """
+        if self.possible is not None:
+            ends, stays = np.cumsum([0, *map(len, parts)]), self.possible.stays
+            parts = [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
+        flat = np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
+        if lanes == 1:
+            return flat, np.ones(len(self.conditioned.scopes), dtype=np.uint8)
+        wide = np.array([part.shape[1] > 1 for part in parts], dtype=np.uint8)
+        return flat, np.repeat(wide, self.conditioned.counts)
+
+    def sizes(self, target: Target, rows: Array) -> Array:
+        """Return the entries of all cliques and of the largest over the states of each row."""
+        found = [np.empty((0, 2))]
+        for part in blocks(rows, ROWS_BYTES / (16 * max(self.conditioned.sizes.sum(), 1))):
+            some = target if len(part) == target.rows else target.take(part)
+            parts = self.conditioned.tables(self.given(some))
+            values, wide = self.values(parts, some.rows)
+            seen = observed_states(some, self.conditioned, self.possible)
+            found.append(restricted_entries(self.junction, values, seen, wide=wide))
+        return np.concatenate(found)
+
+    def all_states(self, units: Array) -> Array:
+        """Return marginals of units with a 0 at the states that were removed."""
+        if self.possible is None:
+            return units
+        first = np.cumsum([0, *self.conditioned.states])
+        places = [a + kept for a, kept in zip(first, self.possible.kept, strict=False)]
+        out = np.zeros((first[-1], units.shape[1]))
+        out[np.concatenate(places)] = units
+        return out
+
+    def all_entries(self, asked: Array, found: Array) -> Array:
+        """Return marginals of the factors asked for with a 0 at the states that were removed."""
+        if self.possible is None:
+            return found
+        sizes = self.conditioned.sizes
+        mine = np.zeros(len(sizes), dtype=bool)
+        mine[asked] = True
+        stays = self.possible.stays[np.repeat(mine, sizes)]
+        out = np.zeros((len(stays), found.shape[1]))
+        out[stays] = found
+        return out
+
+    def named(self, states: Array) -> Array:
+        """Return states (..., units) of the tree as states of the model."""
+        if self.possible is None:
+            return states
+        kept = np.zeros((len(self.possible.kept), max(self.conditioned.states)), dtype=int)
+        for i, some in enumerate(self.possible.kept):
+            kept[i, : len(some)] = some
+        return np.asarray(kept[np.arange(len(kept)), states])
+
+    def work(self, draws: int, want: tuple[str, ...]) -> float:
+        """Return the number of table entries of all passes and rows."""
+        kinds = {quantity(w) for w in want}
+        passes = 1 + (PASSES - 1) * bool(MOMENTS & kinds) + ("mode" in kinds)
+        if "marginals" in kinds:
+            passes += sum(map(len, self.conditioned.separate.values()))
+        drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
+        each = self.order.entries if self.restricted is None else float(self.entries.mean())
+        return len(self.rows) * (passes * self.passes * each + drawn)
+
+    def bytes(self, want: tuple[str, ...], draws: int) -> float:
+        """Return the most memory of a pass over some rows."""
+        return self._bytes(min(len(self.rows), self.at_once(want, draws)), want, draws)
+
+    def at_once(self, want: tuple[str, ...], draws: int) -> int:
+        """Return the number of rows that share a pass."""
+        if len(self.rows) == 1:
+            return 1
+        each = self._bytes(2, want, draws) - self._bytes(1, want, draws)
+        return int(max(1, ROWS_BYTES // max(each, 1)))
+
+    def _bytes(self, rows: int, want: tuple[str, ...], draws: int) -> float:
+        """Return the memory of a pass over some rows."""
+        kinds, c = {quantity(w) for w in want}, self.conditioned
+        draws = draws if "samples" in kinds else 0
+        entries, units = float(c.sizes.sum()), float(c.free.states.sum())
+        asked = float(c.sizes[c.asked(kinds)].sum()) if MOMENTS & kinds else 0.0
+        # A state of a draw is there as a number of 4 bytes, and of 8 while values are looked up.
+        memory = 12.0 * rows * draws * len(c.free.states)
+        # The values of all factors are there one by one and joined, in lanes where rows have
+        # evidence outside the tree; then the marginals that are asked for.
+        memory += 16.0 * entries * (1 if (c.free.number >= 0).all() else rows)
+        memory += 8.0 * rows * (2 * units + asked)
+        if self.restricted is None:
+            more = bool(kinds - {"log_z", "log_prob"})
+            return memory + float(self.tree.bytes(rows, more, draws))
+        # Messages, and tables of sums, of one row.
+        return memory + 32.0 * self.most
+
+    @property
+    def described(self) -> str:
+        """The tree in words."""
+        causes = self.conditioned.described
+        outside = ""
+        if isinstance(self.tree, Outside):
+            several = "variables" if len(self.tree.variables) > 1 else "variable"
+            outside = (
+                f", conditioning on {len(self.tree.variables)} {several} outside with "
+                f"2^{np.log2(self.passes):.4g} joint states"
+            )
+        cliques = f"{self.tree.cliques} clique{'s' * (self.tree.cliques != 1)}"
+        sharing = "" if self.restricted is None else f", shared by {len(self.rows)} rows"
+        return (
+            f"junction tree of {cliques}{sharing}, largest 2^{self.largest:.4g} states, "
+            f"2^{math.log2(max(self.most, 1.0)):.4g} in all{outside}"
+        ) + (f" ({causes})" if causes else "")

@@ -1,0 +1,92 @@
+"""Slopes of log Z at a leak of exactly 0, to which impossible states contribute.
+
+A noisy-or unit with input z is 1 with probability 1 - e^-z. At z = 0 this probability is 0, but its
+slope e^-z is 1. There an expectation of scores over the posterior multiplies 0 by infinity, and
+loses the following part of the slope:
+
+    d log Z / dz = sum over states of (product of all other factors) e^-z / Z.
+
+With a leak of LIFT in place of 0, the state has the probability LIFT and the score 1 / LIFT, whose
+product is right. Everything else changes by LIFT divided by the probability of the evidence.
+Products of tables allow any LIFT that is a float. A walk over states computes 1 - e^-z, so that it
+needs WALK_LIFT, which is far above rounding; there, only the slopes of lifted leaks, and of weights
+of 0 beside them, come from the lifted target. Their error is that of a forward difference with this
+step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pgmengine.base.types import Array, Weight
+from pgmengine.evidence.target import Target
+from pgmengine.model.weights import is_sparse, like
+
+LIFT, WALK_LIFT = 1e-100, 1e-9
+
+
+def zero_leaks(target: Target) -> dict[str, Array]:
+    """Return layer -> (size,) mask of the leaks of 0 at which an impossible state has a slope.
+
+    Units that are observed to be 0 or that do() holds have no such states. At beta < 1 the slope at
+    0 is infinite, and there are none.
+    """
+    s, model, found = target.structure, target.model, dict[str, Array]()
+    for name in s.directed_layers if (target.beta == 1).all() else ():
+        if not s.layers[name].unit.nonnegative or model.bias(name).all():
+            continue
+        counts = target.free[name] | (target.evidence.values[name] == 1)
+        found[name] = (model.bias(name) == 0) & (counts & ~target.cut[name]).any(axis=0)
+    return {name: mask for name, mask in found.items() if mask.any()}
+
+
+def with_leaks(target: Target, lift: float = LIFT) -> Target:
+    """Return the target with leaks of `lift` where an impossible state has a slope, or itself."""
+    model, layers, lifted = target.model, target.structure.layers, {}
+    for name, mask in zero_leaks(target).items():
+        bias = np.where(mask, lift, model.bias(name))
+        lifted[f"{name}.bias"] = bias.reshape(layers[name].bias_shape)
+    return target.with_model(model.with_params(lifted)) if lifted else target
+
+
+def with_slopes(
+    target: Target, gradient: dict[str, Weight], lifted: dict[str, Weight]
+) -> dict[str, Weight]:
+    """Return a gradient with the slopes of the lifted target at leaks of 0 and weights beside them.
+
+    A weight other than 0 gives every state that its parent turns on a probability.
+    """
+    out, model = dict(gradient), target.model
+    for name, mask in zero_leaks(target).items():
+        key = f"{name}.bias"
+        out[key] = np.where(mask.reshape(gradient[key].shape), lifted[key], gradient[key])
+        for c in target.structure.arrows_into[name]:
+            key, weight = f"{c.key}.weight", model.weight(c)
+            if is_sparse(weight):
+                beside = (weight.data == 0) & mask[weight.tocoo().coords[1]]
+                data = np.where(beside, lifted[key].data, gradient[key].data)
+                out[key] = like(weight, data)
+            else:
+                out[key] = np.where((weight == 0) & mask, lifted[key], gradient[key])
+    return out
+
+
+def with_weights(target: Target) -> Target:
+    """Return the target with weights of LIFT in place of 0 in arrows, or itself.
+
+    Chains of auxiliary variables (causal_independence.py) have a link for each parent. A weight of
+    0 makes the state impossible in which this parent alone turns the child on, and its slope rests
+    on it.
+    """
+    s, model, lifted = target.structure, target.model, {}
+    for c in s.arrows if target.untempered else ():
+        weight = model.weight(c)
+        if not s.layers[c.b].unit.nonnegative:
+            continue
+        if is_sparse(weight):
+            if (weight.data == 0).any():
+                lifted[f"{c.key}.weight"] = like(weight, np.maximum(weight.data, LIFT))
+        elif ((weight == 0) & (c.parameters(weight) != 0)).any():
+            zero = (weight == 0) & (c.parameters(weight) != 0)
+            lifted[f"{c.key}.weight"] = np.where(zero, LIFT, weight)
+    return target.with_model(model.with_params(lifted)) if lifted else target

@@ -1,0 +1,1 @@
+"""Questions: infer and explain, the choice of methods, prepared questions, and parts of rows."""

@@ -1,0 +1,381 @@
+"""infer, prepare and explain: one way to ask every question.
+
+A question is prepared once: the method plans, and its findings stay with the prepared question.
+`infer` remembers the prepared questions of small models, whose planning takes longer than their
+answers, by model, method, wanted quantities and evidence pattern; `prepare` gives users the same
+object, for asking many times. Answers of both have the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import is_dataclass, replace
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.checks import check_method
+from pgmengine.base.errors import PgmError
+from pgmengine.base.rows import distinct
+from pgmengine.base.types import RngLike, Snapshot
+from pgmengine.base.work.cache import Cache
+from pgmengine.base.work.progress import showing
+from pgmengine.evidence.findings import without_findings
+from pgmengine.evidence.named_units import StateNumbers
+from pgmengine.evidence.soft import Soft
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.rounding import fits, nothing_left
+from pgmengine.infer.diagnostics.sure_facts import checked
+from pgmengine.infer.question.auto import Auto, Choice, only, within
+from pgmengine.infer.question.explanation import Explanation, Part
+from pgmengine.infer.question.prepared import Method, MethodLike, Prepared, as_method
+from pgmengine.infer.question.splitting import answer
+from pgmengine.infer.question.wanted import check_want
+from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
+from pgmengine.model.model import Model, ModelLike, as_model
+from pgmengine.model.parameters import Parameters
+from pgmengine.model.variables import Member, as_members, units_named
+from pgmengine.model.weights import count
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Layer -> values; or a DataFrame with a column for each unit.
+Evidence: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
+
+DEFAULT = Auto()
+
+# The last questions about each model, without the model: they go when the model goes.
+REMEMBERED: WeakKeyDictionary[Parameters, Cache[Prepared]] = WeakKeyDictionary()
+QUESTIONS = 32
+_lock = Lock()
+
+# Largest count of numbers, parameters and evidence together, of a question that is remembered.
+# Larger models take far longer to answer than to plan.
+SMALL = 2**19
+
+
+def infer(
+    model: ModelLike,
+    evidence: Evidence | None = None,
+    want: Iterable[str] = ("marginals",),
+    method: MethodLike | None = None,
+    soft: Soft | None = None,
+    do: Evidence | None = None,
+    rng: RngLike = None,
+    state: Snapshot | None = None,
+    executor: Executor | None = None,
+    progress: bool = True,
+    seconds: float | None = None,
+) -> Result:
+    """Answer a question about a model under any pattern of evidence.
+
+    Use `prepare` to ask a small model the same question many times, and `explain` to see the plans
+    without running them.
+
+    Parameters
+    ----------
+    model : the model, or the Fit that holds it.
+    evidence : layer -> (size,) or (rows, size); NaN is not observed, omitted layers are free.
+        Categorical layers take labels or one-hot rows. A pandas DataFrame has a column for each
+        unit. Units may be given by their names. States that have names are given by these, as text,
+        numbers or booleans: 1, 1.0 and "1" are one name. Others are given by values or labels.
+    want : any of "marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", and
+        "bound", a lower bound of log_z.
+    method : Auto() by default.
+    soft : hints, log weights that are added to the log density. Of a variable, or a unit by its
+        name: a log weight for each state, (states,) or (rows, states), or state -> log weight;
+        -inf excludes a state. `pgm.likelihood({...})` takes the likelihoods themselves. Of a layer:
+        (..., size, states), or for two-valued units without names their log-odds, (..., size), in
+        favour of the larger value.
+    do : values as in `evidence`; cuts the arrows into units with a value (directed layers only).
+    rng : int or numpy Generator; the same rng gives the same bits on the same kind of processor,
+        with the same versions of numpy and BLAS.
+    state : the `state` of an earlier result, to go on from.
+    executor : any concurrent.futures.Executor, such as a process pool or the one of
+        `distributed.Client.get_executor()`. Large questions are answered on it in parts of rows, or
+        of the chains of one row, with the same bits as without. Work lost with a worker is redone.
+    progress : whether work over two seconds shows its plan and a progress bar on a terminal.
+    seconds : the time that the answer may take, as plans estimate it for one core. Methods whose
+        plans take longer are refused, and Auto looks for a faster one. By default ten minutes with
+        Auto, and no limit with another method.
+
+    Returns
+    -------
+    A Result with the answers as attributes, and with its guarantee, plan, status and warnings.
+
+    Raises
+    ------
+    PgmError if the input is unusable, or if no method can answer.
+
+    >>> import pgmengine as pgm
+    >>> want = ("marginals", "log_prob")
+    >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), {"v": [[1, 0, 1, 1]]}, want)
+    >>> r.mean["h"].shape, r.kind
+    ((1, 2), 'exact')
+    """
+    model = _checked(model, method)
+    target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
+    question = _prepared(target, wanted, within(DEFAULT if method is None else method, seconds))
+    result = _answer(question, target, rng, state, executor, progress)
+    return result if target.model is model else _of_model(result, target, model)
+
+
+def explain(
+    model: ModelLike,
+    evidence: Evidence | None = None,
+    want: Iterable[str] = ("marginals",),
+    method: MethodLike | None = None,
+    soft: Soft | None = None,
+    do: Evidence | None = None,
+    seconds: float | None = None,
+) -> Explanation:
+    """Return the plans of all candidates as text, with a mark at the one that answers.
+
+    Use it to see how a question would be answered, at what cost, and why methods refuse. The
+    parameters are the ones of `infer`; nothing is run. `rich.print` and notebooks show a table.
+
+    Raises
+    ------
+    PgmError if the input is unusable.
+
+    >>> import pgmengine as pgm
+    >>> print(pgm.explain(pgm.rbm(4, 2, rng=0), want=("log_z",)).splitlines()[0])
+    wanted: log_z; 1 evidence row, 0 of 6 units observed
+    """
+    model = _checked(model, method)
+    target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
+    chooser = within(DEFAULT if method is None else method, seconds)
+    if isinstance(chooser, Auto):
+        choices = chooser.choices(target, wanted)
+    else:
+        choices = (Choice(only(chooser), wanted),)
+    seen = int(sum(target.pattern.observed[name].sum() for name in model.structure.layers))
+    units = sum(layer.size for layer in model.structure.layers.values())
+    each = f"{seen} of {units} units observed"
+    if target.rows > 1:
+        each = f"{seen / target.rows:.4g} of {units} units observed on average"
+    head = (
+        f"wanted: {', '.join(wanted)}; {target.rows} evidence row{'s' * (target.rows > 1)}, {each}"
+    )
+    whole = len(choices) == 1
+    return Explanation(
+        head, [Part("" if whole else c.title, tuple(c.plans(target))) for c in choices]
+    )
+
+
+class Ask:
+    """A prepared question, to be called with evidence any number of times, from any thread.
+
+    It is made by `pgm.prepare`.
+
+    Attributes
+    ----------
+    plan : how the question is answered for one row of evidence.
+    """
+
+    def __init__(
+        self, model: Model, observed: tuple[Member, ...], want: tuple[str, ...], method: MethodLike
+    ) -> None:
+        self.model, self.observed, self.want = model, observed, want
+        self.method = as_method(method)
+        # Layer -> (size,) bool: the units that will be observed.
+        none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
+        self._seen = none | units_named(model.structure, observed, "observed")
+        # Number of rows -> the question planned for so many.
+        self._planned: Cache[Prepared] = Cache(most=16)
+        question = self._question(self._any_evidence())
+        question.check()
+        self.plan: Plan = question.plan
+
+    def __call__(
+        self,
+        evidence: Evidence | None = None,
+        rng: RngLike = None,
+        executor: Executor | None = None,
+        progress: bool = True,
+    ) -> Result:
+        """Answer for evidence on the layers that the question was prepared for.
+
+        Parameters and result are the ones of `infer`.
+
+        Raises
+        ------
+        PgmError if other units are observed than the question was prepared for.
+        """
+        target = self.model.given(evidence)
+        for name, seen in target.pattern.observed.items():
+            expected = self._seen[name]
+            if not (distinct(seen) == expected).all():
+                row, index = (int(i) for i in np.argwhere(seen != expected)[0])
+                now, then = ("not " * (not one[index]) for one in (seen[row], expected))
+                unit = self.model.structure.layers[name].place(index, row)
+                raise PgmError(
+                    f"{unit} is {now}observed, and the question was prepared with it {then}"
+                    "observed; prepare another question, or use infer"
+                )
+        return _answer(self._question(target), target, rng, None, executor, progress)
+
+    def _question(self, target: Target) -> Prepared:
+        """Return the question planned for as many rows as a target has."""
+        make = partial(self.method.prepare, target, self.want)
+        return make() if _by_value(target) else self._planned.recall(target.rows, make)
+
+    def _any_evidence(self) -> Target:
+        """Return a target with any values of the observed units."""
+        evidence = {}
+        for name, seen in self._seen.items():
+            layer = self.model.structure.layers[name]
+            support = layer.unit.support
+            one = np.zeros(1) if support is None else np.atleast_2d(support[:1])[0]
+            values = np.where(layer.components(seen), np.tile(one, layer.size), np.nan)
+            # With an axis of rows: without it k units of Categorical(k) are ambiguous.
+            evidence[name] = layer.shaped(values[None])
+        some = {n: v for n, v in evidence.items() if self._seen[n].any()}
+        return self.model.given(StateNumbers(some))
+
+    def __repr__(self) -> str:
+        given = ", ".join(map(str, self.observed)) or "nothing"
+        return f"Ask({', '.join(self.want)} given {given}; {self.plan})"
+
+
+def prepare(
+    model: ModelLike,
+    observed: Iterable[Member] = (),
+    want: Iterable[str] = ("marginals",),
+    method: MethodLike | None = None,
+    seconds: float | None = None,
+) -> Ask:
+    """Plan a question once, to ask it for many values of the evidence.
+
+    Use it where a small model is asked the same question many times, so that planning would take
+    most of the time.
+
+    Parameters
+    ----------
+    model : the model, or the Fit that holds it.
+    observed : names of the layers whose units will all be observed, and of variables or single
+        units (layer, number) that will be; all other units will be free.
+    want : as in `infer`.
+    method : Auto() by default.
+    seconds : the time that an answer may take, as in `infer`.
+
+    Returns
+    -------
+    An Ask: `ask.plan` says how the question is answered, `ask(evidence)` returns a Result. It may
+    be called from several threads at once.
+
+    Raises
+    ------
+    PgmError if no method can answer.
+
+    >>> import pgmengine as pgm
+    >>> ask = pgm.prepare(pgm.rbm(4, 2, rng=0), observed=("v",))
+    >>> ask.plan.guarantee, ask({"v": [1, 0, 1, 1]}).mean["h"].shape
+    ('exact', (2,))
+    """
+    model = _checked(model, method)
+    names = (observed,) if isinstance(observed, str) else as_members(observed, "observed")
+    return Ask(
+        model,
+        names,
+        check_want(model.structure, want),
+        within(DEFAULT if method is None else method, seconds),
+    )
+
+
+def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prepared:
+    """Prepare a question, or recall it; raise PgmError where it is refused."""
+
+    def make() -> Prepared:
+        question = as_method(method).prepare(target, want)
+        # Refusals are not remembered: memory that is not free now may be free later.
+        question.check()
+        return question.detached()
+
+    size = target.rows * sum(layer.width for layer in target.structure.layers.values())
+    size += sum(count(p) for p in target.model.params.values())
+    # Methods that are not frozen may change between two questions.
+    frozen = isinstance(method, Method) and is_dataclass(method)
+    if not frozen or size > SMALL or _by_value(target):
+        return make()
+    with _lock:
+        questions = REMEMBERED.setdefault(target.model, Cache(most=QUESTIONS))
+    pattern = target.pattern
+    masks = tuple(m.tobytes() for part in (pattern.observed, pattern.cut) for m in part.values())
+    hints = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())
+    # Settings that are equal, as 2 and 2.0 are, need not mean the same.
+    settings = "" if method is DEFAULT else repr(method)
+    try:
+        return questions.recall((method, settings, want, target.rows, masks, hints), make)
+    except TypeError:
+        # The settings of a method may hold arrays, which have no hash.
+        return make()
+
+
+def _answer(
+    question: Prepared,
+    target: Target,
+    rng: RngLike,
+    state: Snapshot | None,
+    executor: Executor | None,
+    progress: bool,
+) -> Result:
+    """Answer a prepared question for the values of a target."""
+    with showing(progress):
+        result = checked(target, answer(executor, question.on(target), rng, state))
+    # log_z also belongs to log_prob, since it is one of its two terms.
+    wanted = {*map(quantity, question.want), *(("log_z",) * ("log_prob" in question.want))}
+    answers = {n: value for n, value in result.answers.items() if ANSWERS.get(n, n) in wanted}
+    found = set(map(ANSWERS.get, answers))
+    if missing := [w for w in question.want if quantity(w) not in found]:
+        raise PgmError(
+            f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
+            f"{', '.join(result.answers)}"
+        )
+    if not result.status.good and not fits(target, single=True) and nothing_left(answers):
+        raise PgmError(result.warnings[0])
+    return result.to(target, answers)
+
+
+def _of_model(result: Result, target: Target, model: Model) -> Result:
+    """Return a result without the findings that soft evidence has added to the model."""
+    added = {*target.structure.layers} - {*model.structure.layers}
+    added |= {*target.model.params} - {*model.params}
+    answers, stats = (
+        {
+            name: {key: v for key, v in value.items() if key not in added}
+            if isinstance(value, Mapping)
+            else value
+            for name, value in part.items()
+        }
+        for part in (result.answers, result.stats)
+    )
+    return replace(result, answers=answers, stats=stats, target=without_findings(target, model))
+
+
+def _by_value(target: Target) -> bool:
+    """Return whether plans depend on the values of the evidence, not on its pattern alone.
+
+    They do for noisy-or units, and where inputs or interventions may be equal in all rows, because
+    log_prob then needs log Z without evidence only once.
+    """
+    layers = target.structure.layers.values()
+    if any(layer.unit.nonnegative for layer in layers):
+        return True
+    if target.rows == 1:
+        return False
+    clamped = any(distinct(mask).any() for mask in target.cut.values())
+    return clamped or any(layer.unit.observed_only for layer in layers)
+
+
+def _checked(model: ModelLike, method: object) -> Model:
+    """Return the model; raise PgmError unless these are a model and a method."""
+    if method is not None:
+        check_method(method)
+    return as_model(model)

@@ -1,0 +1,492 @@
+"""Auto: the choice of methods, the best one for each part of a question.
+
+A question is divided where its parts have different best methods: log p(evidence) of an undirected
+model is log Z with the evidence less log Z without, and for complete rows the first term is exact
+while the second has to be estimated, once for all rows. Quantities that one method gives together
+stay together.
+
+For each part the candidates are asked in order:
+
+    the first whose plan is accepted and within the limits runs; if its run ends well, it answers
+    a method with local chains is confirmed first, by a ladder that takes `confirm_seconds` or less:
+        where the means of the two disagree, the ladder answers in its turn
+
+because chains that move locally cannot tell whether they have met all modes. A doubtful answer of
+such chains gives way to any later one. A doubtful answer of another method, as of annealing, gives
+way to a good one only, which is asked for if it takes `confirm_seconds` or less: of RBMs 784x100
+and 784x500 trained on digits, ladders took 5 to 28 s after annealing, made too few round trips, and
+were up to 5 nats further from long runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pgmengine.base.checks import check_limit, check_method, real, seeded
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import RngLike, Snapshot
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.trust import APART
+from pgmengine.infer.exact.exact import Exact
+from pgmengine.infer.question.prepared import Method, MethodLike, Prepared, as_method
+from pgmengine.infer.question.splitting import answer
+from pgmengine.infer.question.wanted import check_want
+from pgmengine.infer.results.axes import Statistics
+from pgmengine.infer.results.result import Plan, Result, Status, duration
+from pgmengine.infer.sampling.methods.ais import AIS
+from pgmengine.infer.sampling.methods.forward import Forward
+from pgmengine.infer.sampling.methods.mcmc import MCMC
+from pgmengine.infer.sampling.methods.parallel_tempering import ParallelTempering
+from pgmengine.infer.variational.mean_field import MeanField
+
+log = logging.getLogger(__name__)
+
+# Statuses of answers that are known to be wrong: they do not replace a doubtful answer.
+KNOWN_WRONG = (Status.CONTRADICTED, Status.IMPOSSIBLE)
+
+# From the strongest to the weakest: a result of several parts has the weakest guarantee of them.
+GUARANTEES = ("exact", "lower bound", "estimate")
+
+
+@dataclass(frozen=True)
+class Several:
+    """The methods that have answered the parts of one question, in order."""
+
+    methods: tuple[MethodLike, ...]
+
+    @property
+    def statistics(self) -> Statistics:
+        """The statistics of all methods with their axes."""
+        each = (as_method(method).statistics for method in self.methods)
+        return {name: axes for declared in each for name, axes in declared.items()}
+
+
+@dataclass(frozen=True)
+class Auto(Method):
+    """The first of several methods whose plan fits and whose run ends well.
+
+    It is the default of `infer`. Pass another method to `infer` for control over its settings.
+
+    Parameters
+    ----------
+    max_work : largest number of unit updates; no limit by default.
+    candidates : methods in the order in which they are tried.
+    max_seconds : largest time in seconds of a candidate, as its plan estimates it for one core
+        from measured rates; ten minutes by default. The estimate is the same on every computer, so
+        that the same candidate answers. Methods without an estimate are not refused. `seconds` of
+        `infer` sets it for one question.
+    confirm_seconds : largest time in seconds of a ladder of temperatures that confirms chains, and
+        of an estimate that follows a doubtful one of annealing; 0 for neither.
+
+    Notes
+    -----
+    log_prob of undirected models is log Z with the evidence less log Z without. Where every
+    estimate of the first term would take too long, as annealing of thousands of rows, a lower bound
+    takes its place (Salakhutdinov and Hinton 2009). log_prob is then a lower bound if log Z is
+    exact, and else an estimate of a lower bound, of the status ESTIMATED_BOUND.
+
+    >>> import pgmengine as pgm
+    >>> auto = pgm.Auto(max_seconds=10.0)
+    >>> pgm.infer(pgm.rbm(4, 2, rng=0), method=auto).method
+    Exact(max_bits=25, draws=1000, max_states=1073741824, max_work=4294967296)
+    """
+
+    divides = True
+
+    max_work: float = np.inf
+    candidates: tuple[MethodLike, ...] = (
+        Exact(),
+        Forward(below=0),
+        MCMC(),
+        AIS(),
+        Forward(),
+        ParallelTempering(),
+        MeanField(),
+    )
+    max_seconds: float = 600.0
+    confirm_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_limit(self, "max_work", "max_seconds", "confirm_seconds")
+        if not isinstance(self.candidates, Sequence) or not self.candidates:
+            raise PgmError(f"Auto: candidates must be a tuple of methods, not {self.candidates!r}")
+        for method in self.candidates:
+            check_method(method)
+
+    def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+        """Choose the parts of a question, and the first candidate of each."""
+        wanted = check_want(target.structure, want)
+        choices, chosen = self.choices(target, wanted), list[Plan]()
+        for choice in choices:
+            first = choice.first(target)
+            if first is None:
+                why = choice.refusal(target)
+                plan = Plan("Auto", refusal=f"{choice.title}: {why}" if len(choices) > 1 else why)
+                return Prepared(self, target, wanted, plan, choices)
+            chosen.append(choice.question(target, first).plan)
+        return Prepared(self, target, wanted, _joined_plans(choices, chosen), choices)
+
+    def cannot(self, plan: Plan) -> str:
+        """Return the message where no candidate can answer."""
+        return f"no method can answer: {plan.refusal}"
+
+    def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
+        """Return the plan of every candidate for the whole of a question."""
+        return list(Choice(self, check_want(target.structure, want)).plans(target))
+
+    def choices(self, target: Target, want: tuple[str, ...]) -> tuple[Choice, ...]:
+        """Return the parts of a question, as few as their best methods allow.
+
+        The question stays whole where one candidate is the best for each quantity alone, and can
+        answer all of them together.
+        """
+        whole = Choice(self, want)
+        divisible = "log_prob" in want and not target.structure.normalized
+        if len(want) == 1 and not divisible:
+            return (whole,)
+        best = whole.first(target)
+        if "bound" in want and best is not None:
+            # A bound and the means of the distribution that gives it belong together.
+            return (whole,)
+        # log_z is a term of log_prob. One part gives both, so that they are of one method.
+        both = {"log_z", "log_prob"} if divisible else set[str]()
+        terms = [Choice(self, (name,)) for name in want if name not in both]
+        if divisible:
+            at = want.index("log_prob")
+            terms[at:at] = [
+                Choice(self, ("log_z",), difference=True, normaliser=normaliser)
+                for normaliser in (False, True)
+            ]
+        first = [term.first(target) for term in terms]
+        if None in first or (best is not None and all(index == best for index in first)):
+            return (whole,)
+        grouped: dict[tuple[int | None, bool], list[Choice]] = {}
+        for term, index in zip(terms, first, strict=True):
+            grouped.setdefault((index, term.normaliser), []).append(term)
+        return tuple(
+            replace(
+                group[0],
+                want=tuple(dict.fromkeys(w for c in group for w in c.want)),
+                difference=any(c.difference for c in group),
+                known={},
+            )
+            for group in grouped.values()
+        )
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+    ) -> Result:
+        """Answer every part by the first candidate whose run ends well."""
+        choices: tuple[Choice, ...] = question.basis
+        if len(choices) == 1:
+            return self._walk(choices[0], question.target, executor, rng, state)
+        generator = seeded(rng)
+        found = [
+            self._walk(c, question.target, executor, generator, None if c.normaliser else state)
+            for c in choices
+        ]
+        return joined_parts(choices, found)
+
+    def _walk(
+        self,
+        choice: Choice,
+        target: Target,
+        executor: Executor | None,
+        rng: RngLike,
+        state: Snapshot | None,
+    ) -> Result:
+        """Ask the candidates in order, until a run ends well.
+
+        Where none does, return the last result that is not known to be wrong, or else the last.
+        """
+        # The candidates share one stream of random numbers.
+        rng = None if rng is None else seeded(rng)
+        refused: list[Plan] = []
+        last: Result | None = None
+        # Results of ladders that have confirmed chains, kept in case the ladders come to answer.
+        ladders: dict[int, Result] = {}
+        for index in range(len(self.candidates)):
+            question = choice.question(target, index)
+            plan = question.plan
+            if plan.accepted and last is not None:
+                plan = replace(plan, refusal=self._needless(plan, last))
+            if not plan.accepted:
+                refused.append(plan)
+                continue
+            log.debug("%s answers", plan)
+            found, bad = self._asked(choice, question, index, executor, rng, state, ladders)
+            found = replace(found, refused=tuple(refused)) if refused else found
+            if not bad:
+                return found
+            if (
+                last is None
+                or last.status in KNOWN_WRONG
+                or (found.status not in KNOWN_WRONG and as_method(last.method).local)
+            ):
+                last = found
+            log.info("%s ended badly (%s): the next candidate is asked", plan.method, bad)
+            refused.append(replace(plan, refusal=bad))
+        if last is None:
+            raise PgmError("no method can answer: " + choice.refusal(target))
+        return last
+
+    def _needless(self, plan: Plan, doubtful: Result) -> str:
+        """Return why a candidate need not follow a doubtful answer, or an empty string."""
+        if plan.guarantee == "lower bound":
+            return "there is an estimate, and a bound says less"
+        if doubtful.status in KNOWN_WRONG or as_method(doubtful.method).local:
+            return ""
+        if plan.seconds > self.confirm_seconds:
+            return f"about {duration(plan.seconds)}, where {plan.method} would follow an estimate"
+        return ""
+
+    def _asked(
+        self,
+        choice: Choice,
+        question: Prepared,
+        index: int,
+        executor: Executor | None,
+        rng: RngLike,
+        state: Snapshot | None,
+        ladders: dict[int, Result],
+    ) -> tuple[Result, str]:
+        """Return the result of a candidate, and the reason not to trust it, or an empty string."""
+        if index in ladders:
+            result = ladders[index]
+            return result, _reason(result)
+        target = question.target
+        ladder = self._ladder(choice, target, index) if question.method.local else None
+        if ladder is None:
+            result = answer(executor, question, rng, state)
+            return result, _reason(result)
+        # The means are compared, whatever is wanted.
+        both = tuple(dict.fromkeys((*choice.want, "marginals")))
+        compared = choice if both == choice.want else replace(choice, want=both, known={})
+        result = answer(executor, compared.question(target, index), rng, state)
+        if not result.status.good:
+            return result, _reason(result)
+        ladders[ladder] = answer(executor, compared.question(target, ladder), rng)
+        bad = disagreement(target, result, ladders[ladder])
+        if bad:
+            result = replace(result, status=Status.NOT_MIXED, warnings=(*result.warnings, bad))
+        return result, bad
+
+    def _ladder(self, choice: Choice, target: Target, index: int) -> int | None:
+        """Return the first later candidate whose ladder is cheap enough to confirm chains."""
+        for later in range(index + 1, len(self.candidates)):
+            if as_method(self.candidates[later]).tempered:
+                plan = choice.question(target, later).plan
+                if plan.accepted and plan.seconds <= self.confirm_seconds:
+                    return later
+        return None
+
+    def limited(self, plan: Plan) -> str:
+        """Return the limit that a plan exceeds, as a refusal, or an empty string."""
+        if plan.work > self.max_work:
+            return f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}"
+        if plan.seconds > self.max_seconds:
+            limit = f"the limit is {duration(self.max_seconds)} (Auto's max_seconds)"
+            return f"about {duration(plan.seconds)} on one core, {limit}"
+        return ""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A part of a question, with its candidates, each planned when it is first needed.
+
+    It has neither model nor evidence, which are those of the targets that are passed to it: all of
+    them have the same evidence pattern.
+
+    Attributes
+    ----------
+    auto : candidates and limits.
+    want : the quantities of this part.
+    difference : whether its log Z is one of two that are subtracted.
+    normaliser : whether it is log Z without evidence.
+    known : the question as prepared by candidates, by their numbers.
+    """
+
+    auto: Auto
+    want: tuple[str, ...]
+    difference: bool = False
+    normaliser: bool = False
+    known: dict[int, Prepared] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The quantities in words."""
+        return ", ".join(self.want) + (" without evidence" if self.normaliser else "")
+
+    def question(self, target: Target, index: int) -> Prepared:
+        """Return the question as prepared by one candidate, refused beyond the limits."""
+        here = target.nothing_observed if self.normaliser else target
+        if index not in self.known:
+            method = as_method(self.auto.candidates[index])
+            found = method.prepare(here, self.want)
+            if found.plan.accepted and found.plan.seconds > self.auto.max_seconds:
+                faster = method.faster(here, self.auto.max_seconds)
+                found = found if faster is None else faster.prepare(here, self.want)
+            if found.plan.accepted:
+                bounds = self.difference and found.plan.guarantee == "lower bound"
+                why = "a bound of log Z is no bound of log p" if bounds and self.normaliser else ""
+                why = why or (self._estimated(target, index) if bounds else "")
+                why = why or self.auto.limited(found.plan)
+                found = found.refused(why) if why else _of_a_difference(found) if bounds else found
+            self.known[index] = found.detached()
+        return self.known[index].on(here)
+
+    def _estimated(self, target: Target, index: int) -> str:
+        """Return the reason to refuse a bound where a later candidate estimates, or nothing."""
+        later = range(index + 1, len(self.auto.candidates))
+        plans = (self.question(target, i).plan for i in later)
+        estimate = next((p for p in plans if p.accepted and p.guarantee != "lower bound"), None)
+        return "" if estimate is None else f"{estimate.method} estimates log p itself"
+
+    def plans(self, target: Target) -> Iterator[Plan]:
+        """Yield the plan of every candidate."""
+        return (self.question(target, index).plan for index in range(len(self.auto.candidates)))
+
+    def refusal(self, target: Target) -> str:
+        """Return why no candidate can answer, and the fastest one beyond the limit of time."""
+        plans = list(self.plans(target))
+        why = "; ".join(dict.fromkeys(map(str, plans)))
+        # Plans that a method has refused itself have no guarantee.
+        slow = [i for i, p in enumerate(plans) if p.guarantee and p.seconds > self.auto.max_seconds]
+        if not slow:
+            return why
+        best = min(slow, key=lambda i: plans[i].seconds)
+        _, time, memory = plans[best].sizes
+        # Two digits of this are at least the time.
+        limit = float(f"{1.05 * plans[best].seconds:.2g}")
+        rows = int(target.rows * self.auto.max_seconds / plans[best].seconds)
+        fewer = f", or about {rows} rows at a time" * (rows > 0)
+        return (
+            f"{self.auto.candidates[best]!r} would take about {time} on one core and {memory}: ask "
+            f"with seconds={limit:.15g}{fewer}. All candidates: {why}"
+        )
+
+    def first(self, target: Target) -> int | None:
+        """Return the number of the first candidate that can answer, None where none can."""
+        plans = enumerate(self.plans(target))
+        return next((index for index, plan in plans if plan.accepted), None)
+
+
+def _of_a_difference(found: Prepared) -> Prepared:
+    """Return a question about a bound of a term of log_prob, whose plan says what that makes it."""
+    what = "log_prob is this bound less log Z, an estimate of a lower bound if log Z is estimated"
+    return replace(found, plan=replace(found.plan, why=f"{found.plan.why}; {what}"))
+
+
+def _reason(result: Result) -> str:
+    """Return the reason to ask the next candidate, or an empty string.
+
+    Where log weights have lost their digits, they have for all methods.
+    """
+    settled = result.status.good or result.status is Status.ROUNDED
+    return "" if settled else result.status.value
+
+
+def only(method: MethodLike, seconds: float = np.inf) -> Auto:
+    """Return an Auto with one candidate, to ask or explain a question within a limit of time."""
+    return Auto(candidates=(method,), max_seconds=seconds, confirm_seconds=0.0)
+
+
+def within(method: MethodLike, seconds: float | None) -> MethodLike:
+    """Return a method whose plans are refused above a time; None leaves it as it is."""
+    if seconds is None:
+        return method
+    if not real(seconds) > 0:
+        raise PgmError(f"seconds must be a number above 0, or math.inf, not {seconds!r}")
+    if isinstance(method, Auto):
+        return replace(method, max_seconds=float(seconds))
+    return only(method, float(seconds))
+
+
+def drawing(draws: int) -> Auto:
+    """Return an Auto whose candidates draw at least `draws` samples, MCMC with ten sweeps each."""
+    far_apart = MCMC(chains=4, draws=max(4, -(-draws // 4)), thin=10)
+    return Auto(candidates=(Exact(draws=draws), Forward(draws=max(draws, 2)), far_apart))
+
+
+def disagreement(target: Target, chains: Result, ladder: Result) -> str:
+    """Return the layer whose means differ between chains and a ladder, or an empty string.
+
+    Means differ if they are more than APART standard errors apart.
+    """
+    for name, layer in target.structure.layers.items():
+        gap = np.abs(
+            np.asarray(chains.answers["mean"][name]) - np.asarray(ladder.answers["mean"][name])
+        )
+        one, two = (np.reshape(r.stats["mcse"][name], gap.shape) for r in (chains, ladder))
+        # Series that were not examined have the error NaN, and no verdict.
+        with np.errstate(invalid="ignore"):
+            apart = np.flatnonzero(gap > APART * np.hypot(one, two))
+        if len(apart):
+            return (
+                f"a ladder of temperatures disagrees on {len(apart)} means of layer "
+                f"{layer.name!r}, by up to {gap.ravel()[apart].max():.3g}"
+            )
+    return ""
+
+
+def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
+    """Return one result from the results of the parts of a question."""
+    both = list(zip(choices, found, strict=True))
+    own = [r for c, r in both if not c.normaliser]
+    answers = {name: value for r in own for name, value in r.answers.items()}
+    stats = {name: value for r in own for name, value in r.stats.items()}
+    whole = next((r for c, r in both if c.normaliser), None)
+    if whole is not None:
+        answers["log_prob"] = answers["log_z"] - whole.log_z
+        stats["log_prob_error"] = np.hypot(answers["log_z_error"], whole.log_z_error)
+        stats["without_evidence"] = whole.stats
+    methods = tuple(
+        r.method for i, r in enumerate(found) if r.method not in [o.method for o in found[:i]]
+    )
+    bad = [r.status for r in found if not r.status.good]
+    if whole is not None and whole.kind != "exact":
+        bounded = any(c.difference and r.kind == "lower bound" for c, r in both if not c.normaliser)
+        bad += [Status.ESTIMATED_BOUND] * bounded
+    doubtful = [r.status for r in found if r.status is not Status.OK]
+    notes = [
+        f"{'without evidence, ' if c.normaliser else ''}{line}"
+        for c, r in both
+        for line in r.warnings
+    ]
+    notes += [Status.ESTIMATED_BOUND.value] * (Status.ESTIMATED_BOUND in bad)
+    return Result(
+        answers,
+        _weakest([r.kind for r in found]),
+        methods[0] if len(methods) == 1 else Several(methods),
+        _joined_plans(choices, [r.plan for r in found]),
+        (*bad, *doubtful, Status.OK)[0],
+        tuple(dict.fromkeys(p for r in found for p in r.refused)),
+        stats,
+        next((r.state for r in own if r.state is not None), None),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def _weakest(kinds: Sequence[str]) -> str:
+    """Return the weakest guarantee; an unknown one is weaker than all known ones."""
+    order = {kind: place for place, kind in enumerate(GUARANTEES)}
+    return max(kinds, key=lambda kind: order.get(kind, len(order)))
+
+
+def _joined_plans(choices: Sequence[Choice], plans: Sequence[Plan]) -> Plan:
+    """Return the plans of the parts of a question as one."""
+    if len(plans) == 1:
+        return plans[0]
+    return Plan(
+        " + ".join(dict.fromkeys(p.method for p in plans)),
+        _weakest([p.guarantee for p in plans]),
+        "; ".join(f"{c.title} by {p.method}: {p.why}" for c, p in zip(choices, plans, strict=True)),
+        sum(p.work for p in plans),
+        max(p.bytes for p in plans),
+        seconds=sum(p.seconds for p in plans),
+    )

@@ -1,0 +1,132 @@
+"""Explanations: the answer of explain, as text and as a table for terminals and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pgmengine.infer.results.result import Plan
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COLUMNS = ("", "method", "guarantee", "what it would do, or why not", "updates", "time", "memory")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a question that one method answers.
+
+    Attributes
+    ----------
+    title : the quantities in words, empty if the part is the whole question.
+    plans : the plan of each candidate.
+    """
+
+    title: str
+    plans: tuple[Plan, ...]
+
+    @property
+    def chosen(self) -> Plan | None:
+        """The plan that answers, None where all are refused."""
+        return next((plan for plan in self.plans if plan.accepted), None)
+
+    @property
+    def answer(self) -> str:
+        """The method that answers, and its guarantee."""
+        by = f"{self.title} by " if self.title else ""
+        if self.chosen is None:
+            return f"{by}none of these can"
+        return f"{by}{self.chosen.method}, {self.chosen.guarantee}"
+
+    @property
+    def shown(self) -> tuple[Plan, ...]:
+        """The plans, each refusal once: a method may be a candidate with several settings."""
+        return tuple(
+            plan for i, plan in enumerate(self.plans) if plan.accepted or plan not in self.plans[:i]
+        )
+
+    def cells(self) -> Iterator[tuple[Plan, tuple[str, ...]]]:
+        """Yield each plan with its cells of a table, in the order of COLUMNS after the mark."""
+        for plan in self.shown:
+            sizes = ("", "", "") if plan.refusal else (f"{plan.work:.2g}", *plan.sizes[1:])
+            yield (
+                plan,
+                (
+                    plan.method,
+                    "refused" if plan.refusal else plan.guarantee,
+                    plan.refusal or plan.why,
+                    *sizes,
+                ),
+            )
+
+
+class Explanation(str):
+    """The plans of all candidates as text; `rich.print` and notebooks show them as a table.
+
+    A question whose parts have different best methods has the plans of each part.
+
+    Attributes
+    ----------
+    head : the first line, which describes the question.
+    parts : the parts of the question with their plans.
+    """
+
+    head: str
+    parts: tuple[Part, ...]
+
+    def __new__(cls, head: str, parts: Sequence[Part]) -> Explanation:
+        """Make the text from a first line and the parts of the question."""
+        lines = [head]
+        for part in parts:
+            lines += [f"{part.title}:"] * bool(part.title)
+            lines += [f"{'->' if plan is part.chosen else '  '} {plan}" for plan in part.shown]
+        self = super().__new__(
+            cls, "\n".join([*lines, f"answer: {'; '.join(part.answer for part in parts)}"])
+        )
+        self.head, self.parts = head, tuple(parts)
+        return self
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans of all parts, in order."""
+        return tuple(plan for part in self.parts for plan in part.plans)
+
+    @property
+    def chosen(self) -> Plan | None:
+        """The plan that answers the first part, None where none can."""
+        return self.parts[0].chosen
+
+    def __reduce__(self) -> Any:
+        return Explanation, (self.head, self.parts)
+
+    def __rich__(self) -> Table:
+        """Return the table for terminals."""
+        from rich.box import SIMPLE_HEAD
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(title=escape(self.head), title_justify="left", box=SIMPLE_HEAD)
+        for number, column in enumerate(COLUMNS):
+            table.add_column(column, no_wrap=number != 3, justify="right" if number > 3 else "left")
+        for part in self.parts:
+            if part.title:
+                table.add_row("", *[""] * 2, escape(f"{part.title}:"), "", "", "", style="italic")
+            for plan, cells in part.cells():
+                style = "bold" if plan is part.chosen else "dim" if plan.refusal else None
+                table.add_row("->" if plan is part.chosen else "", *map(escape, cells), style=style)
+        return table
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        from html import escape
+
+        rows = f"<tr>{''.join(f'<th>{c}</th>' for c in COLUMNS)}</tr>"
+        for part in self.parts:
+            if part.title:
+                rows += f'<tr><td colspan="{len(COLUMNS)}">{escape(part.title)}:</td></tr>'
+            for plan, cells in part.cells():
+                every = ("→" if plan is part.chosen else "", *cells)
+                rows += f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in every)}</tr>"
+        return f"<p>{escape(self.head)}</p><table>{rows}</table>"

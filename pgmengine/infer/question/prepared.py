@@ -1,0 +1,304 @@
+"""Methods and prepared questions: a method plans once, and the prepared question has the answer.
+
+`method.prepare(target, want)` returns a `Prepared`: its `plan` is shown by `explain`, its `run`
+answers. Findings of the planning (covers, elimination orders, ladders) are kept as its `basis`, so
+that nothing is worked out twice. A prepared question can be asked again about other values under
+the same evidence pattern (`on`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, cast
+
+from pgmengine.base.checks import seeded
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import RngLike, Snapshot
+from pgmengine.base.work.memory import no_room
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.rounding import checked_difference, ease, fits, raised, withheld
+from pgmengine.infer.question.wanted import check_rows, check_want
+from pgmengine.infer.results.axes import Statistics
+from pgmengine.infer.results.result import WANTS, Plan, Result, Status, quantity
+from pgmengine.model.structure import Structure
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The way in which a method would answer a question, with its cost; made by Method.scheme.
+
+    Attributes
+    ----------
+    how : the way in words, for the plan.
+    work : unit updates.
+    bytes : peak memory beyond the model: evidence, answers and working arrays (`peak_bytes`).
+    seconds : time on one core.
+    basis : findings that the answer needs, such as a cover.
+    refusal : the reason why it cannot answer, or an empty string.
+
+    >>> import pgmengine as pgm
+    >>> pgm.Scheme("100 chains", work=1e6).refusal
+    ''
+    """
+
+    how: str = ""
+    work: float = 0.0
+    bytes: float = 0.0
+    seconds: float = 0.0
+    basis: Any = None
+    refusal: str = ""
+
+
+class Method:
+    """Base of the inference methods: frozen dataclasses whose fields are their settings.
+
+    A new method says which quantities it `gives`, and writes `scheme` and `answer`. Planning, the
+    checks of the wanted quantities and of the free memory, splitting and caching follow.
+
+    Attributes
+    ----------
+    gives : the wanted quantities that it can answer.
+    source : the subject of the refusal of other quantities, as in "draws give no mode".
+    guarantee : "exact", "estimate" or "lower bound".
+    statistics : the entries of `Result.stats` with their axes.
+    local : whether its chains move locally, so that Auto has their answers confirmed.
+    tempered : whether it has a ladder of temperatures that can confirm local chains.
+    groups_chains : whether it can divide the chains of a single row among workers itself.
+    divides : whether it divides questions itself, as Auto does.
+    single : whether its chains compute in single precision.
+
+    >>> import pgmengine as pgm
+    >>> class Independent(pgm.Method):
+    ...     gives = frozenset({"log_z"})
+    ...     def scheme(self, target, want):
+    ...         return pgm.Scheme("units as they are at beta = 0", work=target.rows)
+    ...     def answer(self, question, rng, state=None, executor=None):
+    ...         return question.result({"log_z": question.target.log_z_at_0()})
+    >>> pgm.infer(pgm.rbm(2, 1), want=("log_z",), method=Independent()).log_z.round(3)
+    array([2.079])
+    """
+
+    gives: ClassVar[frozenset[str]] = frozenset(WANTS)
+    source: ClassVar[str] = "it can give"
+    guarantee: ClassVar[str] = "estimate"
+    statistics: Statistics = {}
+    local: ClassVar[bool] = False
+    tempered: ClassVar[bool] = False
+    groups_chains: ClassVar[bool] = False
+    divides: ClassVar[bool] = False
+    single: ClassVar[bool] = False
+
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the way in which it would answer, or a Scheme with a refusal."""
+        raise NotImplementedError
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+    ) -> Result:
+        """Answer a question that it has accepted.
+
+        Parameters
+        ----------
+        question : target, wanted quantities, plan and basis.
+        rng : int, numpy Generator or None.
+        state : the snapshot of an earlier result, or None.
+        executor : a concurrent.futures.Executor; methods without `groups_chains` may ignore it.
+        """
+        raise NotImplementedError
+
+    def unmixed(self, stats: Mapping[str, Any], structure: Structure) -> tuple[str, ...]:
+        """Return a warning for everything that has not mixed, from the statistics of all rows.
+
+        `structure` has the names of variables.
+        """
+        return ()
+
+    def faster(self, target: Target, seconds: float) -> Method | None:
+        """Return the method with settings that take at most some seconds; None where it has none.
+
+        Auto asks for them where the plan of the method itself would take longer.
+        """
+        return None
+
+    def cannot(self, plan: Plan) -> str:
+        """Return the message of the error that is raised when a refused question is run."""
+        return f"{plan.method} refused: {plan.refusal}"
+
+    def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+        """Plan a question once, for its plan and for its answer."""
+        wanted, name = check_want(target.structure, want), type(self).__name__
+        if missing := sorted({w for w in wanted if quantity(w) not in self.gives}):
+            why = f"{self.source} no {' or '.join(missing)}"
+            return Prepared(self, target, wanted, Plan(name, refusal=why))
+        s = self.scheme(target, wanted)
+        why = s.refusal or no_room(s.bytes)
+        guarantee = "" if why else self.guarantee
+        plan = Plan(name, guarantee, s.how, s.work, s.bytes, why, s.seconds)
+        return Prepared(self, target, wanted, plan, s.basis)
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Return the plan of a question."""
+        return self.prepare(target, want).plan
+
+    def run(
+        self,
+        target: Target,
+        want: Iterable[str] | None = None,
+        rng: RngLike = None,
+        state: Snapshot | None = None,
+    ) -> Result:
+        """Answer a question, about marginals or else log_z if `want` says nothing.
+
+        Raises PgmError with the plan's refusal where the method cannot answer.
+        """
+        if want is None:
+            want = "marginals" if "marginals" in self.gives else "log_z"
+        return self.prepare(target, want).run(rng, state)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A planned question to one method.
+
+    Attributes
+    ----------
+    method : the method that has planned it.
+    target : the model and its evidence.
+    want : the wanted quantities.
+    plan : how it would be answered.
+    basis : findings of the planning that the method needs for the answer.
+
+    >>> import pgmengine as pgm
+    >>> question = pgm.Exact().prepare(pgm.rbm(2, 1, rng=0).given(), ("log_z",))
+    >>> question.plan.guarantee, question.run().log_z.round(3)
+    ('exact', array([2.049]))
+    """
+
+    method: Method
+    target: Target
+    want: tuple[str, ...]
+    plan: Plan
+    basis: Any = None
+
+    def run(
+        self, rng: RngLike = None, state: Snapshot | None = None, executor: Executor | None = None
+    ) -> Result:
+        """Answer the question; raise PgmError with the refusal where the method has refused."""
+        self.check()
+        target, common = self.target, self.target.common
+        # Methods add up answers of their parts, where a common log weight would count twice.
+        bare = self if common is None else self.on(replace(target, common=None))
+        result = bare._answered(rng, state, executor)
+        check_rows(target, result.answers)
+        return result if common is None else raised(result, common, target)
+
+    def _answered(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
+        """Return the answer of the method, with its rounding checked."""
+        if self.method.divides:
+            return checked_difference(self.method.answer(self, rng, state, executor), self.target)
+        if fits(self.target, self.method.single):
+            return self.method.answer(self, rng, state, executor)
+        return self._eased(rng, state, executor)
+
+    def _eased(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
+        """Answer where log weights are large: by a target whose terms are smaller (rounding.py)."""
+        target, method, generator = self.target, self.method, seeded(rng)
+        eased = ease(target, method.single)
+        apart = "log_prob" in self.want and not target.structure.normalized
+        asked = tuple(dict.fromkeys("log_z" if apart and w == "log_prob" else w for w in self.want))
+        # The fields of the target without evidence are eased on their own.
+        question = method.prepare(eased.target, asked)
+        question.check()
+        result = method.answer(question, generator, state, executor)
+        result = withheld(replace(result, plan=self.plan), eased, method.single, target)
+        if not apart:
+            return checked_difference(result, target)
+        without = method.prepare(target.nothing_observed, ("log_z",)).run(generator)
+        return checked_difference(result.less(without), target)
+
+    def check(self) -> None:
+        """Raise PgmError if the method has refused the question."""
+        if not self.plan.accepted:
+            raise PgmError(self.method.cannot(self.plan))
+
+    def on(self, target: Target) -> Prepared:
+        """Return the same question about other values under the same evidence pattern."""
+        # Spelt out: dataclasses.replace takes twice as long, a tenth of a small answer.
+        return Prepared(self.method, target, self.want, self.plan, self.basis)
+
+    def detached(self) -> Prepared:
+        """Return the question without model and evidence, to be kept until it is asked by `on`."""
+        return self.on(cast(Target, None))
+
+    def having(self, basis: Any) -> Prepared:
+        """Return the same question for another method to answer, from findings of its own."""
+        return Prepared(self.method, self.target, self.want, self.plan, basis)
+
+    def refused(self, why: str) -> Prepared:
+        """Return the question with a refusal."""
+        return replace(self, plan=replace(self.plan, refusal=why))
+
+    def result(
+        self,
+        answers: Mapping[str, Any],
+        stats: Mapping[str, Any] | None = None,
+        status: Status = Status.OK,
+        warnings: tuple[str, ...] = (),
+        state: Snapshot | None = None,
+    ) -> Result:
+        """Return a result of this question, with the method, the plan and its guarantee."""
+        return Result(
+            answers,
+            self.plan.guarantee,
+            self.method,
+            self.plan,
+            status,
+            (),
+            stats or {},
+            state,
+            warnings,
+        )
+
+
+class MethodLike(Protocol):
+    """The smallest method: an object that plans and runs, with `run` of its own."""
+
+    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+        """Return the plan of a question."""
+
+    def run(
+        self,
+        target: Target,
+        want: Iterable[str],
+        rng: RngLike = None,
+        state: Snapshot | None = None,
+    ) -> Result:
+        """Answer a question."""
+
+
+class _Foreign(Method):
+    """A method that has `plan` and `run` of its own instead of `scheme` and `answer`."""
+
+    def __init__(self, method: MethodLike) -> None:
+        self.method = method
+        # Class variables of other methods, which belong to the wrapped object here.
+        for name in ("statistics", "local", "tempered"):
+            setattr(self, name, getattr(method, name, getattr(Method, name)))
+
+    def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+        """Return the question with the plan of the wrapped object."""
+        wanted = check_want(target.structure, want)
+        return Prepared(self, target, wanted, self.method.plan(target, wanted))
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+    ) -> Result:
+        """Return the answer of the wrapped object."""
+        return self.method.run(question.target, question.want, rng=rng, state=state)
+
+
+def as_method(given: MethodLike) -> Method:
+    """Return a method as it is; wrap an object that has `plan` and `run` only."""
+    return cast(Method, given) if hasattr(given, "prepare") else _Foreign(given)

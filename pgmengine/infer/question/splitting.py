@@ -1,0 +1,211 @@
+"""Splitting of large questions into parts: rows of evidence, or chains, here or on an executor.
+
+The splitting depends on the question alone, and each part has random numbers of its own, so that
+the answer has the same bits with any executor and without one. Parts are joined by the axes that
+methods declare for their statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.checks import seeded
+from pgmengine.base.types import RngLike, Snapshot
+from pgmengine.base.work.division import check_divided
+from pgmengine.base.work.executors import part_count, run_jobs, spawn
+from pgmengine.base.work.progress import announce
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.rounding import checked_difference
+from pgmengine.infer.question.prepared import Method, Prepared, as_method
+from pgmengine.infer.question.wanted import add_gradients, check_rows
+from pgmengine.infer.results.axes import Axis, Statistics
+from pgmengine.infer.results.result import Result, Status
+from pgmengine.model.structure import Structure
+
+
+def answer(
+    executor: Executor | None, question: Prepared, rng: RngLike, state: Snapshot | None = None
+) -> Result:
+    """Answer a prepared question, in parts of its rows if there is enough to do.
+
+    Methods with `groups_chains` divide the chains of a single row among the workers of an executor.
+    A question that goes on from a snapshot stays whole.
+    """
+    question.check()
+    target = question.target
+    if question.method.divides:
+        return question.run(rng, state, executor)
+    announce(question.plan, question.plan.seconds)
+    if target.rows > 1 and state is None:
+        count = part_count(question.plan.work, target.rows)
+        if count > 1:
+            result = _by_rows(executor, question, seeded(rng), count)
+            return checked_difference(result, target)
+    if executor is None:
+        return question.run(rng, state)
+    if target.rows == 1 and state is None and question.method.groups_chains:
+        return question.run(rng, state, executor)
+    generator = seeded(rng)
+    jobs = [(question.method, target, question.want, generator, state)]
+    found, generator.bit_generator.state = run_jobs(executor, _run, jobs, "")[0]
+    return found
+
+
+def _run(
+    method: Method,
+    target: Target,
+    want: tuple[str, ...],
+    rng: np.random.Generator,
+    state: Snapshot | None,
+) -> tuple[Result, Any]:
+    """Return the answer, and the state of the random number generator after it."""
+    return method.run(target, want, rng=rng, state=state), rng.bit_generator.state
+
+
+def _by_rows(
+    executor: Executor | None, question: Prepared, rng: np.random.Generator, count: int
+) -> Result:
+    """Answer in parts of consecutive rows.
+
+    log_prob also needs log Z without evidence; where it is the same for all rows, it is a part of
+    its own.
+    """
+    method, target, want = question.method, question.target, question.want
+    streams, rows = spawn(rng, count + 1), np.array_split(np.arange(target.rows), count)
+    difference = "log_prob" in want and not target.structure.normalized
+    apart = difference and target.nothing_observed.rows == 1
+    asked = tuple(dict.fromkeys("log_z" if w == "log_prob" and apart else w for w in want))
+    jobs = [
+        (replace(target.take(some), first=target.first + int(some[0])), asked, stream)
+        for some, stream in zip(rows, streams[1:], strict=True)
+    ]
+    if apart:
+        jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
+    found = run_jobs(executor, method.run, jobs, "parts of the rows")
+    each = found[-count:]
+    check_divided(rows, target.rows, "parts of the rows", target.first)
+    result = joined(each, target.structure)
+    check_rows(target, result.answers)
+    statistics = as_method(each[0].method).statistics
+    ladders = _by_ladder(statistics, each, [len(some) for some in rows])
+    result = replace(result, plan=question.plan, stats={**result.stats, **ladders})
+    return result.less(found[0]) if apart else result
+
+
+def joined(found: Sequence[Result], structure: Structure) -> Result:
+    """Return one result from results for consecutive rows, by the axes of their statistics.
+
+    `structure` has the names of variables, for warnings.
+    """
+    if len(found) == 1:
+        return found[0]
+    method = as_method(found[0].method)
+    found = _with_equal_draws(found)
+    first = found[0]
+    answers = {
+        name: _answers(name, [part.answers[name] for part in found]) for name in first.answers
+    }
+    stats = {
+        name: _statistic(method.statistics.get(name), [part.stats[name] for part in found])
+        for name in first.stats
+        if all(name in part.stats for part in found)
+    }
+    status, warnings = _judged(method, found, stats, structure)
+    return replace(
+        first,
+        answers=answers,
+        status=status,
+        kind=first.kind if len({part.kind for part in found}) == 1 else "estimate",
+        stats=stats,
+        warnings=warnings,
+        state=_snapshot(found),
+    )
+
+
+def _judged(
+    method: Method, found: Sequence[Result], stats: dict[str, Any], structure: Structure
+) -> tuple[Status, tuple[str, ...]]:
+    """Return status and warnings of all parts, with mixing judged on all rows together."""
+    notes, statuses, others = method.unmixed(stats, structure), list[Status](), list[str]()
+    for part in found:
+        own = method.unmixed(part.stats, structure)
+        rest = [line for line in part.warnings if line not in own]
+        forgiven = part.status is Status.NOT_MIXED and own and not rest
+        statuses.append(Status.OK if forgiven else part.status)
+        others += rest
+    bad = [status for status in statuses if not status.good]
+    doubtful = [status for status in statuses if status is not Status.OK]
+    worst = (*bad, *([Status.NOT_MIXED] if notes else []), *doubtful, Status.OK)[0]
+    return worst, tuple(dict.fromkeys((*notes, *others)))
+
+
+def _with_equal_draws(found: Sequence[Result]) -> Sequence[Result]:
+    """Cut parts to the draws of the shortest chain, since simulated tempering draws at random."""
+    counts = [part.stats["energy"].shape[1] for part in found if "energy" in part.stats]
+    least = min(counts, default=0)
+    return found if all(n == least for n in counts) else [_cut(part, least) for part in found]
+
+
+def _cut(part: Result, draws: int) -> Result:
+    """Return a part with the first draws of each chain."""
+    chains, count, _ = part.stats["energy"].shape
+    answers, stats = dict(part.answers), dict(part.stats)
+    for name, x in answers.get("samples", {}).items():
+        by_chain = x.reshape(chains, count, *x.shape[1:])[:, :draws]
+        answers["samples"] = answers["samples"] | {name: by_chain.reshape(-1, *x.shape[1:])}
+    stats["energy"] = stats["energy"][:, :draws]
+    return replace(part, answers=answers, stats=stats)
+
+
+def _snapshot(found: Sequence[Result]) -> Snapshot | None:
+    """Return the snapshot of all rows, layer -> (rows, ...), or None if the parts' forms differ."""
+    forms = [
+        {name: np.shape(x)[1:] for name, x in part.state.items()} if part.state else None
+        for part in found
+    ]
+    if forms[0] is None or any(form != forms[0] for form in forms):
+        return None
+    joint: Snapshot = _concatenated([part.state for part in found], 0)
+    return joint
+
+
+def _answers(name: str, values: list[Any]) -> Any:
+    """Return an answer for all rows; gradients are sums over rows."""
+    if name == "gradient":
+        return reduce(add_gradients, values)
+    return _concatenated(values, 1 if name == "samples" else 0)
+
+
+def _statistic(axes: tuple[Axis, ...] | None, values: list[Any]) -> Any:
+    """Return a statistic for all rows; undeclared arrays have the rows as their first axis."""
+    if axes is None:
+        axes = (Axis.ROW,) if isinstance(values[0], dict) or np.ndim(values[0]) else ()
+    if Axis.ROW in axes:
+        return _concatenated(values, axes.index(Axis.ROW))
+    # A number belongs to the run, such as the rounds of the slowest part. Arrays without rows are
+    # settings.
+    return values[0] if axes else max(values)
+
+
+def _concatenated(values: list[Any], axis: int) -> Any:
+    """Return arrays, or mappings of arrays, joined along an axis."""
+    if isinstance(values[0], dict):
+        return {key: _concatenated([v[key] for v in values], axis) for key in values[0]}
+    return np.concatenate(values, axis=axis)
+
+
+def _by_ladder(
+    statistics: Statistics, found: Sequence[Result], rows: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Return the statistics of ladders: (rungs,) if all parts have the same, else (rows, rungs)."""
+    names = [n for n, axes in statistics.items() if axes == (Axis.RUNG,) and n in found[0].stats]
+    each = {n: np.repeat([part.stats[n] for part in found], rows, axis=0) for n in names}
+    if "betas" in each and (each["betas"] != each["betas"][0]).any():
+        return each
+    return {n: value[0] if n == "betas" else value.mean(axis=0) for n, value in each.items()}

@@ -1,0 +1,178 @@
+"""Pieces that every method shares: the wanted quantities, the rows axis, evidence patterns.
+
+Inside, arrays are flat and have a rows axis: layer -> (rows, width). Users see (rows, size[, k]),
+and no rows axis where neither the evidence nor the hints had one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.rows import distinct, rows_of
+from pgmengine.base.types import Array, States
+from pgmengine.base.work.executors import part_count
+from pgmengine.evidence.target import Target
+from pgmengine.infer.results.by_name import Joint, units_of
+from pgmengine.infer.results.result import WANTS, quantity
+from pgmengine.model.structure import Structure
+from pgmengine.model.weights import count, plus
+
+# The axis of rows of each answer, and the answers that have none where the evidence has none.
+ROWS_AXIS = {
+    "log_z": 0,
+    "log_z_error": 0,
+    "log_z_interval": 0,
+    "log_prob": 0,
+    "bound": 0,
+    "mean": 0,
+    "prob": 0,
+    "mode": 0,
+    "pairs": 0,
+    "joint": 0,
+    "samples": 1,
+}
+SQUEEZED = frozenset({"mean", "prob", "mode", "pairs", "joint"})
+
+
+def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
+    """Return the wanted quantities as a tuple; PgmError for unknown names, also of units."""
+    known = f"ask for any of {', '.join(WANTS)}, or pgm.Joint(units)"
+    if isinstance(want, str):
+        want = (want,)
+    if not isinstance(want, Iterable):
+        raise PgmError(f"want must be a name or several, not {want!r}; {known}")
+    wanted = tuple(want)
+    for name in wanted:
+        if name not in WANTS and not isinstance(name, Joint):
+            raise PgmError(f"want: {name!r} is unknown; {known}")
+        if isinstance(name, Joint):
+            units_of(s, name)
+    if not wanted:
+        raise PgmError(f"want is empty; {known}")
+    return wanted
+
+
+def public(target: Target, flat: States) -> dict[str, Array]:
+    """Return flat arrays (rows, width) as (rows, size[, k]), or (size[, k]) without a rows axis."""
+    out = {name: target.structure.layers[name].shaped(value) for name, value in flat.items()}
+    return out if target.evidence.has_rows else {name: value[0] for name, value in out.items()}
+
+
+def squeeze(target: Target, arrays: dict[str, Array]) -> dict[str, Array]:
+    """Return arrays without their rows axis if the evidence had none."""
+    if target.evidence.has_rows:
+        return arrays
+    return {name: value[0] for name, value in arrays.items()}
+
+
+def evidence_patterns(target: Target) -> list[Array]:
+    """Return the rows of each evidence pattern and beta, as a list of index arrays."""
+    masks = [
+        m
+        for name in target.structure.layers
+        for m in (target.pattern.observed[name], target.cut[name])
+    ]
+    if target.rows == 1:
+        return [np.zeros(1, dtype=int)]
+    if (
+        all((m == m[0]).all() for m in map(distinct, masks))
+        and (target.beta == target.beta[0]).all()
+    ):
+        return [np.arange(target.rows)]
+    packed = np.concatenate(
+        [np.packbits(m, axis=1) for m in masks]
+        + [np.ascontiguousarray(target.beta).view(np.uint8).reshape(target.rows, -1)],
+        axis=1,
+    )
+    _, group = np.unique(packed, axis=0, return_inverse=True)
+    order = np.argsort(group.ravel(), kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group.ravel()[order])) + 1)
+
+
+def one_for_all(target: Target, rows: Array) -> Target:
+    """Return a target of one row that stands for rows of one evidence pattern in a plan.
+
+    It has their pattern and beta, and the values of the first of them. Soft evidence is no part of
+    a pattern, so that the row has some, of no meaning, wherever one of the rows has soft evidence:
+    a unit is then barren in this row if it is barren in all of them.
+    """
+    one = target.take(rows[:1])
+    if not target.soft:
+        return one
+    hints = {
+        name: (distinct(field) != 0).any(axis=0, keepdims=True).astype(np.float64)
+        for name, field in rows_of(target.soft, rows).items()
+    }
+    return replace(one, soft=hints)
+
+
+def check_rows(target: Target, answers: Mapping[str, Any]) -> None:
+    """Raise PgmError unless every answer has the rows of a target."""
+    rows, has_rows = target.rows, target.evidence.has_rows
+    for what, value in answers.items():
+        axis = ROWS_AXIS.get(what)
+        if axis is None or (what in SQUEEZED and not has_rows):
+            continue
+        for x in value.values() if isinstance(value, Mapping) else (value,):
+            shape = np.shape(x)
+            if len(shape) <= axis or shape[axis] != rows:
+                raise PgmError(
+                    f"{what} has the shape {shape}, expected {rows} rows on axis {axis}: the "
+                    "method has not answered each row once"
+                )
+
+
+def add_gradients(total: dict[str, Any] | None, part: dict[str, Any]) -> dict[str, Any]:
+    """Return the sum of two gradients, parameter by parameter."""
+    if total is None:
+        return part
+    return {name: plus(total[name], value) for name, value in part.items()}
+
+
+def peak_bytes(
+    target: Target,
+    want: tuple[str, ...],
+    draws: int,
+    work: float,
+    working: float,
+    statistics: float = 0.0,
+    fixed: float = 0.0,
+) -> float:
+    """Return the peak memory of an answer in this process.
+
+    It is the sum of evidence, answers, statistics (with the snapshot), `working` arrays for all
+    rows, and arrays of a `fixed` size. A question of much work is answered in parts of its rows
+    (splitting.py). Working arrays are then those of one part, and the rest of the result is there
+    in parts and joined.
+    """
+    parts = part_count(work, target.rows)
+    result = (answer_bytes(target, want, draws) + statistics) * (1 + (parts > 1))
+    return evidence_bytes(target) + result + working / parts + fixed
+
+
+def evidence_bytes(target: Target) -> float:
+    """Return the memory of the evidence of several rows: values, masks and hints."""
+    if target.rows == 1:
+        return 0.0
+    pattern = target.pattern
+    held = (target.evidence.values, pattern.observed, pattern.free, pattern.cut, target.soft)
+    return float(sum(distinct(array).nbytes for part in held for array in part.values()))
+
+
+def answer_bytes(target: Target, want: tuple[str, ...], draws: int) -> float:
+    """Return the memory of the answers, with `draws` samples of each row."""
+    layers, kinds = target.structure.layers, {quantity(w) for w in want}
+    width = sum(layer.width for layer in layers.values())
+    numbers = 4.0 + width * (draws * ("samples" in kinds) + ("mode" in kinds))
+    if "marginals" in kinds:
+        supports = [(x.size, x.unit.support) for x in layers.values()]
+        numbers += width + sum(n * len(values) for n, values in supports if values is not None)
+    if "pairs" in kinds:
+        numbers += sum(layers[c.a].width * layers[c.b].width for c in target.structure.couplings)
+    gradient = sum(count(p) for p in target.model.params.values()) * ("gradient" in kinds)
+    return 8.0 * (target.rows * numbers + gradient)

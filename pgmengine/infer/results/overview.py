@@ -1,0 +1,142 @@
+"""Overview of a result: the guarantee and the status, then the answers by name, cut to a screen.
+
+Settings of methods are not part of it; `Result.method` and `Result.plan` have them. A variable that
+is observed in every row is left out, since its probabilities are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.display import MOST_LINES, MOST_NAMES, MOST_ROWS, as_html, as_text, few, plain
+from pgmengine.base.types import Array
+from pgmengine.evidence.frames import Shown, shown_units
+from pgmengine.infer.results.by_name import marginal, state_values
+from pgmengine.model.structure import Structure
+
+if TYPE_CHECKING:
+    from pgmengine.infer.results.result import Result
+
+# The name of an answer, and its numbers.
+Line = tuple[str, str]
+
+# Answers that are part of the lines of others.
+BESIDE = ("prob", "log_z_error", "log_z_interval")
+
+COLUMNS = ("answer", "value")
+
+
+def result_text(result: Result) -> str:
+    """Return a result as text."""
+    lines = list(_lines(result))
+    shown = [": ".join(line()) for line in lines[:MOST_LINES]]
+    return as_text("\n  ".join([headline(result), *_warnings(result)]), shown, len(lines))
+
+
+def result_html(result: Result) -> str:
+    """Return a result as a table for notebooks."""
+    lines = list(_lines(result))
+    rows = [line() for line in lines[:MOST_ROWS]]
+    return as_html(headline(result), COLUMNS, rows, len(lines), _warnings(result))
+
+
+def headline(result: Result) -> str:
+    """Return the guarantee, the name of the method, and the status."""
+    status = result.status
+    name = "" if status.good else f"{status.name}, "
+    return f"Result: {result.kind} by {result.plan.method}; {name}{status.value}"
+
+
+def _warnings(result: Result) -> Iterator[str]:
+    """Yield the first warning, and the number of further ones."""
+    if result.warnings:
+        more = len(result.warnings) - 1
+        yield f"warning: {result.warnings[0]}{f' ... and {more} more' if more else ''}"
+
+
+def _lines(result: Result) -> Iterator[Callable[[], Line]]:
+    """Yield functions that return the lines: answers in one line first, then units one by one."""
+    answers = result.answers
+    for name, value in answers.items():
+        if name in BESIDE or isinstance(value, Mapping):
+            continue
+        yield partial(_numbers, name, value, answers.get("log_z_error") if name == "log_z" else 0.0)
+    for units, table in answers.get("joint", {}).items():
+        yield partial(_numbers, f"joint of {', '.join(map(plain, units))}", table)
+    storage = () if result.target is None else result.target.structure.storage
+    held = {f"{name}.bias" for name in storage}
+    for name in ("pairs", "gradient"):
+        for key, value in answers.get(name, {}).items():
+            if key not in held:
+                yield partial(_numbers, f"{name} of {plain(key)}", value)
+    if result.target is None:
+        for name in ("mean", "mode", "samples"):
+            for key, value in answers.get(name, {}).items():
+                yield partial(_numbers, f"{name} of {plain(key)}", value)
+        return
+    structure = result.target.structure
+    free = [
+        one
+        for one in shown_units(structure)
+        if result.target.free[one.layer.name][:, one.units].any()
+    ]
+    if "samples" in answers and answers["samples"]:
+        draws = len(next(iter(answers["samples"].values())))
+        yield lambda: ("samples", f"{draws:,} draws of {few([one.name for one in free])}")
+    if "mode" in answers:
+        yield partial(_mode, free, answers["mode"], result.target.evidence.has_rows)
+    for one in free if "mean" in answers else ():
+        yield partial(_marginal, structure, one, answers)
+
+
+def _numbers(name: str, given: ArrayLike, errors: ArrayLike | None = 0.0) -> Line:
+    """Return the line of an array: its shape if it has several axes, and its first numbers."""
+    array = np.asarray(given)
+    spread = np.broadcast_to(0.0 if errors is None else errors, array.shape)
+    first = zip(array.flat, spread.flat, strict=True)
+    texts = [
+        f"{x:.6g} ± {e:.2g}" if e > 0 else f"{x:.6g}"
+        for (x, e), _ in zip(first, range(MOST_NAMES), strict=False)
+    ]
+    shape = f"{'x'.join(map(str, array.shape))} numbers, " if array.ndim > 1 else ""
+    return name, f"{shape}{few(texts, array.size)}"
+
+
+def _marginal(
+    structure: Structure, shown: Shown, answers: Mapping[str, Mapping[str, Array]]
+) -> Line:
+    """Return the probabilities of the states of a variable, or the means of a layer."""
+    if not shown.variable:
+        return _numbers(f"mean of {plain(shown.name)}", answers["mean"][shown.layer.name])
+    found = marginal(structure, answers["prob"], (shown.layer.name, shown.units[0]))
+    rows = any(np.ndim(p) for p in found.values())
+    each = [f"{plain(state)}={_probabilities(p)}" for state, p in found.items()]
+    text = "; ".join(each) if rows and len(each) <= MOST_NAMES else few(each)
+    return plain(shown.name), text
+
+
+def _probabilities(prob: float | Array) -> str:
+    """Return a probability, or the ones of the first rows."""
+    each = np.atleast_1d(prob)
+    return few([f"{p:.4g}" for p in each[:MOST_NAMES]], len(each))
+
+
+def _mode(free: list[Shown], mode: Mapping[str, Array], has_rows: bool) -> Line:
+    """Return the most probable states of the first units; of the first row, if there are rows."""
+    texts, number, rows = list[str](), 0, 1
+    for one in free:
+        values = state_values(one.layer, mode[one.layer.name])
+        rows = len(values) if has_rows else 1
+        of_row = values[0] if has_rows else values
+        number += len(one.units)
+        for i in one.units[: MOST_NAMES - len(texts)]:
+            name = one.name if one.variable else f"{one.name}[{one.labels[one.units.index(i)]}]"
+            state = of_row[i]
+            named = one.layer.state_names is not None
+            texts.append(f"{name}={plain(state) if named else f'{state:g}'}")
+    return "mode", f"{few(texts, number)}{f' (row 0 of {rows})' if has_rows else ''}"

@@ -1,0 +1,399 @@
+"""Plans, statuses and results: how a method would answer, how the run ended, and the answers.
+
+The contents of a result depend on `want` alone, never on the method: `ANSWERS` has the wanted
+quantity of each answer. Everything else that a method reports is in `stats`, whose axes it declares
+(`Method.statistics`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pgmengine.base.errors import NoSuchName, NotAsked, PgmError, listed
+from pgmengine.base.names import nearest
+from pgmengine.base.types import Array, Snapshot
+from pgmengine.evidence.target import Target
+from pgmengine.infer.results.arviz import to_arviz, to_frame
+from pgmengine.infer.results.by_name import Joint, Joints, assignment, marginal, samples_frame
+from pgmengine.infer.results.overview import result_html, result_text
+from pgmengine.model.variables import Member
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", "bound")
+
+# Answer -> the wanted quantity that it belongs to.
+ANSWERS = {
+    "mean": "marginals",
+    "prob": "marginals",
+    "log_z": "log_z",
+    "log_z_error": "log_z",
+    "log_z_interval": "log_z",
+    "log_prob": "log_prob",
+    "samples": "samples",
+    "mode": "mode",
+    "pairs": "pairs",
+    "gradient": "gradient",
+    "bound": "bound",
+    "joint": "joint",
+}
+
+
+class Status(Enum):
+    """The end of a run; the value is a message with advice.
+
+    OK means that no diagnostic has found a fault. It is no proof: a part of the space that no chain
+    has visited escapes all diagnostics of samples.
+    """
+
+    OK = "no diagnostic found a fault"
+    NOT_MIXED = "the chains did not mix: draw longer, or use a tempering method"
+    FEW_TRIPS = "the chains hardly travelled on their ladder: use more temperatures, or draw longer"
+    FEW_WEIGHTS = (
+        "a few draws have most of the importance weight: use more temperatures, chains or draws"
+    )
+    ONE_SIDED = (
+        "nothing independent confirms the estimate: annealing down began where annealing up had "
+        "ended, and no run from another reference agrees; use more chains or temperatures"
+    )
+    CONTRADICTED = (
+        "something that is known for sure does not agree with the estimate: a part of the space "
+        "was missed"
+    )
+    ROUNDED = (
+        "log weights are so large that rounding reaches some answers, which are NaN: the warnings "
+        "name rows and terms"
+    )
+    ESTIMATED_BOUND = (
+        "log_prob is an estimate of a lower bound: a bound of each row less an estimate of log Z; "
+        "the error is the one of log Z, and log p itself is higher by the unknown gap of the bound"
+    )
+    IMPOSSIBLE = "no possible state was found to start from: use more restarts, or another method"
+
+    @property
+    def good(self) -> bool:
+        """Whether no diagnostic has found a fault."""
+        return self is Status.OK
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time as text, such as "0.02 s", "35 min" or "400 days".
+
+    >>> duration(0.0213), duration(5400), duration(1e6)
+    ('0.021 s', '90 min', '12 days')
+    """
+    if seconds < 120:
+        return f"{seconds:.2g} s"
+    units = (("min", 60.0), ("h", 3600.0), ("days", 86400.0))
+    name, size = next((u for u in units[:2] if seconds < 120 * u[1]), units[2])
+    return f"{seconds / size:.2g} {name}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The way in which a method would answer a question, and its cost.
+
+    Attributes
+    ----------
+    method : name of the method.
+    guarantee : "exact", "estimate" or "lower bound".
+    why : the way in which it would answer.
+    work : unit updates.
+    bytes : peak memory.
+    refusal : the reason why it cannot answer, or an empty string.
+    seconds : time on one core, an estimate; 0 where the method gives none.
+    """
+
+    method: str
+    guarantee: str = ""
+    why: str = ""
+    work: float = 0.0
+    bytes: float = 0.0
+    refusal: str = ""
+    seconds: float = 0.0
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the method can answer."""
+        return not self.refusal
+
+    def __str__(self) -> str:
+        if self.refusal:
+            return f"{self.method}: refused, {self.refusal}"
+        sizes = ", ".join(size for size in self.sizes if size)
+        return f"{self.method}: {self.guarantee}; {self.why}; about {sizes}"
+
+    @property
+    def sizes(self) -> tuple[str, str, str]:
+        """Unit updates, time (empty if there is no estimate) and memory as text."""
+        time = duration(self.seconds) if self.seconds else ""
+        return f"{self.work:.2g} unit updates", time, f"{self.bytes / 2**20:.3g} MiB"
+
+
+def quantity(wanted: str) -> str:
+    """Return the name of a wanted quantity; "joint" for any Joint."""
+    return "joint" if isinstance(wanted, Joint) else wanted
+
+
+class Named(dict[str, Any]):
+    """An answer by layer, coupling or parameter; an unknown name raises NoSuchName.
+
+    `places` gives the layer and the number of units that have names: the answer for such a name is
+    the part of its unit, as of a layer of one unit. Iteration gives the layers alone. `prob` has
+    probabilities (..., size, states) of layers whose units are given by them under their names.
+    `storage` are the layers that hold variables, which messages name in their place.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        answer: str,
+        places: Mapping[Hashable, tuple[str, int]] | None = None,
+        axis: int = 0,
+        prob: Mapping[str, Array] | None = None,
+        storage: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(values)
+        self.answer, self.places, self.axis, self.prob = answer, places or {}, axis, prob or {}
+        self.storage = storage
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (
+            name in self.places and super().__contains__(self.places[name][0])
+        )
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """Return the answer for a name, or the default."""
+        return self[name] if name in self else default
+
+    def __missing__(self, name: str) -> Any:
+        if name in self:
+            layer, unit = self.places[name]
+            return np.take(self.prob.get(layer, self[layer]), [unit], axis=self.axis)
+        finite = "; only layers of finitely many states have state probabilities"
+        why = finite if self.answer == "prob" else ""
+        variables = [key for key, (layer, _) in self.places.items() if layer in self.storage]
+        known = [str(key) for key in (*variables, *self) if key not in self.storage]
+        near = nearest(name, [*known, *self.places])
+        raise NoSuchName(f"{self.answer} has no {name!r}, it has {listed(known)}{why}{near}")
+
+    def __reduce__(self) -> Any:
+        own = dict(self.places), self.axis, dict(self.prob), self.storage
+        return Named, (dict(self), self.answer, *own)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Answers of one inference: the quantities asked for with `want=` are attributes.
+
+    Reading an answer that was not asked for raises NotAsked. Arrays by layer have no rows axis
+    when neither the evidence nor the hints had one.
+
+    Attributes
+    ----------
+    kind : the guarantee: "exact", "lower bound" or "estimate".
+    method : the method that answered.
+    plan : its plan.
+    status : how the run ended.
+    refused : plans of the candidates that did not answer, each with the reason.
+    stats : statistics of the run; the class of the method documents them.
+    state : a snapshot to go on from with `infer(state=)`, None where the method has none.
+    warnings : reasons not to trust the answers, a line each.
+    target : the model and its evidence; None in results of a method's own `run`.
+    """
+
+    answers: Mapping[str, Any]
+    kind: str
+    method: Any
+    plan: Plan
+    status: Status = Status.OK
+    refused: tuple[Plan, ...] = ()
+    stats: Mapping[str, Any] = field(default_factory=dict)
+    state: Snapshot | None = None
+    warnings: tuple[str, ...] = ()
+    target: Target | None = None
+
+    def to(self, target: Target, answers: Mapping[str, Any]) -> Result:
+        """Return the result with its target, and with these answers alone."""
+        # Spelt out, because dataclasses.replace takes three times as long.
+        run = (self.kind, self.method, self.plan, self.status, self.refused, self.stats)
+        return Result(answers, *run, self.state, self.warnings, target)
+
+    def less(self, whole: Result) -> Result:
+        """Return the result with log_prob = log_z - log_z without evidence, which `whole` has."""
+        answers, stats = dict(self.answers), dict(self.stats)
+        answers["log_prob"] = answers["log_z"] - whole.log_z
+        error, more = answers.get("log_z_error"), whole.answers.get("log_z_error")
+        if error is not None and more is not None and np.any(error + more > 0):
+            stats["log_prob_error"] = np.hypot(error, more)
+        notes = self.warnings + tuple(f"without evidence, {line}" for line in whole.warnings)
+        return replace(
+            self,
+            answers=answers,
+            stats=stats,
+            warnings=tuple(dict.fromkeys(notes)),
+            status=self.status if not self.status.good else whole.status,
+        )
+
+    @property
+    def mean(self) -> Mapping[str, Array]:
+        """Posterior means: layer -> (rows, size[, k]).
+
+        Under the name of a variable, or of a unit whose states have names, it has the probabilities
+        of all states, (rows, 1, states), as `prob` has.
+        """
+        return self._named("mean")
+
+    @property
+    def prob(self) -> Mapping[str, Array]:
+        """Posterior probabilities of states: layer -> (rows, size, states), finite layers only."""
+        return self._named("prob")
+
+    @property
+    def mode(self) -> Mapping[str, Array]:
+        """The most probable complete state: layer -> (rows, size[, k])."""
+        return self._named("mode")
+
+    @property
+    def samples(self) -> Mapping[str, Array]:
+        """Draws of the posterior: layer -> (draws, rows, size[, k]); draws of a chain together."""
+        return self._named("samples")
+
+    @property
+    def pairs(self) -> Mapping[str, Array]:
+        """E[x_a x_b'] by coupling, (rows, width, width); NaN where the weight has no parameter."""
+        return self._named("pairs")
+
+    @property
+    def joint(self) -> Mapping[tuple[Member, ...], Array]:
+        """Joint distributions by the units of each wanted Joint, (rows, states, states, ...).
+
+        The units may be named in another order, and a single unit by its name alone.
+        """
+        return Joints(self._answer("joint"))
+
+    @property
+    def gradient(self) -> Mapping[str, Array]:
+        """E[d log_density / d parameter] summed over rows, by parameter."""
+        return self._named("gradient")
+
+    @property
+    def log_z(self) -> Array:
+        """Log partition function of the model given the evidence, (rows,)."""
+        return self._array("log_z")
+
+    @property
+    def log_z_error(self) -> Array:
+        """Standard error of log_z, (rows,); 0 where it is exact or a bound."""
+        return self._array("log_z_error")
+
+    @property
+    def log_z_interval(self) -> Array:
+        """Interval of log_z, (rows, 2); its upper end is inf for a lower bound."""
+        return self._array("log_z_interval")
+
+    @property
+    def log_prob(self) -> Array:
+        """Log probability of the evidence, (rows,): log_z - log_z without evidence."""
+        return self._array("log_prob")
+
+    @property
+    def bound(self) -> Array:
+        """A proven lower bound of log_z, (rows,)."""
+        return self._array("bound")
+
+    def marginal(self, name: Member) -> dict[Hashable, float | Array]:
+        """Return the probability of each state of a unit, by the names of the states.
+
+        Parameters
+        ----------
+        name : a variable, or (layer, number of a unit).
+
+        Returns
+        -------
+        State -> probability; an array over rows if the evidence has rows. States without names are
+        numbers.
+        """
+        return marginal(self._asked.structure, self.prob, name)
+
+    def assignment(self) -> dict[Hashable, Any]:
+        """Return the most probable complete state by the names of units and states.
+
+        Variables come first. A unit without a name has the key (layer, number).
+        Values are arrays over rows if the evidence has rows. It needs want=("mode",).
+        """
+        return assignment(self._asked.structure, self.mode)
+
+    def samples_frame(self) -> pd.DataFrame:
+        """Return the draws as a pandas DataFrame (extra "arviz"), with states by name.
+
+        It has a column for each unit. Variables come first. A unit without a name has the column
+        (layer, number).
+        It has a row for each draw, with the index (row, draw) if the evidence has rows.
+        """
+        target = self._asked
+        return samples_frame(target.structure, self.samples, target.evidence.has_rows)
+
+    @property
+    def _asked(self) -> Target:
+        """The target; results of a method's own `run` have none."""
+        if self.target is None:
+            raise PgmError("names are known to results of infer and of prepared questions only")
+        return self.target
+
+    def to_arviz(self) -> xr.DataTree:
+        """Return the samples as an ArviZ DataTree (extra "arviz").
+
+        Groups: posterior, sample_stats, observed_data. Dimensions: chain, draw, row, the units of
+        each layer by their labels, and states of Categorical units. Variables of the model have
+        entries of their own, by their names. sample_stats has every
+        statistic with the axes (chain, draw, row), such as the energy; where chains wander over a
+        ladder, the group tempering has their rung at every sweep as the variable level.
+        """
+        return to_arviz(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return probabilities of states, means and evidence as a DataFrame (extra "arviz").
+
+        It has one row for each row of evidence. Variables, and units whose states have names, have
+        a column with the probability of each state: (variable, variable[state]), or variable[state]
+        alone where all units are variables. Other units have columns (layer, unit) with their
+        means, or (layer, unit[state]) where they are Categorical.
+        """
+        return to_frame(self)
+
+    def _named(self, name: str) -> Named:
+        if self.target is None or name not in ("mean", "prob", "mode", "samples"):
+            return Named(self._answer(name), name)
+        s, values = self.target.structure, self._answer(name)
+        axis = 2 if name == "samples" else int(self.target.evidence.has_rows)
+        prob = dict[str, Array]()
+        if name == "mean":
+            prob = {n: p for n, p in self.answers.get("prob", {}).items() if n in s.by_state}
+            # The layer of a single variable has its name.
+            values = values | {n: p for n, p in prob.items() if s.layers[n].is_variable}
+        return Named(values, name, s.places, axis, prob, s.storage)
+
+    def _array(self, name: str) -> Array:
+        found: Array = self._answer(name)
+        return found
+
+    def _answer(self, name: str) -> Any:
+        if name not in self.answers:
+            wanted = "pgm.Joint(...)" if name == "joint" else repr(ANSWERS[name])
+            raise NotAsked(f"{name} was not computed: ask for it with want=({wanted},)")
+        return self.answers[name]
+
+    def __repr__(self) -> str:
+        return result_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return result_html(self)

@@ -1,0 +1,140 @@
+"""Memory of chains and of their draws, for the plans of samplers.
+
+The constants are measured peaks (benchmarks/memory.py). Answers and evidence are counted by
+`peak_bytes` of infer/question/wanted.py.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.convergence import judging_bytes
+from pgmengine.infer.question.wanted import answer_bytes, evidence_bytes, peak_bytes
+from pgmengine.infer.sampling.draws.collected import TRACE, by_mean, compared
+from pgmengine.infer.sampling.draws.rao_blackwell import BLOCKS, DRAWS, NUMBERS, STATES
+from pgmengine.model.structure import Structure
+from pgmengine.model.weights import count
+
+# Bytes of a chain for each number of its state: its start, and the chain itself.
+CHAIN = 40.0
+
+# Bytes for each number of a state that chains have reached: a copy each of the last states of two
+# annealing runs and of chains of the model, and of their means over time.
+REACHED = 32.0
+
+# Bytes more for the log density of evidence that differs from row to row.
+EVIDENCE = 20.0
+
+# Bytes of the packed weights for each parameter.
+PACKED = 12.0
+
+# Bytes of the graph of units for each entry of couplings and tables, and of the distinct draws that
+# are compared for each number in them, and for each joint state of a block and its rests.
+GRAPH, DISTINCT, STATE = 64.0, 72.0, 16.0
+
+# Copies of the draws that are compared with exact conditionals.
+COPIES = 3
+
+
+def sampler_bytes(
+    target: Target,
+    wanted: tuple[str, ...],
+    chains: int,
+    draws: int,
+    limit: float,
+    work: float,
+    replicas: int = 1,
+    more: float = 0.0,
+) -> float:
+    """Return the peak memory of a method with some chains for each row, judged up to a limit.
+
+    Parameters
+    ----------
+    target, wanted : the question.
+    chains : number of chains whose draws are kept.
+    draws : number of draws of each of them.
+    limit : the limit of R-hat; infinite if the draws are not judged.
+    work : unit updates, which decide in how many parts the rows are divided.
+    replicas : number of chains that move for each chain whose draws are kept.
+    more : bytes of other working arrays of the method.
+    """
+    width = sum(layer.width for layer in target.structure.layers.values())
+    working = chain_bytes(target, chains * replicas) + _of_draws(target, wanted, chains, draws)
+    # Three statistics of each unit, energies, and the last states.
+    statistics = 8.0 * target.rows * (3 * width + chains * (draws + width))
+    fixed = packed_bytes(target)
+    if limit < math.inf:
+        batches, energies = (target.rows * width, min(draws, TRACE)), (target.rows, draws)
+        judging = max(judging_bytes(series, chains, n) for series, n in (batches, energies))
+        # The draws are judged, and then compared with exact conditionals.
+        fixed += max(judging, _of_comparison(target))
+    # The gradient of a draw, and its sum with all others, beside the sum.
+    fixed += 2 * answer_bytes(target, ("gradient",), 0) * ("gradient" in wanted)
+    samples = chains * draws
+    return peak_bytes(target, wanted, samples, work, working + more, statistics, fixed)
+
+
+def _of_comparison(target: Target) -> float:
+    """Return the memory of the comparison with exact conditionals (rao_blackwell.py)."""
+    s = target.structure
+    width = sum(layer.width for layer in s.layers.values())
+    units = sum(layer.size for layer in s.layers.values())
+    entries = float(sum(count(target.model.weight(c)) for c in s.couplings))
+    entries += float(s.table_index.axis_entries.sum())
+    distinct = float(min(DRAWS, NUMBERS // units))
+    states = min(distinct * 2.0 ** min(units, 50), STATES / BLOCKS)
+    return GRAPH * entries + DISTINCT * width * distinct + STATE * states
+
+
+def packed_bytes(target: Target) -> float:
+    """Return the memory of the parameters as chains read them."""
+    return PACKED * sum(map(count, target.model.params.values()))
+
+
+def chain_bytes(target: Target, chains: int) -> float:
+    """Return the memory of some chains of each row: their starts, states and inputs.
+
+    Chains with evidence have copies of it, and compute its share of the log density.
+    """
+    each = CHAIN * sum(layer.width for layer in target.structure.layers.values())
+    if target.rows > 1:
+        each += each * EVIDENCE / CHAIN + evidence_bytes(target) / target.rows
+    return target.rows * chains * each
+
+
+def reached_bytes(target: Target, chains: int) -> float:
+    """Return the memory of states that further runs of one row start from."""
+    return REACHED * sum(layer.width for layer in target.structure.layers.values()) * chains
+
+
+def _of_draws(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:
+    """Return the memory of `Draws` beside samples."""
+    s, many = target.structure, target.rows * chains
+    numbers: float = min(draws, TRACE) * sum(layer.width for layer in s.layers.values())
+    # Energies are there without their rounding as well while they are judged.
+    numbers += 2 * draws
+    # Draws that are compared with exact conditionals, in bytes, copied while they are ordered.
+    numbers += COPIES * compared(s, target.rows, draws) * small_bytes(s) / 8
+    for layer in s.layers.values():
+        # Squares of infinite units; counts of states, and the states of a draw as counts.
+        if layer.unit.support is None:
+            numbers += 3 * layer.width
+        elif not by_mean(layer.unit):
+            numbers += 3 * layer.size * len(layer.unit.support)
+    pairs = sum(s.layers[c.a].width * s.layers[c.b].width for c in s.couplings)
+    return 8.0 * (many * numbers + target.rows * pairs * ("pairs" in wanted))
+
+
+def small_bytes(structure: Structure) -> float:
+    """Return the memory of a state from `small`."""
+    return float(
+        sum(
+            8 * x.width
+            if (support := x.unit.support) is None
+            else x.size * np.min_scalar_type(len(support) - 1).itemsize
+            for x in structure.layers.values()
+        )
+    )

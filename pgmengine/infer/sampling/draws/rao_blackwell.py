@@ -1,0 +1,276 @@
+"""Means of draws against exact conditional means of blocks of units.
+
+Chains that move one unit at a time cannot cross where tables or strong couplings forbid every
+single move, and no statistic of their draws can show it. But the conditional of a block S given all
+other units is exact, and the mean over the posterior of E[x_S | rest] is E[x_S]:
+
+    gap_i = mean over some draws t of E[x_i | rest of draw t] - mean of x_i over all draws
+
+is 0 for draws of the posterior, up to the errors of the two means (Gelfand and Smith 1990 call the
+first one Rao-Blackwellised). If states of the block lead out of the part of the space that the
+chains have visited, the gap is the probability of these states. The error of a gap has two parts,
+
+    mcse_i^2    and    var_t(E[x_i | rest of draw t]) / n,
+
+for n independent draws. The second part is never taken to be smaller than the error by a rest that
+n draws have not shown (convergence.least_error), and it is 0 where a block is closed: without a
+free neighbour outside, its conditional does not depend on the draws.
+
+Blocks are larger where there are fewer distinct draws, and rows with few distinct draws are looked
+at first: chains that cannot move repeat themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pgmengine.base.types import Array, States
+from pgmengine.engine.cost import comparing_limit
+from pgmengine.evidence.evidence import Evidence
+from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.convergence import NORMAL_95, least_error
+from pgmengine.infer.exact.exact import Exact
+from pgmengine.infer.sampling.draws.blocks import blocks
+from pgmengine.model.variables import described
+
+# Distinct draws, of all rows together, the numbers of units in these, and the draws of each row if
+# there are many rows or units.
+DRAWS, NUMBERS, EACH = 2048, 2**18, 64
+
+# Blocks, units of all blocks together, and states of the cliques of all blocks together.
+BLOCKS, UNITS, STATES = 16, 2**11, 2.0**24
+
+# Seconds to grow a block, for each unit of the model, and to condition on each unit of each draw.
+GROWING, CONDITIONING = 1e-5, 2e-8
+
+# The elimination of a block may find an order that is somewhat worse than the block's own.
+CONDITIONAL = Exact(max_bits=20, max_states=2.0**22, max_work=0)
+
+# Standard errors beyond which a gap widens the error of its mean, and beyond which the largest one
+# of thousands of gaps is no chance.
+NOTABLE, CHANCE = 3.0, 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class SomeDraws:
+    """Some draws of each row of a target.
+
+    Attributes
+    ----------
+    target : one row for each row of evidence.
+    x : layer -> (rows, draws, size) states, or values of units with infinitely many.
+    weight : (rows, draws) importance weights.
+    """
+
+    target: Target
+    x: States
+    weight: Array
+
+    def distinct(self) -> DistinctDraws:
+        """Return the distinct draws of the rows that have the fewest, as many as are compared."""
+        rows, draws = self.weight.shape
+        most = min(DRAWS, NUMBERS // sum(v.shape[2] for v in self.x.values()))
+        each = min(draws, max(EACH, most // rows))
+        chosen = np.arange(each) * draws // each
+        groups = [_groups(*(v[row, chosen] for v in self.x.values())) for row in range(rows)]
+        counts = np.array([len(first) for first, _ in groups])
+        few = np.argsort(counts, kind="stable")
+        few = np.sort(few[: max(1, int(np.sum(np.cumsum(counts[few]) <= most)))])
+        states, values, weight = {}, {}, []
+        for name, layer in self.target.structure.layers.items():
+            state = np.concatenate([self.x[name][row, chosen[groups[row][0]]] for row in few])
+            support, states[name] = layer.unit.support, state
+            values[name] = layer.flat(state if support is None else support[state]).astype(float)
+        for row in few:
+            share = self.weight[row, chosen] / self.weight[row, chosen].sum()
+            weight.append(np.bincount(groups[row][1], share))
+        place = np.repeat(np.arange(len(few)), counts[few])
+        found = self.target.take(few)
+        return DistinctDraws(found, few, states, values, place, np.concatenate(weight), each)
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctDraws:
+    """The distinct draws of some rows, all draws of a row together.
+
+    Attributes
+    ----------
+    target : these rows.
+    rows : (rows,) their numbers among all rows.
+    states : layer -> (distinct draws, size) states, or values of units with infinitely many.
+    x : layer -> (distinct draws, width) values.
+    row : (distinct draws,) the row of each.
+    weight : (distinct draws,) its share of the draws of its row.
+    draws : number of draws of each row.
+    """
+
+    target: Target
+    rows: Array
+    states: States
+    x: States
+    row: Array
+    weight: Array
+    draws: int
+
+    def mean(self, value: Array) -> Array:
+        """Return the means (rows, width) over the draws of each row."""
+        first = np.searchsorted(self.row, np.arange(self.target.rows))
+        return np.asarray(np.add.reduceat(self.weight[:, None] * value, first, axis=0))
+
+    def given_rest(self, inside: dict[str, Array]) -> tuple[Target, Array]:
+        """Return the target in which all units outside a block are observed as they were drawn.
+
+        It has one row for each different rest. The second array has the number of the rest of each
+        draw.
+
+        Parameters
+        ----------
+        inside : layer -> (rows, size) units of the block, of layers with such units.
+        """
+        s = self.target.structure
+        seen = {
+            name: ~inside[name][self.row]
+            if name in inside
+            else np.ones((len(self.row), layer.size), dtype=bool)
+            for name, layer in s.layers.items()
+        }
+        # States take an eighth of the bytes of values.
+        rest = (np.where(seen[name], state, 0) for name, state in self.states.items())
+        first, group = _groups(self.row[:, None], *rest)
+        many = self.target.take(self.row[first])
+        seen = {name: mask[first] for name, mask in seen.items()}
+        pattern = EvidencePattern(s, len(first), seen, many.cut)
+        values = {
+            name: np.where(s.layers[name].components(seen[name]), x[first], 0.0)
+            for name, x in self.x.items()
+        }
+        evidence = Evidence(True, values, pattern)
+        return replace(many, evidence=evidence), group
+
+
+def _groups(*columns: Array) -> tuple[Array, Array]:
+    """Return the first of each group of equal rows of some columns, and the group of each row.
+
+    Groups are numbered in the order in which they appear.
+    """
+    key = np.concatenate([np.ascontiguousarray(c).view(np.uint8) for c in columns], axis=1)
+    _, first, group = np.unique(
+        key.view(np.dtype((np.void, key.shape[1]))).ravel(), return_index=True, return_inverse=True
+    )
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[group]
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """The gaps of the units of a layer in a block.
+
+    Attributes
+    ----------
+    layer : its name.
+    units : number of units of the block.
+    size : (rows, width) conditional mean less mean of the draws; 0 outside the block.
+    error : (rows, width) standard error of the conditional mean.
+    """
+
+    layer: str
+    units: int
+    size: Array
+    error: Array
+
+
+def gaps(some: DistinctDraws, mean: States, ess: States, most: float) -> Iterator[Gap]:
+    """Yield the gaps of blocks of units, until these take `most` planned seconds.
+
+    `mean` and `ess`, each layer -> (rows, width), are of all draws of the rows of `some`.
+    """
+    target, seconds, units = some.target, 0.0, 0
+    layers = target.structure.layers
+    all_units = sum(layer.size for layer in layers.values())
+    growing, conditioning = GROWING * all_units, CONDITIONING * all_units * len(some.row)
+    # The same blocks in every run: they do not depend on the random numbers of the chains.
+    each = blocks(target, STATES / BLOCKS / len(some.row), np.random.default_rng(0))
+    for (block, closed), _ in zip(each, range(BLOCKS), strict=False):
+        inside = _inside(target, block)
+        rest, group = some.given_rest(inside)
+        question = CONDITIONAL.prepare(rest, ("marginals",))
+        seconds += question.plan.seconds + growing + conditioning
+        units += len(block)
+        if seconds > most:
+            return
+        exact = question.run() if question.plan.accepted else None
+        if exact is None or not exact.status.good:
+            continue
+        for name, mask in inside.items():
+            value = layers[name].flat(exact.answers["mean"][name])[group]
+            center, n = some.mean(value), np.fmin(some.draws, ess[name])
+            variance = some.mean((value - center[some.row]) ** 2)
+            unseen = 0.0 if closed else least_error(layers[name], n)
+            size = np.where(layers[name].components(mask), center - mean[name], 0.0)
+            yield Gap(name, len(block), size, np.maximum(np.sqrt(variance / n), unseen))
+        if units > UNITS:
+            return
+
+
+def _inside(target: Target, block: Array) -> dict[str, Array]:
+    """Return layer -> (rows, size) the free units of a block, of layers with units of it."""
+    out = {}
+    for name, layer in target.structure.layers.items():
+        units = target.structure.first_unit[name] + np.arange(layer.size)
+        if (mask := np.isin(units, block)).any():
+            out[name] = mask & target.free[name]
+    return out
+
+
+def with_gaps(
+    some: SomeDraws, mean: States, stats: dict[str, dict[str, Array]], drawing: float
+) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """Return the MCSE of each mean with its gaps, and a warning if a gap is no chance.
+
+    The MCSE that is returned covers gaps of more than NOTABLE standard errors, as far as they
+    exceed the 95 % interval of the conditional mean. Smaller gaps belong to the error as it is, and
+    intervals that grew with them would hold more often than they say.
+
+    Parameters
+    ----------
+    some : some draws.
+    mean : layer -> (rows, width), means of all draws.
+    stats : ess and mcse, each layer -> (rows, size[, k]).
+    drawing : planned seconds of the draws, of which the comparison takes a share. Large questions
+        are answered in parts of few rows, each with its own comparison.
+    """
+    layers, found, note = some.target.structure.layers, some.distinct(), ""
+    mcse, ess = ({n: layers[n].flat(v) for n, v in stats[key].items()} for key in ("mcse", "ess"))
+    means, counts = ({n: v[found.rows] for n, v in part.items()} for part in (mean, ess))
+    wider, worst = {n: v.copy() for n, v in mcse.items()}, CHANCE
+    seconds = comparing_limit(some.target.rows, drawing)
+    for gap in gaps(found, means, counts, seconds):
+        size, own = np.abs(gap.size), mcse[gap.layer][found.rows]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            score = np.where(size > 0, size / np.hypot(gap.error, own), 0.0)
+        beyond = np.hypot(own, np.maximum(size / NORMAL_95 - gap.error, 0.0))
+        beyond = np.where(score > NOTABLE, beyond, own)
+        wider[gap.layer][found.rows] = np.maximum(wider[gap.layer][found.rows], beyond)
+        # Units that were not examined have the MCSE NaN, and no score.
+        if np.nanmax(score, initial=0.0) > worst:
+            worst = float(np.nanmax(score))
+            at = np.unravel_index(int(np.nanargmax(score)), score.shape)
+            note = _note(found, gap, (int(at[0]), int(at[1])), means[gap.layer][at], worst)
+    return {n: layers[n].shaped(v) for n, v in wider.items()}, (note,) * bool(note)
+
+
+def _note(some: DistinctDraws, gap: Gap, at: tuple[int, int], mean: float, score: float) -> str:
+    """Return a warning that names the unit of a row and component, and its two means."""
+    s, (row, column) = some.target.structure, at
+    layer = s.layers[gap.layer]
+    unit = np.arange(layer.size) == layer.owners(np.array(column))
+    return (
+        f"the draws of row {some.target.first + int(some.rows[row])} give "
+        f"{described(s, gap.layer, unit)} the mean {mean:.3g}; the exact conditional of a block of "
+        f"{gap.units} units gives {mean + gap.size[at]:.3g}, {score:.3g} standard errors away: "
+        "moves of single units do not reach all states that matter"
+    )

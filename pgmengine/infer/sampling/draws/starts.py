@@ -1,0 +1,95 @@
+"""Dispersed starts: chains that begin in different modes, so that agreement means something.
+
+Chains that start at random share a mode by chance: of two equal modes, four chains meet both
+with a probability of 7/8 only. For this reason every second chain starts from the opposite of the
+state that its neighbour has reached after some sweeps, with each unit at the other end of its
+range. Between two modes that are mirror images, as in a ferromagnet, the two chains always start
+apart. Where nothing is symmetric, the opposite state is one more random start.
+
+Of four chains, two start in this way. The other two start in modes that mean field has climbed to
+from spread starts, because random starts of a trained model may all fall into one phase, and the
+mass may be in another one: then the chains stay apart, which R-hat shows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pgmengine.base.types import Array, States
+from pgmengine.engine.chains import make_chains, start
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.target import Target
+from pgmengine.infer.variational.modes import modes, near
+from pgmengine.model.layer import Layer
+
+# Sweeps after which a chain has fallen into the mode that it started in.
+FALL = 30
+
+# Chains of which two start at random and two in modes.
+TURN = 4
+
+
+def dispersed(many: Target, chains: int, kernel: Kernel, rng: np.random.Generator) -> States:
+    """Return the first states of all chains, layer -> (rows * chains, width).
+
+    Where the opposite state is impossible, both chains start from the same state.
+
+    Parameters
+    ----------
+    many : target with one row for each chain, the chains of a row of evidence together.
+    chains : number of chains for each row of evidence.
+    kernel : the kernel of the sweeps from the random states.
+    rng : numpy Generator.
+    """
+    x = start(many, rng)
+    if chains < 2 or not any(free.any() for free in many.free.values()):
+        return x
+    number = np.arange(many.rows) % chains
+    second = np.flatnonzero(number % 2)
+    fallen = make_chains(
+        many.take(second - 1), kernel, {n: v[second - 1] for n, v in x.items()}, rng
+    )
+    fallen.sweep(FALL)
+    here, there, layers = fallen.values(), many.take(second), many.structure.layers
+    mirrored = there.clamp({n: opposite(layers[n], v, number[second]) for n, v in here.items()})
+    possible = np.isfinite(there.log_density(mirrored))[:, None]
+    out = {name: np.array(value) for name, value in x.items()}
+    for name, value in mirrored.items():
+        out[name][second - 1] = here[name]
+        out[name][second] = np.where(possible, value, here[name])
+    return _in_modes(many, chains, out, rng) if chains >= TURN - 1 else out
+
+
+def _in_modes(many: Target, chains: int, x: States, rng: np.random.Generator) -> States:
+    """Return the states with two of every TURN chains in the best modes, where there are modes."""
+    one_each = many.take(np.arange(0, many.rows, chains))
+    found = None if one_each.pattern.independent else modes(one_each, rng)
+    if found is None:
+        return x
+    number = np.arange(many.rows) % chains % TURN
+    moved = np.flatnonzero(number >= TURN - 2)
+    row, place = moved // chains, (number[moved] == TURN - 1).astype(np.int64)
+    there = many.take(moved)
+    eta = near(there, {n: v[row, place] for n, v in found.mean.items()})
+    layers = many.structure.layers
+    drawn = {
+        n: layers[n].flat(layers[n].unit.sample(layers[n].shaped(v), rng)) for n, v in eta.items()
+    }
+    drawn = there.clamp({n: v[moved] for n, v in x.items()} | drawn)
+    possible = np.isfinite(there.log_density(drawn))
+    for name, value in drawn.items():
+        x[name][moved[possible]] = value[possible]
+    return x
+
+
+def opposite(layer: Layer, x: Array, number: Array) -> Array:
+    """Return flat values (chains, width) with each unit at the other end of its range.
+
+    Ordered states are reversed. States without an order move on by as many places as the number
+    (chains,) of the chain says, so that several chains meet several states.
+    """
+    if layer.unit.support is None:
+        return -x
+    state, count = layer.states(x), len(layer.unit.support)
+    moved = (state + number[:, None]) % count if layer.unit.one_hot else count - 1 - state
+    return layer.flat(layer.unit.support[moved])

@@ -1,0 +1,1 @@
+"""Ladders of temperatures: replicas that swap, chains that wander, and log Z from both."""

@@ -1,0 +1,125 @@
+"""Coupled adaptive simulated tempering, on which CAST training runs (system 3, section 6.1).
+
+Each pair has a slow chain at beta = 1, whose states are the draws, and a fast chain that wanders
+over a ladder with adaptive weights (see levels). Every `swap_every` steps the two chains of a pair
+change places if the fast one is at beta = 1: both then have the same distribution, so that the
+exchange leaves the slow chain's invariant.
+
+The paper exchanges the slow chain with the fast chain's last state at beta = 1. The time at which a
+chain comes to beta = 1 depends on its state, so that this state has another distribution: between
+modes that are rarely left, the slow chains would get the shares that the modes have over all
+temperatures.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.types import Array, States
+from pgmengine.engine.chains import Chains, make_chains
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.target import Target
+from pgmengine.infer.sampling.ladders.round_trips import Travels
+from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, Weights, hop
+
+
+class CoupledTempering:
+    """Slow chains at beta = 1, each coupled to a fast chain that wanders over a ladder.
+
+    Use it for draws from models that change between the steps, as in learning; pgm.CAST does. Fast
+    chains adapt their weights at each step, so that only states of slow chains are draws.
+
+    Parameters
+    ----------
+    target : one row for each pair of chains; all pairs share the weights of the rungs.
+    betas : (rungs,), ascending to 1.
+    kernel : any kernel.
+    schedule : increments of the log weights, such as OneOverT(floor=0.05).
+    swap_every : steps from one exchange of places to the next.
+    rng : numpy Generator.
+
+    Attributes
+    ----------
+    travels : counts of visits, hops, round trips and exchanges of the fast chains.
+
+    >>> import numpy as np
+    >>> import pgmengine as pgm
+    >>> target = pgm.rbm(4, 2, rng=0).given().take(np.zeros(10, dtype=int))
+    >>> rng, betas = np.random.default_rng(0), np.array([0.8, 0.9, 1.0])
+    >>> coupled = pgm.CoupledTempering(target, betas, pgm.Gibbs(), pgm.OneOverT(), 50, rng)
+    >>> coupled.step()
+    >>> coupled.states()["v"].shape
+    (10, 4)
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        betas: Array,
+        kernel: Kernel,
+        schedule: GammaSchedule,
+        swap_every: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.pairs, self.betas, self.swap_every = target.rows, np.asarray(betas), swap_every
+        self.rng, self.steps, self.swaps = rng, 0, 0
+        self.weights = Weights(1, len(self.betas), schedule)
+        self.travels = Travels("CAST", len(self.betas), self.pairs)
+        self.rung = rng.integers(len(self.betas), size=(1, self.pairs))
+        # The numbers of the chains that are slow and fast now; an exchange swaps two numbers.
+        self.slow = np.arange(self.pairs)
+        self.fast = np.arange(self.pairs) + self.pairs
+        both = target.take(np.tile(np.arange(self.pairs), 2))
+        beta = np.ones(2 * self.pairs)
+        beta[self.fast] = self.betas[self.rung[0]]
+        self.chains: Chains = make_chains(both.at(beta), kernel, both.at(0.0).draw_at_0(rng), rng)
+
+    def step(self) -> None:
+        """Sweep all chains, move the fast ones on the ladder, adapt, and exchange pairs if due."""
+        power, before = self.chains.sweep_path()[1][None, self.fast], self.rung
+        self.rung = hop(self.rung, power, self.betas, self.weights.log_g, self.rng)
+        self.weights.adapt(self.rung)
+        self.steps += 1
+        due = self.steps % self.swap_every == 0
+        now = (self.rung[0] == len(self.betas) - 1) & due
+        self.slow[now], self.fast[now] = self.fast[now], self.slow[now]
+        swapped, hops = int(now.sum()), self.pairs if len(self.betas) > 1 else 0
+        self.swaps += swapped
+        taken = int(np.count_nonzero(self.rung != before))
+        self.travels.add(self.rung[0], hops, taken, self.pairs if due else 0, swapped)
+        self._set_betas()
+
+    def _set_betas(self) -> None:
+        """Set the inverse temperatures of all chains by their roles and rungs."""
+        self.chains.beta[self.slow] = 1.0
+        self.chains.beta[self.fast] = self.betas[self.rung[0]]
+
+    def states(self) -> States:
+        """Return the states of the slow chains, layer -> (pairs, width)."""
+        return self.chains.values(self.slow)
+
+    def state(self) -> dict[str, Any]:
+        """Return a snapshot of chains, roles, ladder and weights, under names that no layer has."""
+        return {
+            **self.chains.values(),
+            "/betas": self.betas,
+            "/level": self.rung,
+            "/slow": self.slow,
+            "/fast": self.fast,
+            "/steps": self.steps,
+            **self.weights.state(),
+            **self.travels.state(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        self.chains.place_at(state)
+        self.betas, self.rung, self.slow, self.fast = (
+            np.array(state[f"/{name}"]) for name in ("betas", "level", "slow", "fast")
+        )
+        self.steps = int(state["/steps"])
+        self.weights.load(state)
+        self.travels.load(state)
+        self._set_betas()

@@ -1,0 +1,185 @@
+"""Ladders of replicas that swap places, and log Z from their log densities.
+
+With log p_beta(x) = path(x) + beta * power(x) and S = power, one step of a ladder is
+
+    x_k ~ kernel that leaves p_(beta_k) invariant, for each rung k; drawn exactly at beta_0 = 0
+    for the pairs k, k + 1 with k even, or in the next step odd:
+        log_ratio = (beta_(k+1) - beta_k) (S(x_k) - S(x_(k+1)))
+        swap x_k and x_(k+1) with probability min(1, exp(log_ratio))
+
+Even and odd pairs in turn make states travel without turning back (Okabe et al. 2001; Syed et al.
+2022). A replica keeps its memory and changes its beta: `at` has the replica on each rung. During
+the warm-up the rungs are moved between rounds of doubling length, so that all pairs reject equally
+often. Then they are fixed, and the states at beta = 1 are draws.
+
+A tour of a replica leads from one visit of beta = 0, where its state is drawn anew, to the next.
+Draws of different tours are independent, so that n_i draws at beta = 1 from tour i are worth
+
+    tours = (sum of n_i over the tours that have ended)^2 / (sum of n_i^2 over all tours)
+
+independent ones at least (the tour effectiveness of Biron-Lattes et al. 2023). Replicas that hold
+beta = 1 for good, such as the few that reached a rare state by luck, give hardly any tours, however
+freely the others exchange below them.
+
+log Z comes from stepping_stones.py. The tests compare draws with exact answers, swaps with
+invariance by chi-square, and log Z with enumeration.
+
+ParallelTempering (parallel_tempering.py) answers questions by these ladders, and the trainer PT
+learns by them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.engine.chains import Chains, make_chains
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.trust import with_rounding
+from pgmengine.infer.sampling.ladders.stepping_stones import FromStones, SteppingStones
+
+
+class Ladders:
+    """Ladders of replicas for each row of a target.
+
+    Attributes
+    ----------
+    betas : (rungs,), ascending from 0 to 1.
+    at : (rows, ladders, rungs), the number of the replica on each rung.
+    chains : the states of all replicas.
+    accepted : (rows, ladders), share of the last swaps that were accepted.
+    highest : (rows,), largest log density at beta = 1 of all states so far.
+    """
+
+    def __init__(
+        self, target: Target, betas: Array, ladders: int, kernel: Kernel, rng: np.random.Generator
+    ) -> None:
+        self.target, self.betas, self.rng, self.sweeps = target, betas, rng, 0
+        count = len(betas)
+        rows = np.repeat(np.arange(target.rows), ladders * count)
+        many = target.take(rows).at(np.tile(betas, target.rows * ladders))
+        self.at = np.arange(len(rows)).reshape(target.rows, ladders, count)
+        self.chains: Chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
+        self.came_from_0 = np.zeros(len(rows), dtype=bool)
+        self.accepted = np.zeros(self.at.shape[:2])
+        self.highest = np.full(target.rows, -np.inf)
+        self.forget()
+
+    def forget(self, coming: int = 0) -> None:
+        """Start all running sums again, with the sums of log Z over the next `coming` sweeps."""
+        rows, ladders, count = self.at.shape
+        self.sweeps = 0
+        self.rejected, self.proposed = np.zeros(count - 1), np.zeros(count - 1)
+        self.trips = np.zeros(rows)
+        # Sweeps at beta = 1 of each replica in its present tour; and of the tours that have ended,
+        # the sum for each row, and the sum of squares.
+        self.on_tour = np.zeros(self.at.size)
+        self.toured, self.squares = np.zeros(rows), np.zeros(rows)
+        self.stones = SteppingStones(self.betas, rows, ladders, coming)
+
+    def step(self) -> None:
+        """Sweep all replicas, then propose to swap the even pairs, or in the next step the odd."""
+        path, power = (part[self.at] for part in self.chains.sweep_path())
+        with np.errstate(invalid="ignore"):
+            at_1 = (path + power).reshape(len(self.highest), -1)
+        np.fmax(self.highest, np.fmax.reduce(at_1, axis=1), out=self.highest)
+        self.stones.add(power)
+        self._swap(power, self.sweeps % 2)
+        self.sweeps += 1
+
+    def _swap(self, power: Array, parity: int) -> None:
+        """Propose to swap the pairs of one parity; the probabilities of all pairs are summed."""
+        with np.errstate(invalid="ignore"):
+            log_ratio = (self.betas[1:] - self.betas[:-1]) * (power[..., :-1] - power[..., 1:])
+        log_ratio[np.isnan(log_ratio)] = 0.0
+        accept = np.exp(np.minimum(log_ratio, 0.0))
+        self.rejected += (1 - accept).mean(axis=(0, 1))
+        self.proposed += 1.0
+        lower, upper = self.at[..., parity:-1:2], self.at[..., parity + 1 :: 2]
+        swap = self.rng.random(lower.shape) < accept[..., parity::2]
+        if swap.size:
+            self.accepted = swap.mean(axis=-1)
+        lower[...], upper[...] = np.where(swap, upper, lower), np.where(swap, lower, upper)
+        self.chains.beta[self.at] = self.betas
+        self._count_tours()
+
+    def _count_tours(self) -> None:
+        """Count round trips, on arrival at beta = 1, and sweeps at beta = 1, tour by tour."""
+        bottom, top = self.at[..., 0], self.at[..., -1]
+        if len(self.betas) == 1:
+            return
+        self.came_from_0[bottom] = True
+        self.trips += self.came_from_0[top].sum(axis=1)
+        self.came_from_0[top] = False
+        self.on_tour[top] += 1.0
+        ended = self.on_tour[bottom]
+        self.toured += ended.sum(axis=1)
+        self.squares += np.square(ended).sum(axis=1)
+        self.on_tour[bottom] = 0.0
+
+    def tours(self) -> Array:
+        """Return the effective number (rows,) of tours that the states at beta = 1 come from."""
+        cut_off = np.square(self.on_tour[self.at]).sum(axis=(1, 2))
+        return np.asarray(self.toured**2 / np.maximum(self.squares + cut_off, 1.0))
+
+    def top(self) -> Array:
+        """Return the numbers of the replicas at beta = 1, (rows * ladders,)."""
+        return self.at[..., -1].ravel()
+
+    def energy_at_1(self, chains: Array) -> Array:
+        """Return minus the log density at beta = 1 of some replicas."""
+        path, power = self.chains.path()
+        return np.asarray(-(path + power)[chains])
+
+    def adapt(self) -> None:
+        """Move the rungs so that all pairs reject equally often (Syed et al. 2022), and forget.
+
+        The cumulative rejection, as a function of beta, is the communication barrier; its inverse
+        at even spacing gives the rungs.
+        """
+        if len(self.betas) > 2:
+            rate = np.maximum(self.rejected / np.maximum(self.proposed, 1.0), 1e-4)
+            barrier = np.concatenate(([0.0], np.cumsum(rate)))
+            self.betas = np.interp(
+                np.linspace(0.0, barrier[-1], len(self.betas)), barrier, self.betas
+            )
+            self.betas[0], self.betas[-1] = 0.0, 1.0
+            self.chains.beta[self.at] = self.betas
+        self.forget()
+
+    def log_z(self) -> FromStones:
+        """Return log Z of all rows by stepping stones."""
+        found = self.stones.estimate(self.target.log_z_at_0())
+        log_z, error, ends = with_rounding(self.target, found.log_z, found.error, found.interval)
+        return replace(found, log_z=log_z, error=error, interval=ends)
+
+    def state(self) -> dict[str, Any]:
+        """Return a snapshot of replicas and rungs, without the sums, under names no layer has."""
+        return {
+            **self.chains.values(),
+            "/betas": self.betas,
+            "/at": self.at,
+            "/sweeps": self.sweeps,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        self.chains.place_at(state)
+        self.betas, self.at = np.array(state["/betas"]), np.array(state["/at"])
+        self.sweeps = int(state["/sweeps"])
+        self.chains.beta[self.at] = self.betas
+
+    def stats(self) -> dict[str, Any]:
+        """Return statistics of the ladders and of the travels of replicas."""
+        sweeps = max(self.sweeps, 1)
+        return {
+            "betas": self.betas,
+            "swap_rejection": self.rejected / np.maximum(self.proposed, 1.0),
+            "round_trips": self.trips,
+            "tours": self.tours(),
+            "round_trip_rate": self.trips / (sweeps * self.at.shape[1]),
+        }

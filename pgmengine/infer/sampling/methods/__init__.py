@@ -1,0 +1,1 @@
+"""Methods that sample: a dataclass for each."""

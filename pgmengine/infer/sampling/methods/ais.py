@@ -1,0 +1,299 @@
+"""Annealed importance sampling, forward and reverse: log Z from below and from above.
+
+    forward: x ~ p_0;  for each rung: log w += the change of log f, then one sweep;
+             log Z = log Z_0 + log mean w, low on average (Neal 2001)
+    reverse: x ~ p_1;  the same downwards;
+             log Z = log Z_0 - log mean w, high on average (Burda et al. 2015)
+
+`annealing` does both runs; this module judges them. The two check each other only if the reverse
+run starts from exact draws of the model, which need a small cover that can be enumerated, or a
+small junction tree. Elsewhere the reverse run starts from the states that the forward run has
+reached, and both miss a phase that the forward run has missed. `references` therefore anneals again
+from other references, and down from the states of other chains. The highest estimate counts; where
+no further run agrees with it, the status is ONE_SIDED, which is not good. The tests compare log Z,
+errors and intervals with exact answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.checks import check_whole, seeded
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.types import Array, RngLike, Snapshot
+from pgmengine.engine.chains import refusal, sweep_work
+from pgmengine.engine.cost import engine
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.trust import SURE, few, heavy, interval, normal_end
+from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.question.wanted import peak_bytes
+from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.sampling.draws.memory import chain_bytes, packed_bytes, reached_bytes
+from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Betas, count_of
+from pgmengine.infer.sampling.methods.annealing import Annealing
+from pgmengine.infer.sampling.methods.bound_check import below_a_bound, check_within
+from pgmengine.infer.sampling.methods.references import Confirmed, annealed
+
+# Relative rounding of log Z in single precision, over thousands of temperatures.
+ROUNDING = 1e-5
+
+# The warning of a run that nothing independent confirms.
+START = (
+    "no run from another reference agrees with the highest estimate, and the reverse run did not "
+    "start from exact draws: the interval holds if the runs have missed no part of the space"
+)
+
+
+@dataclass(frozen=True)
+class AIS(Method):
+    """Annealed importance sampling of log Z, from below and from above.
+
+    Use it for log Z and log p of models that are too large to enumerate. From exact draws of the
+    model, the forward and the reverse run enclose log Z up to their errors; the reverse run is high
+    by more than its error where the model rules out states that are possible at beta = 0.
+
+    Parameters
+    ----------
+    chains : number of chains for each row of evidence.
+    betas : a schedule (Linear, ThreePiece, Adaptive), a number of even steps, or numbers from 0 to
+        1.
+    kernel : any kernel; the layers that the importance weights sum out are drawn by Gibbs sampling
+        all the same.
+    reverse : whether to anneal down as well. From exact draws, the upper end of log_z_interval is
+        then independent of the lower end.
+    reference : layer -> (size[, k]), or variable -> a number or (k,): natural parameters of the
+        units at beta = 0 in the first run; base_rates(data) are good ones.
+    confirm : the largest number of further runs, from references that chains of the model, its
+        training and mean field give, for rows whose reverse run has no exact draws. The highest
+        estimate counts. Runs end when one confirms the highest; where none does, an adaptive
+        schedule is tried once more with four times as many temperatures. With 0 such rows stay
+        ONE_SIDED.
+
+    Notes
+    -----
+    `log_z` is the forward estimate. `log_z_interval` begins three standard errors below it. From
+    exact draws it ends three standard errors above the reverse estimate. Otherwise it ends three
+    standard errors above the largest of three numbers: the reverse estimate, the forward estimate,
+    and m + s^2 / 2, the log mean of importance weights whose logarithms are normal. Where no chain
+    has found a possible state, log_z is -inf, and the interval is all numbers.
+
+    The reverse run starts from exact draws where a cover of at most 2^16 states can be enumerated,
+    or a junction tree has at most 2^20 table entries. Otherwise it starts from the last states of
+    the forward run, resampled by their importance weights and swept on. Both runs then miss the
+    same phases. Further runs start from other references for this reason, and their reverse runs
+    from the last states of chains of the model and of the earlier runs. The status is ONE_SIDED
+    where these do not agree with the highest estimate. Rows whose free units are all summed out in
+    closed form, such as rows of all visible units of an RBM, need no annealing. The status is
+    FEW_WEIGHTS where few chains carry most of the importance weight, where the tail of the
+    importance weights is heavy, and where the forward and the reverse run disagree. It is
+    CONTRADICTED where a mean-field lower bound lies above the interval.
+
+    `stats` holds log_weights (chains, rows); log_weight_sd (infinite where a chain has no
+    importance weight), ess and pareto_shape, each (rows,); and reverse_log_z, reverse_error,
+    reverse_ess, reverse_pareto_shape and reverse_exact, whether the reverse run started from exact
+    draws, each (rows,). `references` and `agreed` (rows,) count the runs, and say whether a further
+    run agrees with the highest, up and down; the statistics above belong to the highest run.
+
+    References
+    ----------
+    Neal 2001, "Annealed importance sampling". Burda, Grosse and Salakhutdinov 2015, "Accurate and
+    conservative estimates of MRF log-likelihood using reverse annealing".
+
+    >>> import pgmengine as pgm
+    >>> model, method = pgm.rbm(4, 3, rng=0), pgm.AIS(chains=50, betas=pgm.Linear(50))
+    >>> r = pgm.infer(model, want=("log_z",), method=method, rng=0)
+    >>> bool(abs(r.log_z[0] - pgm.infer(model, want=("log_z",)).log_z[0]) < 0.1)
+    True
+    """
+
+    gives = frozenset({"log_z", "log_prob"})
+    source = "importance weights give"
+    statistics = {
+        "log_weights": (Axis.CHAIN, Axis.ROW),
+        "ess": (Axis.ROW,),
+        "log_weight_sd": (Axis.ROW,),
+        "pareto_shape": (Axis.ROW,),
+        "log_prob_error": (Axis.ROW,),
+        "reverse_log_z": (Axis.ROW,),
+        "reverse_error": (Axis.ROW,),
+        "reverse_ess": (Axis.ROW,),
+        "reverse_pareto_shape": (Axis.ROW,),
+        "reverse_exact": (Axis.ROW,),
+        "references": (Axis.ROW,),
+        "agreed": (Axis.ROW,),
+    }
+    groups_chains = True
+    single = True
+
+    chains: int = 100
+    betas: Betas = Adaptive(1000)
+    kernel: Kernel = Gibbs()
+    reverse: bool = True
+    reference: Mapping[str, ArrayLike] | None = None
+    confirm: int = 3
+
+    def __post_init__(self) -> None:
+        check_whole(self, "chains")
+        check_whole(self, "confirm", least=0)
+
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work of annealing up and, with reverse, down again."""
+        runs, steps = [target], count_of(self.betas)
+        if "log_prob" in want and not target.structure.normalized:
+            runs.append(target.nothing_observed)
+        if why := next(filter(None, map(refusal, runs)), ""):
+            return Scheme(refusal=why)
+        chains = [run.rows * self.chains for run in runs]
+        passes = 2.25 if self.reverse else 1.0
+        work = sum(chains) * steps * sweep_work(target) * passes
+        # The two runs of log_prob come one after the other.
+        working = max(chain_bytes(run, self.chains) for run in runs)
+        prices = [
+            engine(run, self.kernel).anneal(n, steps) for run, n in zip(runs, chains, strict=True)
+        ]
+        how = f"{self.chains} chains through {steps} temperatures"
+        exact = all(Annealing(self, run).exact_draws.plan.accepted for run in runs)
+        if self.reverse:
+            how += ", up and down" + " from exact draws" * exact
+        if self.confirm and not (exact and self.reverse):
+            # Most rows need one run to confirm the first one.
+            passes *= 2.0
+            # One row after the other is annealed again.
+            again = max(chain_bytes(run, self.chains) / run.rows for run in runs)
+            working = max(working, again + reached_bytes(target, self.chains))
+            how += f", from 2 to {self.confirm + 1} references"
+        seconds = passes * sum(prices)
+        check = check_within(target, seconds)
+        work = sum(chains) * steps * sweep_work(target) * passes + check.work
+        memory = peak_bytes(target, want, 0, work, working, fixed=packed_bytes(target))
+        return Scheme(how + check.how, work, memory, seconds + check.seconds, check)
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+    ) -> Result:
+        """Anneal up and down, with the evidence and, for log_prob, without."""
+        target, generator, check = question.target, seeded(rng), question.basis
+        work = question.plan.work
+
+        def judged(run: Target) -> tuple[Confirmed, Array, tuple[str, ...], tuple[str, ...]]:
+            """Return the runs of a target, the interval, and what contradicts or weakens them."""
+            found = check.modes(run)
+            runs = annealed(self, self.confirm, run, found, generator, work, executor)
+            ends, first = _interval(runs), target.first if run.rows == target.rows else 0
+            return runs, ends, below_a_bound(run, ends, found), _notes(runs, self.chains, first)
+
+        runs, ends, low, notes = judged(target)
+        up, both = runs.best[0], [runs]
+        answers = {"log_z": up.log_z, "log_z_error": up.error, "log_z_interval": ends}
+        stats = _statistics(runs)
+        if "log_prob" in question.want:
+            log_prob, error = up.log_z, up.error
+            if not target.structure.normalized:
+                without, _, more_low, more = judged(target.nothing_observed)
+                log_prob = log_prob - without.best[0].log_z
+                error = np.hypot(error, without.best[0].error)
+                both.append(without)
+                low += tuple(f"without evidence, {line}" for line in more_low)
+                notes += tuple(f"without evidence, {line}" for line in more)
+            answers["log_prob"], stats["log_prob_error"] = log_prob, error
+        if low:
+            status, notes = Status.CONTRADICTED, low + notes
+        elif notes:
+            status = Status.FEW_WEIGHTS
+        elif not all(map(_confirmed, both)):
+            status, notes = Status.ONE_SIDED, (START,)
+        else:
+            status = Status.OK
+        return question.result(answers, stats, status, notes)
+
+
+def _statistics(runs: Confirmed) -> dict[str, Array]:
+    """Return the statistics of the best runs, and of their number."""
+    up, down = runs.best
+    with np.errstate(invalid="ignore"):
+        spread = np.nan_to_num(up.log_weights.std(axis=1), nan=np.inf)
+    stats = {
+        "log_weights": up.log_weights.T,
+        "ess": up.ess,
+        "log_weight_sd": spread,
+        "pareto_shape": up.shape,
+        "references": runs.count,
+        "agreed": runs.agreed,
+    }
+    if down is not None:
+        stats |= {
+            "reverse_log_z": down.log_z,
+            "reverse_error": down.error,
+            "reverse_ess": down.ess,
+            "reverse_pareto_shape": down.shape,
+            "reverse_exact": down.exact,
+        }
+    return stats
+
+
+def _confirmed(runs: Confirmed) -> bool:
+    """Return whether something independent agrees in every row that moves.
+
+    It is a reverse run from exact draws, or a run from another reference.
+    """
+    up, down = runs.best
+    # Rows that are summed in closed form are exact on the way up as well.
+    exact = up.closed if down is None else up.closed | down.exact
+    return bool((exact | runs.agreed | (up.error == 0)).all())
+
+
+def _interval(runs: Confirmed) -> Array:
+    """Return the interval (rows, 2) of the best runs.
+
+    Without exact draws it also ends above the log mean of normal log importance weights, and above
+    the runs from other references that agree. It contains the estimate of the forward run, which
+    noise may put above the reverse run's end.
+    """
+    up, down = runs.best
+    high = down or up
+    ends = interval(up.log_z, up.error, high.log_z, high.error)
+    ends[:, 1] = np.fmax(ends[:, 1], up.log_z)
+    with np.errstate(invalid="ignore"):
+        at_0 = up.log_z - (log_sum(up.log_weights, axis=1) - np.log(up.log_weights.shape[1]))
+        alone = np.fmax(up.log_z + SURE * up.error, at_0 + normal_end(up.log_weights))
+        alone = np.fmax(alone, runs.high)
+    sure = np.zeros(len(ends), dtype=bool) if down is None else down.exact
+    ends[:, 1] = np.where(sure | (up.error == 0), ends[:, 1], np.fmax(ends[:, 1], alone))
+    return ends
+
+
+def _notes(runs: Confirmed, chains: int, first: int = 0) -> tuple[str, ...]:
+    """Return a warning for each reason not to trust the importance weights of the best runs."""
+    (up, down), out = runs.best, list[str]()
+    for name, run in (("forward", up), ("reverse", down)):
+        if run is not None and chains > 1 and few(run.ess, chains):
+            out.append(
+                f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the "
+                f"importance weight of row {first + int(run.ess.argmin())}"
+            )
+        if run is not None and len(rows := heavy(run.shape)):
+            out.append(
+                f"{name} annealing: the importance weights of row {first + rows[0]} have a heavy "
+                f"tail, of Pareto shape {run.shape[rows[0]]:.2g}: the largest of them is yet to "
+                "come"
+            )
+    if down is not None:
+        # Rows without a possible state have -inf in both.
+        same = up.log_z == down.log_z
+        gap = np.where(same, 0.0, up.log_z) - np.where(same, 0.0, down.log_z)
+        wide = 5.0 * np.hypot(up.error, down.error) + ROUNDING * (1.0 + np.abs(up.log_z))
+        if np.any(gap > wide) or np.any(-gap > np.maximum(wide, 1.0)):
+            row = int(np.abs(gap).argmax())
+            out.append(
+                f"forward and reverse annealing disagree by {abs(gap[row]):.3g} nats in row "
+                f"{first + row}"
+            )
+    return tuple(out)

@@ -1,0 +1,416 @@
+"""Annealing runs: chains that move from one end of a ladder to the other, with importance weights.
+
+A run starts with exact or resampled draws x_0 at the first beta and makes one sweep at each of the
+following ones. With f_beta the unnormalised density, whose fast layers are summed out,
+
+    log w = sum_t log f_(beta_(t+1))(x_t) - log f_(beta_t)(x_t),    x_t the state before sweep t + 1
+
+has E[w] = Z_end / Z_start (Neal 2001). Going up, log Z = log Z_0 + log mean w; going down, log Z =
+log Z_0 - log mean w. `Chains.anneal` does the sweeps and adds up log w; this module has the starts
+of both runs, and the statistics of their importance weights. Chains are in single precision, whose
+rounding is the least error that a run reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.numerics import log_sum, softmax
+from pgmengine.base.types import Array, States
+from pgmengine.base.work.division import check_divided
+from pgmengine.engine.chains import make_chains, over_chains, start
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.relevance import summed_layers
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.rounding import ROUNDING, known_log_z, rounding_of_chains
+from pgmengine.infer.diagnostics.trust import SURE, pareto_shape
+from pgmengine.infer.exact.enumeration.enumeration import Enumeration
+from pgmengine.infer.exact.exact import quick
+from pgmengine.infer.question.prepared import Prepared
+from pgmengine.infer.sampling.draws.resampling import systematic
+from pgmengine.infer.sampling.draws.starts import dispersed
+from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
+
+# States whose log Z is within so many nats of a run give starts to its reverse run. A phase far
+# below has no mass, and chains that are stuck in it would say nothing.
+COUNTS = 10.0
+
+# States of each chain that are averaged for a reference.
+SNAPSHOTS = 10
+
+# Largest number of states of a cover that are enumerated for exact draws.
+SMALL = 2.0**16
+
+# Largest number of table entries of a junction tree for exact draws, whose pass takes milliseconds.
+ENTRIES = 2.0**20
+
+
+class Settings(Protocol):
+    """The settings of an annealing run."""
+
+    @property
+    def chains(self) -> int:
+        """Number of chains for each row."""
+
+    @property
+    def betas(self) -> Betas:
+        """The ladder."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the chains."""
+
+    @property
+    def reverse(self) -> bool:
+        """Whether to anneal down as well."""
+
+    @property
+    def reference(self) -> Mapping[str, ArrayLike] | None:
+        """Natural parameters of the units at beta = 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class AnnealedRun:
+    """Estimates of log Z by one run, with the statistics of their importance weights.
+
+    Attributes
+    ----------
+    log_z, error : (rows,), in nats.
+    ess : (rows,), effective number of chains.
+    log_weights : (rows, chains), log importance weights.
+    shape : (rows,), shape of the Pareto tail of the importance weights.
+    exact : (rows,), whether the run started from exact draws.
+    last : layer -> (chains, width), last states, resampled by importance weight; of a single row.
+    """
+
+    log_z: Array
+    error: Array
+    ess: Array
+    log_weights: Array
+    shape: Array
+    exact: Array
+    last: States = field(default_factory=dict)
+
+    @property
+    def closed(self) -> Array:
+        """Rows (rows,) that are summed in closed form: all log weights are exactly 0."""
+        return np.asarray((self.log_weights == 0.0).all(axis=1))
+
+    def take(self, rows: Array) -> AnnealedRun:
+        """Return the estimates of some rows."""
+        return joined_runs([self], rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """States of one row that chains have reached, and the log Z of the phases they are in.
+
+    Attributes
+    ----------
+    states : layer -> (chains, width).
+    log_z : in nats; infinite where it is not known.
+    """
+
+    states: States
+    log_z: float = np.inf
+
+
+class Annealing:
+    """Annealing of all rows of a target.
+
+    Rows in which the same layers move are annealed together: the layers that the importance weights
+    sum out must not depend on the other rows of a question. `reference` takes the place of the
+    reference of the settings. `drawn` is False where it is known that there are no exact draws.
+    `reached` holds states that other chains of the same row have reached: the reverse run then
+    starts from these, so that it meets phases that its own forward run may have missed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        target: Target,
+        reference: Mapping[str, ArrayLike] | None = None,
+        drawn: bool = True,
+        reached: Sequence[Reached] = (),
+    ) -> None:
+        self.settings, self.target, self.drawn = settings, target, drawn
+        self.reached = reached
+        self.reference = settings.reference if reference is None else reference
+
+    @cached_property
+    def exact_draws(self) -> Prepared:
+        """The question for exact draws to start the reverse run from; refused where too large."""
+        return quick(
+            self.target.at(1.0), ("samples",), np.log2(SMALL), ENTRIES, self.settings.chains
+        )
+
+    def runs(
+        self, rng: np.random.Generator, work: float, executor: Executor | None
+    ) -> tuple[AnnealedRun, AnnealedRun | None]:
+        """Return the forward run, and the reverse run if the settings ask for it."""
+        moving = np.stack([free.any(axis=1) for free in self.target.free.values()])
+        kind = np.unique(moving, axis=1, return_inverse=True)[1].ravel()
+        if not kind.any():
+            return self._both(rng, work, executor)
+        rows = [np.flatnonzero(kind == k) for k in range(kind.max() + 1)]
+        parts = [
+            Annealing(
+                self.settings, self.target.take(some), self.reference, self.drawn, self.reached
+            )
+            for some in rows
+        ]
+        ups, downs = zip(*(part._both(rng, work, executor) for part in parts), strict=True)
+        check_divided(rows, self.target.rows, "annealing", self.target.first)
+        back = np.argsort(np.concatenate(rows))
+        return joined_runs(ups, back), None if downs[0] is None else joined_runs(downs, back)
+
+    def _both(
+        self, rng: np.random.Generator, work: float, executor: Executor | None
+    ) -> tuple[AnnealedRun, AnnealedRun | None]:
+        """Anneal from independent units to the model, and from draws of the model back.
+
+        Where every sum over the free units is closed, nothing is annealed.
+        """
+        closed = Enumeration(0.0, 1).prepare(self.target.at(1.0), ("log_z",))
+        if closed.plan.accepted:
+            up = _summed(closed.run().log_z, self.target, self.settings.chains)
+            return up, up if self.settings.reverse else None
+        count, target = self.settings.chains, self.target.at(0.0, self.reference)
+        betas = ladder(self.settings.betas, target, self.settings.kernel, rng)
+        betas = betas if betas[0] == 0.0 else np.concatenate(([0.0], betas))
+        many = target.take(np.repeat(np.arange(target.rows), count))
+        at_0 = target.log_z_at_0()
+        known, rounding = known_log_z(target), rounding_of_chains(target)
+        moves = ~np.isfinite(known)
+        # Up: x ~ p_0, one sweep at each rung, and log Z = log Z_0 + log mean w.
+        x = many.draw_at_0(rng)
+        log_w, x = self._annealed(executor, many, x, rng, work, 0, betas)
+        up = _estimate(log_w.reshape(target.rows, -1), at_0, 1.0, known, rounding)
+        if target.rows == 1:
+            chosen = systematic(_shares(up.log_weights), rng)[0]
+            up = replace(up, last={name: value[chosen] for name, value in x.items()})
+        if not self.settings.reverse:
+            return up, None
+        # Down: x ~ p_1, one sweep at each rung, and log Z = log Z_0 - log mean w.
+        # Rows without a possible state have no draws that could be annealed down.
+        live, dead = np.flatnonzero(up.ess > 0), np.flatnonzero(~(up.ess > 0))
+        runs = [_nothing(len(dead), count)]
+        if len(live):
+            if len(dead):
+                chains = (live[:, None] * count + np.arange(count)).ravel()
+                many, x = many.take(chains), {name: value[chains] for name, value in x.items()}
+            others = self._from_others(up, rng)
+            if others:
+                x, sweeps, exact = others, settling(len(betas)), False
+            else:
+                x, sweeps, exact = self._model_draws(live, x, up.log_weights[live], len(betas), rng)
+            log_w, _ = self._annealed(executor, many.at(1.0), x, rng, work, sweeps, betas[::-1])
+            down = _estimate(
+                log_w.reshape(len(live), -1), at_0[live], -1.0, known[live], rounding[live]
+            )
+            runs.insert(0, replace(down, exact=exact | ~moves[live]))
+        return up, joined_runs(runs, np.argsort(np.concatenate((live, dead))))
+
+    def _from_others(self, up: AnnealedRun, rng: np.random.Generator) -> States:
+        """Return states (chains, width) that other chains of this row have reached, if any have.
+
+        All sources whose log Z counts beside the one of `up` give the same share.
+        """
+        states = [r.states for r in self.reached if r.log_z > up.log_z[0] - COUNTS]
+        if not states:
+            return {}
+        pool = {n: np.concatenate([x[n] for x in states]) for n in states[0]}
+        chosen = rng.permutation(len(states) * self.settings.chains)[: self.settings.chains]
+        return {n: value[chosen] for n, value in pool.items()}
+
+    def _model_draws(
+        self, rows: Array, last: States, log_weights: Array, steps: int, rng: np.random.Generator
+    ) -> tuple[States, int, bool]:
+        """Return states at beta = 1, the sweeps that they still need, and whether they are exact.
+
+        Without exact draws these are the last states of the forward run, resampled by importance
+        weight.
+        """
+        count = self.settings.chains
+        whole = len(rows) == self.target.rows
+        part = self if whole else Annealing(self.settings, self.target.take(rows), self.reference)
+        if self.drawn and part.exact_draws.plan.accepted:
+            drawn = part.exact_draws.run(rng).samples
+            layers = self.target.structure.layers
+            x = {n: np.swapaxes(v, 0, 1).reshape(-1, layers[n].width) for n, v in drawn.items()}
+            return x, 0, True
+        chosen = systematic(softmax(log_weights), rng)
+        index = (chosen + count * np.arange(len(rows))[:, None]).ravel()
+        return {name: value[index] for name, value in last.items()}, settling(steps), False
+
+    def _annealed(
+        self,
+        executor: Executor | None,
+        many: Target,
+        x: States,
+        rng: np.random.Generator,
+        work: float,
+        sweeps: int,
+        betas: Array,
+    ) -> tuple[Array, States]:
+        """Return log importance weights (rows * chains,) of annealing x, and the last states."""
+        kernel = self.settings.kernel
+        found = over_chains(executor, _anneal, many, kernel, x, rng, work, kernel, sweeps, betas)
+        last = {n: np.concatenate([end[n] for _, end in found]) for n in x}
+        return np.concatenate([w for w, _ in found]), last
+
+
+def _anneal(
+    many: Target,
+    x: States,
+    rng: np.random.Generator,
+    streams: Array,
+    kernel: Kernel,
+    sweeps: int,
+    betas: Array,
+) -> tuple[Array, States]:
+    """Sweep some chains at the first beta, then anneal them along the betas."""
+    chains = make_chains(many, kernel, x, rng, streams)
+    chains.sweep(sweeps)
+    return chains.anneal(betas, backward=_backward(many)), chains.values()
+
+
+def _summed(log_z: Array, target: Target, chains: int) -> AnnealedRun:
+    """Return the run of rows whose log Z is a closed sum; rounding is the only error."""
+    known, rows = known_log_z(target), target.rows
+    possible = np.isfinite(log_z)
+    error = np.where(np.isfinite(known), 0.0, ROUNDING * np.abs(log_z))
+    every, none = np.where(possible, float(chains), 0.0), np.full(rows, np.nan)
+    log_z = np.where(np.isfinite(known), known, log_z)
+    weights = np.where(possible[:, None], np.zeros((rows, chains)), -np.inf)
+    return AnnealedRun(log_z, error, every, weights, none, possible)
+
+
+def _nothing(rows: int, chains: int) -> AnnealedRun:
+    """Return the reverse run of rows without a possible state."""
+    unknown = np.full(rows, np.inf)
+    none = np.full((rows, chains), -np.inf)
+    return AnnealedRun(unknown, unknown, np.zeros(rows), none, -unknown, np.zeros(rows, dtype=bool))
+
+
+def joined_runs(runs: Sequence[AnnealedRun], order: Array) -> AnnealedRun:
+    """Return runs of some rows each as one run, with the rows in the given order.
+
+    It has no last states.
+    """
+    names = [f.name for f in fields(AnnealedRun) if f.name != "last"]
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(run, name) for run in runs])[order] for name in names
+    }
+    return AnnealedRun(**joined)
+
+
+def has_chains(target: Target) -> bool:
+    """Return whether the training of the model has left chains, and nothing is observed."""
+    training = target.model.training
+    left = training is not None and bool(training.chains)
+    return left and all(bool(free.all()) for free in target.free.values())
+
+
+def settled_chains(
+    settings: Settings,
+    target: Target,
+    sweeps: int,
+    rng: np.random.Generator,
+    work: float,
+    executor: Executor | None,
+) -> tuple[States, States]:
+    """Return the last states (chains, width) of chains of the only row, and their means (1, width).
+
+    The chains go on from the last states of the training where nothing is observed and it has left
+    any, and from dispersed starts elsewhere. The means are those of states over all sweeps.
+    """
+    many = target.at(1.0).take(np.zeros(settings.chains, dtype=np.int64))
+    training = target.model.training
+    if training is not None and has_chains(target):
+        left = training.chains
+        some = rng.permutation(np.arange(settings.chains) % len(next(iter(left.values()))))
+        x = start(many, rng) | {n: value[some] for n, value in left.items()}
+    else:
+        x = dispersed(many, settings.chains, settings.kernel, rng)
+    found = over_chains(
+        executor, _settle, many, settings.kernel, x, rng, work, settings.kernel, sweeps
+    )
+    last, means = ({n: np.concatenate([f[i][n] for f in found]) for n in x} for i in (0, 1))
+    return last, {n: v.mean(axis=0, keepdims=True) for n, v in means.items()}
+
+
+def _settle(
+    many: Target, x: States, rng: np.random.Generator, streams: Array, kernel: Kernel, sweeps: int
+) -> tuple[States, States]:
+    """Sweep some chains; return their last states and their means over time."""
+    chains, total = (
+        make_chains(many, kernel, x, rng, streams),
+        {n: np.zeros_like(v) for n, v in x.items()},
+    )
+    for _ in range(SNAPSHOTS):
+        chains.sweep(-(-sweeps // SNAPSHOTS))
+        states = chains.values()
+        for name, value in states.items():
+            total[name] += value
+    return states, {n: v / SNAPSHOTS for n, v in total.items()}
+
+
+def settling(steps: int) -> int:
+    """Return the number of sweeps before a reverse run of so many steps without exact draws."""
+    return max(steps // 4, 50)
+
+
+def _shares(log_weights: Array) -> Array:
+    """Return the shares (rows, chains) of importance weights, equal ones where all are 0."""
+    top = log_weights.max(axis=1, keepdims=True)
+    return softmax(np.where(np.isfinite(top), log_weights, 0.0))
+
+
+def _backward(target: Target) -> bool:
+    """Return whether sweeps in reverse order are cheaper, because they sum out fewer units."""
+    sizes = [
+        sum(target.structure.layers[n].size for n in summed_layers(target, back))
+        for back in (False, True)
+    ]
+    return 0 < sizes[1] < sizes[0] or not sizes[0]
+
+
+def _estimate(
+    log_weights: Array, at_0: Array, sign: float, known: Array, rounding: Array
+) -> AnnealedRun:
+    """Return log Z = log Z_0 + sign * log mean w from log importance weights (rows, chains).
+
+    Rows in which nothing moves have their `known` log Z. `rounding` is of single precision.
+    """
+    count = log_weights.shape[1]
+    top = log_weights.max(axis=1, keepdims=True)
+    w = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
+    mean = w.mean(axis=1)
+    # Rows without any importance weight divide by 0.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if count > 1:
+            error = w.std(axis=1, ddof=1) / (mean * np.sqrt(count))
+        else:
+            error = np.full(len(w), np.inf)
+        # Where all layers are summed out, nothing is drawn, and rounding is the only error.
+        sums = ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0]))
+        error = np.sqrt(error**2 + sums**2 + (rounding / SURE) ** 2)
+        error = np.where(mean > 0, np.where(np.isfinite(known), 0.0, error), np.inf)
+        ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
+    log_z = at_0 + sign * (log_sum(log_weights, axis=1) - np.log(count))
+    return AnnealedRun(
+        np.where(np.isfinite(known), known, log_z),
+        error,
+        ess,
+        log_weights,
+        pareto_shape(log_weights, ess),
+        np.full(len(w), True),
+    )

@@ -1,0 +1,498 @@
+"""Ancestral sampling with likelihood weighting: independent draws of directed models.
+
+For each draw, with log w = 0, in the order of the arrows:
+
+    x_i ~ p(x_i | parents)                            for a free unit
+    x_i = its value, log w += log p(x_i | parents)    for an observed unit
+    x_i = its value                                   for a unit clamped by do()
+
+and log w += log f(x) for every undirected table and coupling f, so that E[w] = p(evidence) and
+E[w f(x)] / E[w] = E[f | evidence] (Fung and Chang 1990; Shachter and Peot 1990). Units are given
+one by one by their conditional tables (engine/ancestral_draws.py), or as layers of children of
+arrows. Without evidence below free units all importance weights are equal. Else a few draws, or one
+that is yet to come, may carry the importance weight; for this reason they are judged in four ways:
+by their effective number and the Pareto shape of the largest ones, by the agreement of independent
+halves, by a short annealing run (Neal 2001), which meets explanations that the parents hardly ever
+draw, and by the mean-field lower bound. The tests compare with exact answers.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.types import Array, RngLike, Snapshot, States
+from pgmengine.base.work.division import blocks, check_divided
+from pgmengine.base.work.progress import track
+from pgmengine.engine.cost import drawing
+from pgmengine.evidence.relevance import acts, hinted, of_free_parents
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.convergence import least_error
+from pgmengine.infer.diagnostics.trust import SURE, few, heavy, interval, pareto_shape
+from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.question.splitting import joined
+from pgmengine.infer.question.wanted import answer_bytes, peak_bytes, public, squeeze
+from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.result import WANTS, Result, Status
+from pgmengine.infer.sampling.draws.resampling import systematic
+from pgmengine.infer.sampling.draws.weighted import Drawn, drawn
+from pgmengine.infer.sampling.ladders.temperatures import Linear
+from pgmengine.infer.sampling.methods.ais import AIS
+from pgmengine.infer.sampling.methods.bound_check import Check, below_a_bound, check_within
+from pgmengine.model.couplings import Coupling, Undirected, only_parameters
+from pgmengine.model.layer import Layer
+from pgmengine.model.variables import described
+from pgmengine.model.weights import count, is_sparse
+
+# Bytes of states that are drawn at once.
+PART = 2.0**26
+
+# Pairs of units that are looked at together.
+AT_ONCE = 2**12
+
+# Annealing as a cross-check: short, and up only.
+CHECK = AIS(chains=40, betas=Linear(200), reverse=False, confirm=0)
+
+# Standard errors by which the estimates of log Z of two halves may differ.
+HALVES = 4.0
+
+# Relative rounding of log Z.
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Forward(Method):
+    """Draws of parents, then children, with the probability of the evidence as importance weight.
+
+    Use it for directed models, of arrows or of conditional tables, with little evidence below free
+    units: the draws are independent, and without such evidence they all count equally. The status
+    is FEW_WEIGHTS or CONTRADICTED where one of four tests of the importance weights fails.
+
+    Parameters
+    ----------
+    draws : smallest number of draws for each row of evidence, and the number of samples returned.
+    below : largest number of observed units that may depend on free units, and of undirected tables
+        and couplings of free units; with more, few draws would carry most of the importance weight,
+        and the question is refused.
+    error : standard error of log_z in nats; more draws are made until all rows have reached it.
+    most : largest number of draws for each row.
+
+    Notes
+    -----
+    `stats` holds log_weights (draws, rows) of the first draws; ess, pareto_shape, halves_apart and
+    drawn, the number of draws, each (rows,); and mcse of each layer's means. Samples are resampled
+    by importance weight. Where no draw can give the evidence, means and samples are NaN, and the
+    status is not good.
+
+    References
+    ----------
+    Fung and Chang 1990, "Weighing and integrating evidence for stochastic simulation in Bayesian
+    networks". Shachter and Peot 1990, "Simulation approaches to general probabilistic inference on
+    belief networks".
+
+    >>> import pgmengine as pgm
+    >>> evidence = {"v": [1, 0, float("nan"), 1]}
+    >>> r = pgm.infer(pgm.sbn([4, 3], rng=0), evidence, method=pgm.Forward(2000), rng=0)
+    >>> r.mean["h1"].shape, r.kind
+    ((3,), 'estimate')
+    """
+
+    gives = frozenset(WANTS) - {"mode", "bound"}
+    source = "draws give"
+    statistics = {
+        "log_weights": (Axis.DRAW, Axis.ROW),
+        "ess": (Axis.ROW,),
+        "pareto_shape": (Axis.ROW,),
+        "halves_apart": (Axis.ROW,),
+        "drawn": (Axis.ROW,),
+        "mcse": (Axis.ROW, Axis.UNIT),
+    }
+
+    draws: int = 1000
+    below: int = 10
+    error: float = 0.05
+    most: int = 64_000
+
+    def __post_init__(self) -> None:
+        check_whole(self, "draws", "most", least=2)
+        check_limit(self, "below", "error")
+
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work and memory of the draws.
+
+        Refuse free units without parents to be drawn from, and much evidence below free units. An
+        undirected table or coupling of free units is evidence.
+        """
+        if why := self._obstacle(target, want):
+            return Scheme(refusal=why)
+        s = target.structure
+        width = _numbers(target)
+        # All draws of a row are made at once, and the draws of several rows where they fit.
+        most = max(self.draws, self.most) if _weighing(target).any() else self.draws
+        rows = min(target.rows, self._rows_at_once(target, most))
+        working = rows * most * _bytes_of_draw(target, want)
+        # Log weights of the first draws. The answers of several parts are there joined as well.
+        working += 8.0 * target.rows * self.draws
+        working += answer_bytes(target, want, self.draws) * (rows < target.rows)
+        arrows = sum(count(target.model.weight(c)) / 8.0 for c in s.arrows)
+        arrows += len(s.table_index.unit)
+        work = target.rows * self.draws * (10.0 * width + arrows)
+        seconds = drawing(target, want, self.draws)
+        how, check = f"{self.draws} draws, parents first", Check()
+        if _weighing(target).any():
+            check, annealing = check_within(target, seconds), CHECK.plan(target, ("log_z",))
+            how += check.how
+            work += check.work + annealing.work * annealing.accepted
+            seconds += check.seconds + annealing.seconds * annealing.accepted
+        memory = peak_bytes(target, want, self.draws, work, working)
+        return Scheme(how, work, memory, seconds, check)
+
+    def _obstacle(self, target: Target, want: tuple[str, ...]) -> str:
+        """Return the reason why it cannot answer, or an empty string."""
+        s = target.structure
+        if "log_prob" in want and not s.normalized:
+            return "log_prob needs log Z of the undirected part"
+        for name, mine in _drawn_units(target).items():
+            missing = np.asarray((target.free[name] & ~mine).any(axis=0))
+            if missing.any():
+                return f"{described(s, name, missing)} is free and not drawn from its parents"
+        if (target.beta != 1).any():
+            return "at beta below 1 conditionals are not normalised"
+        known = int(_weighing(target).max())
+        if known > self.below:
+            return (
+                f"{known} observed units, undirected tables and coupled pairs depend on free "
+                f"units, the limit is {self.below}"
+            )
+        return ""
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+    ) -> Result:
+        """Draw, and draw more until the error of log_z is the one asked for; judge the weights."""
+        generator, count = seeded(rng), self.draws
+        found = self._drawn(question, generator, count)
+        while (needed := self._needed(found.stats["ess"], count)) > count:
+            count = needed
+            found = self._drawn(question, generator, count)
+        return self._judged(question.target, found, question.basis, generator)
+
+    def _needed(self, ess: Array, count: int) -> int:
+        """Return the number of draws that the row with the largest error of log_z needs.
+
+        The error follows from the effective number (rows,) of `count` draws.
+        """
+        error = np.sqrt(np.maximum(1.0 / np.maximum(ess, 1.0) - 1.0 / count, 0.0)).max()
+        if error <= self.error:
+            return count
+        # The error of few effective draws is itself uncertain, so that fewer than four times as
+        # many draws are not worth a round.
+        more = max(4.0, (error / max(self.error, 1e-9)) ** 2)
+        return max(count, int(min(more * count, self.most)))
+
+    def _rows_at_once(self, target: Target, count: int) -> int:
+        """Return the number of rows whose draws, `count` of each, are made at once."""
+        return max(int(PART / (8.0 * count * max(_numbers(target), 1))), 1)
+
+    def _drawn(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
+        """Return answers by `count` draws for each row, some rows at a time."""
+        target = question.target
+        parts = blocks(np.arange(target.rows), self._rows_at_once(target, count))
+        found = [
+            self._part(question.on(target.take(rows)), rng, count)
+            for rows in track(parts, "drawing")
+        ]
+        check_divided(parts, target.rows, "draws", target.first)
+        return joined(found, target.structure)
+
+    def _part(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
+        """Return answers about some rows."""
+        target, want = question.target, question.want
+        found = drawn(target, rng, count)
+        log_w = found.log_w.reshape(target.rows, count)
+        top = log_w.max(axis=1, keepdims=True)
+        # Where no draw can give the evidence nothing is known, and the answers are NaN.
+        possible = np.isfinite(top)
+        p = np.exp(log_w - np.where(possible, top, 0.0))
+        p = np.where(possible, p / np.where(possible, p.sum(axis=1, keepdims=True), 1.0), np.nan)
+        ess = np.where(possible[:, 0], 1.0 / np.square(p).sum(axis=1), 0.0)
+        half = [log_mean_error(part) for part in np.array_split(log_w, 2, axis=1)]
+        stats: dict[str, Any] = {
+            "log_weights": log_w[:, : self.draws].T,
+            "ess": ess,
+            "halves_apart": _apart(*half),
+            "pareto_shape": pareto_shape(log_w, ess),
+            "drawn": np.full(target.rows, count),
+        }
+        answers = _moments(found, want, p)
+        if "mcse" in answers:
+            stats["mcse"] = {
+                name: _at_least(target, name, value, ess)
+                for name, value in answers.pop("mcse").items()
+            }
+        if "gradient" in want:
+            # Impossible draws have no gradient.
+            some, x = np.flatnonzero(p.ravel() != 0), found.values(*target.structure.layers)
+            answers["gradient"] = target.take(some // count).gradient(
+                {n: v[some] for n, v in x.items()}, p.ravel()[some]
+            )
+        if "samples" in want:
+            layers = target.structure.layers
+            each = {
+                name: value.reshape(target.rows, count, -1)
+                for name, value in found.values(*layers).items()
+            }
+            chosen = _resampled(each, p, self.draws, rng)
+            answers["samples"] = {
+                n: np.swapaxes(layers[n].shaped(v), 0, 1) for n, v in chosen.items()
+            }
+        answers |= _evidence(log_w, want, _weighing(target) > 0)
+        return question.result(answers, stats)
+
+    def _judged(
+        self, target: Target, found: Result, check: Check, rng: np.random.Generator
+    ) -> Result:
+        """Return the result with its status: whether the importance weights can be trusted."""
+        ess, count, first = found.stats["ess"], int(found.stats["drawn"][0]), target.first
+        note: tuple[str, ...] = ()
+        if few(ess, count):
+            note += (
+                f"an effective {ess.min():.3g} of {count} draws carry the importance weight of row "
+                f"{first + int(ess.argmin())}",
+            )
+        if len(rows := heavy(found.stats["pareto_shape"])):
+            note += (
+                f"the importance weights of row {first + rows[0]} have a heavy tail, of Pareto "
+                f"shape {found.stats['pareto_shape'][rows[0]]:.2g}: the largest of them is yet to "
+                "come",
+            )
+        if len(rows := np.flatnonzero(found.stats["halves_apart"])):
+            note += (f"two halves of the draws disagree on log Z of row {first + rows[0]}",)
+        # Equal importance weights prove nothing where evidence lies below free units: all draws may
+        # be alike. Bound and annealing judge these rows.
+        varies = np.flatnonzero((ess > 0) & (_weighing(target) > 0))
+        status, ends = Status.FEW_WEIGHTS if note else Status.OK, found.answers["log_z_interval"]
+        if len(varies) and not note:
+            some = target.take(varies)
+            low = below_a_bound(some, ends[varies], check.modes(some))
+            note = low or _above_annealing(some, ends[varies], rng)
+            status = Status.CONTRADICTED if note else status
+        return replace(found, status=status, warnings=note)
+
+
+def _numbers(target: Target) -> int:
+    """Return the numbers of one draw: values of all units, and their states for tables."""
+    layers = target.structure.layers.values()
+    states = sum(layer.size for layer in layers) if target.structure.tables else 0
+    return states + sum(layer.width for layer in layers)
+
+
+def _bytes_of_draw(target: Target, want: tuple[str, ...]) -> float:
+    """Return the peak memory of one draw: states, values of layers, and steps on the way to them.
+
+    A step of units with conditionals takes a random number for each of them. Layers of arrows are
+    there as values, and take a few temporary arrays while they are drawn and averaged. So are all
+    layers where draws are looked at value by value; each of them is copied in its turn.
+    """
+    s, layers = target.structure, target.structure.layers
+    steps = (sum(map(len, step.units.values())) for step in s.drawing_steps)
+    numbers = 6.0 + max(steps, default=0)
+    drawn_whole = [layer.width for n, layer in layers.items() if (s.child_tables[n] < 0).any()]
+    widths = [layer.width for layer in layers.values()]
+    if {"samples", "pairs", "gradient"} & set(want) or s.undirected:
+        numbers += sum(widths) * (1 + ("gradient" in want)) + max(widths)
+    else:
+        numbers += sum(drawn_whole)
+    states = sum(layer.size for layer in layers.values()) if s.tables else 0
+    return 8.0 * (numbers + 5 * max(drawn_whole, default=0)) + 4.0 * states
+
+
+def log_mean_error(log_w: Array) -> tuple[Array, Array]:
+    """Return the log mean (rows,) of exp(log_w), log_w (rows, draws), and its error."""
+    log_mean = log_sum(log_w, axis=1) - np.log(log_w.shape[1])
+    same = (log_w == log_w[:, :1]).all(axis=1)
+    ratio = np.exp(log_w - np.where(np.isfinite(log_mean), log_mean, 0.0)[:, None])
+    if log_w.shape[1] > 1:
+        error = np.where(same, 0.0, ratio.std(axis=1, ddof=1) / np.sqrt(log_w.shape[1]))
+    else:
+        error = np.full(len(log_w), np.inf)
+    return log_mean, np.where(np.isfinite(log_mean), error, np.inf)
+
+
+def _apart(one: tuple[Array, Array], two: tuple[Array, Array]) -> Array:
+    """Return whether log Z of two halves differs by more than the errors explain, (rows,)."""
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(one[0] - two[0])
+        explained = HALVES * np.hypot(one[1], two[1]) + ROUNDING * (1.0 + np.abs(one[0]))
+        return np.asarray(gap > explained)
+
+
+def _above_annealing(target: Target, ends: Array, rng: np.random.Generator) -> tuple[str, ...]:
+    """Return a warning if annealing finds log Z above the upper end of an interval (rows, 2)."""
+    annealing = CHECK.prepare(target, ("log_z",))
+    if not annealing.plan.accepted:
+        return ()
+    found = annealing.run(rng)
+    log_z, error = found.log_z, found.log_z_error
+    with np.errstate(invalid="ignore"):
+        above = log_z - SURE * error - ends[:, 1]
+    row = int(np.nan_to_num(above, nan=-np.inf).argmax())
+    if not above[row] > 0:
+        return ()
+    return (
+        f"annealing puts log Z of row {target.first + row} at {log_z[row]:.6g}, above the interval "
+        f"of these draws, which ends at {ends[row, 1]:.6g}",
+    )
+
+
+def _at_least(target: Target, name: str, error: Array, ess: Array) -> Array:
+    """Return the MCSE of a layer (rows, size[, k]), at least as large as `least_error`."""
+    layer = target.structure.layers[name]
+    least = np.where(layer.components(target.free[name]), least_error(layer, ess[:, None]), 0.0)
+    return np.maximum(error, layer.shaped(least))
+
+
+def _moments(draws: Drawn, wanted: tuple[str, ...], p: Array) -> dict[str, Any]:
+    """Return weighted means, their errors, state probabilities and pairs.
+
+    The normalised importance weights p are (rows, draws).
+    """
+    target, answers = draws.target, dict[str, Any]()
+    layers = target.structure.layers
+    if "marginals" in wanted:
+        mean, spread, prob = dict[str, Array](), dict[str, Array](), dict[str, Array]()
+        for name, layer in layers.items():
+            counts = draws.counts(name, p)
+            if counts is None:
+                value = draws.values(name)[name].reshape(*p.shape, -1)
+                mean[name], variance = _averaged(value, p)
+                if layer.unit.support is not None:
+                    prob[name] = _prob(layer, value, p)
+            else:
+                prob[name] = counts[0]
+                mean[name], variance = _of_states(layer, *counts)
+            spread[name] = layer.shaped(np.sqrt(variance))
+        answers = {"mean": public(target, mean), "mcse": spread, "prob": squeeze(target, prob)}
+    if "pairs" in wanted:
+        found = dict[Coupling, Array]()
+        for c in target.structure.couplings:
+            x = draws.values(c.a, c.b)
+            a, b = (x[n].reshape(*p.shape, -1) for n in (c.a, c.b))
+            found[c] = np.einsum("rdi,rdj->rij", p[..., None] * a, b, optimize=True)
+        found = {c: only_parameters(c, target.model.weight(c), v) for c, v in found.items()}
+        answers["pairs"] = squeeze(target, {c.key: v for c, v in found.items()})
+    return answers
+
+
+def _drawn_units(target: Target) -> dict[str, Array]:
+    """Return the units that are drawn from their parents: layer -> (size,) bool."""
+    s = target.structure
+    out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    for step in s.drawing_steps:
+        for name in step.layers:
+            out[name][:] = True
+        for name, units in step.units.items():
+            out[name][units] = True
+    return out
+
+
+def _weighing(target: Target) -> Array:
+    """Return the number of observed units of each row that depend on free units, (rows,).
+
+    Undirected tables of free units count as well, and coupled pairs of units with a free one.
+    """
+    count = np.zeros(target.rows, dtype=int)
+    for name in target.structure.directed_layers:
+        seen = ~target.free[name] & ~target.cut[name] & of_free_parents(target, name)
+        count += (seen | (hinted(target, name) & target.free[name])).sum(axis=1)
+    for c in target.structure.undirected:
+        count += _weighing_pairs(target, c)
+    return count + _weighing_tables(target) if target.structure.tables else count
+
+
+def _weighing_pairs(target: Target, c: Undirected) -> Array:
+    """Return the number of pairs of units (rows,) that a coupling joins, with a free one."""
+    a, b = (target.structure.layers[name] for name in (c.a, c.b))
+    acting = acts(target.model, c, False)
+    one, two = acting.tocoo().coords if is_sparse(acting) else np.nonzero(acting)
+    one, two = np.divmod(np.unique(a.owners(one) * b.size + b.owners(two)), b.size)
+    if c.a == c.b:
+        one, two = one[one < two], two[one < two]
+    count = np.zeros(target.rows, dtype=int)
+    for begin in range(0, len(one), AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        count += (target.free[c.a][:, one[some]] | target.free[c.b][:, two[some]]).sum(axis=1)
+    return count
+
+
+def _weighing_tables(target: Target) -> Array:
+    """Return the number of tables that weigh draws: they join free units with evidence.
+
+    A conditional does where its child is observed, and any other table.
+    """
+    s, index = target.structure, target.structure.table_index
+    free = np.concatenate([target.free[n] for n in s.layers], axis=1)
+    cut = np.concatenate([target.cut[n] for n in s.layers], axis=1)
+    some = np.logical_or.reduceat(free[:, index.unit], index.start[:-1], axis=1)
+    drawn = (free | cut)[:, index.child] & (index.child >= 0)
+    hints = sum(
+        (hinted(target, n) & target.free[n] & (s.child_tables[n] >= 0)).sum(axis=1)
+        for n in s.layers
+    )
+    return np.asarray((some & ~drawn).sum(axis=1) + hints)
+
+
+def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, Array]:
+    """Return log_z = log mean w, with its standard error and interval.
+
+    Where evidence lies below free units, (rows,), equal importance weights have an error as well: n
+    draws exclude others up to a probability of 3 / n, and SURE errors of 1 / n allow for as much.
+    """
+    log_z, error = log_mean_error(log_w)
+    error = np.where(below, np.maximum(error, 1.0 / log_w.shape[1]), error)
+    ends = interval(log_z, error, np.where(np.isfinite(log_z), log_z, np.inf), error)
+    out = {"log_z": log_z, "log_z_error": error, "log_z_interval": ends}
+    return out | ({"log_prob": log_z} if "log_prob" in wanted else {})
+
+
+def _averaged(x: Array, p: Array) -> tuple[Array, Array]:
+    """Return weighted means (rows, width) of x (rows, draws, width), and their variances."""
+    # Contiguous, so that all sums are made in the same order and have the same bits.
+    x = np.ascontiguousarray(x)
+    mean = np.einsum("rd,rdi->ri", p, x)
+    return mean, np.einsum("rd,rdi->ri", p**2, (x - mean[:, None]) ** 2)
+
+
+def _of_states(layer: Layer, prob: Array, squares: Array) -> tuple[Array, Array]:
+    """Return means (rows, width) and their variances from sums at states (rows, size, K).
+
+    They are the sums of weights, which are probabilities, and the sums of their squares.
+    """
+    assert layer.unit.support is not None
+    value = layer.unit.support.reshape(prob.shape[-1], -1)
+    mean = prob @ value
+    far = (value - mean[..., None, :]) ** 2
+    variance = np.einsum("rik,rikw->riw", squares, far)
+    return layer.flat(mean), layer.flat(variance)
+
+
+def _prob(layer: Layer, x: Array, p: Array) -> Array:
+    """Return state probabilities (rows, size, states) of draws with importance weights p."""
+    assert layer.unit.support is not None
+    state, count = layer.states(x), len(layer.unit.support)
+    return np.stack([np.einsum("rd,rdi->ri", p, state == k) for k in range(count)], axis=-1)
+
+
+def _resampled(each: States, p: Array, count: int, rng: np.random.Generator) -> States:
+    """Return `count` draws (rows, count, width) of equal importance weight, in random order."""
+    index = rng.permuted(systematic(np.where(np.isnan(p), 1.0, p), rng), axis=1)[:, :count]
+    lost = np.isnan(p[:, :1, None])
+    return {
+        name: np.where(lost, np.nan, np.take_along_axis(v, index[..., None], axis=1))
+        for name, v in each.items()
+    }

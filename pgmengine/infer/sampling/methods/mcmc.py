@@ -1,0 +1,165 @@
+"""Markov chain Monte Carlo: several chains for each row of evidence, with diagnostics.
+
+Each chain sweeps its kernel, drops the sweeps of the warm-up, and keeps every `thin`-th state.
+Chains start dispersed (see starts), so that their agreement means something; convergence judges
+them by R-hat and effective sample size. Groups of chains have random numbers of their own, so that
+the answer has the same bits on any executor. The tests compare means with exact answers, and
+kernels with invariance by chi-square.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.types import RngLike, Snapshot, States
+from pgmengine.base.work.progress import track
+from pgmengine.declare.validate import as_floats
+from pgmengine.engine.chains import make_chains, over_chains, refusal, sweep_work
+from pgmengine.engine.cost import sampling
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.target import Target
+from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.results.result import Result
+from pgmengine.infer.sampling.draws.collected import Draws, Sampler
+from pgmengine.infer.sampling.draws.memory import sampler_bytes
+from pgmengine.infer.sampling.draws.starts import dispersed
+
+# Sweeps of warming up in one call. They overlap where visits are independent
+# (engine/single_site/independent_visits.py).
+AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class MCMC(Sampler):
+    """Chains of sweeps of a kernel at beta = 1.
+
+    Use it for marginals, samples, pairs and gradients of models that are too large to enumerate,
+    and whose modes single chains can leave; elsewhere use ParallelTempering.
+
+    Parameters
+    ----------
+    kernel : any kernel.
+    chains : number of chains for each row of evidence.
+    warmup : sweeps that are dropped.
+    draws : draws of each chain.
+    thin : sweeps from one draw to the next.
+    rhat_limit : largest R-hat of chains that have mixed; with math.inf, diagnostics are left out.
+
+    Notes
+    -----
+    `stats` holds ess, rhat and mcse of each layer's means (rows, size[, k]), energy_ess,
+    energy_rhat and energy_mcse (rows,), and energy (chains, draws, rows). The status is NOT_MIXED
+    where more than 1 in 100 R-hats are above the limit, and where the effective number of draws is
+    too small. A run goes on from the `state` of an earlier result.
+
+    >>> import pgmengine as pgm
+    >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.MCMC(draws=200), rng=0)
+    >>> sorted(r.stats), r.kind
+    (['energy', 'energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
+    """
+
+    # Sweeps move from one mode to the next only through the states between them.
+    local = True
+    groups_chains = True
+
+    kernel: Kernel = Gibbs()
+    chains: int = 4
+    warmup: int = 500
+    draws: int = 1000
+    thin: int = 1
+    rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        check_whole(self, "chains", "draws", "thin")
+        check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
+
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work and memory of the chains.
+
+        Refuse free parents of directed units with infinitely many values.
+        """
+        sweeps = self.warmup + self.draws * self.thin
+        slow = sorted(map(repr, target.structure.declared(target.pattern.by_unit)))
+        how = f"unit by unit in {listed(slow)}" if slow else "layer by layer"
+        length = (self.warmup, self.draws, self.thin)
+        work = sweeps * target.rows * self.chains * sweep_work(target)
+        return Scheme(
+            f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}",
+            work,
+            sampler_bytes(target, want, self.chains, self.draws, self.rhat_limit, work),
+            sampling(target, self.kernel, want, self.chains, *length, self.rhat_limit),
+            refusal=refusal(target),
+        )
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+    ) -> Result:
+        """Sweep the chains, and the chains of a single row in groups on an executor.
+
+        Sums over all chains are made in one group, so that they have the same bits.
+        """
+        target, want = question.target, question.want
+        work = 0.0 if {"pairs", "gradient"} & set(want) else question.plan.work
+        generator = seeded(rng)
+        many = target.take(np.repeat(np.arange(target.rows), self.chains))
+        if state is None:
+            x = dispersed(many, self.chains, self.kernel, generator)
+        else:
+            x = many.clamp(_checked_state(many, state))
+        found = over_chains(
+            executor, self._sweep, many, self.kernel, x, generator, work, want, target.rows
+        )
+        draws = Draws.joined(many, [part for part, _ in found])
+        stats, status, note = draws.judged(target, self.rhat_limit, question.plan.seconds)
+        last = {name: np.concatenate([x[name] for _, x in found]) for name in x}
+        return question.result(draws.answers(target), stats, status, note, last)
+
+    def _sweep(
+        self,
+        many: Target,
+        x: States,
+        rng: np.random.Generator,
+        streams: np.ndarray,
+        wanted: tuple[str, ...],
+        rows: int,
+    ) -> tuple[Draws, States]:
+        """Return the draws of some chains, and their last states."""
+        chains = make_chains(many, self.kernel, x, rng, streams)
+        for made in track(range(0, self.warmup, AT_ONCE), "warming up"):
+            chains.sweep(min(AT_ONCE, self.warmup - made))
+        judged = self.rhat_limit < math.inf
+        draws = Draws.none(many, wanted, many.rows // rows, self.draws, judged)
+        for t in track(range(self.draws), "sampling"):
+            chains.sweep(self.thin)
+            draws.add_now(t, chains)
+        return draws.detached(), chains.values()
+
+
+def _checked_state(target: Target, state: Snapshot) -> States:
+    """Return a snapshot as floats; raise PgmError unless it fits the model, rows and chains."""
+    if not isinstance(state, Mapping):
+        raise PgmError(
+            f"MCMC: state must be the `state` of another result, not {type(state).__name__}"
+        )
+    found = {}
+    for name, layer in target.structure.layers.items():
+        found[name] = as_floats(state.get(name, ()), f"MCMC: state of {layer.title}")
+        if found[name].shape != (target.rows, layer.width):
+            raise PgmError(
+                f"MCMC: state does not fit: {layer.title} has shape {found[name].shape}, "
+                f"expected (rows * chains, width) = {(target.rows, layer.width)}"
+            )
+        if not layer.unit.contains(layer.shaped(found[name])).all():
+            raise PgmError(
+                f"MCMC: state of {layer.title} has a number that is not a value of {layer.unit!r}"
+            )
+    return found

@@ -1,0 +1,260 @@
+"""Parallel tempering: draws and log Z by ladders of replicas, from independent units to the model.
+
+The ladders, their swaps and the stepping stones of log Z are in replicas.py. This module warms them
+up in rounds of doubling length, after each of which the rungs are moved, collects the states at
+beta = 1, and judges the answer.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, RngLike, Snapshot
+from pgmengine.base.work.progress import track
+from pgmengine.engine.chains import refusal, sweep_work
+from pgmengine.engine.cost import exchanging
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.trust import (
+    BATCHES,
+    LOG_Z_TOURS,
+    TOURS,
+    Doubts,
+    log_z_apart,
+    travelled,
+    worst,
+)
+from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.sampling.draws.collected import OF_CHAINS, OF_DRAWS, Draws, Sampler
+from pgmengine.infer.sampling.draws.memory import sampler_bytes
+from pgmengine.infer.sampling.ladders.replicas import Ladders
+from pgmengine.infer.sampling.ladders.stepping_stones import FromStones
+from pgmengine.infer.sampling.ladders.temperatures import Betas, count_of, ladder
+from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
+from pgmengine.infer.variational.modes import Modes
+
+# Numbers in memory for each rung of a ladder: four stepping stones in batches, and their means.
+STONES_EACH = 8 * BATCHES
+
+
+@dataclass(frozen=True)
+class ParallelTempering(Sampler):
+    """Ladders of replicas that swap places between independent units and the model.
+
+    Use it where chains at beta = 1 stay in one mode, and for log_z together with marginals.
+
+    Parameters
+    ----------
+    rungs : number of rungs, or a schedule, or numbers from 0 to 1, to start the adaptation from.
+    kernel : any kernel.
+    chains : number of ladders for each row of evidence.
+    warmup : sweeps that are dropped, during which the ladder is adapted.
+    draws : draws of each ladder.
+    thin : sweeps from one draw to the next; a round of swaps follows each sweep.
+    rhat_limit : largest R-hat of chains that have mixed.
+
+    Notes
+    -----
+    `log_z` is the estimate half way between the stepping stones from below and from above.
+    `log_z_interval` goes from the lowest to the highest of these three estimates, three standard
+    errors wider at each end. All are made of the same replicas, so that it holds if these have
+    missed no part of the space. The status is FEW_TRIPS where the draws of a row come from few
+    tours of replicas (see `tours` below), NOT_MIXED where the ladders disagree on log Z,
+    CONTRADICTED where the stepping stones from below lie above the ones from above, and FEW_WEIGHTS
+    where they lie far below.
+
+    `stats` holds the statistics of MCMC; betas (rungs,) and swap_rejection (rungs - 1,), both with
+    an axis of rows in front where parts of a large question have ladders of their own; round_trips
+    (rows,); round_trip_rate (rows,), round trips for each sweep and ladder; tours (rows,), the
+    effective number of independent tours from beta = 0 that the states at beta = 1 come from; and
+    swap_accepted (chains, draws, rows), the share of accepted swaps before each draw. With log_z it
+    also holds log_z_rhat (rows,), the R-hat of log Z.
+
+    References
+    ----------
+    Okabe, Kawata, Okamoto and Mikami 2001, "Replica-exchange Monte Carlo method for the
+    isobaric-isothermal ensemble". Syed, Bouchard-Cote, Deligiannidis and Doucet 2022,
+    "Non-reversible parallel tempering: a scalable highly parallel MCMC scheme". Xie, Lewis, Fan,
+    Kuo and Chen 2011, "Improving marginal likelihood estimation for Bayesian phylogenetic model
+    selection". Biron-Lattes, Campbell and Bouchard-Cote 2023, "Automatic regenerative simulation
+    via non-reversible simulated tempering". Meng and Wong 1996, "Simulating ratios of normalizing
+    constants via a simple identity".
+
+    >>> import pgmengine as pgm
+    >>> method = pgm.ParallelTempering(rungs=4)
+    >>> r = pgm.infer(pgm.rbm(4, 3, rng=0), want=("log_z", "marginals"), method=method, rng=0)
+    >>> r.stats["swap_rejection"].shape
+    (3,)
+    """
+
+    gives = OF_DRAWS | {"log_z", "log_prob"}
+    statistics = OF_CHAINS | {
+        "betas": (Axis.RUNG,),
+        "swap_rejection": (Axis.RUNG,),
+        "round_trips": (Axis.ROW,),
+        "round_trip_rate": (Axis.ROW,),
+        "tours": (Axis.ROW,),
+        "log_z_rhat": (Axis.ROW,),
+        "swap_accepted": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
+        "log_prob_error": (Axis.ROW,),
+    }
+    tempered = True
+
+    rungs: Betas = 12
+    kernel: Kernel = Gibbs()
+    chains: int = 4
+    warmup: int = 500
+    draws: int = 4000
+    thin: int = 1
+    rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        check_whole(
+            self, "chains", "draws", "thin", *(["rungs"] if isinstance(self.rungs, int) else [])
+        )
+        check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
+
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work and memory of all ladders."""
+        rungs = count_of(self.rungs)
+        if rungs < 2 and {"log_z", "log_prob"} & set(want):
+            return Scheme(refusal="one temperature gives no log_z")
+        twice = "log_prob" in want and not target.structure.normalized
+        ladders = self.chains * (1 + twice)
+        length = (self.warmup, self.draws, self.thin)
+        sweeps = self.warmup + self.draws * self.thin
+        seconds = exchanging(target, self.kernel, want, ladders, rungs, *length, self.rhat_limit)
+        check = check_within(target, seconds)
+        work = sweeps * target.rows * ladders * rungs * sweep_work(target) + check.work
+        size = (self.chains, self.draws, self.rhat_limit)
+        # Ladders without evidence come after the draws, which are still there.
+        replicas, more = rungs * (1 + twice), 8.0 * (self.draws + STONES_EACH * rungs)
+        more *= target.rows * self.chains
+        return Scheme(
+            f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps{check.how}",
+            work,
+            sampler_bytes(target, want, *size, work, replicas, more),
+            seconds + check.seconds,
+            check,
+            refusal=refusal(target),
+        )
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+    ) -> Result:
+        """Adapt the ladders, then collect the states at beta = 1 after every `thin` steps."""
+        target, want, generator = question.target, question.want, seeded(rng)
+        ladders = self._warmed(target, generator)
+        many = target.take(np.repeat(np.arange(target.rows), self.chains))
+        draws = Draws.none(many, want, self.chains, self.draws)
+        swapped = np.zeros((self.draws, target.rows, self.chains))
+        for t in track(range(self.draws), "sampling"):
+            for _ in range(self.thin):
+                ladders.step()
+            top = ladders.top()
+            draws.add(t, ladders.chains.values(top), ladders.energy_at_1(top))
+            swapped[t] = ladders.accepted
+        answers = draws.answers(target)
+        stats, _, unmixed = draws.judged(target, self.rhat_limit, question.plan.seconds)
+        stats |= ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
+        doubts: Doubts = []
+        if len(ladders.betas) > 1:
+            # Also where log Z is not wanted: a bound above it shows a phase without replicas.
+            found = ladders.log_z()
+            doubts += _bounds(ladders, found, question.basis.modes(target))
+        if {"log_z", "log_prob"} & set(want):
+            answers |= found.answers
+            stats["log_z_rhat"] = found.rhat
+            doubts += _apart(ladders, found)
+            if "log_prob" in want:
+                log_z, error, more = self._without_evidence(question, generator)
+                answers["log_prob"] = found.log_z - log_z
+                stats["log_prob_error"], doubts = np.hypot(found.error, error), doubts + more
+        needed = LOG_Z_TOURS if "log_z" in answers else TOURS
+        doubts += _hardly_travelled(ladders, needed)
+        # With R-hat of log Z, which is judged as that of a unit is.
+        unmixed += self.unmixed(stats, target.structure)
+        doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
+        return question.result(answers, stats, *worst(doubts))
+
+    def _warmed(self, target: Target, rng: np.random.Generator) -> Ladders:
+        """Return ladders after the warm-up, with their rungs adapted."""
+        if isinstance(self.rungs, int):
+            # A single rung is at beta = 1.
+            betas = np.linspace(1, 0, self.rungs)[::-1].copy()
+        else:
+            betas = ladder(self.rungs, target, self.kernel, rng)
+        if len(betas) > 1 and betas[0] != 0.0:
+            raise PgmError(
+                "ParallelTempering: the rungs must start at 0, where states are drawn exactly, "
+                f"not at {betas[0]}"
+            )
+        ladders = Ladders(target, betas, self.chains, self.kernel, rng)
+        for length in rounds(self.warmup):
+            for _ in track(range(length), "warming up"):
+                ladders.step()
+            ladders.adapt()
+        ladders.forget(self.draws * self.thin)
+        return ladders
+
+    def _without_evidence(
+        self, question: Prepared, rng: np.random.Generator
+    ) -> tuple[Array, Array, Doubts]:
+        """Return log Z (rows,) with nothing observed, its error, and doubts."""
+        target = question.target
+        if target.structure.normalized:
+            return np.zeros(1), np.zeros(1), []
+        whole = target.nothing_observed
+        ladders = self._warmed(whole, rng)
+        for _ in track(range(self.draws * self.thin), "sampling without evidence"):
+            ladders.step()
+        found = ladders.log_z()
+        doubts = _bounds(ladders, found, question.basis.modes(whole)) + _apart(ladders, found)
+        doubts += _hardly_travelled(ladders, LOG_Z_TOURS)
+        doubts.append((Status.NOT_MIXED, log_z_apart(found.rhat, self.rhat_limit)))
+        return (
+            found.log_z,
+            found.error,
+            [(status, tuple(f"without evidence, {n}" for n in notes)) for status, notes in doubts],
+        )
+
+
+def rounds(total: int) -> list[int]:
+    """Return lengths of rounds that double from about 16 and add up to `total`."""
+    out: list[int] = []
+    while total > 0:
+        half = total if total < 48 else (total + 1) // 2
+        out.append(half)
+        total -= half
+    return out[::-1]
+
+
+def _bounds(ladders: Ladders, found: FromStones, modes: Modes | None) -> Doubts:
+    """Return doubts about log Z: mean field, or a single state, may prove that it is larger."""
+    target = ladders.target
+    return [
+        (Status.CONTRADICTED, below_a_bound(target, found.interval, modes)),
+        (Status.CONTRADICTED, below_a_state(target, ladders.highest, found.interval)),
+    ]
+
+
+def _apart(ladders: Ladders, found: FromStones) -> Doubts:
+    """Return doubts about log Z: stepping stones from below and from above may disagree."""
+    first = ladders.target.first
+    return [(Status.CONTRADICTED, found.crossed(first)), (Status.FEW_WEIGHTS, found.apart(first))]
+
+
+def _hardly_travelled(ladders: Ladders, needed: int) -> Doubts:
+    """Return doubts about replicas that did not come from beta = 0; a single rung has no tours."""
+    several = len(ladders.betas) > 1
+    few = travelled(ladders.tours(), ladders.target.first, needed)
+    return [(Status.FEW_TRIPS, few)] * several

@@ -1,0 +1,320 @@
+"""Annealing from several references, until two runs agree on the highest log Z.
+
+    E[w] = Z,   hence   P(estimate of log Z > log Z + t) < e^-t      (Markov)
+
+for every reference. An estimate can be far too low, where its chains miss the phase that holds the
+mass, but hardly too high: of several runs the highest counts. One run alone is no evidence that
+nothing was missed, nor is its reverse run, which starts where it has ended. A second run on another
+path is:
+
+    first  : from the reference of the settings, uniform units by default
+    second : from the means of chains of the model itself, which no annealing has led there
+    third  : from the base rates that the training has left with the model, if it has
+    fourth : from the mean-field fixed point with the highest bound, climbed to from spread starts
+    last   : from the reference of the best run, with LONGER times as many temperatures
+
+The chains go on from the last states of the training where the model has them and nothing is
+observed, because chains that move while the parameters do have visited modes in proportion.
+Elsewhere their starts are dispersed. Their means are the reference from which most mass is near:
+of an RBM 784x500 after 20 epochs, 1,000 temperatures gave 470 from uniform units and from the base
+rates, and 476.5 from the means of all layers, as ten times as many do.
+
+Two forward runs may agree because both miss the same modes. The reverse run of each further run
+therefore starts from the last states of the chains and of the earlier runs. From states that its
+path does not reach, it comes out too high, and the run confirms nothing. Chains of the training
+were not led by any of the runs, nor by mean field, so that a reverse run from them is enough to
+confirm its own forward run. Without them a forward run from another reference has to agree as well:
+of an RBM 784x10 of many modes, runs from the means of dispersed chains were low by 0.5 to 0.7 nats,
+with errors of 0.1, and so were the runs down from these chains.
+
+Each row of evidence goes on until its best run is confirmed and has enough effective weights, or
+until no more runs are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.types import Array, States
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.trust import SURE, few, heavy
+from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Betas, count_of
+from pgmengine.infer.sampling.methods.annealing import (
+    AnnealedRun,
+    Annealing,
+    Reached,
+    Settings,
+    has_chains,
+    joined_runs,
+    settled_chains,
+    settling,
+)
+from pgmengine.infer.variational.modes import Modes, near
+
+# Nats by which two runs that agree may differ beyond their errors.
+ALIKE = 0.01
+
+# Nats by which a reverse run may differ from a forward run that it confirms, whatever the errors.
+# The error of few weights is itself too small where modes are missed.
+GAP = 0.5
+
+# Nats that SURE errors of a run may be if it confirms another one. A coarser one agrees with
+# anything.
+COARSE = 1.0
+
+# Temperatures of the last run, in those of the others.
+LONGER = 4
+
+
+# A forward run, and a reverse run where the settings ask for it.
+Runs: TypeAlias = "tuple[AnnealedRun, AnnealedRun | None]"
+
+
+@dataclass(frozen=True, eq=False)
+class Confirmed:
+    """The best run of each row, with the evidence for it.
+
+    Attributes
+    ----------
+    best : the runs with the highest estimate.
+    count : (rows,), number of references.
+    agreed : (rows,), whether a run from another reference agrees with the best one.
+    high : (rows,), the largest estimate plus SURE errors of the other runs that agree, or -inf.
+    """
+
+    best: Runs
+    count: Array
+    agreed: Array
+    high: Array
+
+
+def annealed(
+    settings: Settings,
+    confirm: int,
+    target: Target,
+    found: Modes | None,
+    rng: np.random.Generator,
+    work: float,
+    executor: Executor | None,
+) -> Confirmed:
+    """Anneal all rows, and rows without exact draws again, from at most `confirm` references.
+
+    `found` has the modes of the target, or is None without any.
+    """
+    up, down = first = Annealing(settings, target).runs(rng, work, executor)
+    count, agreed = np.ones(target.rows, dtype=np.int64), np.zeros(target.rows, dtype=bool)
+    high, sure = np.full(target.rows, -np.inf), (up.error == 0) | up.closed
+    sure |= False if down is None else down.exact
+    again = np.flatnonzero(~sure) if confirm else np.flatnonzero(sure[:0])
+    best = list[Runs]()
+    for row in again:
+        alone = target.take(np.array([row]))
+        mode = None if found is None else {n: v[row, :1] for n, v in found.mean.items()}
+        start = first if target.rows == 1 else _rows(first, np.array([row]))
+        search = _Search(settings, alone, rng, work / target.rows, executor, start)
+        search.go(mode, confirm)
+        count[row] = len(search.tried)
+        agreed[row], high[row] = search.agreement
+        best.append(search.best.runs)
+    if not best:
+        return Confirmed(first, count, agreed, high)
+    rest = np.flatnonzero(~np.isin(np.arange(target.rows), again))
+    order = np.argsort(np.concatenate((rest, again)), kind="stable")
+    every = [_rows(first, rest), *best]
+    joined = joined_runs([up for up, _ in every], order)
+    back = [down for _, down in every if down is not None]
+    return Confirmed((joined, joined_runs(back, order) if back else None), count, agreed, high)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """A pair of runs, and the reference they started from."""
+
+    runs: Runs
+    reference: Mapping[str, ArrayLike] | None
+
+    @property
+    def least(self) -> float:
+        """The lower end of the forward estimate."""
+        return _least(self.runs[0])
+
+    @property
+    def sound(self) -> bool:
+        """Whether the importance weights of both runs can be trusted."""
+        return not any(
+            few(run.ess, run.log_weights.shape[1]) or len(heavy(run.shape))
+            for run in self.runs
+            if run is not None
+        )
+
+
+class _Search:
+    """The runs of one row of evidence, in the order in which they were made."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        target: Target,
+        rng: np.random.Generator,
+        work: float,
+        executor: Executor | None,
+        first: Runs,
+    ) -> None:
+        self.settings, self.target, self.rng = settings, target, rng
+        self.work, self.executor = work, executor
+        self.tried = [_Tried(first, settings.reference)]
+
+    @property
+    def best(self) -> _Tried:
+        """The runs with the highest estimate."""
+        return max(self.tried, key=lambda one: one.least)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the best run is agreed upon, and has enough effective weights."""
+        return self.agreement[0] and self.best.sound
+
+    def go(self, mode: States | None, most: int) -> None:
+        """Make at most `most` runs, and a longer one where they do not settle the row."""
+        for reference in islice(self._references(mode), most):
+            self._run(self.settings, reference)
+            if self.settled:
+                return
+        steps = LONGER * count_of(self.settings.betas)
+        if isinstance(self.settings.betas, Adaptive):
+            betas: Betas = replace(self.settings.betas, count=steps)
+            self._run(_Longer(self.settings, betas), self.best.reference)
+
+    @cached_property
+    def chains(self) -> tuple[States, States]:
+        """The last states (chains, width) of chains of the model, and their means (1, width)."""
+        sweeps = settling(count_of(self.settings.betas))
+        return settled_chains(
+            self.settings, self.target, sweeps, self.rng, self.work, self.executor
+        )
+
+    def _references(self, mode: States | None) -> Iterator[dict[str, Array]]:
+        """Yield means of the chains, base rates of the training, and the best mode."""
+        yield _only(near(self.target, self.chains[1]))
+        training = self.target.model.training
+        if training is not None:
+            yield _training_rates(self.target, training.base_rates)
+        if mode is not None:
+            yield _only(near(self.target, mode))
+
+    def _run(self, settings: Settings, reference: Mapping[str, ArrayLike] | None) -> None:
+        """Anneal up from a reference, and down from states that other chains have reached."""
+        ups = [one.runs[0] for one in self.tried]
+        reached = [Reached(up.last, float(up.log_z[0])) for up in ups if up.last]
+        reached.append(Reached(self.chains[0]))
+        # The first run of this row has had no exact draws.
+        again = Annealing(settings, self.target, reference, drawn=False, reached=reached)
+        runs = again.runs(self.rng, self.work, self.executor)
+        self.tried.append(_Tried(runs, reference))
+
+    @property
+    def agreement(self) -> tuple[bool, float]:
+        """Whether further runs agree with the best one, and the end of those that do."""
+        return _agreement(self.tried, has_chains(self.target))
+
+
+@dataclass(frozen=True)
+class _Longer:
+    """Settings with another ladder."""
+
+    settings: Settings
+    betas: Betas
+
+    @property
+    def chains(self) -> int:
+        return self.settings.chains
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.settings.kernel
+
+    @property
+    def reverse(self) -> bool:
+        return self.settings.reverse
+
+    @property
+    def reference(self) -> Mapping[str, ArrayLike] | None:
+        return self.settings.reference
+
+
+def _training_rates(target: Target, rates: Mapping[str, Array]) -> dict[str, Array]:
+    """Return natural parameters of independent units with the base rates of the training."""
+    layers = target.structure.layers
+    mean = {n: np.zeros((target.rows, x.width)) for n, x in layers.items()}
+    mean |= {n: layers[n].flat(rate) for n, rate in rates.items()}
+    eta = _only(near(target, mean))
+    return {name: value for name, value in eta.items() if name in rates}
+
+
+def _only(eta: States) -> dict[str, Array]:
+    """Return the natural parameters (width,) of the only row."""
+    return {name: value[0] for name, value in eta.items()}
+
+
+def _agreement(tried: Sequence[_Tried], trained: bool) -> tuple[bool, float]:
+    """Return whether further runs agree with the best forward run, and the end of those that do.
+
+    All runs have one row. The reverse run of a further run starts from states of other chains than
+    its own, and has to agree as well. These chains are a witness of their own if they come from the
+    training; elsewhere a forward run from another reference has to agree, too.
+    """
+    top = max(tried, key=lambda one: one.least)
+    best = top.runs[0]
+    alike = [one for one in tried if one is top or _alike(one.runs[0], best)]
+    down = [one for one in alike if one is not tried[0] and _comes_down_to(one.runs, best)]
+    # The first run comes down from its own states, which says nothing.
+    ways = [one.reference for one in [*down, *tried[:1]] if one in alike and _precise(one.runs)]
+    agreed = bool(down) and (trained or any(way is not ways[0] for way in ways))
+    ends = [_most(one.runs[0]) for one in alike]
+    return agreed, max(ends)
+
+
+def _precise(runs: Runs) -> bool:
+    """Return whether a forward run is precise enough to confirm another one."""
+    return bool(SURE * runs[0].error[0] <= COARSE)
+
+
+def _comes_down_to(runs: Runs, best: AnnealedRun) -> bool:
+    """Return whether a run is precise, and its reverse run agrees with the best forward run."""
+    down = runs[1]
+    return _precise(runs) and down is not None and _alike(down, best, GAP)
+
+
+def _alike(run: AnnealedRun, best: AnnealedRun, most: float = np.inf) -> bool:
+    """Return whether two estimates of log Z agree within their errors and within `most` nats."""
+    if not (np.isfinite(run.log_z[0]) and np.isfinite(best.log_z[0])):
+        return False
+    wide = SURE * np.hypot(run.error[0], best.error[0]) + ALIKE
+    return bool(abs(run.log_z[0] - best.log_z[0]) <= min(wide, most))
+
+
+def _least(up: AnnealedRun) -> float:
+    """Return the lower end of the estimate of a single row; -inf where there is none."""
+    known = np.isfinite(up.log_z[0]) and np.isfinite(up.error[0])
+    return float(up.log_z[0] - SURE * up.error[0]) if known else -np.inf
+
+
+def _most(up: AnnealedRun) -> float:
+    """Return the upper end of the estimate of a single row; -inf where there is none."""
+    known = np.isfinite(up.log_z[0]) and np.isfinite(up.error[0])
+    return float(up.log_z[0] + SURE * up.error[0]) if known else -np.inf
+
+
+def _rows(runs: Runs, rows: Array) -> Runs:
+    """Return the estimates of some rows."""
+    up, down = runs
+    return up.take(rows), None if down is None else down.take(rows)

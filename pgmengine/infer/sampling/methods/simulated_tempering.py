@@ -1,0 +1,344 @@
+"""Simulated tempering: chains that wander over a ladder, with weights learned on the way.
+
+This is algorithm 1 of Salakhutdinov (2010), system 3. `levels` holds one step of it and the log
+weights g of the rungs. Once the weights are frozen, (x, l) has the density p_l(x) / g_l, so that
+
+    states at beta = 1 are draws of the model,
+    log Z_1 - log Z_0 = log(g_1 * occupancy of beta = 1) - log(g_0 * occupancy of beta = 0).
+
+Adaptive sweeps change their own target: their states are never among the draws. The tests compare
+weights and draws with exact answers.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, RngLike, Snapshot, States
+from pgmengine.base.work.progress import track
+from pgmengine.engine.chains import refusal, sweep_work
+from pgmengine.engine.cost import wandering
+from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.convergence import series_statistics
+from pgmengine.infer.diagnostics.trust import (
+    BATCHES,
+    Doubts,
+    interval,
+    travelled,
+    with_rounding,
+    worst,
+)
+from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.sampling.draws.collected import (
+    OF_CHAINS,
+    OF_DRAWS,
+    Draws,
+    Sampler,
+    small,
+    whole,
+)
+from pgmengine.infer.sampling.draws.memory import sampler_bytes, small_bytes
+from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, count_of, ladder
+from pgmengine.infer.sampling.ladders.wandering import (
+    FlatHistogram,
+    GammaSchedule,
+    Levels,
+    check_gamma,
+)
+from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
+
+# Bytes for each sweep of a chain: its rung, and the last sweeps at both ends of the ladder.
+TRIPS = 40.0
+
+
+@dataclass(frozen=True)
+class SimulatedTempering(Sampler):
+    """Chains that wander over a ladder, first with adaptive and then with frozen weights.
+
+    Use it where single chains stay in one mode, and where the share of each rung is of interest;
+    ParallelTempering usually needs less care. After each sweep at its rung's beta a chain proposes
+    a neighbouring rung. During the warm-up the log weight of the rung that a chain is on grows by
+    log(1 + gamma), shared among the chains of a row. Then the weights are frozen, and the states at
+    beta = 1 are the draws.
+
+    Parameters
+    ----------
+    betas : a schedule, a number of even steps, or numbers that reach 1. A ladder that starts at 0
+        also gives log_z.
+    kernel : any kernel.
+    chains : number of chains for each row of evidence; they share the weights.
+    warmup : adaptive sweeps.
+    draws : sweeps with frozen weights; a chain has as many draws as the row's chain that is at
+        beta = 1 least often.
+    gamma : FlatHistogram() or OneOverT().
+    rhat_limit : largest R-hat of chains that have mixed.
+
+    Notes
+    -----
+    The status is FEW_TRIPS where the draws of a row come from few tours of chains from one end of
+    the ladder to the other and back: the weights have not settled, and neither `log_z` nor the
+    draws can be trusted. It is NOT_MIXED where the chains disagree on log Z. `log_z` is NaN where
+    the chains never were at one of the ends with frozen weights.
+
+    `stats` holds the statistics of MCMC; round_trips (rows,) of the sweeps with frozen weights;
+    tours (rows,), the effective number of independent tours that the draws come from; log_z_rhat
+    (rows,), the R-hat of log Z, if this is wanted; betas (rungs,); log_g, occupancy and
+    occupancy_adaptive, each (rows, rungs); levels (warmup + draws, rows, chains), the rung of each
+    chain; and adaptive (warmup + draws,), whether a sweep was adaptive.
+
+    References
+    ----------
+    Salakhutdinov 2010, "Learning deep Boltzmann machines using adaptive MCMC".
+
+    >>> import pgmengine as pgm
+    >>> method = pgm.SimulatedTempering(betas=pgm.Linear(5), draws=2000)
+    >>> r = pgm.infer(pgm.rbm(4, 3, rng=0), method=method, rng=0)
+    >>> bool(abs(r.stats["occupancy"].sum() - 1) < 1e-9)
+    True
+    """
+
+    gives = OF_DRAWS | {"log_z"}
+    statistics = OF_CHAINS | {
+        "log_g": (Axis.ROW, Axis.RUNG),
+        "occupancy": (Axis.ROW, Axis.RUNG),
+        "occupancy_adaptive": (Axis.ROW, Axis.RUNG),
+        "levels": (Axis.SWEEP, Axis.ROW, Axis.CHAIN),
+        "adaptive": (Axis.SWEEP,),
+        "betas": (Axis.RUNG,),
+        "round_trips": (Axis.ROW,),
+        "tours": (Axis.ROW,),
+        "log_z_rhat": (Axis.ROW,),
+    }
+
+    betas: Betas = Linear(12)
+    kernel: Kernel = Gibbs()
+    chains: int = 8
+    warmup: int = 2000
+    draws: int = 4000
+    gamma: GammaSchedule = FlatHistogram()
+    rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        check_gamma(self)
+        check_whole(self, "chains", "draws")
+        check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
+
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the work and memory of the chains."""
+        rungs, chains = count_of(self.betas), target.rows * self.chains
+        sweeps = self.warmup + self.draws
+        length = (self.warmup, self.draws)
+        seconds = wandering(target, self.kernel, want, self.chains, rungs, *length, self.rhat_limit)
+        check = check_within(target, seconds)
+        work = sweeps * chains * sweep_work(target) + check.work
+        draws = max(self.draws // max(rungs, 1), 1)
+        # The rungs of all sweeps, and of the round trips among them; the states at beta = 1.
+        more = TRIPS * chains * sweeps + chains * draws * small_bytes(target.structure)
+        size = (self.chains, draws, self.rhat_limit)
+        return Scheme(
+            f"{self.chains} chains over {rungs} levels, {self.warmup} adaptive sweeps, "
+            f"{self.draws} with fixed weights{check.how}",
+            work,
+            sampler_bytes(target, want, *size, work, 1, more),
+            seconds + check.seconds,
+            check,
+            refusal=refusal(target),
+        )
+
+    def answer(
+        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+    ) -> Result:
+        """Adapt the weights of the rungs, freeze them, and collect the states at beta = 1."""
+        target, want, generator = question.target, question.want, seeded(rng)
+        betas = ladder(self.betas, target, self.kernel, generator)
+        if "log_z" in want and betas[0] != 0.0:
+            raise PgmError(
+                f"SimulatedTempering: log_z needs betas that start at 0, not at {betas[0]:g}"
+            )
+        levels = Levels(target, betas, self.chains, self.kernel, self.gamma, generator)
+        rungs = np.empty((self.warmup + self.draws, *levels.rung.shape), dtype=np.int32)
+        for t in track(range(self.warmup), "adapting"):
+            levels.step(adapt=True)
+            rungs[t] = levels.rung
+        kept = _Kept(target, self.chains)
+        for t in track(range(self.draws), "sampling"):
+            levels.step(adapt=False)
+            rungs[self.warmup + t] = levels.rung
+            kept.add(levels, np.flatnonzero(levels.at_1().ravel()))
+        draws, absent = kept.draws(want, levels)
+        answers = draws.answers(target)
+        stats, _, unmixed = draws.judged(target, self.rhat_limit, question.plan.seconds)
+        stats |= _travels(rungs, self.warmup, betas) | {"log_g": levels.weights.log_g}
+        doubts: Doubts = []
+        if "log_z" in want:
+            found, stats["log_z_rhat"] = _log_z(
+                target, levels.weights.log_g, rungs[self.warmup :], len(betas)
+            )
+            answers |= found
+            ends = found["log_z_interval"]
+            doubts += [
+                (Status.CONTRADICTED, below_a_bound(target, ends, question.basis.modes(target))),
+                (Status.CONTRADICTED, below_a_state(target, kept.highest, ends)),
+            ]
+        if len(betas) > 1:
+            doubts.append((Status.FEW_TRIPS, travelled(stats["tours"], target.first)))
+        # With R-hat of log Z, which is judged as that of a unit is.
+        unmixed = absent + unmixed + self.unmixed(stats, target.structure)
+        doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
+        return question.result(answers, stats, *worst(doubts))
+
+
+def _travels(rungs: Array, warmup: int, betas: Array) -> dict[str, Any]:
+    """Return the statistics of the rungs (sweeps, rows, chains) of the chains."""
+    return {
+        "occupancy_adaptive": _occupancy(rungs[:warmup], len(betas)),
+        "occupancy": _occupancy(rungs[warmup:], len(betas)),
+        "levels": rungs,
+        "adaptive": np.arange(len(rungs)) < warmup,
+        "betas": betas,
+        "round_trips": round_trips(rungs[warmup:], len(betas)),
+        "tours": tours(rungs[warmup:], len(betas)),
+    }
+
+
+class _Kept:
+    """The states of each chain at beta = 1, in order."""
+
+    def __init__(self, target: Target, chains: int) -> None:
+        self.target, self.chains = target, chains
+        self.chain: list[Array] = []
+        self.x: list[States] = []
+        self.energy: list[Array] = []
+        self.count = np.zeros(target.rows * chains, dtype=int)
+        # The largest log density at beta = 1 of each chain.
+        self.high = np.full(target.rows * chains, -np.inf)
+
+    @property
+    def highest(self) -> Array:
+        """The largest log density at beta = 1 of the chains of each row, (rows,)."""
+        return np.asarray(self.high.reshape(-1, self.chains).max(axis=1))
+
+    def add(self, levels: Levels, index: Array) -> None:
+        """Keep the present states of the chains `index`."""
+        log_density = np.sum(levels.chains.path(), axis=0)
+        np.fmax(self.high, log_density, out=self.high)
+        if len(index):
+            self.chain.append(index)
+            self.x.append(small(self.target.structure, levels.chains.values(index)))
+            self.energy.append(-log_density[index])
+            self.count[index] += 1
+
+    def draws(self, wanted: tuple[str, ...], levels: Levels) -> tuple[Draws, tuple[str, ...]]:
+        """Return equally many draws of every chain, and a warning for each chain without any.
+
+        A chain that never was at beta = 1 contributes its last state.
+        """
+        target, chains, absent = self.target, self.chains, np.flatnonzero(self.count == 0)
+        note = tuple(
+            f"chain {c % chains} of row {target.first + c // chains} never came back to beta = 1"
+            for c in absent[:3]
+        )
+        self.add(levels, absent)
+        count = int(self.count.min())
+        chain, energy = np.concatenate(self.chain), np.concatenate(self.energy)
+        # Layer by layer: its parts, and all of them as one, are there together.
+        x = {
+            name: np.concatenate([part.pop(name) for part in self.x])
+            for name in target.structure.layers
+        }
+        order = np.argsort(chain, kind="stable")
+        first = np.searchsorted(chain[order], np.arange(len(self.count)))
+        many = target.take(np.repeat(np.arange(target.rows), chains))
+        out = Draws.none(many, wanted, chains, count)
+        for t in range(count):
+            index = order[first + t]
+            now = {name: value[index] for name, value in x.items()}
+            out.add(t, whole(target.structure, now), energy[index])
+        return out, note
+
+
+def round_trips(rungs: Array, count: int) -> Array:
+    """Return how often the chains of each row came from the first rung to the last one, (rows,).
+
+    Parameters
+    ----------
+    rungs : (sweeps, rows, chains).
+    count : number of rungs.
+    """
+    sweep = np.arange(len(rungs))[:, None, None]
+    # The last sweep at either end of the ladder so far; -1 before the first one.
+    low, high = (
+        np.maximum.accumulate(np.where(rungs == end, sweep, -1), axis=0) for end in (0, count - 1)
+    )
+    arrived = (rungs[1:] == count - 1) & (low[:-1] > high[:-1])
+    return np.asarray(arrived.sum(axis=(0, 2)))
+
+
+def tours(rungs: Array, count: int) -> Array:
+    """Return the effective number (rows,) of tours that the sweeps on the last rung come from.
+
+    A tour of a chain leads from one visit of the first rung to the next; see replicas.py.
+
+    Parameters
+    ----------
+    rungs : (sweeps, rows, chains).
+    count : number of rungs.
+    """
+    return np.array([_tours(rungs[:, row], count) for row in range(rungs.shape[1])])
+
+
+def _tours(rungs: Array, count: int) -> float:
+    """Return the effective number of tours of the chains of one row, rungs (sweeps, chains)."""
+    sweeps, chains = rungs.shape
+    # The number of the tour of each chain in each sweep.
+    tour = np.cumsum(rungs == 0, axis=0)
+    place = tour + (sweeps + 1) * np.arange(chains)
+    held = np.bincount(place[rungs == count - 1], minlength=chains * (sweeps + 1))
+    unfinished = held[place[-1]].sum() if sweeps else 0
+    return float((held.sum() - unfinished) ** 2 / max(np.square(held).sum(), 1))
+
+
+def _occupancy(rungs: Array, count: int) -> Array:
+    """Return the share of the sweeps that each row's chains spent on each rung, (rows, rungs)."""
+    if not len(rungs):
+        return np.full((rungs.shape[1], count), np.nan)
+    return np.stack([(rungs == rung).mean(axis=(0, 2)) for rung in range(count)], axis=1)
+
+
+def _log_z(
+    target: Target, log_g: Array, rungs: Array, count: int
+) -> tuple[dict[str, Array], Array]:
+    """Return log Z by the occupancies of both ends, and its R-hat.
+
+    The error is the MCSE of the series of batches that log Z varies with to first order.
+    """
+    batches = np.array_split(rungs, min(BATCHES, len(rungs)))
+    # Shares of the sweeps at both ends, (ends, chains, batches, rows).
+    low, high = (
+        np.stack([(batch == end).mean(axis=0) for batch in batches]).transpose(2, 0, 1)
+        for end in (0, count - 1)
+    )
+    bottom, top = (share.mean(axis=(0, 1)) for share in (low, high))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_z = target.log_z_at_0() + log_g[:, -1] - log_g[:, 0] + np.log(top) - np.log(bottom)
+        series = high / top - low / bottom
+    # Nothing is known where the chains missed one of the ends.
+    visited = np.isfinite(log_z)
+    found = series_statistics(np.where(visited, series, 0.0)[..., None], ranked=False)
+    log_z = np.where(visited, log_z, np.nan)
+    error = np.where(visited, np.nan_to_num(found["mcse"][:, 0], nan=np.inf), np.inf)
+    ends = interval(log_z, error, log_z, error)
+    log_z, error, ends = with_rounding(target, log_z, error, ends)
+    answers = {"log_z": log_z, "log_z_error": error, "log_z_interval": ends}
+    return answers, found["rhat"][:, 0]

@@ -1,0 +1,272 @@
+"""The graph of a mean-field problem with directed children, as compiled rounds read it (net.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.types import Array, Weight
+from pgmengine.infer.variational.packed_tables import scope_arrays
+from pgmengine.model.couplings import Arrow, Coupling
+from pgmengine.model.layer import Layer
+from pgmengine.model.parameters import Parameters
+from pgmengine.model.weights import is_sparse, like
+
+# Values (sets, K, width) and log base (K,) of the terms log sum_k h_k e^(y_k z) of each child.
+Sums = tuple[Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The places of the units of a layer, or of their terms, with their states and components."""
+
+    kind: int
+    # Terms of each child; 1 for units.
+    sets: int
+    count: int
+    first: int
+    first_state: int
+    first_comp: int
+    states: int
+    width: int
+
+    @property
+    def items(self) -> slice:
+        """Places of the units, or terms."""
+        return slice(self.first, self.first + self.count)
+
+    @property
+    def all_states(self) -> slice:
+        """Places of their states."""
+        return slice(self.first_state, self.first_state + self.count * self.states)
+
+    @property
+    def comps(self) -> slice:
+        """Places of their components."""
+        return slice(self.first_comp, self.first_comp + self.count * self.width)
+
+
+NOTHING = Group(0, 1, 0, 0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """The pairs (parent unit, child unit) of an arrow.
+
+    Each has (width of parent, width of child) weights in a row.
+    """
+
+    arrow: Arrow
+    parent: Array
+    child: Array
+    # The place of each entry of the weight among the weights of these edges.
+    place: Array
+    # The place of the first of them among the weights of all arrows.
+    begin: int
+    count: int
+
+    def gathered(self, weight: Weight, numbers: Array) -> Weight:
+        """Return numbers of all edges as a weight of this arrow, 0 where it has no parameter."""
+        found = numbers[self.begin + self.place]
+        return self.arrow.projected(
+            weight, like(weight, found) if is_sparse(weight) else found.reshape(weight.shape)
+        )
+
+
+class Net:
+    """Units with tables of probabilities, terms, and the edges and links between them.
+
+    The terms of a child lie together; a child has as many as `sums` has sets for its layer.
+    """
+
+    def __init__(self, model: Parameters, tables: Iterable[str], sums: Mapping[str, Sums]) -> None:
+        s, self.layers = model.structure, model.structure.layers
+        self.kinds: list[tuple[int, int, float, Array, Array]] = []
+        self.units: dict[str, Group] = {}
+        self.terms: dict[str, Group] = {}
+        for name in tables:
+            unit = s.layers[name].unit
+            assert unit.support is not None and unit.log_base is not None
+            self._append(self.units, s.layers[name], 1, unit.support[None], unit.log_base)
+        for name, (values, base) in sums.items():
+            self._append(self.terms, s.layers[name], len(values), values, base)
+        self.edges: list[Edges] = []
+        self.links = [c for c in s.couplings if c.a in self.units and c.b in self.units]
+        self.arrays = self._describe(self.units, "unit") | self._describe(self.terms, "term")
+        self.arrays |= self._edges(s.arrows, model) | self._links(model) | self._own()
+        first = {name: g.first for name, g in self.units.items()}
+        self.arrays |= scope_arrays(s, first, len(self.arrays["unit_kind"]))
+
+    def _append(
+        self, to: dict[str, Group], layer: Layer, sets: int, values: Array, base: Array
+    ) -> None:
+        """Append a group of units or terms, and its kinds."""
+        values = np.asarray(values, dtype=np.float64).reshape(sets, len(base), -1)
+        last = next(reversed(to.values()), NOTHING)
+        to[layer.name] = Group(
+            len(self.kinds),
+            sets,
+            sets * layer.size,
+            last.items.stop,
+            last.all_states.stop,
+            last.comps.stop,
+            len(base),
+            values.shape[2],
+        )
+        curvature = 0.0 if layer.unit.curvature is None else layer.unit.curvature
+        base = np.array(base, dtype=np.float64)
+        self.kinds += [
+            (len(base), values.shape[2], curvature, one.ravel().copy(), base) for one in values
+        ]
+
+    def _describe(self, groups: dict[str, Group], what: str) -> dict[str, Any]:
+        """Return the kind of each item, and the places of its first state and component."""
+        kind = [g.kind + np.arange(g.count, dtype=np.int32) % g.sets for g in groups.values()]
+        state = [g.first_state + np.arange(g.count) * g.states for g in groups.values()]
+        comp = [g.first_comp + np.arange(g.count) * g.width for g in groups.values()]
+        last = next(reversed(groups.values()), NOTHING)
+        ends = ("states", "comps") if what == "unit" else ("term_states", "term_comps")
+        return {
+            f"{what}_kind": _joined(kind, np.int32),
+            f"{what}_state": _joined(state),
+            f"{what}_comp": _joined(comp),
+            ends[0]: last.all_states.stop,
+            ends[1]: last.comps.stop,
+        }
+
+    def _edges(self, arrows: Iterable[Arrow], model: Parameters) -> dict[str, Any]:
+        """Return edges in the order of their terms; the terms of a child share their weights."""
+        layers, unit, term, place, begin = self.layers, [], [], [], 0
+        for c in arrows:
+            if c.a in self.units and c.b in self.terms:
+                edges = edges_of(c, layers[c.a], layers[c.b], model.weight(c), begin)
+                wide = edges.count // max(len(edges.parent), 1)
+                sets = self.terms[c.b].sets
+                for i in range(sets):
+                    unit.append(self.units[c.a].first + edges.parent)
+                    term.append(self.terms[c.b].first + edges.child * sets + i)
+                    place.append(begin + np.arange(len(edges.parent)) * wide)
+                self.edges.append(edges)
+                begin += edges.count
+        order = np.argsort(_joined(term), kind="stable")
+        unit_of, term_of = _joined(unit)[order], _joined(term)[order]
+        units, terms = len(self.arrays["unit_kind"]), len(self.arrays["term_kind"])
+        states, width, curvature = np.array([k[:3] for k in self.kinds]).reshape(-1, 3).T
+        of_unit, of_term = self.arrays["unit_kind"], self.arrays["term_kind"]
+        others = np.bincount(
+            term_of, weights=~((states == 2) & (width == 1))[of_unit[unit_of]], minlength=terms
+        )
+        plain = ((width == 1) & (curvature == 0))[of_term] & (others == 0)
+        load = np.bincount(
+            unit_of, weights=states[of_unit[unit_of]] * states[of_term[term_of]], minlength=units
+        )
+        return {
+            "edge_unit": unit_of.astype(np.int32),
+            "edge_term": term_of.astype(np.int32),
+            "edge_weight": _joined(place)[order],
+            "up_start": _starts(np.bincount(term_of, minlength=terms)),
+            "down_start": _starts(np.bincount(unit_of, minlength=units)),
+            "term_plain": plain.astype(np.int32),
+            "down_edge": np.argsort(unit_of, kind="stable"),
+            "capacity": int(load.max(initial=0)),
+        }
+
+    def _links(self, model: Parameters) -> dict[str, Any]:
+        """Return the csr graph of the terms of natural parameters that are linear in means."""
+        to, source = [], []
+        for c in self.links:
+            for name, other, block in _linear(c, model.weight(c)):
+                rows, columns = _places(block)
+                source.append(self.units[other].first_comp + rows)
+                to.append(self.units[name].first_comp + columns)
+        own = _joined(to)
+        self.order = np.argsort(own, kind="stable")
+        return {
+            "link_start": _starts(np.bincount(own, minlength=self.arrays["comps"])),
+            "link_from": _joined(source)[self.order].astype(np.int32),
+        }
+
+    def _own(self) -> dict[str, Any]:
+        """Return the terms of each unit as a child, and whether their power is its mean."""
+        first, count, complement = [], [], []
+        for name, g in self.units.items():
+            terms = self.terms.get(name)
+            each = 0 if terms is None else terms.sets
+            first.append((0 if terms is None else terms.first) + np.arange(g.count) * each)
+            count.append(np.full(g.count, each))
+            complement.append(np.full(g.count, not self.layers[name].unit.canonical))
+        return {
+            "own_first": _joined(first),
+            "own_count": _joined(count),
+            "own_complement": _joined(complement, np.int32),
+        }
+
+    def weights(self, model: Parameters) -> Array:
+        """Return the weights of all edges."""
+        out = np.zeros(sum(e.count for e in self.edges))
+        for e in self.edges:
+            out[e.begin + e.place] = _entries(model.weight(e.arrow))
+        return out
+
+    def link_weights(self, model: Parameters) -> Array:
+        """Return the weights of all links."""
+        blocks = [
+            _entries(block) for c in self.links for _, _, block in _linear(c, model.weight(c))
+        ]
+        return np.ascontiguousarray(_joined(blocks, np.float64)[self.order])
+
+
+def net_of(model: Parameters, tables: tuple[str, ...], sums: Mapping[str, Sums]) -> Net:
+    """Return the net of a model; without sparse weights all models of a structure share it."""
+    s = model.structure
+    if any(is_sparse(model.weight(c)) for c in s.couplings):
+        return Net(model, tables, sums)
+    key = "net", tables, tuple((name, len(values)) for name, (values, _) in sums.items())
+    net: Net = s.memo.recall(key, lambda: Net(model, tables, sums))
+    return net
+
+
+def edges_of(c: Arrow, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:
+    """Return all pairs of units, or the pairs with an entry in a sparse weight."""
+    wa, wb = a.unit.width, b.unit.width
+    row, column = _places(weight)
+    pairs: Array = (row // wa) * b.size + column // wb
+    if is_sparse(weight):
+        pairs, at = np.unique(pairs, return_inverse=True)
+    else:
+        at, pairs = pairs, np.arange(a.size * b.size)
+    place = at.ravel() * wa * wb + (row % wa) * wb + column % wb
+    return Edges(c, pairs // b.size, pairs % b.size, place, begin, len(pairs) * wa * wb)
+
+
+def _linear(c: Coupling, weight: Weight) -> list[tuple[str, str, Weight]]:
+    """Return the blocks (to, from, M) of a coupling: into the child, or both ways if undirected."""
+    blocks = list(c.blocks(weight))
+    return blocks[:1] if c.directed else blocks
+
+
+def _places(weight: Weight) -> tuple[Array, Array]:
+    """Return the rows and columns of the entries of a weight."""
+    if is_sparse(weight):
+        entries = weight.tocoo()
+        return entries.row.astype(np.int64), entries.col.astype(np.int64)
+    row, column = np.divmod(np.arange(weight.size), max(weight.shape[1], 1))
+    return row, column
+
+
+def _entries(weight: Weight) -> Array:
+    """Return the entries of a weight in the order of `_places`."""
+    return weight.tocoo().data if is_sparse(weight) else np.ravel(weight)
+
+
+def _joined(parts: list[Array], dtype: type = np.int64) -> Array:
+    """Return arrays in one, which is empty without any."""
+    return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
+
+
+def _starts(counts: Array) -> Array:
+    """Return 0 and the running sums."""
+    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)))

@@ -1,0 +1,82 @@
+"""The tables of a model as the compiled rounds of mean field read them (expected.h).
+
+A table adds power E_Q[log T] to the bound. The power is beta, and 0 for conditionals that do not
+count: do() has set their child, or it is barren, so that the conditional sums to one. All tables of
+a structure are arrays, as in `TableIndex`, with units numbered as in the net.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.evidence.relevance import barren, barren_tables
+from pgmengine.evidence.target import Target
+from pgmengine.infer.question.wanted import evidence_patterns
+from pgmengine.model.parameters import Parameters
+from pgmengine.model.structure import Structure
+
+# Probabilities of units in tables with zeros are 0 below this, or below the larger number that
+# keeps their products above UNDERFLOW.
+LEAST_PROB = 1e-25
+UNDERFLOW = 1e-290
+
+
+def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, Any]:
+    """Return the arrays of all tables; `first` is the number of the first unit of each layer."""
+    index = s.table_index
+    number = np.full(sum(layer.size for layer in s.layers.values()), -1, dtype=np.int64)
+    own = np.full(units, -1, dtype=np.int64)
+    for name, begin in first.items():
+        size = s.layers[name].size
+        number[s.first_unit[name] : s.first_unit[name] + size] = begin + np.arange(size)
+        own[begin : begin + size] = s.child_tables[name]
+    axis_unit = number[index.unit]
+    counts = np.bincount(axis_unit, minlength=units)
+    return {
+        "table_start": index.start,
+        "table_entry": index.first[:-1],
+        "axis_unit": axis_unit,
+        "axis_table": index.table.astype(np.int64),
+        "axis_stride": index.stride,
+        "in_start": np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        "in_axis": np.argsort(axis_unit, kind="stable").astype(np.int64),
+        "own_table": own,
+    }
+
+
+def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return whether each unit is in a table with an entry of 0, and the least probability."""
+    hard = np.zeros(len(arrays["own_table"]), dtype=np.int32)
+    if not len(model.table_terms):
+        return {"hard": hard, "cut": LEAST_PROB}
+    table = np.isneginf(np.minimum.reduceat(model.table_terms, arrays["table_entry"]))
+    hard[arrays["axis_unit"][table[arrays["axis_table"]]]] = 1
+    others = np.diff(arrays["table_start"])[table].max(initial=2) - 1
+    return {"hard": hard, "cut": max(LEAST_PROB, UNDERFLOW ** (1.0 / max(others, 1)))}
+
+
+def barren_of_both(target: Target) -> dict[str, Array]:
+    """Return the barren units, children of arrows and of conditionals: layer -> (rows, size)."""
+    out = barren(target)
+    if not any(t.conditional for t in target.structure.tables):
+        return out
+    out = {name: np.array(mask) for name, mask in out.items()}
+    for rows in evidence_patterns(target):
+        for name, mask in barren_tables(target.take(rows)).items():
+            out[name][rows] |= mask
+    return out
+
+
+def powers(target: Target, hidden: dict[str, Array]) -> Array:
+    """Return the power of each table in each row, (rows or 1, tables)."""
+    s = target.structure
+    power = np.repeat(target.beta[:, None], len(s.table_index.child), axis=1)
+    for name in s.layers if s.tables else ():
+        units = np.flatnonzero(s.child_tables[name] >= 0)
+        absent = (target.cut[name] | hidden[name])[:, units]
+        tables = s.child_tables[name][units]
+        power[:, tables] = np.where(absent, 0.0, power[:, tables])
+    return power

@@ -1,0 +1,137 @@
+"""Contracts of learning: the two phases of the gradient, optimizers, and monitors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from pgmengine.base.types import Array, Params, Snapshot, States
+from pgmengine.evidence.target import Target
+from pgmengine.infer.accumulator import Accumulator
+from pgmengine.infer.sampling.ladders.round_trips import Travels
+from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
+
+if TYPE_CHECKING:
+    from pgmengine.learn.batch import Batch
+    from pgmengine.learn.statistics import Gradient, Statistics
+
+# Values of monitors: name -> (update, value) of every entry, in order.
+Records: TypeAlias = "Mapping[str, Sequence[tuple[int, Any]]]"
+
+
+@runtime_checkable
+class Positive(Protocol):
+    """A data phase: an inference method that adds its expectation to a sum itself.
+
+    Methods that do not are asked for `want=("gradient",)`.
+    """
+
+    @abstractmethod
+    def expect(
+        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
+    ) -> object:
+        """Add the sum over rows of weight * E[d log_density | row] to `total`.
+
+        Returns the posterior if the method knows it as a product of units, else None.
+        """
+
+
+@runtime_checkable
+class Negative(Protocol):
+    """Settings of a model phase.
+
+    Attributes
+    ----------
+    precision : np.float32 or np.float64, the precision in which the gradient is worth computing.
+    """
+
+    @property
+    @abstractmethod
+    def precision(self) -> type:
+        """The precision of the gradient."""
+
+    @abstractmethod
+    def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
+        """Start the model phase of a fit.
+
+        `given` is the target of the model phase: the rows of data with only the `given` layers
+        observed, or a single row when there are none.
+        """
+
+
+class ModelPhase:
+    """A model phase under way; this one is the phase of a normalised model, whose score is 0.
+
+    Attributes
+    ----------
+    travels : counts of the moves of chains on a ladder of temperatures, if there is one.
+    precision : the precision of the gradient, where it is another than the one of the settings.
+    """
+
+    travels: Travels | None = None
+    precision: type | None = None
+
+    def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
+        """Return E[d log_density | given], the mean over the rows of a batch."""
+        return batch.nothing()
+
+    def learned(self, gradient: Gradient, update: int) -> None:
+        """Take notice of the gradient of an update."""
+
+    def states(self) -> States:
+        """Return the states of persistent chains, layer -> (n, width); {} without any."""
+        return {}
+
+    def snapshot(self) -> Snapshot:
+        """Return everything needed to go on, besides the parameters and the random numbers."""
+        return {}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot."""
+
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """Steps that raise the log-likelihood; its snapshot, `moments`, changes in place."""
+
+    @abstractmethod
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments before the first step."""
+
+    @abstractmethod
+    def step(
+        self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
+    ) -> Params:
+        """Return the parameters after step t, counted from 0, of ascent along the gradient."""
+
+
+class Monitor(Protocol):
+    """A callback of a fit, a function or an object, for values of the history."""
+
+    def __call__(self, model: Model, update: int, /) -> Mapping[str, Any] | None:
+        """Return name -> number, or row of numbers, or None.
+
+        Called before learning, as update 0, and after every update.
+        """
+
+
+@runtime_checkable
+class PhaseMonitor(Protocol):
+    """A monitor that looks at the model phase, to which a fit binds it first."""
+
+    @abstractmethod
+    def watching(self, phase: ModelPhase) -> Monitor:
+        """Return the monitor of a model phase; PgmError if that has nothing to look at."""
+
+
+@runtime_checkable
+class Stopping(Protocol):
+    """A monitor that can end a fit."""
+
+    @abstractmethod
+    def stops(self, history: Records) -> str | bool:
+        """Return the reason to end the fit (or True); an empty string or False to go on."""

@@ -1,0 +1,1 @@
+"""Monitors of learning, likelihoods, and the history of their values."""

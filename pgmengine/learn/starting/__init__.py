@@ -1,0 +1,1 @@
+"""The start of learning: base rates, and weights pretrained pair by pair."""

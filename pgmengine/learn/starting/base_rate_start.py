@@ -1,0 +1,90 @@
+"""The start of learning of a fresh model: base rates of the data, in a centred model.
+
+With inputs of 0 the units of an observed layer have the means of the data if A'(bias) = mean. The
+drawn weights W add W x to the inputs of their neighbours, which is noise as long as nothing is
+learned. A centred model adds W (x - E[x]), which is 0 on average: its biases are less by W E[x]
+(Montavon and Mueller 2012). So the first update finds independent units with the means of the data,
+and no hidden unit does the work of a bias.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pgmengine.base.types import Array, Params
+from pgmengine.evidence.target import Target
+from pgmengine.learn.steps.optimizers import floors, raised
+from pgmengine.model.model import Model
+
+# Observations at the mean of a unit with bias 0 that are added to the data of each bounded unit, as
+# a mean at the edge of its range has no finite bias.
+ADDED = 1.0
+
+
+def observed_means(target: Target, weights: Array) -> dict[str, Array]:
+    """Return the mean of each unit over the rows that observe it, layer -> (size[, k]).
+
+    Layers that no row observes are absent. Bounded units have ADDED observations more, and units
+    that no row observes have the mean that belongs to bias 0.
+    """
+    out = {}
+    for name, layer in target.structure.layers.items():
+        seen = np.where(target.free[name], 0.0, weights[:, None])
+        if not seen.any():
+            continue
+        x = layer.shaped(np.where(layer.components(seen > 0), target.evidence.values[name], 0.0))
+        count = seen.sum(axis=0)
+        total = np.einsum("ns,ns...->s...", seen, x)
+        if layer.unit.observed_only:
+            out[name] = total / np.maximum(count, 1.0).reshape(-1, *[1] * (total.ndim - 1))
+            continue
+        middle = layer.unit.mean(np.zeros(layer.bias_shape))
+        added = np.where(count == 0, 1.0, ADDED if layer.unit.bounded else 0.0)
+        count, added = (a.reshape(-1, *[1] * (total.ndim - 1)) for a in (count, added))
+        out[name] = (total + added * middle) / (count + added)
+    return out
+
+
+def started(model: Model, means: dict[str, Array]) -> tuple[Model, tuple[str, ...]]:
+    """Return the centred model at these means, and the layers whose biases they set.
+
+    Units with a conditional have no bias. Units of several components that are not one-hot keep
+    their bias, as their means alone do not give one.
+    """
+    layers = model.structure.layers
+    bias = {name: model.bias(name).copy() for name in layers}
+    set_here = []
+    for name, mean in means.items():
+        unit = layers[name].unit
+        if unit.observed_only or (unit.width > 1 and not unit.one_hot):
+            continue
+        eta = unit.natural(mean)
+        # The input z of a noisy-or unit is A(eta).
+        bias[name] = np.ravel(eta if unit.canonical else unit.log_normalizer(eta))
+        set_here.append(name)
+    expected = {
+        name: np.ravel(means[name])
+        if name in means
+        else np.ravel(layer.unit.mean(layer.unit.link(layer.shaped(bias[name]))))
+        for name, layer in layers.items()
+    }
+    for c in model.structure.couplings:
+        weight = model.weight(c)
+        if c.directed:
+            bias[c.b] = bias[c.b] - expected[c.a] @ weight
+            continue
+        for to, source, block in c.blocks(weight):
+            bias[to] = bias[to] - expected[source] @ block
+    return model.with_params(_with_biases(model, bias)), tuple(set_here)
+
+
+def _with_biases(model: Model, bias: dict[str, Array]) -> Params:
+    """Return the parameters with these biases, 0 where a unit has none, none below its floor."""
+    s = model.structure
+    params = {}
+    for name, layer in s.layers.items():
+        biased = layer.components(s.child_tables[name] < 0)
+        found = np.where(biased, bias[name], 0.0) if not layer.unit.observed_only else 0.0
+        params[f"{name}.bias"] = np.broadcast_to(found, layer.width).reshape(layer.bias_shape)
+    least = {k: v for k, v in floors(s).items() if k in params}
+    return {k: np.array(v) for k, v in raised(params, least).items()}

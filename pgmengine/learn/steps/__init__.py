@@ -1,0 +1,1 @@
+"""Steps of learning: optimizers, their wrappers and schedules."""

@@ -1,0 +1,300 @@
+"""Optimizers: ascent on the log-likelihood, one frozen dataclass each.
+
+`start(params)` makes the moments, name -> array; `step(structure, params, gradient, moments, t)`
+returns new parameters and changes the moments in place; t counts from 0. The loops are compiled
+(optimizers.h): a step of a parameter is one pass over its numbers, which also writes them in single
+precision for the chains. With weight decay the gradient of a weight loses
+weight_decay * weight + l1 * sign(weight); biases do not decay. After a step `fit` projects: a
+parameter that leaves its range is set to the edge of the range.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pgmengine import _kernels
+from pgmengine.base.checks import check_instance, check_number, check_rate
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, Params, Snapshot, Weight
+from pgmengine.base.work.threads import parts
+from pgmengine.learn.contracts import Optimizer
+from pgmengine.learn.statistics import Gradient
+from pgmengine.learn.steps.schedules import Rate, rate_at
+from pgmengine.model.parameters import freeze
+from pgmengine.model.structure import Structure
+from pgmengine.model.tables import normalised
+from pgmengine.model.weights import elementwise, like, numbers
+
+# Parameters for each thread of a step.
+WORTH_A_THREAD = 20_000
+
+# The least leak of a noisy-or unit: at 0 a row that no cause explains would be impossible, and
+# could not be learned from.
+LEAK = 1e-6
+
+
+class Stepped(dict[str, Any]):
+    """New parameters, read only.
+
+    Attributes
+    ----------
+    singles : name -> (parameter, its numbers in single precision). An optimizer around the one that
+        made them may replace some of the parameters. As their arrays cannot change in place, the
+        numbers are valid as long as the parameter is the array with which they were made.
+    """
+
+    singles: dict[str, tuple[Weight, Weight]]
+
+
+def check_optimizer(optimizer: object, what: str) -> None:
+    """PgmError unless it is an optimizer."""
+    check_instance(optimizer, what)
+    if not isinstance(optimizer, Optimizer):
+        raise PgmError(f"{what} must be one such as pgm.Adam(), not {optimizer!r}")
+
+
+class _Ascent:
+    """Base of the compiled optimizers: steps by the rule of each update."""
+
+    rate: Rate
+    weight_decay: float
+    l1: float
+
+    def __post_init__(self) -> None:
+        check_rate(self, "rate")
+        check_number(self, "weight_decay", "l1")
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The names of the moments that it keeps of each parameter."""
+        return ("m", "v")
+
+    @abstractmethod
+    def rule(self, t: int) -> dict[str, Any]:
+        """Return the compiled step of update t.
+
+        "kind" is the routine, "keep" the shares of the first and second moment that stay, "unbias"
+        the factors that undo the bias of the moments towards their start at 0.
+        """
+
+    def start(self, params: Params) -> Snapshot:
+        """Return moments of 0."""
+        return {
+            f"{name}/{k}": np.zeros(numbers(v).size)
+            for name in self.moments
+            for k, v in params.items()
+        }
+
+    def step(
+        self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
+    ) -> Params:
+        """Return the parameters after step t.
+
+        PgmError names the first parameter that is not a number within LARGEST.
+        """
+        rule, rate, out = self.rule(t), rate_at(self.rate, t), Stepped()
+        out.singles = {}
+        for k, value in params.items():
+            p, g = numbers(value), numbers(gradient[k])
+            g = g if g.dtype == np.float32 else g.astype(np.float64, copy=False)
+            impossible = np.isneginf(p) if k.endswith(".table") else np.zeros(0, dtype=bool)
+            if impossible.any():
+                # The routine takes finite numbers only; moments of these entries stay 0.
+                p, g = np.where(impossible, 0.0, p), np.where(impossible, g.dtype.type(0), g)
+            new, single = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
+            within = _kernels.ascend(
+                **rule,
+                rate=rate,
+                decay=(self.l1, self.weight_decay) if k.endswith(".weight") else (0.0, 0.0),
+                p=p,
+                g=g,
+                p2=new,
+                copy=single,
+                m=moments.get(f"m/{k}"),
+                v=moments.get(f"v/{k}"),
+                parts=parts(len(p), WORTH_A_THREAD),
+            )
+            if not within:
+                raise PgmError(
+                    f"update {t + 1}: {_diverged(k, g, new)}; learning has diverged, try a "
+                    "smaller rate"
+                )
+            if impossible.any():
+                new[impossible] = single[impossible] = -np.inf
+            out[k] = freeze(like(value, new))
+            out.singles[k] = out[k], like(value, single)
+        return out
+
+
+def _diverged(name: str, gradient: Array, stepped: Array) -> str:
+    """Return the fault of a parameter after a step."""
+    if not np.isfinite(gradient).all():
+        return f"the gradient of {name!r} is not finite"
+    if not np.isfinite(stepped).all():
+        return f"{name!r} is not finite"
+    return f"{name!r} is beyond {_kernels.LARGEST:g}"
+
+
+@dataclass(frozen=True)
+class SGD(_Ascent):
+    """Stochastic gradient ascent: m = momentum m + g, theta += rate m.
+
+    Parameters
+    ----------
+    rate : learning rate, or a schedule, update -> rate.
+    momentum : share of the velocity m that stays from step to step, below 1.
+    weight_decay, l1 : strengths of the penalties of weights.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> pgm.SGD(0.1, momentum=0.9).momentum
+    0.9
+    """
+
+    rate: Rate = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    l1: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self, "momentum", below=1)
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The velocity, if there is momentum."""
+        return ("m",) if self.momentum else ()
+
+    def rule(self, t: int) -> dict[str, Any]:
+        """Return the rule of step t."""
+        keep, unbias = (self.momentum, 0.0), (1.0, 1.0)
+        return {"kind": _kernels.SGD, "keep": keep, "unbias": unbias, "epsilon": 0.0}
+
+
+@dataclass(frozen=True)
+class _Adaptive(_Ascent):
+    """Base of optimizers whose steps are divided by a running size of the gradient."""
+
+    rate: Rate = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    l1: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self, "epsilon")
+        check_number(self, "beta1", "beta2", below=1)
+
+
+@dataclass(frozen=True)
+class Adam(_Adaptive):
+    """Adam (Kingma and Ba 2015, algorithm 1), ascending; the default of `fit`.
+
+    Parameters
+    ----------
+    rate : learning rate, or a schedule, update -> rate.
+    beta1, beta2 : shares of the first and second moment that stay from step to step, below 1.
+    epsilon : added to the root of the second moment.
+    weight_decay, l1 : strengths of the penalties of weights.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Kingma and Ba (2015), Adam: a method for stochastic optimization.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> pgm.Adam(1e-3).beta2
+    0.999
+    """
+
+    def rule(self, t: int) -> dict[str, Any]:
+        """Return the rule of step t."""
+        keep = self.beta1, self.beta2
+        unbias = 1 - self.beta1 ** (t + 1), 1 - self.beta2 ** (t + 1)
+        return {"kind": _kernels.ADAM, "keep": keep, "unbias": unbias, "epsilon": self.epsilon}
+
+
+@dataclass(frozen=True)
+class AdaMax(_Adaptive):
+    """AdaMax (Kingma and Ba 2015, algorithm 2), ascending: Adam with the infinity norm.
+
+    Parameters
+    ----------
+    rate : learning rate, or a schedule, update -> rate.
+    beta1, beta2 : shares of the first moment and of the norm that stay from step to step, below 1.
+    epsilon : added to the norm.
+    weight_decay, l1 : strengths of the penalties of weights.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Kingma and Ba (2015), Adam: a method for stochastic optimization.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> pgm.AdaMax().rate
+    0.002
+    """
+
+    rate: Rate = 2e-3
+
+    def rule(self, t: int) -> dict[str, Any]:
+        """Return the rule of step t."""
+        keep, unbias = (self.beta1, self.beta2), (1 - self.beta1 ** (t + 1), 1.0)
+        return {"kind": _kernels.ADAMAX, "keep": keep, "unbias": unbias, "epsilon": self.epsilon}
+
+
+def floors(structure: Structure) -> dict[str, float]:
+    """Return the least value of each parameter that has one."""
+    out: dict[str, float] = {}
+    for name, layer in structure.layers.items():
+        if layer.unit.nonnegative:
+            out[f"{name}.bias"] = LEAK
+            out |= {f"{c.key}.weight": 0.0 for c in structure.arrows_into[name]}
+    return out
+
+
+def projected(structure: Structure, params: Params) -> Params:
+    """Return the parameters in their ranges: none below its least value, conditionals normalised.
+
+    Parameters that are in their ranges are the same arrays.
+    """
+    return with_normalised(structure, raised(params, floors(structure)))
+
+
+def with_normalised(structure: Structure, params: Params) -> Params:
+    """Return the parameters, with the rows of conditionals normalised."""
+    tables = [t for t in structure.tables if t.conditional]
+    return {**params, **{t.key: normalised(t, params[t.key]) for t in tables}} if tables else params
+
+
+def raised(params: Params, least: Mapping[str, float]) -> Params:
+    """Return the parameters, the named ones raised to at least these values."""
+    if not least:
+        return params
+    out: dict[str, Weight] = dict(params)
+    for name, value in least.items():
+        out[name] = elementwise(partial(np.maximum, value), out[name])
+    return out

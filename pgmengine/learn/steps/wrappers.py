@@ -1,0 +1,313 @@
+"""Optimizers around another one: centred gradients, tied parameters, averages of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.checks import check_number
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, Params, Snapshot, Weight
+from pgmengine.learn.contracts import Optimizer
+from pgmengine.learn.statistics import Gradient
+from pgmengine.learn.steps.optimizers import SGD, check_optimizer, floors, projected, raised
+from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
+from pgmengine.model.weights import is_sparse, like, numbers, pattern, plus
+
+# Updates between two that count: neighbours differ little, and an average costs as much as a step.
+EVERY = 10
+
+
+@dataclass(frozen=True)
+class Centered:
+    """The gradient of the centred model, handed to another optimizer.
+
+    The same model in other coordinates: the fixed points are the same, the way to them is not, and
+    is often shorter. With offsets o, running means of E[x | data], dW' = dW - o_a db_b^T - db_a
+    o_b^T, and db' = db less the sum of dW' o over the couplings. It acts on undirected couplings
+    of layers without directed parents.
+
+    Parameters
+    ----------
+    optimizer : the optimizer that makes the steps. Tied is refused.
+    follow : share of the mean of each update in the offsets, from 0 to 1.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Montavon and Mueller (2012), Deep Boltzmann machines and the centering trick. Melchior, Fischer
+    and Wiskott (2016), How to center deep Boltzmann machines.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> pgm.Centered(pgm.SGD(0.1)).follow
+    0.01
+    """
+
+    optimizer: Optimizer = SGD()
+    follow: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_number(self, "follow", most=1)
+        check_optimizer(self.optimizer, "Centered: optimizer")
+        _check_inside(self, Tied)
+
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments of the optimizer, and offsets that are not known yet."""
+        offsets = {
+            f"offset/{k.removesuffix('.bias')}": np.full(v.size, np.nan)
+            for k, v in params.items()
+            if k.endswith(".bias")
+        }
+        return self.optimizer.start(params) | offsets
+
+    def step(
+        self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
+    ) -> Params:
+        """Return the parameters after step t along the centred gradient."""
+        means = gradient.data.means(structure)
+        # Offsets of a damaged checkpoint may be of any size: the step then ends as diverged.
+        with np.errstate(over="ignore", invalid="ignore"):
+            centred = self._centred(structure, params, gradient, moments, means)
+        return self.optimizer.step(structure, params, gradient.replaced(centred), moments, t)
+
+    def _centred(
+        self,
+        structure: Structure,
+        params: Params,
+        gradient: Gradient,
+        moments: Snapshot,
+        means: Mapping[str, Array],
+    ) -> dict[str, Any]:
+        """Return the parts of the gradient that centring changes; the offsets follow the means."""
+        for name, mean in means.items():
+            offset = moments[f"offset/{name}"]
+            followed = (1 - self.follow) * offset + self.follow * mean
+            offset[:] = np.where(np.isnan(offset), mean, followed)
+        bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in means}
+        out: dict[str, Any] = {}
+        for c in structure.undirected:
+            # An end with directed parents has no mean of its own.
+            if not {c.a, c.b} <= set(means):
+                continue
+            weight, a, b = f"{c.key}.weight", moments[f"offset/{c.a}"], moments[f"offset/{c.b}"]
+            terms = ((-a, bias[c.b]), (-bias[c.a], b))
+            slope = out[weight] = c.projected(params[weight], _plus_outer(gradient[weight], terms))
+            # In the precision of the slope, or all of it would be converted.
+            a, b = a.astype(slope.dtype), b.astype(slope.dtype)
+            for name, share in ((c.a, slope @ b), (c.b, a @ slope))[: 1 + (c.a != c.b)]:
+                key = f"{name}.bias"
+                before = out.get(key, gradient[key])
+                # Units with a conditional have no bias, and given units keep theirs.
+                biased = structure.layers[name].components(structure.child_tables[name] < 0)
+                moved = biased & ~np.ravel(gradient.idle.get(key, np.False_))
+                out[key] = before - (share * moved).reshape(np.shape(before))
+        return out
+
+
+def holds(optimizer: object, kind: type) -> bool:
+    """Return whether an optimizer is of a kind, or has one of that kind inside."""
+    while optimizer is not None and not isinstance(optimizer, kind):
+        optimizer = getattr(optimizer, "optimizer", None)
+    return optimizer is not None
+
+
+def _check_inside(outer: Centered | Tied, other: type) -> None:
+    """PgmError if an optimizer is inside that does not go with this one.
+
+    Centred gradients shift each bias by offsets of its own: ties would break, or the fixed points
+    of their sum would move.
+    """
+    if holds(outer.optimizer, other):
+        raise PgmError(
+            f"{type(outer).__name__} does not go with {other.__name__}: centred gradients of tied "
+            "parameters are not those of one parameter"
+        )
+
+
+def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Weight:
+    """Return slope + sum of a b', at the stored entries of a sparse one."""
+    if not is_sparse(slope):
+        left, right = (
+            np.stack([term[i] for term in terms], axis=1).astype(slope.dtype) for i in (0, 1)
+        )
+        total: Array = slope + left @ right.T
+        return total
+    entry = slope.tocoo()
+    sums = sum(a[entry.row] * b[entry.col] for a, b in terms)
+    sparse: Weight = like(slope, slope.data + sums)
+    return sparse
+
+
+@dataclass(frozen=True)
+class Tied:
+    """Groups of parameters that stay equal: each moves by the sum of the gradients of its group.
+
+    Parameters
+    ----------
+    optimizer : the optimizer that makes the steps. Centered is refused.
+    groups : groups of names of parameters, equal to begin with.
+
+    Raises
+    ------
+    PgmError for groups that name no parameter; when learning starts, for unknown names, for names
+    in two groups and for parameters that differ.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> pgm.Tied(pgm.SGD(0.1), (("a.bias", "b.bias"),)).groups
+    (('a.bias', 'b.bias'),)
+    """
+
+    optimizer: Optimizer
+    groups: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        check_optimizer(self.optimizer, "Tied: optimizer")
+        _check_inside(self, Centered)
+        try:
+            groups = [g if isinstance(g, str) else tuple(g) for g in self.groups]
+        except TypeError:
+            groups = [""]
+        if any(isinstance(group, str) for group in groups):
+            raise PgmError(
+                f"Tied: groups must be sequences of names of parameters, not {self.groups!r}"
+            )
+        if not all(groups):
+            raise PgmError("Tied: a group names no parameter; remove it")
+        # An iterator would be at its end.
+        object.__setattr__(self, "groups", tuple(groups))
+
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments of the optimizer; PgmError if a group is not equal to begin with."""
+        for group in self.groups:
+            for name in group:
+                if sum(list(other).count(name) for other in self.groups) > 1:
+                    raise PgmError(f"Tied: parameter {name!r} is named twice")
+                if name not in params:
+                    raise PgmError(
+                        f"Tied: parameter {name!r} is unknown; the parameters are "
+                        f"{', '.join(params)}"
+                    )
+                if not _equal(params[name], params[group[0]]):
+                    raise PgmError(f"Tied: {name!r} and {group[0]!r} differ to begin with")
+        return self.optimizer.start(params)
+
+    def step(
+        self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
+    ) -> Params:
+        """Return the parameters after step t along the sums of the groups' gradients."""
+        out: dict[str, Weight] = {}
+        least = floors(structure)
+        rows = {t.key for t in structure.tables if t.conditional}
+        for group in self.groups:
+            for name in group:
+                if least.get(name) != least.get(group[0]):
+                    raise PgmError(
+                        f"Tied: {name!r} and {group[0]!r} have not the same range, which "
+                        "noisy-or units bound"
+                    )
+                if (name in rows) != (group[0] in rows):
+                    raise PgmError(
+                        f"Tied: one of {name!r} and {group[0]!r} is a conditional, whose rows are "
+                        "normalised"
+                    )
+            total = gradient[group[0]]
+            for name in group[1:]:
+                total = plus(total, gradient[name])
+            out.update(dict.fromkeys(group, total))
+        return self.optimizer.step(structure, params, gradient.replaced(out), moments, t)
+
+
+def _equal(one: Weight, other: Weight) -> bool:
+    """Return whether two parameters have the same shape, pattern and numbers."""
+    alike = one.shape == other.shape and pattern(one) == pattern(other)
+    return alike and bool((numbers(one) == numbers(other)).all())
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """An optimizer that also keeps an average of the parameters, which `Fit.averaged` returns.
+
+    While steps are not yet small, parameters move about the place where they would settle, and
+    their average is nearer to it. Learning itself is as without it. After t updates a = theta_t for
+    t <= 10, and a += max(10 follow, 10 / t) (theta_t - a) at every further tenth: the mean so far
+    at first, without the place where learning began; later the mean over about the last 1 / follow
+    updates.
+
+    Parameters
+    ----------
+    optimizer : the optimizer that makes the steps.
+    follow : share of the parameters of each update in the average, above 0, at most 1.
+
+    Raises
+    ------
+    PgmError for settings out of their range.
+
+    References
+    ----------
+    Polyak and Juditsky (1992), Acceleration of stochastic approximation by averaging.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> x, sgd = pgm.datasets.bars_and_stripes().x_train, pgm.SGD(0.1)
+    >>> f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": x}, optimizer=pgm.Averaged(sgd, follow=0.01),
+    ...             updates=50, progress=False)
+    >>> f.averaged
+    Restricted Boltzmann machine: 2 layers, 1 coupling, 84 parameters
+      v: 16 Binary
+      h: 4 Binary
+      couplings: v-h
+    """
+
+    optimizer: Optimizer = SGD()
+    follow: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check_optimizer(self.optimizer, "Averaged: optimizer")
+        check_number(self, "follow", most=1)
+        if self.follow == 0:
+            raise PgmError(
+                "Averaged: follow must be above 0, or the average would stay where learning began"
+            )
+
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments of the optimizer, and the average."""
+        average = {f"average/{k}": np.array(numbers(v)) for k, v in params.items()}
+        return self.optimizer.start(params) | average
+
+    def step(
+        self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
+    ) -> Params:
+        """Return the parameters after step t, and let the average follow them."""
+        stepped, made = self.optimizer.step(structure, params, gradient, moments, t), t + 1
+        if made % EVERY == 0 or made < EVERY:
+            share = min(max(EVERY * self.follow, EVERY / made), 1.0)
+            for k, value in raised(stepped, floors(structure)).items():
+                average = moments[f"average/{k}"]
+                # Entries of tables that are impossible stay so: -inf less -inf is no number.
+                with np.errstate(invalid="ignore"):
+                    moved = share * (numbers(value) - average)
+                average += np.where(np.isneginf(average), 0.0, moved)
+        return stepped
+
+
+def averaged(model: Model, state: Mapping[str, Array]) -> Model:
+    """Return the model at the average in the snapshot of a fit; PgmError if there is none."""
+    kept = {k: f"optimizer/average/{k}" for k in model.params}
+    if any(name not in state for name in kept.values()):
+        raise PgmError(
+            "there is no average of the parameters: fit with an optimizer pgm.Averaged(optimizer)"
+        )
+    params = {k: like(value, np.array(state[kept[k]])) for k, value in model.params.items()}
+    return Model(model.structure, projected(model.structure, params))

@@ -1,0 +1,1 @@
+"""Models: layers, couplings, tables, structure and parameters, and their log density."""

@@ -1,0 +1,125 @@
+"""Model: what users hold, a structure and its parameters, with questions about them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, LayerValues
+from pgmengine.declare.summary import model_html, model_text
+from pgmengine.declare.to_networkx import variable_graph
+from pgmengine.evidence.evidence import parse_evidence
+from pgmengine.evidence.given import make_target
+from pgmengine.evidence.soft import Soft
+from pgmengine.evidence.target import Target
+from pgmengine.model.parameters import Parameters
+from pgmengine.model.structure import layer_graph
+from pgmengine.model.variables import unit_name
+
+
+class StandsForModel:
+    """Base of objects that are taken wherever a model is, such as the result of `fit`.
+
+    An attribute `model` alone does not make one: a target has a model and evidence besides, which
+    would be lost in silence.
+    """
+
+    model: Model
+
+
+ModelLike: TypeAlias = "Model | StandsForModel"
+
+
+def as_model(given: object) -> Model:
+    """Return a model, or the one that an object stands for; every public function begins so.
+
+    Raises
+    ------
+    PgmError for anything else.
+    """
+    if isinstance(given, StandsForModel):
+        given = given.model
+    if isinstance(given, Model):
+        return given
+    owner = isinstance(getattr(given, "model", None), Model)
+    hint = "; pass its attribute .model, which is one" if owner else ""
+    hint = "; call its method build(), which returns one" if hasattr(given, "build") else hint
+    raise PgmError(f"model must be a Model or a Fit, not {type(given).__name__}{hint}")
+
+
+class Model(Parameters):
+    """A graph of layers with parameters, made by GraphBuilder.build, a family, or load; immutable.
+
+    Attributes
+    ----------
+    structure : layers and couplings.
+    params : parameter name -> numbers, read only: "v.bias", "v-h.weight", "h->v.weight", and
+        "a,b.table" and "b|a.table" with the logarithms of tables.
+    training : base rates of the data and last chains of the training, or None.
+    fresh : whether all parameters are as the constructor chose them: biases of 0 and drawn weights.
+        `fit` starts such a model at the base rates of the data.
+
+    >>> import pgmengine as pgm
+    >>> model = pgm.rbm(3, 2, rng=0)
+    >>> list(model.params)
+    ['v.bias', 'h.bias', 'v-h.weight']
+    >>> model.log_density({"v": [[0, 0, 0]], "h": [[0, 0]]})
+    array([0.])
+    """
+
+    def __repr__(self) -> str:
+        return model_text(self.structure, self.params)
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return model_html(self.structure, self.params)
+
+    @property
+    def variables(self) -> list[str]:
+        """Names of all named variables, in the order of their declaration."""
+        s = self.structure
+        if s.variables:
+            return [unit_name(s.layers, place) for place in s.variables]
+        return [n for x in s.layers.values() for n in x.labels or () if isinstance(n, str)]
+
+    def given(
+        self,
+        evidence: LayerValues | None = None,
+        soft: Soft | None = None,
+        do: LayerValues | None = None,
+        beta: ArrayLike = 1.0,
+    ) -> Target:
+        """Return the target of this model under evidence, at inverse temperature beta.
+
+        Parameters
+        ----------
+        evidence, soft, do : as in infer.
+        beta : a number, or one for each row.
+        """
+        return make_target(self, evidence, soft=soft, do=do, beta=beta)
+
+    def log_density(self, values: LayerValues) -> Array:
+        """Return the log of the unnormalised joint density of complete states, (rows,)."""
+        evidence = parse_evidence(self.structure, values)
+        for name, seen in evidence.pattern.observed.items():
+            if not seen.all():
+                row, index = np.argwhere(~seen)[0]
+                raise PgmError(
+                    "log_density needs a value for every unit; "
+                    f"{self.structure.layers[name].place(index, row)} has none"
+                )
+        return self.flat_log_density(evidence.values)
+
+    def to_networkx(self, level: str = "layers") -> nx.Graph:
+        """Return the graph of layers (level="layers") or of single units (level="variables")."""
+        views = {
+            "layers": lambda: layer_graph(self.structure.layers.values(), self.structure.couplings),
+            "variables": lambda: variable_graph(self),
+        }
+        if level not in views:
+            raise PgmError(f"level must be 'layers' or 'variables', not {level!r}")
+        return views[level]()

@@ -1,0 +1,285 @@
+"""Parameters: a structure and its parameters; the log density of states and its gradient.
+
+    log_density(x) = sum over undirected layers of [bias . x + log h(x)]
+                     + sum over undirected couplings of x_a W x_b
+                     + sum over directed layers of log p(x_c | zeta_c)
+                     + sum over tables of the entry at the states of their units
+
+    zeta_c = bias_c + sum over parents of x_p J
+    log p(x | zeta) = x link(zeta) + log h(x) - A(link(zeta))
+
+The link is the identity for all units but NoisyOr. Entries of tables are logarithms. A unit with a
+conditional table has no base measure of its own, because its table sums to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.types import Array, States, Weight
+from pgmengine.declare.scopes import check_no_bias
+from pgmengine.declare.validate import check_bias, check_weight
+from pgmengine.model.arrows_inside import arrows_inside, generations
+from pgmengine.model.couplings import Coupling, weighted_sum
+from pgmengine.model.structure import Structure
+from pgmengine.model.tables import check_logs, joined_states, table_gradient
+from pgmengine.model.training import Training, check_training
+from pgmengine.model.weights import digest, is_sparse
+
+
+def freeze(array: Weight) -> Weight:
+    """Make a parameter read-only, because a model never changes, and return it."""
+    for part in (array.data, array.indices, array.indptr) if is_sparse(array) else (array,):
+        part.flags.writeable = False
+    return array
+
+
+class Parameters:
+    """The structure and the parameters of a model, with what follows from them; immutable.
+
+    Its subclass `Model` is what users hold: it adds evidence, displays and graphs.
+
+    Attributes
+    ----------
+    structure : layers and couplings.
+    params : parameter name -> numbers, read only: "v.bias", "v-h.weight", "h->v.weight", and
+        "a,b.table" and "b|a.table" with the logarithms of tables.
+    training : base rates of the data and last chains of the training, or None.
+    fresh : whether all parameters are as the constructor chose them: biases of 0 and drawn weights.
+        `fit` starts such a model at the base rates of the data.
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        params: Mapping[str, Weight],
+        training: Training | None = None,
+        fresh: bool = False,
+    ) -> None:
+        self.structure, self.fresh, self._training = structure, fresh, training
+        self.params: Mapping[str, Weight] = MappingProxyType(
+            {name: freeze(value) for name, value in params.items()}
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy cannot be pickled, and executors send models to other processes.
+        return type(self), (self.structure, dict(self.params), self.training, self.fresh)
+
+    @property
+    def training(self) -> Training | None:
+        """Base rates of the data and last chains of the training; None without any."""
+        return self._training
+
+    def bias(self, name: str) -> Array:
+        """Return the bias of a layer, flat (width,)."""
+        bias: Array = self.params[f"{name}.bias"].reshape(-1)
+        return bias
+
+    def weight(self, coupling: Coupling) -> Weight:
+        """Return the weight of a coupling, (width of a, width of b)."""
+        return self.params[f"{coupling.key}.weight"]
+
+    @cached_property
+    def table_entries(self) -> Array:
+        """The logarithms of all tables, one after the other, in the order of the structure."""
+        tables = self.structure.tables
+        return np.concatenate([*(self.params[t.key].ravel() for t in tables), np.empty(0)])
+
+    @cached_property
+    def table_prob(self) -> Array:
+        """All entries of the tables themselves, in the order of `table_entries`."""
+        return np.exp(self.table_entries)
+
+    @cached_property
+    def table_terms(self) -> Array:
+        """The terms of the log density that the tables add, in the order of `table_entries`.
+
+        Conditionals are divided by the base measure of their child, which every unit brings.
+        """
+        return self.table_entries - self.structure.table_base
+
+    @cached_property
+    def own_weights(self) -> dict[str, Array]:
+        """Layer -> (size, K) log weights of the states of units without neighbours and evidence.
+
+        Layers with infinitely many values are absent.
+        """
+        s = self.structure
+        return {
+            name: layer.unit.log_weights(
+                layer.shaped(s.blank[name][0][0] if name in s.directed_layers else self.bias(name))
+            )
+            for name, layer in s.layers.items()
+            if layer.unit.support is not None
+        }
+
+    @cached_property
+    def biased(self) -> frozenset[str]:
+        """Layers with a bias other than 0."""
+        return frozenset(name for name in self.structure.layers if self.bias(name).any())
+
+    @cached_property
+    def neighbours(self) -> dict[str, tuple[tuple[str, Weight], ...]]:
+        """Layer -> (other layer, M) of its undirected couplings: its field gains x_other @ M."""
+        found: dict[str, list[tuple[str, Weight]]] = {name: [] for name in self.structure.layers}
+        for c in self.structure.undirected:
+            for to, source, block in c.blocks(self.weight(c)):
+                found[to].append((source, block))
+        return {name: tuple(blocks) for name, blocks in found.items()}
+
+    @cached_property
+    def generations(self) -> dict[str, list[Array]]:
+        """Layer -> its units by generation: parents inside the layer are in earlier ones."""
+        return {
+            name: generations(layer, arrows_inside(self, name))
+            for name, layer in self.structure.layers.items()
+        }
+
+    @cached_property
+    def nonzero_places(self) -> tuple[bytes, ...]:
+        """Digests of the places where the weight of each coupling is not 0."""
+        return tuple(digest(self.weight(c), zeros=False) for c in self.structure.couplings)
+
+    @cached_property
+    def parameter_places(self) -> tuple[bytes, ...]:
+        """Digests of the places where the weight of each coupling has a parameter."""
+        couplings = self.structure.couplings
+        # Inside a layer entries of 0 are no parameters of arrows; see Arrow.parameters.
+        return tuple(
+            digest(self.weight(c), zeros=not (c.directed and c.a == c.b)) for c in couplings
+        )
+
+    def with_params(self, params: Mapping[str, Weight]) -> Self:
+        """Return a model with other values of the named parameters, checked as in build."""
+        checks = {
+            f"{x.name}.bias": lambda value, x=x: check_bias(x, value)
+            for x in self.structure.layers.values()
+        }
+        checks |= {
+            f"{c.key}.weight": lambda value, c=c: check_weight(self.structure, c, value)
+            for c in self.structure.couplings
+        }
+        checks |= {
+            t.key: lambda value, t=t: check_logs(self.structure, t, value)
+            for t in self.structure.tables
+        }
+        unknown = [name for name in params if name not in checks]
+        if unknown:
+            # The biases of layers that hold variables are no names that a user gave.
+            held = {f"{name}.bias" for name in self.structure.storage}
+            known = listed([key for key in checks if key not in held])
+            raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")
+        values = {name: checks[name](value) for name, value in params.items()}
+        merged = {**self.params, **values}
+        check_no_bias(self.structure, merged)
+        return type(self)(self.structure, merged, self.training, self.fresh and not params)
+
+    def with_training(self, training: Training | None) -> Self:
+        """Return the model with base rates and chains of a training, checked against its layers."""
+        if training is not None:
+            check_training(self.structure, training)
+        return type(self)(self.structure, self.params, training, self.fresh)
+
+    def inputs(self, x: States, name: str) -> Array:
+        """Return zeta = bias + sum over parents of x_p J of a directed layer, (rows, width).
+
+        Input units have 0, because their bias is without effect.
+        """
+        zeta = (
+            self.structure.blank[name][0]
+            if self.structure.layers[name].unit.observed_only
+            else self.bias(name)
+        )
+        for arrow in self.structure.arrows_into[name]:
+            zeta = zeta + x[arrow.a] @ self.weight(arrow)
+        return np.broadcast_to(zeta, x[name].shape)
+
+    def flat_log_density(self, x: States) -> Array:
+        """Return the log density of flat values, (rows,)."""
+        total = np.zeros(next(iter(x.values())).shape[0])
+        directed = set(self.structure.directed_layers)
+        for name, layer in self.structure.layers.items():
+            value = layer.shaped(x[name])
+            if name in directed:
+                total += layer.unit.log_conditional(value, layer.shaped(self.inputs(x, name))).sum(
+                    axis=-1
+                )
+            else:
+                total += x[name] @ self.bias(name) + layer.unit.log_h(value).sum(axis=-1)
+        for c in self.structure.undirected:
+            total += c.log_density(self.weight(c), x[c.a], x[c.b])
+        return np.asarray(total + self.table_log_density(x).sum(axis=1))
+
+    def table_log_density(self, x: States) -> Array:
+        """Return the term (rows, tables) that each table adds to the log density of flat values."""
+        if not self.structure.tables:
+            return np.zeros((len(next(iter(x.values()))), 0))
+        entries = self.structure.table_index.entries(joined_states(self.structure, x))
+        return self.table_terms.take(entries)
+
+    def gradient(
+        self,
+        x: States,
+        weights: Array | None = None,
+        cut: Mapping[str, Array] | None = None,
+        tables: bool = True,
+    ) -> dict[str, Weight]:
+        """Return d log_density / d params of flat values, summed over rows times their weights.
+
+        Parameters
+        ----------
+        x : layer -> (rows, width). The undirected part is multilinear, so that x may also hold the
+            means of independent units there.
+        weights : (rows,); None = 1.
+        cut : layer -> (rows, size): units whose conditionals do not count.
+        tables : whether the parameters of tables have a part; x has to be states for them.
+        """
+        s = self.structure
+        rows = len(next(iter(x.values())))
+        weights = np.ones(rows, dtype=next(iter(x.values())).dtype) if weights is None else weights
+        # The factor of the bias of a layer, and of its incoming arrows.
+        reach: States = {}
+        for name, layer in s.layers.items():
+            reach[name] = x[name]
+            if (s.child_tables[name] >= 0).any():
+                # Units with a conditional have no bias.
+                reach[name] = x[name] * layer.components(s.child_tables[name] < 0)
+            if name in s.directed_layers:
+                score = layer.flat(
+                    layer.unit.score(layer.shaped(x[name]), layer.shaped(self.inputs(x, name)))
+                )
+                gone = None if cut is None or name not in cut else layer.components(cut[name])
+                reach[name] = score if gone is None else np.where(gone, 0.0, score)
+        gradient = {
+            f"{n}.bias": weighted_sum(weights, reach[n]).reshape(self.params[f"{n}.bias"].shape)
+            for n in s.layers
+        }
+        heavy = {
+            (name, directed): weights[:, None] * (reach if directed else x)[name]
+            for name, directed in {(c.b, c.directed) for c in s.couplings}
+        }
+        for c in s.couplings:
+            key = f"{c.key}.weight"
+            gradient[key] = c.statistics(self.params[key], x[c.a], heavy[c.b, c.directed])
+        return gradient | (self._table_gradient(x, weights, cut or {}) if tables else {})
+
+    def _table_gradient(
+        self, x: States, weights: Array, cut: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Return the part of `gradient` that belongs to tables."""
+        s = self.structure
+        if not s.tables:
+            return {}
+        entries = s.table_index.entries(joined_states(s, x))
+        counted = np.repeat(weights[:, None], entries.shape[1], axis=1)
+        for name, gone in cut.items():
+            units = np.flatnonzero(s.child_tables[name] >= 0)
+            counted[:, s.child_tables[name][units]] *= ~gone[:, units]
+        counts = np.bincount(entries.ravel(), counted.ravel(), len(self.table_entries))
+        return table_gradient(s, self.table_entries, counts)

@@ -1,0 +1,115 @@
+"""Orders in which parents come before their children, over arrows and conditional tables.
+
+Directed layers (the children of arrows, and their roots) are drawn as a whole. Units with a
+conditional table are drawn one generation at a time: those whose parents have been drawn. Both are
+nodes of one graph, whose levels are found by removing nodes without parents, level by level, in
+arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pgmengine.base.types import Array
+
+if TYPE_CHECKING:
+    from pgmengine.model.structure import Structure
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Layers and units whose parents are in earlier steps.
+
+    Attributes
+    ----------
+    layers : names of directed layers.
+    units : layer -> units with a conditional.
+    """
+
+    layers: tuple[str, ...]
+    units: dict[str, Array]
+
+
+def levels(nodes: Array, parent: Array, child: Array) -> list[Array]:
+    """Return nodes by the length of the longest way to them; nodes on cycles are left out.
+
+    Parameters
+    ----------
+    nodes : (n,) bool, whether each number is a node.
+    parent, child : the ends of the edges, which are nodes.
+    """
+    order = np.argsort(parent, kind="stable")
+    child, first = child[order], np.searchsorted(parent[order], np.arange(len(nodes) + 1))
+    waits = np.bincount(child, minlength=len(nodes))
+    now, out = np.flatnonzero(nodes & (waits == 0)), list[Array]()
+    while len(now):
+        out.append(now)
+        counts = first[now + 1] - first[now]
+        place = np.repeat(first[now] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        reached, times = np.unique(child[place], return_counts=True)
+        waits[reached] -= times
+        now = reached[waits[reached] == 0]
+    return out
+
+
+def conditional_generations(s: Structure) -> tuple[dict[str, Array], ...]:
+    """Return the units with a conditional by generation, layer -> units; parents come first."""
+    parent, child, has = _conditionals(s)
+    among = has[parent]
+    return tuple(_by_layer(s, units) for units in levels(has, parent[among], child[among]))
+
+
+def drawing_steps(s: Structure) -> tuple[Step, ...]:
+    """Return the steps that draw all directed layers and all units with a conditional.
+
+    Units without either are not drawn. Where arrows and conditionals lead from a layer back to it,
+    its units are missing.
+    """
+    parent, child, has = _conditionals(s)
+    if not has.any():
+        return tuple(Step((name,), {}) for name in s.directed_layers)
+    units, names = len(has), list(s.layers)
+    # A directed layer is one node, behind the units.
+    node = np.arange(units)
+    for number, name in enumerate(names):
+        if name in s.directed_layers:
+            node[s.first_unit[name] : s.first_unit[name] + s.layers[name].size] = units + number
+    is_node = np.concatenate((has, [name in s.directed_layers for name in names]))
+    parents, children = [node[parent]], [child]
+    for c in s.arrows:
+        if c.a == c.b:
+            continue
+        first = s.first_unit[c.a]
+        above = np.unique(node[first : first + s.layers[c.a].size])
+        parents.append(above)
+        children.append(np.full(len(above), units + names.index(c.b)))
+    one, two = np.concatenate(parents), np.concatenate(children)
+    edges = is_node[one]
+    return tuple(
+        Step(
+            tuple(names[i - units] for i in found[found >= units].tolist()),
+            _by_layer(s, found[found < units]),
+        )
+        for found in levels(is_node, one[edges], two[edges])
+    )
+
+
+def _conditionals(s: Structure) -> tuple[Array, Array, Array]:
+    """Return parent and child of each pair in a conditional, and the units that have one."""
+    index = s.table_index
+    child_of_axis = index.child[index.table]
+    pairs = (child_of_axis >= 0) & (index.unit != child_of_axis)
+    has = np.zeros(sum(layer.size for layer in s.layers.values()), dtype=bool)
+    has[index.child[index.child >= 0]] = True
+    return index.unit[pairs], child_of_axis[pairs], has
+
+
+def _by_layer(s: Structure, units: Array) -> dict[str, Array]:
+    """Return ascending numbers of units over all layers as layer -> units."""
+    begins = [*s.first_unit.values(), sum(layer.size for layer in s.layers.values())]
+    ends = np.searchsorted(units, begins)
+    parts = zip(s.layers, begins, ends, ends[1:], strict=False)
+    return {name: units[a:b] - begin for name, begin, a, b in parts if a < b}

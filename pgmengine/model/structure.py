@@ -1,0 +1,314 @@
+"""Structure: the layers and couplings of a model, without parameters, and facts about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.types import Array
+from pgmengine.base.work.cache import Cache
+from pgmengine.model.couplings import Arrow, Coupling, Undirected
+from pgmengine.model.layer import Layer
+from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
+from pgmengine.model.tables import TableIndex, Tables, index_tables, table_base
+
+# Layers up to which a sweep has as few colours as DSATUR finds.
+DSATUR_LAYERS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Layers in the order of their declaration, couplings and tables; models that learn share it.
+
+    `variables` are the places (layer, unit) of the units that were declared as variables, in order.
+    `findings` is the layer of virtual findings (findings.py), empty without any.
+    """
+
+    layers: dict[str, Layer]
+    couplings: tuple[Coupling, ...]
+    tables: tuple[Tables, ...] = ()
+    variables: tuple[tuple[str, int], ...] = ()
+    findings: str = ""
+    # Covers and nets of evidence patterns: they depend on the graph, the pattern and the place of
+    # zero weights, so all models of a structure share them, and a model that learns keeps them.
+    memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
+
+    @cached_property
+    def undirected(self) -> tuple[Undirected, ...]:
+        """The undirected couplings."""
+        return tuple(c for c in self.couplings if isinstance(c, Undirected))
+
+    @cached_property
+    def arrows(self) -> tuple[Arrow, ...]:
+        """The directed couplings."""
+        return tuple(c for c in self.couplings if isinstance(c, Arrow))
+
+    @cached_property
+    def first_unit(self) -> dict[str, int]:
+        """Layer -> the number of its first unit, where the units of all layers are numbered."""
+        ends = np.cumsum([0, *(layer.size for layer in self.layers.values())])
+        return dict(zip(self.layers, map(int, ends), strict=False))
+
+    @cached_property
+    def state_counts(self) -> dict[str, int]:
+        """Layer -> the number of states of its units, 0 if there are infinitely many."""
+        supports = {name: layer.unit.support for name, layer in self.layers.items()}
+        return {name: 0 if s is None else len(s) for name, s in supports.items()}
+
+    @cached_property
+    def based(self) -> frozenset[str]:
+        """Layers whose units have a base measure other than 1 somewhere."""
+        units = {name: layer.unit for name, layer in self.layers.items()}
+        flat = {
+            name
+            for name, unit in units.items()
+            if unit.support is not None and (unit.log_base is None or not unit.log_base.any())
+        }
+        return frozenset(self.layers) - flat
+
+    @cached_property
+    def table_index(self) -> TableIndex:
+        """All tables as arrays."""
+        return index_tables(self)
+
+    @cached_property
+    def table_base(self) -> Array:
+        """log h of the child's state at every entry of a conditional; 0 in other tables."""
+        return table_base(self)
+
+    @cached_property
+    def child_tables(self) -> dict[str, Array]:
+        """Layer -> (size,) number of the conditional of each unit among all tables, or -1."""
+        found = np.full(sum(layer.size for layer in self.layers.values()), -1)
+        child = self.table_index.child
+        found[child[child >= 0]] = np.flatnonzero(child >= 0)
+        first = self.first_unit
+        return {n: found[first[n] : first[n] + x.size] for n, x in self.layers.items()}
+
+    @cached_property
+    def conditional_generations(self) -> tuple[dict[str, Array], ...]:
+        """Units with a conditional, parents first: layer -> units of each generation.
+
+        The parents of a unit that have a conditional are in earlier generations.
+        """
+        return conditional_generations(self)
+
+    @cached_property
+    def drawing_steps(self) -> tuple[Step, ...]:
+        """Directed layers, and units with a conditional, in an order that draws parents first."""
+        return drawing_steps(self)
+
+    @cached_property
+    def tabled(self) -> dict[str, Array]:
+        """Layer -> (size,) bool: the units in the scope of a table."""
+        inside = np.zeros(sum(layer.size for layer in self.layers.values()), dtype=bool)
+        inside[self.table_index.unit] = True
+        first = self.first_unit
+        return {n: inside[first[n] : first[n] + x.size] for n, x in self.layers.items()}
+
+    @cached_property
+    def places(self) -> dict[Hashable, tuple[str, int]]:
+        """Name of a unit -> its place: labels that are unique, and layers of one unit."""
+        named = [
+            (label, (name, i))
+            for name, layer in self.layers.items()
+            for i, label in enumerate(layer.labels or ())
+            if label != name
+        ]
+        counts = Counter(label for label, _ in named)
+        out = {label: at for label, at in named if counts[label] == 1 and label not in self.layers}
+        return out | {name: (name, 0) for name, layer in self.layers.items() if layer.size == 1}
+
+    @cached_property
+    def by_state(self) -> frozenset[str]:
+        """Layers whose units are shown by the probabilities of their states, not by a mean.
+
+        They are variables, and units whose states have names. The mean of two such states is the
+        probability of the second one, which no name says.
+        """
+        variables = {name for name, _ in self.variables}
+        named = (n for n, x in self.layers.items() if n in variables or x.state_names is not None)
+        return frozenset(name for name in named if self.state_counts[name])
+
+    @cached_property
+    def storage(self) -> frozenset[str]:
+        """Layers that no user declared: they hold variables, which messages name in their place."""
+        return frozenset(name for name, layer in self.layers.items() if layer.holds_variables)
+
+    def declared(self, layers: Iterable[str]) -> list[Hashable]:
+        """Return the names of the variables in some layers, then of the layers among them.
+
+        These are the names that users gave: a layer that holds variables is not among them.
+        """
+        wanted = set(layers)
+        if not wanted:
+            return []
+        inside = [name for name in self.layers if name in wanted]
+        names = [(self.layers[a].labels or ())[i] for a, i in self.variables if a in wanted]
+        # While a model is built, its variables have no order yet.
+        names += [
+            label for n in inside if n in self.storage for label in self.layers[n].labels or ()
+        ]
+        return list(dict.fromkeys([*names, *(n for n in inside if n not in self.storage)]))
+
+    @cached_property
+    def meetings(self) -> dict[str, tuple[tuple[Undirected, str], ...]]:
+        """Layer -> (coupling, layer at the other end) of its undirected couplings."""
+        return {
+            name: tuple(
+                (c, c.a if name == c.b else c.b) for c in self.undirected if name in (c.a, c.b)
+            )
+            for name in self.layers
+        }
+
+    @cached_property
+    def arrows_into(self) -> dict[str, tuple[Arrow, ...]]:
+        """Layer -> arrows into it."""
+        return {name: tuple(c for c in self.arrows if c.b == name) for name in self.layers}
+
+    @cached_property
+    def arrows_from(self) -> dict[str, tuple[Arrow, ...]]:
+        """Layer -> arrows out of it."""
+        return {name: tuple(c for c in self.arrows if c.a == name) for name in self.layers}
+
+    @cached_property
+    def undirected_layers(self) -> frozenset[str]:
+        """Layers with at least one undirected coupling."""
+        return frozenset(name for c in self.undirected for name in (c.a, c.b))
+
+    @cached_property
+    def directed_layers(self) -> tuple[str, ...]:
+        """Layers with a normalised conditional, parents first.
+
+        They are layers with directed parents, and roots: layers with directed children and without
+        undirected couplings or conditional tables.
+        """
+        if not self.arrows:
+            return ()
+        chosen = {
+            name
+            for name in self.layers
+            if self.arrows_into[name]
+            or (
+                self.arrows_from[name]
+                and name not in self.undirected_layers
+                and (self.child_tables[name] < 0).all()
+            )
+        }
+        graph: nx.DiGraph = nx.DiGraph()
+        graph.add_nodes_from(self.layers)
+        graph.add_edges_from((c.a, c.b) for c in self.arrows if c.a != c.b)
+        return tuple(
+            name
+            for name in nx.lexicographical_topological_sort(graph, key=list(self.layers).index)
+            if name in chosen
+        )
+
+    @cached_property
+    def undirected_first(self) -> tuple[str, ...]:
+        """All layers, parents first; layers without a normalised conditional come before others."""
+        return (
+            tuple(name for name in self.layers if name not in self.directed_layers)
+            + self.directed_layers
+        )
+
+    @cached_property
+    def children_first(self) -> tuple[str, ...]:
+        """All layers, children before their parents."""
+        graph: nx.DiGraph = nx.DiGraph()
+        graph.add_nodes_from(self.layers)
+        graph.add_edges_from((c.b, c.a) for c in self.arrows if c.a != c.b)
+        return tuple(nx.lexicographical_topological_sort(graph, key=list(self.layers).index))
+
+    @cached_property
+    def blank(self) -> dict[str, tuple[Array, Array]]:
+        """Layer -> values (1, width) and mask (1, size), read only, of a row without evidence."""
+        out = {
+            name: (np.zeros((1, x.width)), np.zeros((1, x.size), dtype=bool))
+            for name, x in self.layers.items()
+        }
+        for value, mask in out.values():
+            value.flags.writeable = mask.flags.writeable = False
+        return out
+
+    @cached_property
+    def normalized(self) -> bool:
+        """Whether the joint density sums to one.
+
+        All couplings are directed, all tables are conditionals, and all units have a conditional.
+        """
+        directed = set(self.directed_layers)
+        return (
+            not self.undirected
+            and all(t.conditional for t in self.tables)
+            and all(n in directed or (self.child_tables[n] >= 0).all() for n in self.layers)
+        )
+
+    @cached_property
+    def colors(self) -> tuple[tuple[str, ...], ...]:
+        """Colour classes of layers, which sweeps visit in this order.
+
+        Layers of one class share no coupling and no child, so that they may move together. A
+        bipartite graph such as a deep Boltzmann machine has the layers at odd distances from the
+        first one, then the layers at even distances; others are coloured greedily.
+        """
+        graph: nx.Graph = nx.Graph()
+        graph.add_nodes_from(self.layers)
+        graph.add_edges_from((c.a, c.b) for c in self.couplings if c.a != c.b)
+        graph.add_edges_from(
+            (a, b) for t in self.tables for a, b in combinations(t.layers, 2) if a != b
+        )
+        # Parents of one child meet in its normaliser.
+        for child in self.layers:
+            parents = sorted({c.a for c in self.arrows_into[child]} - {child})
+            graph.add_edges_from((p, q) for i, p in enumerate(parents) for q in parents[i + 1 :])
+        if nx.is_bipartite(graph):
+            color = dict.fromkeys(nx.isolates(graph), 0)
+            for part in nx.connected_components(graph):
+                first = min(part, key=list(self.layers).index)
+                far = nx.single_source_shortest_path_length(graph, first)
+                color |= {n: (far[n] + 1) % 2 for n in part if n not in color}
+        else:
+            # The time of DSATUR grows with the square of the number of layers.
+            few = len(graph) <= DSATUR_LAYERS
+            color = nx.greedy_color(graph, strategy="DSATUR" if few else "largest_first")
+        return tuple(
+            tuple(n for n in self.layers if color[n] == c) for c in sorted(set(color.values()))
+        )
+
+    def layer(self, name: str, what: str = "layer") -> Layer:
+        """Return the layer called `name`; PgmError that lists the names when there is none."""
+        if name not in self.layers:
+            import difflib
+
+            names = [*map(str, self.declared(self.layers)), *map(str, self.places)]
+            near = difflib.get_close_matches(str(name), names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            known = self.declared(self.layers)
+            own = [x.holds_variables or (x.name, 0) in self.variables for x in self.layers.values()]
+            kinds = ["variable"] * any(own) + ["layer"] * (not all(own))
+            if what.endswith("layer"):
+                what = what.removesuffix("layer") + " or ".join(kinds)
+            raise PgmError(
+                f"{what} {name!r} is unknown; the {' and '.join(f'{kind}s' for kind in kinds)} are "
+                f"{listed([*map(str, known)])}{hint}"
+            )
+        return self.layers[name]
+
+
+def layer_graph(layers: Iterable[Layer], couplings: Iterable[Coupling]) -> nx.MultiDiGraph:
+    """Return layers as nodes with unit and size, and couplings as edges by name with directed."""
+    graph: nx.MultiDiGraph = nx.MultiDiGraph()
+    for layer in layers:
+        graph.add_node(layer.name, unit=layer.unit, size=layer.size)
+    for c in couplings:
+        graph.add_edge(c.a, c.b, key=c.key, directed=c.directed)
+    return graph

@@ -1,0 +1,381 @@
+"""Tables: factors of the log density that are given entry by entry.
+
+A table over units with finitely many states adds the logarithm of one of its entries to the log
+density, the entry at the states of the units in its scope. An entry of 0, whose logarithm is -inf,
+makes states impossible. A conditional is a table p(child | parents), whose rows sum to one; its
+last axis is the child.
+
+Tables of one shape over units of the same layers can be grouped in one `Tables` object, which has
+one parameter. `TableIndex` lists all tables of a structure, one after the other, as arrays, so that
+no operation loops over tables in Python. All units of a structure are numbered in the order of
+their layers (`Structure.first_unit`).
+
+    log density gains  sum over tables f of  entries[first_f + sum over axes a of stride_fa x_fa]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.numerics import log_sum
+from pgmengine.base.types import Array, States
+
+if TYPE_CHECKING:
+    from pgmengine.model.structure import Structure
+
+# Deviation of the sum of a conditional's row from one that is taken for rounding: 1e-6, and the
+# rounding of the sum itself, so that 0.999999 passes.
+ROUNDING = 1e-6 + 1e-12
+
+# Half a unit of the sixth digit, the rounding of an entry that is printed with six digits.
+PRINTED = 0.5e-6
+
+# Deviation up to which a row keeps its bits: dividing again would change them at every reading.
+KEPT = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Tables of one shape over units of the same layers.
+
+    Attributes
+    ----------
+    name : its parameter is params[name + ".table"], (n, K_1, ..., K_m) logarithms of entries, or
+        (K_1, ..., K_m) for a single table.
+    layers : the layer of each axis, (m,).
+    index : (n, m) units of these layers.
+    conditional : whether each is p(last | others).
+    single : whether it was declared as a single table.
+    """
+
+    name: str
+    layers: tuple[str, ...]
+    index: Array
+    conditional: bool = False
+    single: bool = True
+
+    @property
+    def key(self) -> str:
+        """Name of the parameter."""
+        return f"{self.name}.table"
+
+    def shape(self, structure: Structure) -> tuple[int, ...]:
+        """Return the shape of the parameter."""
+        states = tuple(structure.state_counts[name] for name in self.layers)
+        return states if self.single else (len(self.index), *states)
+
+
+def check_finite(structure: Structure, name: str) -> None:
+    """PgmError unless the units of a layer have finitely many states."""
+    if not structure.state_counts[name]:
+        raise PgmError(
+            f"layer {name!r} has {structure.layers[name].unit!r} units: tables and joint "
+            "distributions need finitely many states"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TableIndex:
+    """All tables of a structure, one after the other; F tables with S axes in all.
+
+    Attributes
+    ----------
+    start : (F + 1,) the first axis of each table.
+    unit : (S,) the unit of each axis, numbered over all layers.
+    stride : (S,) entries between two neighbouring states of the axis.
+    first : (F + 1,) the first entry of each table.
+    child : (F,) the child of a conditional, -1 for other tables.
+    states : (S,) the number of states of the axis.
+    """
+
+    start: Array
+    unit: Array
+    stride: Array
+    first: Array
+    child: Array
+    states: Array
+
+    @cached_property
+    def table(self) -> Array:
+        """The table of each axis, (S,)."""
+        return np.repeat(np.arange(len(self.child)), np.diff(self.start))
+
+    @cached_property
+    def axis_entries(self) -> Array:
+        """The number of entries of the table of each axis, (S,)."""
+        return np.diff(self.first)[self.table]
+
+    @cached_property
+    def axes_of(self) -> tuple[Array, Array]:
+        """Axes in the order of their units, and the first of each unit in this order."""
+        order = np.argsort(self.unit, kind="stable")
+        most = int(self.unit.max(initial=-1))
+        return order, np.searchsorted(self.unit[order], np.arange(most + 2))
+
+    def of_unit(self, unit: int) -> Array:
+        """Return the axes that a unit has in tables."""
+        order, first = self.axes_of
+        return order[first[unit] : first[unit + 1]] if unit + 1 < len(first) else order[:0]
+
+    def log_weights(self, terms: Array, states: Array, unit: int) -> tuple[Array, Array]:
+        """Return the terms of the tables of a unit at each of its states.
+
+        Parameters
+        ----------
+        terms : the logarithms of all entries.
+        states : (rows, units) states of all units; the one of the unit itself does not matter.
+        unit : the number of the unit.
+
+        Returns
+        -------
+        The numbers of its tables (n,), and the terms (rows, n, K).
+        """
+        mine = self.of_unit(unit)
+        tables = self.table[mine]
+        own = np.arange(self.states[mine[0]])
+        found = np.empty((len(states), len(mine), len(own)))
+        for i, (axis, table) in enumerate(zip(mine, tables, strict=True)):
+            axes = slice(self.start[table], self.start[table + 1])
+            entry = states[:, self.unit[axes]] @ self.stride[axes] + self.first[table]
+            entry -= states[:, unit] * self.stride[axis]
+            found[:, i] = terms.take(entry[:, None] + own * self.stride[axis])
+        return tables, found
+
+    def entries(self, states: Array) -> Array:
+        """Return the entry (rows, F) of each table at states (rows, units) of all units."""
+        steps = states[:, self.unit] * self.stride
+        found: Array = np.add.reduceat(steps, self.start[:-1], axis=1) + self.first[:-1]
+        return found
+
+    def entries_of(self, states: Array, tables: Array) -> Array:
+        """Return the entries (rows, n) of some tables at states (rows, units) of all units."""
+        lengths = self.start[tables + 1] - self.start[tables]
+        begin = np.cumsum(lengths) - lengths
+        axes = np.repeat(self.start[tables] - begin, lengths) + np.arange(lengths.sum())
+        steps = states[:, self.unit[axes]] * self.stride[axes]
+        found: Array = np.add.reduceat(steps, begin, axis=1) + self.first[tables]
+        return found
+
+
+def index_tables(structure: Structure) -> TableIndex:
+    """Return the arrays of all tables of a structure."""
+    parts = []
+    for tables in structure.tables:
+        counts = np.array([structure.state_counts[name] for name in tables.layers])
+        begin = np.array([structure.first_unit[name] for name in tables.layers])
+        parts.append((tables.index + begin, counts, tables.conditional))
+    return index_scopes(parts)
+
+
+def index_scopes(parts: Iterable[tuple[Array, Array, bool]]) -> TableIndex:
+    """Return the arrays of tables, the last unit of a scope varying fastest.
+
+    `parts` has the scopes (n, m) of tables of one shape, their numbers of states (m,), and whether
+    the last unit is the child of a conditional.
+    """
+    unit, stride, states = (list[Array]() for _ in range(3))
+    # For each part: its tables, their axes and entries, and whether they are conditionals.
+    shapes = list[tuple[int, int, int, bool]]()
+    known: dict[tuple[int, ...], Array] = {}
+    for scope, counts, conditional in parts:
+        key = tuple(counts.tolist())
+        if key not in known:
+            known[key] = np.append(np.cumprod(counts[:0:-1])[::-1], 1)
+        n, m = scope.shape
+        shapes.append((n, m, math.prod(key), conditional))
+        unit.append(scope.ravel())
+        # Most parts of a network that was read from a file are single tables.
+        stride.append(known[key] if n == 1 else np.tile(known[key], n))
+        states.append(counts if n == 1 else np.tile(counts, n))
+    several, axes, sizes, conditionals = np.array(shapes, dtype=np.int64).reshape(-1, 4).T
+    start, first = (np.concatenate([[0], np.cumsum(np.repeat(x, several))]) for x in (axes, sizes))
+    units, strides, cards = (
+        np.concatenate([*x, []]).astype(np.int64) for x in (unit, stride, states)
+    )
+    child = np.full(len(start) - 1, -1)
+    mine = np.repeat(conditionals, several) > 0
+    child[mine] = units[start[1:][mine] - 1]
+    return TableIndex(start, units, strides, first, child, cards)
+
+
+def table_base(structure: Structure) -> Array:
+    """Return log h of the child's state at every entry of a conditional, 0 in other tables.
+
+    Where it is 0 everywhere, one 0 stands for all.
+    """
+    if structure.based.isdisjoint(tables.layers[-1] for tables in structure.tables):
+        return np.zeros(1)
+    parts = [np.empty(0)]
+    for tables in structure.tables:
+        base = structure.layers[tables.layers[-1]].unit.log_base
+        size = math.prod(tables.shape(structure))
+        if not tables.conditional or base is None:
+            parts.append(np.zeros(size))
+        else:
+            parts.append(np.tile(base, size // len(base)))
+    return np.concatenate(parts)
+
+
+def joined_states(structure: Structure, x: States) -> Array:
+    """Return the states (rows, units) of all units from flat values; 0 of infinite units."""
+    return np.concatenate(
+        [
+            np.zeros((len(x[name]), layer.size), dtype=np.int64)
+            if layer.unit.support is None
+            else layer.states(x[name])
+            for name, layer in structure.layers.items()
+        ],
+        axis=1,
+    )
+
+
+def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str, Array]:
+    """Return d log_density / d parameter of all tables, by parameter.
+
+    An undirected table has the counts of its entries. The rows of a conditional stay normalised:
+    counts less the total of their row times the probability.
+
+    Parameters
+    ----------
+    structure : the tables.
+    logs : the logarithms of all entries, as Model.table_entries.
+    counts : the (expected) number of rows at each entry, in the same order.
+    """
+    out: dict[str, Array] = {}
+    place = 0
+    for tables in structure.tables:
+        shape = tables.shape(structure)
+        size = math.prod(shape)
+        part = slice(place, place + size)
+        found = counts[part].reshape(shape)
+        if tables.conditional:
+            prob = np.exp(logs[part].reshape(shape))
+            found = found - found.sum(axis=-1, keepdims=True) * prob
+        out[tables.key] = found
+        place += size
+    return out
+
+
+def check_logs(structure: Structure, tables: Tables, logs: object) -> Array:
+    """Return the logarithms of tables as a parameter of the right shape, conditionals normalised.
+
+    PgmError if an entry is NaN or +inf, if no entry is possible, or if the shape is another one.
+    """
+    what, shape = f"parameter {tables.key!r}", tables.shape(structure)
+    try:
+        array = np.asarray(logs, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PgmError(f"{what} is not an array of numbers: {error}") from None
+    if array.shape != shape:
+        raise PgmError(f"{what} has shape {array.shape}, expected {shape}")
+    bad = np.isnan(array) | np.isposinf(array)
+    if bad.any():
+        at = np.argwhere(bad)[0].tolist()
+        raise PgmError(f"{what}: entry {at} is {array[tuple(at)]}, expected a logarithm below inf")
+    axes = tuple(range(array.ndim - len(tables.layers), array.ndim))
+    dead = np.isneginf(array).all(axis=-1 if tables.conditional else axes)
+    if dead.any():
+        where = np.argwhere(np.atleast_1d(dead))[0].tolist()
+        raise PgmError(f"{what}: all entries of row {where} are -inf, so that no state is possible")
+    return normalised(tables, array).copy()
+
+
+# The name of an axis, and the names of its states, for messages.
+Axis = tuple[str, Sequence[Hashable]]
+
+
+def check_table(values: Array, conditional: bool, what: str, scope: Sequence[Axis]) -> Array:
+    """Return the logarithms of the entries of tables; conditionals are normalised.
+
+    Parameters
+    ----------
+    values : (..., K_1, ..., K_m), at least 0.
+    conditional : whether the last axis sums to one.
+    what : the name of the table in messages.
+    scope : names of the axes of one table and of their states, for messages.
+    """
+    bad = ~(np.isfinite(values) & (values >= 0))
+    if bad.any():
+        at = np.argwhere(bad)[0].tolist()
+        raise PgmError(f"{what}: entry {at} is {values[tuple(at)]}, expected a number >= 0")
+    axes = tuple(range(values.ndim - len(scope), values.ndim))
+    empty = (values == 0).all(axis=axes)
+    if empty.any():
+        where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
+        raise PgmError(f"{what}: all entries of table{where} are 0, so that no state is possible")
+    if conditional:
+        sums = _row_sums(values, what, scope)
+        values = values / np.where(np.abs(sums - 1) < KEPT, 1.0, sums)
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def rows_are_one(values: Array, tolerance: float = 0.0) -> bool:
+    """Whether all rows of a conditional sum to one up to the rounding of printed entries."""
+    return wrong_row(values, tolerance) is None
+
+
+def wrong_row(values: Array, tolerance: float = 0.0) -> tuple[tuple[int, ...], float] | None:
+    """Return the states of the parents, and the sum, of the first row that does not sum to one.
+
+    The sum may differ from one by the rounding of printed entries, or by the tolerance.
+    """
+    sums = values.sum(axis=-1)
+    # The comparison is False for NaN.
+    wrong = ~(np.abs(sums - 1) <= _allowed(values, tolerance))
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return at, float(sums[at])
+
+
+def _allowed(values: Array, tolerance: float) -> float:
+    """Return the difference from one of the sums of rows that is taken for rounding."""
+    return max(ROUNDING + PRINTED * int(values.shape[-1]), tolerance)
+
+
+def as_printed(values: Array, tolerance: float = 0.0) -> Array:
+    """Return a conditional from a file or another library, whose entries may have been printed.
+
+    Rows are divided by their sum where it is one up to 1e-6, and 0.5e-6 more for each state: half a
+    unit of the sixth digit, with which many programs print probabilities; or up to the tolerance,
+    if it is larger. Other rows keep their entries, and are then refused by their place.
+    """
+    sums = values.sum(axis=-1, keepdims=True)
+    away = np.abs(sums - 1)
+    near = (away >= KEPT) & (away <= _allowed(values, tolerance))
+    return values / np.where(near, sums, 1.0) if near.any() else values
+
+
+def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:
+    """Return the sums (..., 1) of the rows of conditionals; PgmError unless they are one."""
+    sums: Array = values.sum(axis=-1, keepdims=True)
+    wrong = np.argwhere(np.abs(sums[..., 0] - 1) > ROUNDING)
+    if len(wrong):
+        at = wrong[0].tolist()
+        row = at[len(at) - len(scope) + 1 :]
+        states = ", ".join(f"{n} = {names[k]}" for (n, names), k in zip(scope, row, strict=False))
+        total = float(sums[tuple(at)][0])
+        given = f" given states {states}" if states else ""
+        raise PgmError(
+            f"{what}: the probabilities of {scope[-1][0]!r}{given} sum to {total:.9g}, expected 1"
+        )
+    return sums
+
+
+def normalised(tables: Tables, logs: Array) -> Array:
+    """Return the logarithms of tables, with the rows of conditionals normalised.
+
+    Rows that are normalised already keep their bits.
+    """
+    if not tables.conditional:
+        return logs
+    sums = log_sum(logs)[..., None]
+    return logs - np.where(np.abs(sums) < KEPT, 0.0, sums)

@@ -1,0 +1,19 @@
+"""Choice of the enumerator, for tests that compare the compiled one with numpy."""
+
+from pgmengine.infer.exact.enumeration import compiled_enumerator, enumerator, linear_plan
+
+
+def numpy_enumeration_only(monkeypatch):
+    # No exponent is safe for the compiled enumerator.
+    monkeypatch.setattr(compiled_enumerator, "SAFE_EXPONENT", -1.0)
+    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
+
+
+def counted_enumerations(monkeypatch):
+    calls, made = [], enumerator.CompiledEnumerator.sums
+    monkeypatch.setattr(
+        enumerator.CompiledEnumerator,
+        "sums",
+        lambda self, moments: calls.append(moments) or made(self, moments),
+    )
+    return calls
