@@ -74,11 +74,11 @@ def copy_results(app: Sphinx) -> None:
     """Put the pages of measurements where Sphinx looks for pages, with their links to docs/."""
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
-    pages = sorted((HERE.parent / "benchmarks" / "results").glob("*.md"))
-    others = [page.stem for page in pages if page.stem != "README"]
+    pages = HERE.parent / "benchmarks" / "results"
     # The index is read on other sites, too, and has no tree of its own.
-    tree = "\n".join(["", "```{toctree}", ":hidden:", "", *others, "```", ""])
-    for page in pages:
+    linked = re.findall(r"\]\((\w+)\.md", (pages / "README.md").read_text(encoding="utf-8"))
+    tree = "\n".join(["", "```{toctree}", ":hidden:", "", *dict.fromkeys(linked), "```", ""])
+    for page in sorted(pages.glob("*.md")):
         text = page.read_text(encoding="utf-8").replace("](../../docs/", "](../")
         text += tree * (page.stem == "README")
         (RESULTS / page.name).write_text(text, encoding="utf-8")
