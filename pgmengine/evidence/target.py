@@ -73,17 +73,17 @@ class Target:
         what = headline(self.structure, self.model.params)
         return f"Target: {counted(self.rows, 'row')}, {counted(given, 'value')} given; {what}"
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Number of rows of evidence."""
         return self.pattern.rows
 
-    @property
+    @cached_property
     def structure(self) -> Structure:
         """Layers and couplings."""
         return self.model.structure
 
-    @property
+    @cached_property
     def pattern(self) -> EvidencePattern:
         """The evidence pattern of every row, with the facts that follow from it."""
         return self.evidence.pattern

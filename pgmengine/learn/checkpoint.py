@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from pgmengine.learn.run import Run
 
 FORMAT = "pgmengine-checkpoint-4"
+
+# The modules in the name of a type of pgmengine.
+MODULE = re.compile(r'"pgmengine\.(?:[a-z_]+\.)+')
 # The format before, whose checksum left out dtypes.
 OLD_SUM = "pgmengine-checkpoint-3"
 
@@ -172,7 +176,9 @@ def _parsed(path: str | Path, text: str) -> tuple[dict[str, JSON], Notes]:
     """Return the mark of the fit, and the notes that learning goes on from."""
     try:
         found = json.loads(text)
-        mark, notes = dict(found["mark"]), found["notes"]
+        notes = found["notes"]
+        # Older versions wrote the modules as well.
+        mark = dict(json.loads(MODULE.sub('"pgmengine.', json.dumps(found["mark"]))))
         history = {
             name: [(int(u), v if isinstance(v, list) else float(v)) for u, v in pairs]
             for name, pairs in notes["history"].items()
@@ -273,7 +279,9 @@ def _random(value: np.random.Generator | np.random.BitGenerator | np.random.Rand
 
 
 def _name(value: Callable[..., object]) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
+    """Return the name of a type or function; things of pgmengine may move between its modules."""
+    module = value.__module__
+    return f"{'pgmengine' if module.startswith('pgmengine.') else module}.{value.__qualname__}"
 
 
 def digest(content: str | bytes) -> str:

@@ -35,7 +35,7 @@ class Layer:
         """The table that reads names of states, or None where the states have none."""
         return StateNames(self.state_names) if self.state_names else None
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Rows or columns of the layer in a weight matrix: size, or size * k for Categorical(k)."""
         return self.size * self.unit.width

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,10 +27,7 @@ class Binary(Unit):
     0.5
     """
 
-    @property
-    def support(self) -> Array:
-        """The values 0 and 1, read only."""
-        return ZERO_ONE
+    support: ClassVar[Array] = ZERO_ONE
 
     def log_normalizer(self, eta: Array) -> Array:
         """Return log(1 + e^eta), in single precision for eta in single precision."""

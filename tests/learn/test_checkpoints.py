@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import pgmengine as pgm
+from pgmengine.learn import checkpoint
 
 
 @pytest.mark.parametrize(
@@ -267,3 +268,28 @@ def test_a_state_without_its_model_is_noticed(caplog):
         assert not caplog.records
         pgm.fit(model, {"v": x}, updates=6, state=first.state)
     assert "ended with other parameters" in caplog.text
+
+
+def test_checkpoints_outlive_the_modules_of_settings(tmp_path, monkeypatch):
+    """An older version wrote the module of each setting, and modules move."""
+    data, file = {"v": np.eye(4)}, tmp_path / "c.safetensors"
+    settings = {"optimizer": pgm.Adam(0.1), "negative": pgm.PCD(chains=3), "rng": 0}
+    name = checkpoint._name
+
+    def with_module(value):
+        return name(value).replace("pgmengine.", "pgmengine.learn.an_old_module.")
+
+    with monkeypatch.context() as older:
+        older.setattr(checkpoint, "_name", with_module)
+        pgm.fit(pgm.rbm(4, 2, rng=0), data, epochs=2, checkpoint=file, **settings)
+    assert b"an_old_module.Adam" in file.read_bytes()
+    more = pgm.fit(pgm.rbm(4, 2, rng=0), data, epochs=4, checkpoint=file, **settings)
+    assert more.state["update"] == 4
+    with pytest.raises(pgm.PgmError, match="optimizer"):
+        pgm.fit(
+            pgm.rbm(4, 2, rng=0),
+            data,
+            epochs=5,
+            checkpoint=file,
+            **settings | {"optimizer": pgm.SGD(0.1)},
+        )

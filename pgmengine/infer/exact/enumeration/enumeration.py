@@ -6,7 +6,7 @@ Rows of one evidence pattern share a log-linear problem and its cover.
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from pgmengine.infer.exact.enumeration.compiled_enumerator import TASK
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
 from pgmengine.infer.exact.enumeration.cover_states import FILLING, NUMBERS_AT_ONCE, draw, mode_of
 from pgmengine.infer.exact.enumeration.enumerator import make_enumerator
-from pgmengine.infer.exact.enumeration.linear_plan import program_of
+from pgmengine.infer.exact.enumeration.linear_plan import PAYS_FROM, program_of
 from pgmengine.infer.exact.enumeration.log_linear import build_problem
 from pgmengine.infer.exact.enumeration.moments import Expectations
 from pgmengine.infer.exact.enumeration.pattern_form import Skeleton, skeleton_of
@@ -159,7 +159,7 @@ def cover_bits(question: Prepared) -> float:
     return max(bits, default=np.inf)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Group:
     """Rows of one evidence pattern, their cover, and what they cost."""
 
@@ -170,7 +170,9 @@ class _Group:
     # Bytes of working arrays for each row.
     width: float
     # The log-linear problem over the cover without values, made for the first answer.
-    skeletons: list[Skeleton] = field(default_factory=list)
+    skeleton: Skeleton | None = None
+    # How often the question was asked.
+    asked: int = 0
 
     @property
     def at_once(self) -> int:
@@ -285,12 +287,13 @@ def _solved(
 
     A small pattern has a program (linear_plan.py) for its marginals; others are walked over.
     """
-    if not group.skeletons:
-        group.skeletons.append(skeleton_of(whole.take(group.rows[:1]), group.cover))
-    skeleton = group.skeletons[0]
+    if group.skeleton is None:
+        group.skeleton = skeleton_of(whole.take(group.rows[:1]), group.cover)
+    skeleton = group.skeleton
+    group.asked += 1
     target = whole if len(rows) == whole.rows else whole.take(rows)
     if target is whole and wanted == {"marginals"}:
-        program = program_of(target, skeleton)
+        program = program_of(target, skeleton) if group.asked >= PAYS_FROM else None
         if program is not None and (found := program.run(target)) is not None:
             return found[0], {"mean": found[1], "prob": found[2]}
     p = build_problem(target, skeleton)

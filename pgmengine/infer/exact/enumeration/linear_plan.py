@@ -4,8 +4,8 @@ Let o be the observed values and m the first moments of the walk. Then theta and
 linear in (1, o), the constant is quadratic in (1, o), and means and state probabilities are linear
 in (1, o, m). For a small pattern the matrices of these maps are found once, by asking the general
 code about one basis vector after another. An answer then takes three small matrix products and a
-walk, in half the time of the general code. The decision to use a program depends on the question
-alone, so that an answer has the same bits whenever the question is asked.
+walk, in half the time of the general code. Finding them takes as long as four questions, so that
+they serve from the fifth question on. The last bits of answers may differ from then on.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ MOST_OBSERVED = 24
 
 # Numbers in a matrix.
 MOST_NUMBERS = 2**14
+
+# The question of a pattern from which on a program pays.
+PAYS_FROM = 5
 
 # With more rows the walk wins: it shares rows among threads, and assembles no more than is asked.
 MOST_ROWS = 50
