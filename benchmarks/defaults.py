@@ -1,7 +1,7 @@
 """Training and log p with nothing but the defaults, beside a grid of settings.
 
 python benchmarks/defaults.py [--mnist FOLDER] [--usps FILE] [--msa FILE] [--scale smoke|full]
-[--only NAME] [--epochs N] [--seed N] [--out FILE]
+[--only NAME] [--epochs N] [--seed N] [--out benchmarks/results/defaults.md]
 
 FOLDER holds the four files of MNIST (*-ubyte.gz), binarised at 127: 10,000 training images and 500
 test images. FILE of --usps is an .npz with packed bits X (11000, 8), 1,100 rows a class in order;
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from apart import put_block
 from sklearn import datasets
 
 import pgmengine as pgm
@@ -241,7 +242,7 @@ HEAD = (
 
 
 def main(argv=None):
-    """Print the table, and write it to a file."""
+    """Print the table, and write it into a file, in place of its last version."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     for name in ("mnist", "usps", "msa", "only", "out"):
         parser.add_argument(f"--{name}")
@@ -258,7 +259,7 @@ def main(argv=None):
             lines.append(row(case, epochs, args.seed))
             print(lines[-1], flush=True)
             if args.out:
-                Path(args.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
+                put_block(Path(args.out), "defaults.py", "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Exact answers by elimination: published instances, other libraries, and how times scale.
 
-    python benchmarks/exact.py --data DIRECTORY --out benchmarks/RESULTS.md
+    python benchmarks/exact.py --data DIRECTORY --out benchmarks/results/exact.md
 
 DIRECTORY has the folders uai2014 (instances with published answers) and bnlearn (networks as
 .bif.gz). Groups that need a folder or a library that is absent are left out. Each group is a block
@@ -816,7 +816,7 @@ def document(name: str, lines: list[Line], load: float) -> str:
     shared = f"Load of the machine at the start: {load:.1f}"
     shared += "; other work shared it." if load > 1.5 else "."
     notes = " ".join(x for x in (group.note, summary(name, lines), shared) if x)
-    return f"### {group.title}\n\n{wrapped(notes)}\n\n{table(group.columns, lines)}\n"
+    return f"## {group.title}\n\n{wrapped(notes)}\n\n{table(group.columns, lines)}\n"
 
 
 def wrapped(text: str, width: int = 100) -> str:

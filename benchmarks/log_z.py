@@ -1,6 +1,6 @@
 """Log Z of RBMs that were trained on digits: the default answer beside two long runs.
 
-    python benchmarks/log_z.py --mnist FOLDER [--models FOLDER] [--out benchmarks/RESULTS.md]
+    python benchmarks/log_z.py --mnist FOLDER [--models FOLDER] [--out benchmarks/results/log_z.md]
 
 FOLDER of --mnist holds the four files of MNIST, binarised at 127; 10,000 images are learned. Each
 model has 784 visible units, and is trained for 1, 5 or 20 epochs by persistent chains: from zero
@@ -105,7 +105,7 @@ def main():
     text = f"{TITLE} {right} of {len(lines)} have a good status and are within 0.5 nats."
     text = "\n\n".join([text, table(COLUMNS, lines)])
     if given.out:
-        put_block(given.out, "log_z.py", f"### Log Z of trained models\n\n{text}\n")
+        put_block(given.out, "log_z.py", text)
     print(text)
 
 

@@ -1,6 +1,6 @@
 """Peak memory of answers against their plans, each case in a fresh process.
 
-    python benchmarks/memory.py [--scale small] [--only TEXT] [--out benchmarks/RESULTS.md]
+    python benchmarks/memory.py [--scale small] [--only TEXT] [--out benchmarks/results/memory.md]
 
 Prints for each case, at one size and at twice that size, the memory that the plan names, the growth
 of the peak memory of the process during `infer`, and their ratio. A case whose memory is less than
@@ -292,7 +292,7 @@ def main() -> None:
     text = f"{TITLE} In {good} of {len(lines)} cases the plan is within these limits at both sizes."
     text = "\n\n".join([textwrap.fill(text, 100), table(COLUMNS, lines)])
     if given.out:
-        put_block(given.out, "memory.py", f"### Memory against its plan\n\n{text}\n")
+        put_block(given.out, "memory.py", text)
     print(text)
 
 

@@ -2,14 +2,15 @@
 libraries that a user would choose instead.
 
     pip install -r benchmarks/requirements.txt
-    python benchmarks/suite.py [--data DIR] [--weights mnistvh_CD25.mat]
-                               [--threads 1 --threads 2] [--out FILE]
+    python benchmarks/suite.py [--data DIR] [--weights mnistvh_CD25.mat] [--threads 1 --threads 2]
+                               [--only TEXT] [--out benchmarks/results/suite.md]
 
 The peers are optional: a peer that is not installed is reported as absent.
 
 Every room (a group of rows) runs in a process of its own for each number of threads, all cases of a
 row in turn, A B A B, medians. The directory holds the MNIST files (and usps/), the weights file
-Salakhutdinov's CD25(500) RBM.
+Salakhutdinov's CD25(500) RBM. `--out` replaces the set-up and the tables that were measured in a
+file, so that a run of a few rows (`--only`) belongs in another file than a run of all.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Annotated
 
 import material
 import typer
+from apart import put_block
 from harness import OURS, ROUNDS, Measured, Settings
 from peers import PEERS
 
@@ -43,6 +45,21 @@ ROOMS = {
     "memory": lambda counts: [min(counts)],
     "scaling": lambda counts: [max(counts)],
     "plans": lambda counts: [min(counts)],
+}
+# The subject of the table of each room.
+SUBJECTS = {
+    "sweeps": "Time of one sweep of Markov chains over all free units.",
+    "learning": "Time of one update of the parameters.",
+    "annealing": "Time of one run of annealed importance sampling.",
+    "enumeration": "Time of an exact answer.",
+    "beliefs": "Time of the mean-field lower bounds of 1,000 images.",
+    "overhead": "Time of an import, and of the smallest question.",
+    "memory": "Peak memory of chains.",
+    "scaling": (
+        "Time of pgmengine alone, as one size grows. Each entry has the size, the time, and the "
+        "ratio to the\nfirst entry."
+    ),
+    "plans": "Seconds of a run, the seconds of its plan, and their ratio.",
 }
 POOLS = (
     "OMP_NUM_THREADS",
@@ -61,7 +78,7 @@ def main(
     ] = None,
     only: Annotated[str, typer.Option(help="rows whose 'room: name' contains this")] = "",
     repeats: Annotated[int, typer.Option(help="rounds of every row")] = ROUNDS,
-    out: Annotated[Path | None, typer.Option(help="the same as Markdown")] = None,
+    out: Annotated[Path | None, typer.Option(help="a file whose tables are replaced")] = None,
 ) -> None:
     """Measure, print every row when it is done, and write the tables."""
     settings = Settings(_path(data), _path(weights), 1, repeats, only)
@@ -86,7 +103,8 @@ def main(
         troubles.append(f"no row contains {only!r}")
     print("\n" + "\n".join(troubles))
     if out is not None:
-        out.write_text(document(head, tables, troubles))
+        for name, text in blocks(head, tables).items():
+            put_block(out, f"suite.py {name}", text)
     raise SystemExit(1 if troubles else 0)
 
 
@@ -207,19 +225,20 @@ def table_line(row: Measured) -> str:
     return f"| {row.name}{note} | {row.unit} | {said(row)} | {verdict(row)} |"
 
 
-def document(heading_lines: list[str], tables: dict[str, list[str]], troubles: list[str]) -> str:
-    """The whole output as Markdown."""
-    parts = ["\n".join(f"- {line}" for line in heading_lines)]
+def blocks(heading_lines: list[str], tables: dict[str, list[str]]) -> dict[str, str]:
+    """Return the blocks of Markdown by their names: the set-up, and a table for each group."""
+    found = {"set-up": "\n".join(f"- {line}" for line in heading_lines)}
     for title, lines in tables.items():
         head = [
-            f"### {title.capitalize()}",
+            f"## {title.capitalize()}",
+            "",
+            SUBJECTS[title.split(",")[0]],
             "",
             "| row | unit | medians | target |",
             "|---|---|---|---|",
         ]
-        parts.append("\n".join(head + lines))
-    parts += ["\n".join(f"- {trouble}" for trouble in troubles)] if troubles else []
-    return "\n\n".join(parts) + "\n"
+        found[title] = "\n".join(head + lines)
+    return found
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ RETURNED = {
     "Status",
     "Target",
 }  # shown without arguments
-TUTORIALS = HERE / "tutorials"  # copies of ../tutorials/*.ipynb; git ignores them
+# Copies of ../tutorials/*.ipynb and of ../benchmarks/results/*.md, which git ignores.
+TUTORIALS, RESULTS = HERE / "tutorials", HERE / "results"
 
 project = "pgmengine"
 version = release = pgmengine.__version__
@@ -67,6 +68,25 @@ def copy_tutorials(app: Sphinx) -> None:
         TUTORIALS,
         ignore=shutil.ignore_patterns("*.py", ".*", "__pycache__"),
     )
+
+
+def copy_results(app: Sphinx) -> None:
+    """Put the pages of measurements where Sphinx looks for pages, with their links to docs/."""
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    RESULTS.mkdir()
+    pages = HERE.parent / "benchmarks" / "results"
+    # The index is read on other sites, too, and has no tree of its own.
+    linked = re.findall(r"\]\((\w+)\.md", (pages / "README.md").read_text(encoding="utf-8"))
+    tree = "\n".join(["", "```{toctree}", ":hidden:", "", *dict.fromkeys(linked), "```", ""])
+    for page in sorted(pages.glob("*.md")):
+        text = page.read_text(encoding="utf-8").replace("](../../docs/", "](../")
+        text += tree * (page.stem == "README")
+        (RESULTS / page.name).write_text(text, encoding="utf-8")
+
+
+def link_results(app: Sphinx, name: str, source: list[str]) -> None:
+    """Let links to the pages of measurements lead to their copies."""
+    source[0] = source[0].replace("../benchmarks/results/", "results/")
 
 
 def check_names(app: Sphinx, env: Any) -> None:
@@ -159,6 +179,8 @@ def setup(app: Sphinx) -> None:
     """Connect all of it."""
     app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
     app.connect("builder-inited", copy_tutorials)
+    app.connect("builder-inited", copy_results)
+    app.connect("source-read", link_results)
     app.connect("env-check-consistency", check_names)
     app.connect("autodoc-process-signature", show_defaults)
     app.connect("autodoc-process-docstring", as_rest)

@@ -115,7 +115,7 @@ assert all(found[:, 1].mean() > 0 for found in last.values())
 # %% [markdown]
 # At the end, s = inf is nearer to the generator than s = 1 in all five repeats, with as many units
 # and weights, and it fits the rows less well. It over-fits less. Five short runs hardly order s =
-# 2, 4 and inf; many runs of 2,000 updates do (`benchmarks/RESULTS.md`).
+# 2, 4 and inf; many runs of 2,000 updates do (`benchmarks/results/multivalued.md`).
 #
 # ## Digits in noise
 # The next experiment tests a classifier. A discriminative RBM learns p(y | x) only

@@ -11,8 +11,9 @@ batches of 100, 5 mean-field updates, rate 10 / (2000 + t), from base rates and 
 0.01^2), with momentum 0.9 and centred gradients: without these two such a start is left very
 slowly. With --rate the rate falls linearly from R to 0 instead, without momentum, which learns far
 more; with --rise it first rises from 0 over N updates, without which many hidden units end for good
-(see RESULTS). Writes deep_boltzmann.txt and .png into OUT (with NAME in their names if one is
-given), models as NAME.safetensors, and checkpoints from which it goes on when it is run again.
+(see benchmarks/results/deep_boltzmann.md). Writes deep_boltzmann.txt and .png into OUT (with NAME
+in their names if one is given), models as NAME.safetensors, and checkpoints from which it goes on
+when it is run again.
 `full` makes 200,000 updates of each, `small` 2,000 of a 784-100-200 model. Training images are
 binarised anew every 3,000 updates, each pixel 1 with probability equal to its grey value; test
 images once.

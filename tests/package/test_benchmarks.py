@@ -275,11 +275,15 @@ def test_measure_reports_what_is_absent_and_what_fails():
 
 def test_the_command_runs_with_whatever_is_installed(tmp_path):
     out = tmp_path / "table.md"
+    name = "suite.py overhead, 1 thread"
+    out.write_text(f"# Page\n\n<!-- {name} -->\nold\n<!-- end of {name} -->\n\nRemarks.\n")
     options = ["--only", "infer on", "--repeats", "1", "--threads", "1", "--out", out]
     command = [sys.executable, "benchmarks/suite.py", *options]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "smoke run" in done.stdout and "infer on an RBM of 3 units" in out.read_text()
+    page = out.read_text()
+    assert "smoke run" in done.stdout and "infer on an RBM of 3 units" in page
+    assert page.startswith("# Page\n") and "\nRemarks.\n" in page and "\nold\n" not in page
     for peer in PEERS:
         assert peer.present or f"{peer.name} absent" in done.stdout
 
@@ -340,4 +344,4 @@ def test_exact_answers_are_measured_without_data(tmp_path):
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = out.read_text().splitlines()
-    assert "### Scaling" in lines and any(x.startswith("| rows: chain of 100") for x in lines)
+    assert "## Scaling" in lines and any(x.startswith("| rows: chain of 100") for x in lines)
