@@ -111,6 +111,42 @@ def every_third(rows: float, units: int) -> dict[str, np.ndarray]:
     return {"x": x}
 
 
+def large_tables(length: float, together: bool, zeros: bool = False) -> pgm.Model:
+    """A chain of variables of 700 states, whose tables are declared together or one by one."""
+    count, rng = int(length), np.random.default_rng(0)
+    step = rng.random((700, 700))
+    if zeros:
+        step = np.where(rng.random(step.shape) < 0.3, 0.0, step)
+    b, at = pgm.GraphBuilder(), np.arange(count - 1)
+    b.layer("x", pgm.Categorical(700), count)
+    if together:
+        b.tables(("x", "x"), np.stack([at, at + 1], axis=1), step)
+    else:
+        for i in at.tolist():
+            b.table((("x", i), ("x", i + 1)), step)
+    return b.build()
+
+
+def one_large_table(states: float) -> pgm.Model:
+    """A child with three parents, one of which has most of the states."""
+    count, rng, b = int(states), np.random.default_rng(0), pgm.GraphBuilder()
+    sizes = {"a": count, "b": 3, "c": 50, "child": 60}
+    for name, size in sizes.items():
+        b.variable(name, size)
+    for name in ("a", "b", "c"):
+        b.conditional(name, (), np.full(sizes[name], 1.0 / sizes[name]))
+    table = rng.random((*list(sizes.values())[:3], 60))
+    b.conditional("child", ("a", "b", "c"), table / table.sum(axis=-1, keepdims=True))
+    return b.build()
+
+
+def first_seen(rows: int, length: float) -> dict[str, np.ndarray]:
+    """Rows of evidence of a variable in the middle of a chain."""
+    x = np.full((rows, int(length)), np.nan)
+    x[:, int(length) // 2] = np.arange(rows)
+    return {"x": x}
+
+
 def count_ones(x: Any) -> np.ndarray:
     """The partition of Wang and Landau's walk: ones of the visible layer, in 20 bins."""
     return np.minimum(x["v"].sum(axis=1).astype(int) * 20 // (x["v"].shape[1] + 1), 19)
@@ -217,6 +253,21 @@ CASES: dict[str, Callable[[float], Question]] = {
         network(100), patterns(5000 * s, 100), MEAN, pgm.Elimination()),
     "Elimination, pairs of a chain": lambda s: (
         chain(300), every_third(200 * s, 300), ("pairs",), pgm.Elimination()),
+    "Elimination, large tables together": lambda s: (
+        large_tables(40 * s, True), first_seen(1, 40 * s), ("log_prob",), pgm.Elimination()),
+    "Elimination, large tables one by one": lambda s: (
+        large_tables(40 * s, False), first_seen(3, 40 * s), MEAN, pgm.Elimination()),
+    "Elimination, large tables with zeros": lambda s: (
+        large_tables(40 * s, False, True), first_seen(1, 40 * s), ("marginals", "log_prob"),
+        pgm.Elimination()),
+    "Elimination, mode of large tables": lambda s: (
+        large_tables(40 * s, True), first_seen(3, 40 * s), ("mode",), pgm.Elimination()),
+    "Elimination, gradient of large tables": lambda s: (
+        large_tables(30 * s, False), None, ("gradient",), pgm.Elimination()),
+    "Elimination, samples of large tables": lambda s: (
+        large_tables(30 * s, True), first_seen(3, 30 * s), SAMPLES, pgm.Elimination(draws=500)),
+    "Elimination, one large table": lambda s: (
+        one_large_table(1500 * s), {"b": [1.0, 2.0]}, MEAN, pgm.Elimination()),
     "Mean field, marginals of rows": lambda s: (
         rbm(784, 100), some_pixels(4000 * s, 784), MEAN, pgm.MeanField()),
     "Mean field, deep model": lambda s: (

@@ -134,10 +134,11 @@ cdef class JunctionTree:
         """Return the parent of each clique, -1 for roots."""
         return np.array([self.tree.parent[i] for i in range(self.cliques)], dtype=np.int32)
 
-    def bytes(self, int64_t lanes=1, bint more=False, int64_t draws=0):
+    def bytes(self, int64_t lanes=1, bint more=False, int64_t draws=0, double narrow=0.0):
         """Return the most memory of a run: tables, messages and schedule, less its results.
 
-        It is an upper bound, as if all factors had lanes. more: whether more is wanted than log_z.
+        more: whether more is wanted than log_z. narrow: the number of entries of factors without
+        lanes, so that 0 gives an upper bound.
         """
         cdef jt.pgm_tree *t = &self.tree
         cdef double plan = 0.0, below = 0.0, spare = 1.0
@@ -157,8 +158,8 @@ cdef class JunctionTree:
         below = self.separators + self.children if more else t.peak
         plan += 16.0 * draws + (8.0 * min(<double> c.PGM_TREE_SUMS, 2.0 ** self.largest)
                                 if draws else 0.0)
-        return plan + 24.0 * (t.factors + t.cliques) + 8.0 * lanes * (
-            self.factor_entries + spare + below + 2 * most + t.cliques + 2)
+        return plan + 24.0 * (t.factors + t.cliques) + 8.0 * narrow + 8.0 * lanes * (
+            self.factor_entries - narrow + spare + below + 2 * most + t.cliques + 2)
 
     cdef plan(self):
         """Make the schedule, once."""
@@ -173,7 +174,7 @@ cdef class JunctionTree:
         if not fine:
             raise MemoryError
 
-    def run(self, const double[::1] values, *, int64_t lanes=1, wide=None, where=None,
+    def run(self, values, *, int64_t lanes=1, wide=None, where=None,
             bint log_z=True, bint marginals=False, expected=None, bint mode=False,
             int64_t draws=0, uniforms=None, key=None, stream=None, bint log_space=False,
             progress=None):
@@ -181,15 +182,16 @@ cdef class JunctionTree:
 
         Parameters
         ----------
-        values : (...,) float64
-            The log tables of the factors, one after the other; -inf is impossible.
+        values : (...,) float64, or a list of such arrays
+            The log tables of the factors, one after the other; -inf is impossible. Several arrays
+            have whole tables each, so that tables that lie apart need not be copied.
         lanes : int
             Number of tables that are answered at once.
         wide : (F,) uint8, optional
             Whether a factor has lanes: its table is then (entries, lanes), else (entries,).
         where : (F,) int64, optional
-            First entry of each factor in `values`, so that factors may share a table. Without it,
-            the tables fill `values` in order.
+            First entry of each factor in `values`, which is then one array, so that factors may
+            share a table. Without it, the tables fill `values` in order.
         log_z, marginals, mode : bool
             Quantities wanted. The last one costs a pass of its own.
         expected : (...,) int64, optional
@@ -265,9 +267,10 @@ cdef class Run:
     cdef bint stacked
     cdef Watch watch
     cdef object keep, held, log_scale, margin, expected
-    cdef const double[::1] values
+    # arrays of the tables, and the address of each table
+    cdef object values
+    cdef int64_t[::1] at
     cdef const uint8_t[::1] wide
-    cdef const int64_t[::1] where
 
     def __cinit__(self):
         self.memory = NULL
@@ -276,36 +279,60 @@ cdef class Run:
     def __dealloc__(self):
         free(self.memory)
 
-    cdef place(self, const double[::1] values, wide, where):
-        """Check that the tables of all factors lie in `values`."""
-        cdef int64_t f, n, at, factors = self.tree.tree.factors, used = 0
-        cdef int64_t[::1] begin
-        self.values = values
+    cdef place(self, values, wide, where):
+        """Check that the tables of all factors lie in `values`, and find them."""
+        cdef int64_t factors = self.tree.tree.factors
         self.wide = np.zeros(max(factors, 1), dtype=np.uint8) if wide is None \
             else np.ascontiguousarray(wide, dtype=np.uint8)
         if wide is not None and self.wide.shape[0] != factors:
             raise PgmError(f"wide has {self.wide.shape[0]} numbers, expected one for each of the "
                            f"{factors} factors")
-        if where is not None:
-            self.where = np.ascontiguousarray(where, dtype=np.int64)
-            if self.where.shape[0] != factors:
-                raise PgmError(f"where has {self.where.shape[0]} numbers, expected one for each "
-                               f"of the {factors} factors")
+        self.at = np.zeros(max(factors, 1), dtype=np.int64)
+        self.values = values if isinstance(values, list) else [values]
+        if where is None:
+            self.fill()
         else:
-            begin = np.zeros(max(factors, 1), dtype=np.int64)
-            for f in range(factors):
-                begin[f] = used
-                used += self.tree.size[f] * (self.lanes if self.wide[f] else 1)
-            self.where = begin
-            if used != values.shape[0]:
-                raise PgmError(f"values has {values.shape[0]} entries, expected {used}: the "
-                               f"tables of {factors} factors in {self.lanes} lanes")
+            self.place_at(values, where)
+
+    cdef fill(self):
+        """Find the tables of all factors, one after the other, in one array after the other."""
+        cdef const double[::1] part
+        cdef int64_t f = 0, used = 0, left = 0, needed = 0, factors = self.tree.tree.factors
+        for array in self.values:
+            part = array
+            used = 0
+            while f < factors and used + self.entries(f) <= part.shape[0]:
+                self.at[f] = <int64_t> &part[used]
+                used += self.entries(f)
+                f += 1
+            left = part.shape[0] - used
+            if left:
+                break
+        if f == factors and not left:
             return
         for f in range(factors):
-            n = self.tree.size[f] * (self.lanes if self.wide[f] else 1)
-            if self.where[f] < 0 or self.where[f] > values.shape[0] - n:
-                raise PgmError(f"the table of factor {f} has {n} entries from {self.where[f]} on, "
+            needed += self.entries(f)
+        given = sum([len(array) for array in self.values])
+        raise PgmError(f"values has {given} entries, expected {needed}: the tables of {factors} "
+                       f"factors in {self.lanes} lanes, each within one array")
+
+    cdef place_at(self, const double[::1] values, where):
+        """Find the table of each factor in one array."""
+        cdef int64_t f, n, factors = self.tree.tree.factors
+        cdef const int64_t[::1] first = np.ascontiguousarray(where, dtype=np.int64)
+        if first.shape[0] != factors:
+            raise PgmError(f"where has {first.shape[0]} numbers, expected one for each "
+                           f"of the {factors} factors")
+        for f in range(factors):
+            n = self.entries(f)
+            if first[f] < 0 or first[f] > values.shape[0] - n:
+                raise PgmError(f"the table of factor {f} has {n} entries from {first[f]} on, "
                                f"and values has {values.shape[0]} entries")
+            self.at[f] = <int64_t> &values[first[f]]
+
+    cdef inline int64_t entries(self, int64_t f):
+        """Return the number of entries of a factor in all lanes."""
+        return self.tree.size[f] * (self.lanes if self.wide[f] else 1)
 
     cdef ask(self, bint marginals, expected):
         """Check the factors whose expected indicators are wanted."""
@@ -405,7 +432,7 @@ cdef class Run:
         at += spare * lanes
         a.child = at
         for f in range(t.factors):
-            a.value[f] = &self.values[0] + self.where[f]
+            a.value[f] = <const double *> self.at[f]
         memset(a.gain, 0, room * sizeof(double *))
 
     cdef begin(self, bint additive, bint largest):

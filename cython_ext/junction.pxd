@@ -40,6 +40,7 @@ cdef extern from "possible.h" nogil:
     ctypedef struct pgm_entries:
         const double *value
         int64_t step
+        const uint8_t *zero
 
     ctypedef struct pgm_left:
         int64_t *first
@@ -51,6 +52,7 @@ cdef extern from "possible.h" nogil:
     void pgm_left_close(pgm_left *left)
     bint pgm_left_restrict(pgm_left *left, const int32_t *seen, const pgm_entries *entries)
     int64_t pgm_left_places(pgm_left *left, int64_t factor, int64_t *place)
+    void pgm_left_mark(pgm_left *left, int64_t factor, uint8_t *stays)
 
 cdef extern from "restrict.h" nogil:
     void pgm_tree_resize(pgm_tree *tree)

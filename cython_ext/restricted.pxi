@@ -2,7 +2,7 @@
 # c/restrict.h.
 
 def possible_states(const int64_t[::1] cards, const int64_t[::1] start, const int32_t[::1] scope,
-                    const double[::1] values):
+                    zeros):
     """Return the states that no table makes impossible, and the entries of tables at them.
 
     Parameters
@@ -11,8 +11,8 @@ def possible_states(const int64_t[::1] cards, const int64_t[::1] start, const in
         The number of states of each variable.
     start, scope
         The variables of factor f are scope[start[f]:start[f + 1]].
-    values : float64
-        Log values of the tables, one table after the other, last variable fastest.
+    zeros : (entries,) bool
+        Whether each entry of the tables is 0, one table after the other, last variable fastest.
 
     Returns
     -------
@@ -23,18 +23,18 @@ def possible_states(const int64_t[::1] cards, const int64_t[::1] start, const in
     Raises
     ------
     PgmError
-        If the tables do not fit the scopes, or a value is NaN or +inf.
+        If the tables do not fit the scopes.
     """
-    cdef int64_t f, i, n, v, factors = checked_factors(cards, start, scope)
+    cdef int64_t f, i, v, factors = checked_factors(cards, start, scope)
     cdef int64_t[::1] first = first_entries(cards, start, scope)
-    cdef uint8_t[::1] tight = with_zeros(first, values)
+    cdef const uint8_t[::1] zero = np.ascontiguousarray(zeros, dtype=bool).view(np.uint8)
+    cdef uint8_t[::1] tight = with_zeros(first, zero)
     cdef jt.pgm_left left
     cdef jt.pgm_scopes scopes = jt.pgm_scopes(cards.shape[0], factors, NULL, &start[0], NULL)
     cdef jt.pgm_entries *entries = <jt.pgm_entries *> malloc((factors + 1) * sizeof(jt.pgm_entries))
     cdef int32_t[::1] free_units = np.full(cards.shape[0] + 1, -1, dtype=np.int32)
     cdef uint8_t[::1] states = np.zeros(np.sum(cards), dtype=bool).view(np.uint8)
-    cdef uint8_t[::1] stays = np.zeros(values.shape[0], dtype=bool).view(np.uint8)
-    cdef int64_t[::1] place = np.empty(np.diff(first).max(initial=1), dtype=np.int64)
+    cdef uint8_t[::1] stays = np.zeros(zero.shape[0], dtype=bool).view(np.uint8)
     if cards.shape[0]:
         scopes.card = &cards[0]
     if scope.shape[0]:
@@ -45,15 +45,13 @@ def possible_states(const int64_t[::1] cards, const int64_t[::1] start, const in
         if entries == NULL or not jt.pgm_left_open(&left, scopes, &tight[0], &tight[0]):
             raise MemoryError
         for f in range(factors):
-            entries[f] = jt.pgm_entries(&values[first[f]], 1)
+            entries[f] = jt.pgm_entries(NULL, 1, &zero[first[f]])
         if jt.pgm_left_restrict(&left, &free_units[0], entries):
             for v in range(cards.shape[0]):
                 for i in range(left.card[v]):
                     states[left.first[v] + left.kept[left.first[v] + i]] = 1
             for f in range(factors):
-                n = jt.pgm_left_places(&left, f, &place[0])
-                for i in range(n):
-                    stays[first[f] + place[i]] = 1
+                jt.pgm_left_mark(&left, f, &stays[first[f]])
     finally:
         jt.pgm_left_close(&left)
         free(entries)
@@ -72,19 +70,16 @@ cdef first_entries(const int64_t[::1] cards, const int64_t[::1] start, const int
     return np.asarray(first)
 
 
-cdef with_zeros(const int64_t[::1] first, const double[::1] values):
-    """Return whether each table has an entry of -inf; PgmError unless they fit the values."""
+cdef with_zeros(const int64_t[::1] first, const uint8_t[::1] zero):
+    """Return whether each table has an entry of 0; PgmError unless they fit the entries."""
     cdef int64_t f, i, factors = first.shape[0] - 1
     cdef uint8_t[::1] found = np.zeros(factors + 1, dtype=np.uint8)
-    if values.shape[0] != first[factors]:
-        raise PgmError(f"values has the shape ({values.shape[0]},), but the tables have "
+    if zero.shape[0] != first[factors]:
+        raise PgmError(f"zeros has the shape ({zero.shape[0]},), but the tables have "
                        f"{first[factors]} entries in all")
     for f in range(factors):
         for i in range(first[f], first[f + 1]):
-            if not values[i] < INFINITY:
-                raise PgmError(f"factor {f}: entry {i - first[f]} of the table is {values[i]}, "
-                               "expected a finite logarithm, or -inf for an impossible state")
-            found[f] |= values[i] == -INFINITY
+            found[f] |= zero[i]
     return np.asarray(found)
 
 
@@ -150,6 +145,7 @@ cdef class Part:
         for f in range(self.whole.tree.factors):
             e[f].value = &self.values[0] + self.first[f] + (row if self.wide[f] else 0)
             e[f].step = self.rows if self.wide[f] else 1
+            e[f].zero = NULL
         if self.whole.tree.variables and not jt.pgm_left_restrict(&self.left, &seen[row, 0], e):
             return False
         jt.pgm_tree_resize(&self.tree.tree)

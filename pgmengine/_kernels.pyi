@@ -296,10 +296,12 @@ class JunctionTree:
     def __init__(self, cards: Array, start: Array, scope: Array, order: Array) -> None: ...
     def clique_scopes(self) -> list[Array]: ...
     def parents(self) -> Array: ...
-    def bytes(self, lanes: int = 1, more: bool = False, draws: int = 0) -> float: ...
+    def bytes(
+        self, lanes: int = 1, more: bool = False, draws: int = 0, narrow: float = 0.0
+    ) -> float: ...
     def run(
         self,
-        values: Array,
+        values: Array | list[Array],
         *,
         lanes: int = 1,
         wide: Array | None = None,
@@ -317,7 +319,7 @@ class JunctionTree:
     ) -> dict[str, Any]: ...
 
 def possible_states(
-    cards: Array, start: Array, scope: Array, values: Array
+    cards: Array, start: Array, scope: Array, zeros: Array
 ) -> tuple[Array, Array]: ...
 def run_restricted(
     tree: JunctionTree,

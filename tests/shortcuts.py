@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pgmengine.base.work import cache, executors
-from pgmengine.infer.exact import exact, planning
+from pgmengine.infer.exact import exact, planning, shared_rows
 from pgmengine.infer.exact.enumeration import (
     compiled_enumerator,
     cover_states,
@@ -27,11 +27,12 @@ from pgmengine.infer.exact.junction_tree import (
     conditioned_model,
     cutset,
     elimination,
-    shared_rows,
+    table_terms,
     trees,
 )
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm
 from pgmengine.infer.exact.junction_tree.cutset import Outside
+from pgmengine.infer.exact.junction_tree.table_terms import FreeTables, SlicedTables
 from pgmengine.infer.question import ask, auto, splitting
 
 INF = np.inf
@@ -67,6 +68,9 @@ THRESHOLDS = {
     ((planning,), "WHOLE"): ((1.0, INF), 0.0),
     ((planning,), "QUICK"): ((0, 2**12), 2**12),
     ((causal_independence,), "SMALL"): ((1, 8), INF),
+    # Large tables stay where they are in the model.
+    ((table_terms,), "SMALL"): ((0, 6, 2**16), INF),
+    ((trees,), "JOINED"): ((0, 2**16), INF),
     # Rows, and units in no factor, share a pass.
     ((trees, elimination), "ROWS_BYTES"): ((1, 2**10, 2**28), 2**28),
     ((conditioned_model,), "SEARCH_BYTES"): ((1.0, 2.0**26), 2.0**26),
@@ -122,6 +126,9 @@ NAMES = (
     "units in no factor",
     "absent children",
     "chains of causes",
+    "tables without a copy",
+    "several runs of tables",
+    "slices of tables",
     "leaks lifted",
     "several patterns in a tree question",
     "several passes on a tree",
@@ -198,6 +205,10 @@ def _of_trees(found, target, want, limits):
                 yield "absent children"
             if isinstance(term, ChainTerm):
                 yield "chains of causes"
+            if isinstance(term, FreeTables):
+                yield "tables without a copy" if len(term.runs) == 1 else "several runs of tables"
+            if isinstance(term, SlicedTables):
+                yield "slices of tables"
 
 
 def _of_passes(found, trees, target, want, draws, rng):

@@ -26,10 +26,12 @@ typedef struct {
     const int32_t *scope;
 } pgm_scopes;
 
-/* The table of a factor: its entries are value[0], value[step], value[2 step] .. */
+/* The table of a factor: its entries are value[0], value[step], value[2 step] .. Where `zero` is
+ * not NULL, it says which entries are -inf, and there are no values. */
 typedef struct {
     const double *value;
     int64_t step;
+    const uint8_t *zero;
 } pgm_entries;
 
 typedef struct {
@@ -160,6 +162,21 @@ static int64_t pgm_left_places(pgm_left *p, int64_t f, int64_t *place)
     return n;
 }
 
+/* Mark the entries of factor f that are left. */
+static void pgm_left_mark(pgm_left *p, int64_t f, uint8_t *stays)
+{
+    const pgm_scopes *t = &p->all;
+    int64_t end = t->start[f + 1], at = pgm_left_first(p, f);
+    if (end == t->start[f]) {
+        stays[0] = 1;
+        return;
+    }
+    const int32_t last = t->scope[end - 1], *kept = p->kept + p->first[last];
+    int64_t count = p->card[last];
+    for (; at >= 0; at = pgm_left_next(p, f, at))
+        for (int64_t k = 0; k < count; k++) stays[at + kept[k] - kept[0]] = 1;
+}
+
 /* ---- states that are left ---- */
 
 /* Remove the states of factor f without a possible entry; 0 if a variable has lost all states. */
@@ -176,7 +193,8 @@ static int pgm_left_visit(pgm_left *p, int64_t f, pgm_entries e)
     for (int64_t at = pgm_left_first(p, f); at >= 0; at = pgm_left_next(p, f, at)) {
         int some = 0;
         for (int64_t k = 0; k < count; k++) {
-            int possible = e.value[(at + kept[k] - kept[0]) * e.step] > -INFINITY;
+            int64_t i = at + kept[k] - kept[0];
+            int possible = e.zero ? !e.zero[i] : e.value[i * e.step] > -INFINITY;
             end[k] |= (uint8_t)possible;
             some |= possible;
         }

@@ -18,6 +18,10 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_table
 from pgmengine.model.variables import Member, Place, Variable, find, unit_name
 
+# Bytes of an entry while tables are declared: its logarithm, and another number of it where some
+# steps work on a table as a whole.
+ENTRY = 12
+
 
 @dataclass(frozen=True, eq=False)
 class Declared:
@@ -45,26 +49,47 @@ def add_tables(
 ) -> tuple[Structure, dict[str, Weight]]:
     """Return the structure with its variables and declared tables, and all parameters."""
     made: dict[str, Tables] = {}
-    logs: dict[str, Array] = {}
+    found: list[tuple[Tables, Declared, str]] = []
+    total = 0
     for one in declared:
-        tables, values, what = (
-            _single(structure, one) if one.index is None else _many(structure, one)
-        )
+        tables, what = _single(structure, one) if one.index is None else _many(structure, one)
         shape = tables.shape(structure)
-        if values.shape != shape:
-            raise PgmError(f"{what} has shape {values.shape}, expected {shape}")
-        if why := no_room(24 * math.prod(shape), "take a smaller scope"):
+        given = one.values.shape
+        if given not in (shape, shape[1:] if one.index is not None else shape):
+            raise PgmError(f"{what} has shape {given}, expected {shape}")
+        total += math.prod(shape)
+        if why := no_room(ENTRY * total, "take a smaller scope"):
             raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
         if tables.name in made:
             tables = replace(tables, name=_free(tables.name, made))
         made[tables.name] = tables
-        logs[tables.key] = check_table(values, one.conditional, what, _axes(structure, one))
+        found.append((tables, one, what))
+    logs = _logs(structure, found, total)
     places = tuple(structure.places[v.name] for v in variables)
     whole = replace(structure, tables=tuple(made.values()), variables=places)
     if made:
         check_conditionals(whole, params)
         _check_complete(whole)
     return whole, params | logs
+
+
+def _logs(
+    structure: Structure, found: Sequence[tuple[Tables, Declared, str]], total: int
+) -> dict[str, Array]:
+    """Return the parameters of tables, which are views of one array.
+
+    `Model.table_entries` is this array, so that no answer needs a copy of large tables.
+    """
+    entries, place = np.empty(total), 0
+    logs: dict[str, Array] = {}
+    for tables, one, what in found:
+        shape = tables.shape(structure)
+        out = entries[place : place + math.prod(shape)].reshape(shape)
+        check_table(one.values, one.conditional, what, _axes(structure, one), out)
+        logs[tables.key] = out
+        place += out.size
+    entries.flags.writeable = False
+    return logs
 
 
 def _check_complete(structure: Structure) -> None:
@@ -109,8 +134,8 @@ def _free(name: str, made: dict[str, Tables]) -> str:
     return f"{name}#{number}"
 
 
-def _single(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
-    """Return a single table, its entries, and its name in messages."""
+def _single(structure: Structure, one: Declared) -> tuple[Tables, str]:
+    """Return a single table, and its name in messages."""
     kind = "conditional of" if one.conditional else "table of"
     what = f"{kind} {one.scope[-1]!r}" if one.conditional else f"{kind} {one.scope!r}"
     if not one.scope:
@@ -123,7 +148,7 @@ def _single(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
     name = f"{names[-1]}|{','.join(names[:-1])}" if one.conditional else ",".join(names)
     index = np.array([[unit for _, unit in places]], dtype=np.int64)
     tables = Tables(name, tuple(layer for layer, _ in places), index, one.conditional)
-    return tables, one.values, what
+    return tables, what
 
 
 def _check_distinct(structure: Structure, places: Sequence[Place], what: str) -> None:
@@ -133,8 +158,8 @@ def _check_distinct(structure: Structure, places: Sequence[Place], what: str) ->
             raise PgmError(f"{what}: unit {unit_name(structure.layers, place)!r} occurs twice")
 
 
-def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
-    """Return many tables of one shape, their entries, and their name in messages."""
+def _many(structure: Structure, one: Declared) -> tuple[Tables, str]:
+    """Return many tables of one shape, and their name in messages."""
     firsts = [_first_unit(structure, name) for name in one.scope]
     layers, names = tuple(layer for layer, _ in firsts), tuple(map(str, one.scope))
     what, given = f"tables of {names!r}", np.atleast_1d(np.asarray(one.index))
@@ -153,12 +178,10 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, Array, str]:
     index = check_units(structure, layers, given + [unit for _, unit in firsts], what)
     for name in layers:
         check_finite(structure, name)
-    values, states = one.values, [structure.state_counts[name] for name in layers]
-    if why := no_room(24 * len(index) * float(np.prod(states)), "take fewer or smaller tables"):
+    states = [structure.state_counts[name] for name in layers]
+    if why := no_room(ENTRY * len(index) * float(np.prod(states)), "take fewer or smaller tables"):
         raise PgmError(f"{what} do not fit into memory: {why}")
-    if values.ndim == len(layers):
-        values = np.broadcast_to(values, (len(index), *values.shape))
-    return Tables(",".join(names), layers, index, single=False), values, what
+    return Tables(",".join(names), layers, index, single=False), what
 
 
 def _first_unit(structure: Structure, name: object) -> Place:

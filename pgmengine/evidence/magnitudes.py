@@ -124,11 +124,14 @@ def _largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
 def roughly(model: Parameters) -> float:
     """Return a rough bound on all terms, for any evidence with values up to 1, in little time.
 
-    With a the sum of the sizes of all parameters and V the largest |value| of a unit, it is 2 a V^2
-    and the base measures of all units; infinite where a type of unit has no such bound.
+    With a the sum of the sizes of all parameters, of tables only their largest entries, and V the
+    largest |value| of a unit, it is 2 a V^2 and the base measures of all units; infinite where a
+    type of unit has no such bound.
     """
-    s, logs = model.structure, model.table_terms
-    a = float(np.abs(logs[np.isfinite(logs)]).sum()) if s.tables else 0.0
+    s, a = model.structure, 0.0
+    if s.tables:
+        # A state has one entry of each table.
+        a = float(model.table_sizes[0].sum())
     for key, value in model.params.items():
         if not key.endswith(".table"):
             a += float(np.abs(numbers(value)).sum())
@@ -285,11 +288,7 @@ def _tables(m: Magnitudes, model: Parameters) -> tuple[Array, Array]:
     units = sum(layer.size for layer in s.layers.values())
     if not s.tables:
         return np.zeros(units), np.ones(units, dtype=bool)
-    index, logs = s.table_index, model.table_terms
-    finite = np.isfinite(logs)
-    sizes = np.maximum.reduceat(np.where(finite, np.abs(logs), 0.0), index.first[:-1])
-    whole = np.logical_and.reduceat(finite, index.first[:-1])
-    place = 0
+    index, (sizes, whole), place = s.table_index, model.table_sizes, 0
     for tables in s.tables:
         part = sizes[place : place + len(tables.index)]
         place += len(tables.index)

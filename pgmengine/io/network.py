@@ -18,9 +18,9 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.builder import GraphBuilder
+from pgmengine.declare.entries import entries_of
 from pgmengine.declare.tabular import Conditional, Declares, Network, Table
 from pgmengine.model.couplings import Undirected
-from pgmengine.model.entries import entries_of
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.variables import Place, unit_name

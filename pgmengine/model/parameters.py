@@ -27,6 +27,13 @@ from pgmengine.declare.scopes import check_no_bias
 from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.arrows_inside import arrows_inside, generations
 from pgmengine.model.couplings import Coupling, weighted_sum
+from pgmengine.model.joined_tables import (
+    LARGE,
+    joined_entries,
+    largest_entries,
+    views_of,
+    without_base,
+)
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import check_logs, joined_states, table_gradient
 from pgmengine.model.training import Training, check_training
@@ -87,9 +94,15 @@ class Parameters:
 
     @cached_property
     def table_entries(self) -> Array:
-        """The logarithms of all tables, one after the other, in the order of the structure."""
-        tables = self.structure.tables
-        return np.concatenate([*(self.params[t.key].ravel() for t in tables), np.empty(0)])
+        """The logarithms of all tables, one after the other, in the order of the structure.
+
+        Large parameters that were arrays of their own become views of this array.
+        """
+        own = {t.key: self.params[t.key] for t in self.structure.tables}
+        entries = joined_entries([*own.values()])
+        if len(own) > 1 and len(entries) >= LARGE:
+            self.params = MappingProxyType({**self.params, **views_of(entries, own)})
+        return entries
 
     @cached_property
     def table_prob(self) -> Array:
@@ -102,7 +115,12 @@ class Parameters:
 
         Conditionals are divided by the base measure of their child, which every unit brings.
         """
-        return self.table_entries - self.structure.table_base
+        return without_base(self.structure, self.table_entries)
+
+    @cached_property
+    def table_sizes(self) -> tuple[Array, Array]:
+        """The largest |finite term| of each table, and whether all of its terms are finite."""
+        return largest_entries(self.table_terms, self.structure.table_index.first)
 
     @cached_property
     def own_weights(self) -> dict[str, Array]:

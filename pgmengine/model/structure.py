@@ -18,7 +18,7 @@ from pgmengine.base.work.cache import Cache
 from pgmengine.model.couplings import Arrow, Coupling, Undirected
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
-from pgmengine.model.tables import TableIndex, Tables, index_tables, table_base
+from pgmengine.model.tables import TableIndex, Tables, index_tables
 
 # Layers up to which a sweep has as few colours as DSATUR finds.
 DSATUR_LAYERS = 200
@@ -78,11 +78,6 @@ class Structure:
     def table_index(self) -> TableIndex:
         """All tables as arrays."""
         return index_tables(self)
-
-    @cached_property
-    def table_base(self) -> Array:
-        """log h of the child's state at every entry of a conditional; 0 in other tables."""
-        return table_base(self)
 
     @cached_property
     def child_tables(self) -> dict[str, Array]:

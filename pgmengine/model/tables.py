@@ -40,6 +40,9 @@ PRINTED = 0.5e-6
 # Deviation up to which a row keeps its bits: dividing again would change them at every reading.
 KEPT = 1e-12
 
+# Entries of which temporary arrays are made at once.
+BLOCK = 2**18
+
 
 @dataclass(frozen=True, eq=False)
 class Tables:
@@ -205,24 +208,6 @@ def index_scopes(parts: Iterable[tuple[Array, Array, bool]]) -> TableIndex:
     return TableIndex(start, units, strides, first, child, cards)
 
 
-def table_base(structure: Structure) -> Array:
-    """Return log h of the child's state at every entry of a conditional, 0 in other tables.
-
-    Where it is 0 everywhere, one 0 stands for all.
-    """
-    if structure.based.isdisjoint(tables.layers[-1] for tables in structure.tables):
-        return np.zeros(1)
-    parts = [np.empty(0)]
-    for tables in structure.tables:
-        base = structure.layers[tables.layers[-1]].unit.log_base
-        size = math.prod(tables.shape(structure))
-        if not tables.conditional or base is None:
-            parts.append(np.zeros(size))
-        else:
-            parts.append(np.tile(base, size // len(base)))
-    return np.concatenate(parts)
-
-
 def joined_states(structure: Structure, x: States) -> Array:
     """Return the states (rows, units) of all units from flat values; 0 of infinite units."""
     return np.concatenate(
@@ -246,20 +231,22 @@ def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str
     ----------
     structure : the tables.
     logs : the logarithms of all entries, as Model.table_entries.
-    counts : the (expected) number of rows at each entry, in the same order.
+    counts : the (expected) number of rows at each entry, in the same order. This array becomes the
+        gradient.
     """
     out: dict[str, Array] = {}
     place = 0
     for tables in structure.tables:
         shape = tables.shape(structure)
-        size = math.prod(shape)
-        part = slice(place, place + size)
-        found = counts[part].reshape(shape)
+        part = slice(place, place + math.prod(shape))
         if tables.conditional:
-            prob = np.exp(logs[part].reshape(shape))
-            found = found - found.sum(axis=-1, keepdims=True) * prob
-        out[tables.key] = found
-        place += size
+            own, rows = logs[part].reshape(-1, shape[-1]), counts[part].reshape(-1, shape[-1])
+            step = max(1, BLOCK // shape[-1])
+            for first in range(0, len(rows), step):
+                some = rows[first : first + step]
+                some -= some.sum(axis=-1, keepdims=True) * np.exp(own[first : first + step])
+        out[tables.key] = counts[part].reshape(shape)
+        place = part.stop
     return out
 
 
@@ -275,24 +262,27 @@ def check_logs(structure: Structure, tables: Tables, logs: object) -> Array:
         raise PgmError(f"{what} is not an array of numbers: {error}") from None
     if array.shape != shape:
         raise PgmError(f"{what} has shape {array.shape}, expected {shape}")
-    bad = np.isnan(array) | np.isposinf(array)
-    if bad.any():
-        at = np.argwhere(bad)[0].tolist()
-        raise PgmError(f"{what}: entry {at} is {array[tuple(at)]}, expected a logarithm below inf")
     axes = tuple(range(array.ndim - len(tables.layers), array.ndim))
-    dead = np.isneginf(array).all(axis=-1 if tables.conditional else axes)
+    # NaN is larger than any number here, and no array of the size of the table is made.
+    top = array.max(axis=-1)
+    if not (top < np.inf).all():
+        at = np.argwhere(np.isnan(array) | np.isposinf(array))[0].tolist()
+        raise PgmError(f"{what}: entry {at} is {array[tuple(at)]}, expected a logarithm below inf")
+    dead = np.isneginf(top if tables.conditional else top.max(axis=axes[:-1]))
     if dead.any():
         where = np.argwhere(np.atleast_1d(dead))[0].tolist()
         raise PgmError(f"{what}: all entries of row {where} are -inf, so that no state is possible")
-    return normalised(tables, array).copy()
+    return normalised(tables, array, copy=True)
 
 
 # The name of an axis, and the names of its states, for messages.
 Axis = tuple[str, Sequence[Hashable]]
 
 
-def check_table(values: Array, conditional: bool, what: str, scope: Sequence[Axis]) -> Array:
-    """Return the logarithms of the entries of tables; conditionals are normalised.
+def check_table(
+    values: Array, conditional: bool, what: str, scope: Sequence[Axis], out: Array
+) -> None:
+    """Write the logarithms of the entries of tables; conditionals are normalised.
 
     Parameters
     ----------
@@ -300,21 +290,26 @@ def check_table(values: Array, conditional: bool, what: str, scope: Sequence[Axi
     conditional : whether the last axis sums to one.
     what : the name of the table in messages.
     scope : names of the axes of one table and of their states, for messages.
+    out : an array to which `values` can be broadcast; no other array of this size is made.
     """
-    bad = ~(np.isfinite(values) & (values >= 0))
-    if bad.any():
-        at = np.argwhere(bad)[0].tolist()
+    # NaN makes both comparisons false.
+    if not (values.min(initial=np.inf) >= 0 and values.max(initial=0.0) < np.inf):
+        at = np.argwhere(~(np.isfinite(values) & (values >= 0)))[0].tolist()
         raise PgmError(f"{what}: entry {at} is {values[tuple(at)]}, expected a number >= 0")
     axes = tuple(range(values.ndim - len(scope), values.ndim))
-    empty = (values == 0).all(axis=axes)
+    empty = values.max(axis=axes) == 0
     if empty.any():
         where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
         raise PgmError(f"{what}: all entries of table{where} are 0, so that no state is possible")
     if conditional:
         sums = _row_sums(values, what, scope)
-        values = values / np.where(np.abs(sums - 1) < KEPT, 1.0, sums)
+        sums[np.abs(sums - 1) < KEPT] = 1.0
+        values = values if (sums == 1.0).all() else np.divide(values, sums, out=out)
     with np.errstate(divide="ignore"):
-        return np.log(values)
+        if out.shape == values.shape:
+            np.log(values, out=out)
+        else:
+            out[...] = np.log(values)
 
 
 def rows_are_one(values: Array, tolerance: float = 0.0) -> bool:
@@ -370,12 +365,20 @@ def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:
     return sums
 
 
-def normalised(tables: Tables, logs: Array) -> Array:
+def normalised(tables: Tables, logs: Array, copy: bool = False) -> Array:
     """Return the logarithms of tables, with the rows of conditionals normalised.
 
-    Rows that are normalised already keep their bits.
+    Rows that are normalised already keep their bits. Tables that are no conditionals are returned
+    as they are, or as a copy.
     """
     if not tables.conditional:
-        return logs
-    sums = log_sum(logs)[..., None]
-    return logs - np.where(np.abs(sums) < KEPT, 0.0, sums)
+        return logs.copy() if copy else logs
+    # Contiguous, so that the rows below are views.
+    out = np.array(logs, order="C")
+    rows = out.reshape(-1, out.shape[-1])
+    step = max(1, BLOCK // rows.shape[1])
+    for first in range(0, len(rows), step):
+        part = rows[first : first + step]
+        sums = log_sum(part)[..., None]
+        part -= np.where(np.abs(sums) < KEPT, 0.0, sums)
+    return out

@@ -13,7 +13,7 @@ from pgmengine.infer.diagnostics.convergence import judging_bytes, series_statis
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from memory import in_a_process, within
+from memory import CASES, in_a_process, within
 
 MIB = 2**20
 
@@ -117,10 +117,16 @@ def test_plans_name_the_memory_that_arrays_take(name, above=1.3, below=3.0, base
     assert taken <= above * planned + base and planned <= below * taken + base, numbers
 
 
+def test_a_process_takes_the_memory_of_the_plan_of_large_tables():
+    planned, taken = in_a_process("Elimination, large tables one by one", 1.0)
+    assert within(planned, taken), f"planned {planned / MIB:.0f}, taken {taken / MIB:.0f}"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     (
+        *(name for name in CASES if "large table" in name),
         "MCMC, marginals of wide models",
         "MCMC, samples",
         "AIS, many chains",

@@ -73,7 +73,9 @@ class Gathered:
         if out is None:
             if len(rows) == self.target.rows:
                 return value
-            out = np.full((self.target.rows, *value.shape[1:]), np.nan)
+            # In the layout of the value: samples have their draws first in memory.
+            shape = (self.target.rows, *value.shape[1:])
+            out = np.full_like(value, np.nan, dtype=np.float64, shape=shape)
         out[rows] = value
         return out
 

@@ -20,6 +20,8 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import install
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import check_divided
+from pgmengine.base.work.executors import part_count
+from pgmengine.base.work.memory import SMALL
 from pgmengine.evidence.relevance import hinted
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits
@@ -33,22 +35,19 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import (
 from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_order, has_order
 from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
-from pgmengine.infer.exact.junction_tree.shared_rows import (
-    RARE,
-    free_in_some,
-    freed,
-    planning_seconds,
-    rare_rows,
-)
 from pgmengine.infer.exact.junction_tree.trees import MOMENTS, MOST, PASSES, Limits, Tree
+from pgmengine.infer.exact.shared_rows import RARE, free_in_some, freed, planning_seconds, rare_rows
 from pgmengine.infer.exact.zero_leaks import with_leaks, with_weights
 from pgmengine.infer.question.prepared import Scheme
-from pgmengine.infer.question.wanted import evidence_patterns, one_for_all, peak_bytes
+from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import quantity
 
 # Seconds for a table entry and a pass, and for a clique of a row that has a tree of its own.
 ENTRY, CLIQUE = 3e-9, 3e-7
+# Seconds for an entry of the tables of the model: it becomes a probability in each pass, and is
+# counted in a gradient.
+TABULATED, COUNTED = 2e-9, 1e-8
 # Seconds for the passes on one tree, however small it is.
 CALL = 1.5e-4
 
@@ -104,11 +103,22 @@ class Planned:
         most = max(self.trees, key=lambda tree: tree.most)
         if most.most > self.limits.states:
             return Scheme(work=work, refusal=self._refusal(most))
-        working = max(tree.bytes(self.want, draws) for tree in self.trees)
-        memory = peak_bytes(target, self.want, draws, work, working)
+        working, fixed = self._needs(draws, 0.0)
+        if working + fixed >= SMALL and len(self.trees) == 1 and part_count(work, target.rows) == 1:
+            # Answers of one pass are made after it; those of earlier passes are there during it.
+            if most.at_once(self.want, draws) >= target.rows:
+                working, fixed = self._needs(draws, answer_bytes(target, self.want, draws))
+        memory = peak_bytes(target, self.want, draws, work, working, fixed=fixed)
         filling = sum(len(tree.rows) * tree.conditioned.filling for tree in self.trees)
+        filling += TABULATED * sum(tree.tabulated(self.want, draws) for tree in self.trees)
+        if "gradient" in self.want:
+            filling += COUNTED * float(target.structure.table_index.first[-1])
         seconds = work * ENTRY + CALL * len(self.trees) + filling
         return Scheme(most.described, work, memory, seconds, self)
+
+    def _needs(self, draws: int, answers: float) -> tuple[float, float]:
+        """Return the bytes of the largest pass: of its rows, and of what they have in common."""
+        return max((tree.bytes(self.want, draws, answers) for tree in self.trees), key=sum)
 
     def _refusal(self, most: Tree) -> str:
         """Return the reason why the largest tree is too large."""
@@ -325,12 +335,11 @@ class _Draft:
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
         if self.looked_at:
-            values = conditioned.highest(self.target.take(self.rows))
-            zeros = np.isneginf(values)
+            zeros = conditioned.impossible(self.target.take(self.rows))
             if zeros.any():
                 digest = sha256(np.packbits(zeros).tobytes()).digest()
                 key = ("possible", search, digest, *self.key)
-                found = memo.recall(key, lambda: _reduced(conditioned, values, search))
+                found = memo.recall(key, lambda: _reduced(conditioned, zeros, search))
                 return Tree(self.rows, self.form, key, conditioned, *found)
         key = ("tree", search, *self.key)
         return Tree(self.rows, self.form, key, conditioned, *memo.recall(key, make))
@@ -374,11 +383,11 @@ def _may_fit(rough: Order) -> bool:
 
 
 def _reduced(
-    conditioned: Conditioned, values: Array, search: float
+    conditioned: Conditioned, zeros: Array, search: float
 ) -> tuple[Order, JunctionTree, Possible]:
     """Return the tree over the states that are possible for some row."""
     scopes, offered = conditioned.scopes, conditioned.passing
-    p = remove_impossible(conditioned.states, scopes.start, scopes.scope, values)
+    p = remove_impossible(conditioned.states, scopes.start, scopes.scope, zeros)
     # A sum without states is 0; the tree of one state each is never run.
     cards = np.maximum(p.cards, 1)
     order = best_order(cards, p.start, p.scope, 0.0, offered)

@@ -7,8 +7,7 @@ from scipy.stats import binom
 from small_networks import states_drawn
 
 import pgmengine as pgm
-from pgmengine.infer.exact import planning
-from pgmengine.infer.exact.junction_tree import shared_rows
+from pgmengine.infer.exact import planning, shared_rows
 
 SAME = {"rtol": 1e-12, "atol": 1e-12}
 FALSE_ALARM = 1e-6

@@ -32,18 +32,14 @@ from pgmengine.infer.exact.junction_tree.causal_independence import (
     separate_units,
 )
 from pgmengine.infer.exact.junction_tree.factors import (
-    Entries,
     FreeUnits,
+    PairTerm,
     Scopes,
-    TableTerm,
     Term,
     free_units,
     joined,
-    observed_constant,
     pair_term,
-    table_term,
     unit_term,
-    whole_tables,
 )
 from pgmengine.infer.exact.junction_tree.marginalised import (
     ChildTerm,
@@ -52,6 +48,16 @@ from pgmengine.infer.exact.junction_tree.marginalised import (
     child_fields,
     child_term,
     infinite_term,
+)
+from pgmengine.infer.exact.junction_tree.table_terms import (
+    Entries,
+    FreeTables,
+    SlicedTables,
+    TablesTerm,
+    TableTerm,
+    observed_constant,
+    table_terms,
+    whole_tables,
 )
 
 T = TypeVar("T", bound=Term)
@@ -84,6 +90,9 @@ class Form:
     maximum: bool = False
     small: bool = False
 
+
+# The kinds of terms that tables have.
+TABLES = (TableTerm, FreeTables, SlicedTables)
 
 # Quantities that need the factors of all parameters.
 PAIRS = {"pairs", "gradient"}
@@ -150,29 +159,30 @@ class Conditioned:
         """Return the entries of each term, (entries, rows) or (entries, 1)."""
         return [term.values(target) for term in self.terms]
 
-    def highest(self, target: Target) -> Array:
-        """Return the largest value over rows of each entry that can be -inf, and 0 for the others.
+    def impossible(self, target: Target) -> Array:
+        """Return whether each entry (entries,) is -inf in all rows.
 
         Tables can be -inf, and children with independent causes: such a child is 0 for sure where
         no cause is there. Rows are looked at some at a time. PgmError where not even one row fits
         in memory.
         """
-        each = COPIES * 8.0 * float(self.sizes.sum())
+        out = np.zeros(int(self.sizes.sum()), dtype=bool)
+        some = [(term, place) for term, place in self._spans if _may_exclude(target, term)]
+        entries = float(sum(place.stop - place.start for term, place in some if _by_row(term)))
+        each = COPIES * 8.0 * entries
         if why := no_room(each):
             raise PgmError(f"the factors of a row have {self.sizes.sum():.3g} entries: {why}")
-        parts = blocks(np.arange(target.rows), SEARCH_BYTES / max(each, 1.0))
-        some = [target] if len(parts) == 1 else map(target.take, parts)
-        return np.asarray(np.maximum.reduce([self._highest(part) for part in some]))
-
-    def _highest(self, target: Target) -> Array:
-        """Return the largest values over some rows."""
-        found = [np.empty(0)]
-        for term, place in self._placed:
-            if _may_exclude(target, term):
-                found.append(term.values(target).max(axis=1))
-            else:
-                found.append(np.zeros(self.sizes[place].sum()))
-        return np.concatenate(found)
+        for term, place in some:
+            if not _by_row(term):
+                np.isneginf(term.values(target)[:, 0], out=out[place])
+        rows = [(term, place) for term, place in some if _by_row(term)]
+        parts = blocks(np.arange(target.rows), SEARCH_BYTES / max(each, 1.0)) if rows else []
+        for number, part in enumerate(parts):
+            given = target if len(parts) == 1 else target.take(part)
+            for term, place in rows:
+                found = np.isneginf(term.values(given)).all(axis=1)
+                out[place] = found & out[place] if number else found
+        return out
 
     @cached_property
     def filling(self) -> float:
@@ -235,6 +245,34 @@ class Conditioned:
         return ((term, place) for term, place in self._placed if isinstance(term, kind))
 
     @cached_property
+    def _spans(self) -> list[tuple[Term, slice]]:
+        """All terms, with the places of their entries."""
+        ends = np.concatenate([[0], np.cumsum(self.sizes)])
+        return [
+            (term, slice(int(ends[place.start]), int(ends[place.stop])))
+            for term, place in self._placed
+        ]
+
+    @property
+    def tabled(self) -> list[tuple[TablesTerm, slice]]:
+        """The terms of the tables of the model, with the places of their factors."""
+        return [(term, place) for term, place in self._placed if isinstance(term, TABLES)]
+
+    def held(self, lanes: int) -> float:
+        """Return the bytes of the entries of all terms, and of their places."""
+        return sum(
+            term.held(lanes)
+            if isinstance(term, TABLES)
+            else 8.0 * (place.stop - place.start) * (lanes if _by_row(term) else 1)
+            for term, place in self._spans
+        )
+
+    @cached_property
+    def by_row(self) -> Array:
+        """Whether rows may differ in each factor, (factors,) bool."""
+        return np.repeat(np.array([_by_row(term) for term in self.terms], dtype=bool), self.counts)
+
+    @cached_property
     def _placed(self) -> list[tuple[Term, slice]]:
         """All terms, with the places of their factors."""
         ends = np.cumsum([0, *self.counts]).tolist()
@@ -245,7 +283,14 @@ def _may_exclude(target: Target, term: Term) -> bool:
     """Whether entries of a term can be -inf: those of tables, and of causes that are not there."""
     if isinstance(term, ChildTerm):
         return target.structure.layers[term.name].unit.independent_causes
-    return isinstance(term, (TableTerm, ChainTerm))
+    if isinstance(term, TABLES):
+        return not target.model.table_sizes[1][term.tables].all()
+    return isinstance(term, ChainTerm)
+
+
+def _by_row(term: Term) -> bool:
+    """Whether the entries of a term may differ between rows of one pattern."""
+    return term.by_row if isinstance(term, TABLES) else not isinstance(term, (PairTerm, JointTerm))
 
 
 def condition(target: Target, form: Form) -> Conditioned:
@@ -270,7 +315,7 @@ def condition(target: Target, form: Form) -> Conditioned:
         own = s.child_tables[name][mask]
         counted[own[own >= 0]] = False
     free = free_units(target, left_out)
-    terms: list[Term | None] = [unit_term(free), table_term(target, free, counted)]
+    terms: list[Term | None] = [unit_term(free), *table_terms(target, free, counted)]
     for c in s.undirected:
         terms.append(pair_term(target, free, c, acts(target.model, c, form.structural)))
     chains = dict[str, list[Field]]()

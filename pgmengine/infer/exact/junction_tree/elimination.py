@@ -29,13 +29,15 @@ from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.junction_tree.causal_independence import shares
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
+from pgmengine.infer.exact.junction_tree.cutset import Outside
 from pgmengine.infer.exact.junction_tree.expectations import Expected
-from pgmengine.infer.exact.junction_tree.shared_rows import observed_states
 from pgmengine.infer.exact.junction_tree.trees import MOMENTS, ROWS_BYTES, Limits, Tree
 from pgmengine.infer.exact.planning import Planned, lifted, normalised, planned
+from pgmengine.infer.exact.shared_rows import observed_states
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, Result, quantity
+from pgmengine.model.tables import BLOCK
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,9 @@ def _run(
     """
     values, wide = tree.values(parts, lanes)
     if seen is not None:
-        return run_restricted(tree.junction, values, seen, wide=wide, **asking)
+        return run_restricted(tree.junction, values[0], seen, wide=wide, **asking)
+    if isinstance(tree.tree, Outside):
+        return tree.tree.run(values[0], lanes=lanes, wide=wide, **asking)
     found: dict[str, Array] = tree.tree.run(values, lanes=lanes, wide=wide, **asking)
     return found
 
@@ -277,27 +281,31 @@ def _expected(e: Expected, want: tuple[str, ...]) -> Answer:
 
 
 def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
-    """Return complete flat values (rows, ..., width) from states (rows, ..., n) of the free units.
+    """Return complete flat values (rows, draws, width) from states (rows, draws, n) of free units.
 
-    Free units with infinitely many values are 0.
+    Free units with infinitely many values are 0. Draws are the first axis in memory, as in the
+    answer, so that they are not copied there.
     """
     s, x, start = target.structure, States(), 0
+    rows, draws = states.shape[:2]
     for name, layer in s.layers.items():
         units = conditioned.free.layers.get(name, np.empty(0, dtype=np.int64))
         mine = states[..., start : start + len(units)]
         start += len(units)
-        drawn = None
+        out = np.empty((draws, rows, layer.width))
+        if len(units) < layer.size:
+            out[:] = target.evidence.values[name]
         if len(units):
             assert layer.unit.support is not None
-            drawn = layer.unit.support.take(mine, axis=0).reshape(*states.shape[:-1], -1)
-        if drawn is not None and len(units) == layer.size:
-            x[name] = drawn
-            continue
-        seen = target.evidence.values[name]
-        shape = (len(seen), *(1,) * (states.ndim - 2), layer.width)
-        x[name] = np.broadcast_to(seen.reshape(shape), (*states.shape[:-1], layer.width)).copy()
-        if drawn is not None:
-            x[name][..., layer.columns(units)] = drawn
+            columns = slice(None) if len(units) == layer.size else layer.columns(units)
+            # Some draws at a time, so that the values are not there twice.
+            step = max(1, BLOCK // (rows * layer.width))
+            for first in range(0, draws, step):
+                drawn = layer.unit.support.take(
+                    mine[:, first : first + step].swapaxes(0, 1), axis=0
+                )
+                out[first : first + step, :, columns] = drawn.reshape(*drawn.shape[:2], -1)
+        x[name] = out.swapaxes(0, 1)
     return x
 
 

@@ -18,7 +18,7 @@ from pgmengine.base.types import Array, States, Weight
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm, Links
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, JointTerm
-from pgmengine.infer.exact.junction_tree.factors import PairTerm, TableTerm
+from pgmengine.infer.exact.junction_tree.factors import PairTerm
 from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm, Field, InfiniteTerm
 from pgmengine.model.couplings import Coupling, only_parameters
 from pgmengine.model.layer import Layer
@@ -335,12 +335,8 @@ class Expected:
             return {}
         counts = np.zeros(len(target.model.table_entries))
         tables = self.conditioned.counted.copy()
-        for term, place in self.conditioned.places(TableTerm):
-            at, found = term.entries.given(target), self.marginals(place) * weights
-            if at.shape[1] == 1:
-                # No unit of the tables is observed: all rows count at the same entries.
-                found = found.sum(axis=1, keepdims=True)
-            np.add.at(counts, at, found)
+        for term, place in self.conditioned.tabled:
+            term.add(target, counts, self.marginals(place), weights)
             tables[term.tables] = False
         # All units of the others are observed.
         whole = np.flatnonzero(tables)

@@ -6,6 +6,7 @@ Given the evidence, every term of the log density is a table over a few free uni
                 units
     pair        beta x_i W_ij x_j of two free units that an undirected coupling joins
     table       beta log T at the states of its observed units, over its free units
+                (table_terms.py)
     constant    terms without a free unit
 
 Free units are numbered 0, 1, ..., in the order of the layers. Rows of one evidence pattern and one
@@ -26,9 +27,8 @@ import numpy as np
 
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Weight
-from pgmengine.evidence.target import Target, times
+from pgmengine.evidence.target import Target
 from pgmengine.model.couplings import Coupling
-from pgmengine.model.tables import TableIndex
 from pgmengine.model.weights import is_sparse
 
 
@@ -203,146 +203,3 @@ def pair_term(target: Target, free: FreeUnits, c: Coupling, acts: Weight) -> Pai
         return None
     first, second = pairs[both].T
     return PairTerm(c, first, second, of_equal_length(scope[both]))
-
-
-@dataclass(frozen=True, eq=False)
-class Entries:
-    """Entries of some tables at the states of observed units, by their place in the model.
-
-    Attributes
-    ----------
-    base : (entries,) the place of each entry where all observed units are in state 0.
-    owner : (entries,) the table of each entry, counted among these tables.
-    unit : (axes,) the unit of each axis of these tables.
-    stride : (axes,) entries between two neighbouring states, 0 where the unit is free.
-    start : (tables,) the first axis of each table.
-    """
-
-    base: Array
-    owner: Array
-    unit: Array
-    stride: Array
-    start: Array
-
-    def given(self, target: Target) -> Array:
-        """Return the places (entries, rows), or (entries, 1) where no unit is observed."""
-        if not len(self.unit):
-            return self.base[:, None]
-        # States of one unit are next to each other.
-        steps = np.add.reduceat(target.states.T.take(self.unit, 0) * self.stride, self.start)
-        return np.asarray(self.base[:, None] + steps.take(self.owner, 0))
-
-
-def _entries(target: Target, tables: Array, base: Array, owner: Array, seen: Array) -> Entries:
-    """Return entries of some tables; `seen` (S,) are the axes of all tables that are observed."""
-    index, none = target.structure.table_index, np.empty(0, dtype=np.int64)
-    mine = np.zeros(len(index.child), dtype=bool)
-    mine[tables] = True
-    axes = mine[index.table].nonzero()[0]
-    if not seen[axes].any():
-        return Entries(base, owner, none, none, none)
-    lengths = index.start[tables + 1] - index.start[tables]
-    stride = np.where(seen[axes], index.stride[axes], 0)[:, None]
-    return Entries(base, owner, index.unit[axes], stride, np.cumsum(lengths) - lengths)
-
-
-@dataclass(frozen=True, eq=False)
-class TableTerm:
-    """beta log T of every table with a free unit, at the states of its observed units.
-
-    Attributes
-    ----------
-    tables : (n,) their numbers.
-    entries : the places of their entries.
-    """
-
-    tables: Array
-    scopes: Scopes
-    entries: Entries
-
-    def values(self, target: Target) -> Array:
-        """Return the entries of all tables."""
-        found = target.model.table_terms.take(self.entries.given(target))
-        beta = float(target.beta[0])
-        return found if beta == 1 else times(beta, found)
-
-
-def table_term(target: Target, free: FreeUnits, counted: Array) -> TableTerm | None:
-    """Return the term of the tables with free units; `counted` (F,) are the tables that count."""
-    index = target.structure.table_index
-    number = free.number[index.unit]
-    active = (number >= 0) & counted[index.table]
-    if not active.any():
-        return None
-    lengths = np.add.reduceat(active, index.start[:-1], dtype=np.int64)
-    tables, axes = lengths.nonzero()[0], active.nonzero()[0]
-    lengths = lengths[tables]
-    start = np.concatenate([[0], np.cumsum(lengths)])
-    size = np.multiply.reduceat(index.states[axes], start[:-1])
-    owner = np.repeat(np.arange(len(tables)), size)
-    local = np.arange(len(owner)) - np.repeat(np.cumsum(size) - size, size)
-    # In a table all of whose units are free, this is the place of the entry.
-    base = index.first[tables][owner] + local
-    some = (size < index.first[tables + 1] - index.first[tables])[owner].nonzero()[0]
-    if len(some):
-        base[some] += _places(index, axes, start, owner[some], local[some]) - local[some]
-    scopes = Scopes(start, number[axes].astype(np.int32))
-    return TableTerm(tables, scopes, _entries(target, tables, base, owner, number < 0))
-
-
-def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: Array) -> Array:
-    """Return the places of entries in their tables where all observed units are in state 0.
-
-    Parameters
-    ----------
-    axes : the free axes of the tables.
-    start : (tables + 1,) the first of each table.
-    owner, local : the table of each entry, and its number among the entries of the table's factor.
-    """
-    found, lengths = np.zeros_like(local), start[1:] - start[:-1]
-    # From the last free axis of each table to its first one.
-    for p in range(int(lengths.max())):
-        have = lengths > p
-        axis = axes[np.where(have, start[1:] - 1 - p, 0)]
-        states = np.where(have, index.states[axis], 1)[owner]
-        found += local % states * np.where(have, index.stride[axis], 0)[owner]
-        local = local // states
-    return found
-
-
-def whole_tables(target: Target, counted: Array) -> Entries:
-    """Return the entries of the counted tables all of whose units are observed."""
-    s, none = target.structure, np.empty(0, dtype=np.int64)
-    observed = ~np.concatenate([target.free[n][0] for n in s.layers])
-    if not s.tables or not observed.any():
-        return Entries(none, none, none, none, none)
-    index = s.table_index
-    seen = observed[index.unit]
-    tables = np.flatnonzero(counted & np.logical_and.reduceat(seen, index.start[:-1]))
-    return _entries(target, tables, index.first[tables], np.arange(len(tables)), seen)
-
-
-def observed_constant(target: Target, whole: Entries) -> Array:
-    """Return the sum (rows,) of all terms without a free unit, but for children of arrows.
-
-    `whole` are the entries of the tables all of whose units are observed.
-    """
-    s, seen = target.structure, target.evidence.values
-    total = np.zeros(target.rows)
-    for name in s.layers:
-        if name in s.based:
-            layer = s.layers[name]
-            observed = ~target.free[name] & ~target.cut[name]
-            base = np.where(observed, layer.unit.log_h(layer.shaped(seen[name])), 0.0)
-            total += base.sum(axis=1)
-        if name in target.model.biased and name not in s.directed_layers:
-            total += target.beta * (seen[name] @ target.model.bias(name))
-        if name in target.soft:
-            total += target.beta * (seen[name] * target.soft[name]).sum(axis=1)
-    for c in s.undirected:
-        total += target.beta * c.log_density(target.model.weight(c), seen[c.a], seen[c.b])
-    if len(whole.base):
-        logs = np.ascontiguousarray(target.model.table_terms.take(whole.given(target)).T)
-        found = logs.sum(axis=1)
-        total += found if target.untempered else times(target.beta, found)
-    return total

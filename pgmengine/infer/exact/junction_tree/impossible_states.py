@@ -35,9 +35,7 @@ class Possible:
         empty, and its table then has one entry.
     stays : bool
         Whether each entry of the given tables is an entry of these tables. They have the same
-        sequence, so that the tables of other values with the same possible states are a selection.
-    values : float64
-        The tables one after the other, last variable fastest.
+        sequence, so that the tables of any values with the same possible states are a selection.
     """
 
     kept: tuple[Array, ...]
@@ -45,10 +43,9 @@ class Possible:
     start: Array
     scope: Array
     stays: Array
-    values: Array
 
 
-def remove_impossible(cards: Array, start: Array, scope: Array, values: Array) -> Possible:
+def remove_impossible(cards: Array, start: Array, scope: Array, zeros: Array) -> Possible:
     """Remove states that cannot occur, and the axes of variables with one state left.
 
     Parameters
@@ -58,26 +55,25 @@ def remove_impossible(cards: Array, start: Array, scope: Array, values: Array) -
     start : (F + 1,) int64
     scope : (start[F],) int32
         The variables of factor f are scope[start[f]:start[f + 1]].
-    values : float64
-        Log values of the tables, one table after the other, last variable fastest; -inf is
-        impossible.
+    zeros : bool
+        Whether each entry of the tables is 0, one table after the other, last variable fastest.
 
     Raises
     ------
     PgmError
-        If the tables do not fit the scopes, or a value is NaN or +inf.
+        If the tables do not fit the scopes.
 
     Examples
     --------
     >>> import numpy as np
-    >>> table = np.array([0.5, -np.inf, 0.25, -np.inf])
-    >>> left = remove_impossible(np.array([2, 2]), np.array([0, 2]), np.array([0, 1]), table)
-    >>> left.kept, left.scope, left.values
+    >>> table = np.array([0.5, 0.0, 0.25, 0.0])
+    >>> left = remove_impossible(np.array([2, 2]), np.array([0, 2]), np.array([0, 1]), table == 0)
+    >>> left.kept, left.scope, table[left.stays]
     ((array([0, 1]), array([0])), array([0], dtype=int32), array([0.5 , 0.25]))
     """
     cards, start = np.asarray(cards, np.int64), np.asarray(start, np.int64)
-    scope, values = np.asarray(scope, np.int32), np.asarray(values, np.float64)
-    left, stays = possible_states(cards, start, scope, values)
+    left, stays = possible_states(cards, start, np.asarray(scope, np.int32), zeros)
+    scope = np.asarray(scope, np.int32)
     first = np.concatenate(([0], np.cumsum(cards)))
     states, owner = np.flatnonzero(left), np.repeat(np.arange(len(cards)), cards)
     counts = np.bincount(owner[states], minlength=len(cards))
@@ -85,4 +81,4 @@ def remove_impossible(cards: Array, start: Array, scope: Array, values: Array) -
     kept = tuple(own[a:b] for a, b in itertools.pairwise(ends))
     several = counts[scope] > 1
     axes = np.concatenate(([0], np.cumsum(several)))
-    return Possible(kept, counts, axes[start], scope[several], stays, values[stays])
+    return Possible(kept, counts, axes[start], scope[several], stays)

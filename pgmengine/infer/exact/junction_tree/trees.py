@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, F
 from pgmengine.infer.exact.junction_tree.cutset import Factors, Outside, condition_outside
 from pgmengine.infer.exact.junction_tree.elimination_order import Order
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible
-from pgmengine.infer.exact.junction_tree.shared_rows import freed, observed_states
+from pgmengine.infer.exact.shared_rows import freed, observed_states
 from pgmengine.infer.results.result import quantity
 
 # Passes of a question about marginals.
@@ -32,6 +33,9 @@ MOMENTS = {"marginals", "pairs", "gradient", "joint"}
 
 # Bytes of the rows that share a pass.
 ROWS_BYTES = 256 * 2**20
+
+# Table entries up to which the entries of all terms are joined in one array for a pass.
+JOINED = 2**16
 
 # The number of table entries that no junction tree may have.
 MOST = 2.0**50
@@ -123,19 +127,27 @@ class Tree:
             free[name][units] = True
         return freed(target, free)
 
-    def values(self, parts: list[Array], lanes: int) -> tuple[Array, Array]:
+    def values(self, parts: list[Array], lanes: int) -> tuple[list[Array], Array]:
         """Return the entries of all factors at the states that are left, and which have lanes.
 
-        `parts` are the entries (entries, lanes or 1) of all terms.
+        `parts` are the entries (entries, lanes or 1) of all terms. Many entries stay where they
+        are, in several arrays.
         """
         if self.possible is not None:
             ends, stays = np.cumsum([0, *map(len, parts)]), self.possible.stays
             parts = [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
-        flat = np.concatenate([np.empty(0), *(part.ravel() for part in parts)])
+        flat = [part.ravel() for part in parts]
+        if self._joins or sum(map(len, flat)) <= JOINED:
+            flat = [np.concatenate([np.empty(0), *flat])]
         if lanes == 1:
             return flat, np.ones(len(self.conditioned.scopes), dtype=np.uint8)
         wide = np.array([part.shape[1] > 1 for part in parts], dtype=np.uint8)
         return flat, np.repeat(wide, self.conditioned.counts)
+
+    @property
+    def _joins(self) -> bool:
+        """Whether the passes need the entries of all factors in one array."""
+        return isinstance(self.tree, Outside) or self.restricted is not None
 
     def sizes(self, target: Target, rows: Array) -> Array:
         """Return the entries of all cliques and of the largest over the states of each row."""
@@ -145,7 +157,8 @@ class Tree:
             parts = self.conditioned.tables(self.given(some))
             values, wide = self.values(parts, some.rows)
             seen = observed_states(some, self.conditioned, self.possible)
-            found.append(restricted_entries(self.junction, values, seen, wide=wide))
+            joint = np.concatenate(values) if len(values) != 1 else values[0]
+            found.append(restricted_entries(self.junction, joint, seen, wide=wide))
         return np.concatenate(found)
 
     def all_states(self, units: Array) -> Array:
@@ -189,9 +202,17 @@ class Tree:
         each = self.order.entries if self.restricted is None else float(self.entries.mean())
         return len(self.rows) * (passes * self.passes * each + drawn)
 
-    def bytes(self, want: tuple[str, ...], draws: int) -> float:
-        """Return the most memory of a pass over some rows."""
-        return self._bytes(min(len(self.rows), self.at_once(want, draws)), want, draws)
+    def bytes(self, want: tuple[str, ...], draws: int, answers: float) -> tuple[float, float]:
+        """Return the most memory of a pass: of its rows, and of tables that they have in common.
+
+        `answers` are the bytes of answers that are made after all passes: tables and messages are
+        gone by then.
+        """
+        if len(self.rows) == 1:
+            return self._bytes(1, want, draws, answers), 0.0
+        rows = min(len(self.rows), self.at_once(want, draws))
+        common = self._bytes(0, want, draws, answers)
+        return max(self._bytes(rows, want, draws, answers) - common, 0.0), common
 
     def at_once(self, want: tuple[str, ...], draws: int) -> int:
         """Return the number of rows that share a pass."""
@@ -200,23 +221,55 @@ class Tree:
         each = self._bytes(2, want, draws) - self._bytes(1, want, draws)
         return int(max(1, ROWS_BYTES // max(each, 1)))
 
-    def _bytes(self, rows: int, want: tuple[str, ...], draws: int) -> float:
-        """Return the memory of a pass over some rows."""
+    def _bytes(self, rows: int, want: tuple[str, ...], draws: int, answers: float = 0.0) -> float:
+        """Return the memory of a pass over some rows: of its results, and of all that it needs."""
         kinds, c = {quantity(w) for w in want}, self.conditioned
         draws = draws if "samples" in kinds else 0
-        entries, units = float(c.sizes.sum()), float(c.free.states.sum())
+        units = float(c.free.states.sum())
         asked = float(c.sizes[c.asked(kinds)].sum()) if MOMENTS & kinds else 0.0
         # A state of a draw is there as a number of 4 bytes, and of 8 while values are looked up.
-        memory = 12.0 * rows * draws * len(c.free.states)
-        # The values of all factors are there one by one and joined, in lanes where rows have
-        # evidence outside the tree; then the marginals that are asked for.
-        memory += 16.0 * entries * (1 if (c.free.number >= 0).all() else rows)
-        memory += 8.0 * rows * (2 * units + asked)
+        results = 12.0 * rows * draws * len(c.free.states)
+        # Marginals of the units, and of the factors that are asked for.
+        results += 8.0 * rows * (2 * units + asked * (1 if self.possible is None else 2))
+        needs = self._pass_bytes(rows, bool(kinds - {"log_z", "log_prob"}), draws)
+        return results + max(needs - answers, 0.0)
+
+    def tabulated(self, want: tuple[str, ...], draws: int) -> float:
+        """Return the number of entries of tables of the model in all passes and lanes."""
+        rows = len(self.rows)
+        passes = math.ceil(rows / self.at_once(want, draws)) * self.passes
+        entries, c = self._entries_left, self.conditioned
+        return sum(
+            float(entries[place].sum()) * (rows if term.by_row else passes)
+            for term, place in c.tabled
+        )
+
+    def _pass_bytes(self, rows: int, more: bool, draws: int) -> float:
+        """Return the memory of tables and messages; `more` where more than log Z is wanted."""
+        entries, c = self._entries_left, self.conditioned
+        narrow = float(entries[~c.by_row].sum())
+        wide = float(entries.sum()) - narrow
+        # The values of all terms, then those of the states that are left, or joined.
+        memory = c.held(rows)
+        if self.possible is not None or self._joins or narrow + wide * rows <= JOINED:
+            memory += 8.0 * (narrow + wide * rows)
+        if self.possible is not None:
+            memory += 2.0 * len(self.possible.stays)
+        if isinstance(self.tree, Outside):
+            return memory + self.tree.bytes(rows, more, draws)
         if self.restricted is None:
-            more = bool(kinds - {"log_z", "log_prob"})
-            return memory + float(self.tree.bytes(rows, more, draws))
-        # Messages, and tables of sums, of one row.
-        return memory + 32.0 * self.most
+            return memory + float(self.tree.bytes(rows, more, draws, narrow))
+        # The tables, the places of one of them, messages, and tables of sums, of one row.
+        most = float(entries.max(initial=1.0))
+        return memory + 8.0 * (narrow + wide) + 8.0 * most + 32.0 * self.most
+
+    @cached_property
+    def _entries_left(self) -> Array:
+        """The number (factors,) of entries of each factor at the states that are left."""
+        if self.possible is None:
+            return self.conditioned.sizes
+        p = self.possible
+        return Factors(p.cards, p.start, p.scope).sizes
 
     @property
     def described(self) -> str:

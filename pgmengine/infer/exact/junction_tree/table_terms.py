@@ -1,0 +1,394 @@
+"""The tables of the model as factors over free units.
+
+Tables of a thousand states have most of the memory of a question, so that they are not copied, and
+no array of places has a number for each of their entries:
+
+    free        a table without an observed unit: its entries are those of the model
+    sliced      a large table with observed units: a slice of it for each row
+    placed      small tables, together: their entries by their places in the model
+    observed    a table without a free unit: a constant of each row
+
+A question whose tables are small has placed tables alone, which take the fewest operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.evidence.target import Target, times
+from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes
+from pgmengine.model.tables import BLOCK, TableIndex
+
+# Table entries up to which tables are placed: of a question without evidence, of one table with
+# observed units, and of free tables that follow each other in the model.
+SMALL = 2**16
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Entries of some tables at the states of observed units, by their place in the model.
+
+    Attributes
+    ----------
+    base : (entries,) the place of each entry where all observed units are in state 0.
+    owner : (entries,) the table of each entry, counted among these tables.
+    unit : (axes,) the unit of each axis of these tables.
+    stride : (axes,) entries between two neighbouring states, 0 where the unit is free.
+    start : (tables,) the first axis of each table.
+    """
+
+    base: Array
+    owner: Array
+    unit: Array
+    stride: Array
+    start: Array
+
+    def given(self, target: Target) -> Array:
+        """Return the places (entries, rows), or (entries, 1) where no unit is observed."""
+        if not len(self.unit):
+            return self.base[:, None]
+        # States of one unit are next to each other.
+        steps = np.add.reduceat(target.states.T.take(self.unit, 0) * self.stride, self.start)
+        places = steps.take(self.owner, 0)
+        places += self.base[:, None]
+        return places
+
+
+def _entries(target: Target, tables: Array, base: Array, owner: Array, seen: Array) -> Entries:
+    """Return entries of some tables; `seen` (S,) are the axes of all tables that are observed."""
+    index, none = target.structure.table_index, np.empty(0, dtype=np.int64)
+    mine = np.zeros(len(index.child), dtype=bool)
+    mine[tables] = True
+    axes = mine[index.table].nonzero()[0]
+    if not seen[axes].any():
+        return Entries(base, owner, none, none, none)
+    lengths = index.start[tables + 1] - index.start[tables]
+    stride = np.where(seen[axes], index.stride[axes], 0)[:, None]
+    return Entries(base, owner, index.unit[axes], stride, np.cumsum(lengths) - lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class TableTerm:
+    """beta log T of small tables with a free unit, at the states of their observed units.
+
+    Attributes
+    ----------
+    tables : (n,) their numbers.
+    entries : the places of their entries.
+    """
+
+    tables: Array
+    scopes: Scopes
+    entries: Entries
+
+    @property
+    def by_row(self) -> bool:
+        """Whether rows may differ."""
+        return len(self.entries.unit) > 0
+
+    def held(self, lanes: int) -> float:
+        """Return the bytes of places and values."""
+        return 8.0 * len(self.entries.base) * (2 + (lanes if self.by_row else 1))
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all tables."""
+        found = target.model.table_terms.take(self.entries.given(target))
+        return _tempered(target, found)
+
+    def add(self, target: Target, counts: Array, found: Array, weights: Array) -> None:
+        """Add expected indicators (entries, rows) to the counts of all entries of the model."""
+        at, found = self.entries.given(target), found * weights
+        if at.shape[1] == 1:
+            # No unit of the tables is observed: all rows count at the same entries.
+            found = found.sum(axis=1, keepdims=True)
+        np.add.at(counts, at, found)
+
+
+@dataclass(frozen=True, eq=False)
+class FreeTables:
+    """beta log T of tables none of whose units is observed.
+
+    Attributes
+    ----------
+    tables : (n,) their numbers.
+    runs : the first entry and the end of each run of entries that follow each other in the model.
+    """
+
+    tables: Array
+    scopes: Scopes
+    runs: tuple[tuple[int, int], ...]
+
+    by_row = False
+
+    def held(self, lanes: int) -> float:
+        """Return the bytes of values: a single run is a view of the model."""
+        return 8.0 * sum(end - first for first, end in self.runs) * (len(self.runs) > 1)
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all tables, which no evidence changes."""
+        terms = target.model.table_terms
+        parts = [terms[first:end] for first, end in self.runs]
+        found = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return _tempered(target, found[:, None])
+
+    def add(self, target: Target, counts: Array, found: Array, weights: Array) -> None:
+        """Add expected indicators (entries, rows) to the counts of all entries of the model."""
+        place = 0
+        for first, end in self.runs:
+            for at in range(first, end, BLOCK):
+                some = min(BLOCK, end - at)
+                counts[at : at + some] += found[place : place + some] @ weights
+                place += some
+
+
+@dataclass(frozen=True, eq=False)
+class SlicedTables:
+    """beta log T of large tables with observed units, at the states of these units.
+
+    Attributes
+    ----------
+    tables : (n,) their numbers.
+    slices : each table.
+    """
+
+    tables: Array
+    scopes: Scopes
+    slices: tuple[Slice, ...]
+
+    by_row = True
+
+    def held(self, lanes: int) -> float:
+        """Return the bytes of values."""
+        return 8.0 * sum(one.size for one in self.slices) * lanes
+
+    def values(self, target: Target) -> Array:
+        """Return the entries of all tables."""
+        terms, states = target.model.table_terms, target.states
+        out = np.empty((sum(one.size for one in self.slices), len(states)))
+        place = 0
+        for one in self.slices:
+            part = out[place : place + one.size].reshape(*one.free_shape, len(states))
+            for row, state in enumerate(states):
+                part[..., row] = one.of(terms, state)
+            place += one.size
+        return _tempered(target, out)
+
+    def add(self, target: Target, counts: Array, found: Array, weights: Array) -> None:
+        """Add expected indicators (entries, rows) to the counts of all entries of the model."""
+        place = 0
+        for one in self.slices:
+            part = found[place : place + one.size].reshape(*one.free_shape, -1)
+            for row, state in enumerate(target.states):
+                # Most questions weigh all rows by 1, and need no copy.
+                weighed = part[..., row] if weights[row] == 1 else part[..., row] * weights[row]
+                one.of(counts, state)[...] += weighed
+            place += one.size
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """One table of the model with observed units.
+
+    Attributes
+    ----------
+    first : its first entry.
+    shape : the numbers of states of its units.
+    units : its units, numbered over all layers.
+    seen : whether each of them is observed.
+    """
+
+    first: int
+    shape: tuple[int, ...]
+    units: Array
+    seen: Array
+
+    @property
+    def free_shape(self) -> tuple[int, ...]:
+        """The numbers of states of its free units."""
+        return tuple(n for n, seen in zip(self.shape, self.seen, strict=True) if not seen)
+
+    @property
+    def size(self) -> int:
+        """The number of entries over its free units."""
+        return int(np.prod(self.free_shape, dtype=np.int64))
+
+    def of(self, entries: Array, states: Array) -> Array:
+        """Return a view (states of the free units, ...) of the entries of all tables."""
+        table = entries[self.first : self.first + int(np.prod(self.shape, dtype=np.int64))]
+        own = zip(states[self.units].tolist(), self.seen, strict=True)
+        return table.reshape(self.shape)[tuple(k if seen else slice(None) for k, seen in own)]
+
+
+TablesTerm: TypeAlias = TableTerm | FreeTables | SlicedTables
+
+
+def _tempered(target: Target, found: Array) -> Array:
+    """Return beta times entries; the entries themselves at beta = 1."""
+    beta = float(target.beta[0])
+    return found if beta == 1 else times(beta, found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Active:
+    """The tables with free units.
+
+    Attributes
+    ----------
+    tables : (n,) their numbers.
+    axes : their free axes, table by table.
+    start : (n + 1,) the first free axis of each table.
+    size : (n,) the number of entries over free units.
+    number : (axes of all tables,) the number of each free unit, -1 for others.
+    """
+
+    tables: Array
+    axes: Array
+    start: Array
+    size: Array
+    number: Array
+
+    def scopes(self) -> Scopes:
+        """Return the scopes of the factors."""
+        return Scopes(self.start, self.number[self.axes].astype(np.int32))
+
+    def some(self, mine: Array) -> _Active:
+        """Return some of the tables, (n,) bool."""
+        lengths = np.diff(self.start)
+        start = np.concatenate([[0], np.cumsum(lengths[mine])])
+        axes = self.axes[np.repeat(mine, lengths)]
+        return _Active(self.tables[mine], axes, start, self.size[mine], self.number)
+
+
+def table_terms(target: Target, free: FreeUnits, counted: Array) -> list[TablesTerm]:
+    """Return the terms of the tables with free units; `counted` (F,) are the tables that count."""
+    index = target.structure.table_index
+    number = free.number[index.unit]
+    active = (number >= 0) & counted[index.table]
+    if not active.any():
+        return []
+    lengths = np.add.reduceat(active, index.start[:-1], dtype=np.int64)
+    tables, axes = lengths.nonzero()[0], active.nonzero()[0]
+    start = np.concatenate([[0], np.cumsum(lengths[tables])])
+    size = np.multiply.reduceat(index.states[axes], start[:-1])
+    every = _Active(tables, axes, start, size, number)
+    if size.sum() <= SMALL:
+        return [_placed(target, every)]
+    whole = size == index.first[tables + 1] - index.first[tables]
+    out: list[TablesTerm] = list(_free(index, every.some(whole))) if whole.any() else []
+    sliced = ~whole & (size > SMALL)
+    if sliced.any():
+        out.append(_sliced(index, every.some(sliced)))
+    if (rest := ~whole & ~sliced).any():
+        out.append(_placed(target, every.some(rest)))
+    return out
+
+
+def _free(index: TableIndex, these: _Active) -> list[FreeTables]:
+    """Return the terms of tables without observed units: each long run of them has its own."""
+    first, end = index.first[these.tables], index.first[these.tables + 1]
+    breaks = np.flatnonzero(end[:-1] != first[1:]) + 1
+    ends = [0, *breaks.tolist(), len(first)]
+    short = np.zeros(len(first), dtype=bool)
+    out, runs = list[FreeTables](), list[tuple[int, int]]()
+    for a, b in pairwise(ends):
+        run = int(first[a]), int(end[b - 1])
+        if run[1] - run[0] < SMALL and len(ends) > 2:
+            short[a:b] = True
+            runs.append(run)
+            continue
+        mine = np.zeros(len(first), dtype=bool)
+        mine[a:b] = True
+        part = these.some(mine)
+        out.append(FreeTables(part.tables, part.scopes(), (run,)))
+    if runs:
+        part = these.some(short)
+        out.append(FreeTables(part.tables, part.scopes(), tuple(runs)))
+    return out
+
+
+def _sliced(index: TableIndex, these: _Active) -> SlicedTables:
+    """Return the term of large tables with observed units."""
+    slices = []
+    for t in these.tables.tolist():
+        own = slice(int(index.start[t]), int(index.start[t + 1]))
+        shape = tuple(index.states[own].tolist())
+        slices.append(Slice(int(index.first[t]), shape, index.unit[own], these.number[own] < 0))
+    return SlicedTables(these.tables, these.scopes(), tuple(slices))
+
+
+def _placed(target: Target, these: _Active) -> TableTerm:
+    """Return the term of small tables."""
+    index, tables, size = target.structure.table_index, these.tables, these.size
+    owner = np.repeat(np.arange(len(tables)), size)
+    local = np.arange(len(owner)) - np.repeat(np.cumsum(size) - size, size)
+    # In a table all of whose units are free, this is the place of the entry.
+    base = index.first[tables][owner] + local
+    some = (size < index.first[tables + 1] - index.first[tables])[owner].nonzero()[0]
+    if len(some):
+        places = _places(index, these.axes, these.start, owner[some], local[some])
+        base[some] += places - local[some]
+    entries = _entries(target, tables, base, owner, these.number < 0)
+    return TableTerm(tables, these.scopes(), entries)
+
+
+def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: Array) -> Array:
+    """Return the places of entries in their tables where all observed units are in state 0.
+
+    Parameters
+    ----------
+    axes : the free axes of the tables.
+    start : (tables + 1,) the first of each table.
+    owner, local : the table of each entry, and its number among the entries of the table's factor.
+    """
+    found, lengths = np.zeros_like(local), start[1:] - start[:-1]
+    # From the last free axis of each table to its first one.
+    for p in range(int(lengths.max())):
+        have = lengths > p
+        axis = axes[np.where(have, start[1:] - 1 - p, 0)]
+        states = np.where(have, index.states[axis], 1)[owner]
+        found += local % states * np.where(have, index.stride[axis], 0)[owner]
+        local = local // states
+    return found
+
+
+def whole_tables(target: Target, counted: Array) -> Entries:
+    """Return the entries of the counted tables all of whose units are observed."""
+    s, none = target.structure, np.empty(0, dtype=np.int64)
+    observed = ~np.concatenate([target.free[n][0] for n in s.layers])
+    if not s.tables or not observed.any():
+        return Entries(none, none, none, none, none)
+    index = s.table_index
+    seen = observed[index.unit]
+    tables = np.flatnonzero(counted & np.logical_and.reduceat(seen, index.start[:-1]))
+    return _entries(target, tables, index.first[tables], np.arange(len(tables)), seen)
+
+
+def observed_constant(target: Target, whole: Entries) -> Array:
+    """Return the sum (rows,) of all terms without a free unit, but for children of arrows.
+
+    `whole` are the entries of the tables all of whose units are observed.
+    """
+    s, seen = target.structure, target.evidence.values
+    total = np.zeros(target.rows)
+    for name in s.layers:
+        if name in s.based:
+            layer = s.layers[name]
+            observed = ~target.free[name] & ~target.cut[name]
+            base = np.where(observed, layer.unit.log_h(layer.shaped(seen[name])), 0.0)
+            total += base.sum(axis=1)
+        if name in target.model.biased and name not in s.directed_layers:
+            total += target.beta * (seen[name] @ target.model.bias(name))
+        if name in target.soft:
+            total += target.beta * (seen[name] * target.soft[name]).sum(axis=1)
+    for c in s.undirected:
+        total += target.beta * c.log_density(target.model.weight(c), seen[c.a], seen[c.b])
+    if len(whole.base):
+        logs = np.ascontiguousarray(target.model.table_terms.take(whole.given(target)).T)
+        found = logs.sum(axis=1)
+        total += found if target.untempered else times(target.beta, found)
+    return total

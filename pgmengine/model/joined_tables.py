@@ -1,0 +1,96 @@
+"""The entries of all tables of a model as one array.
+
+Tables of a thousand states take hundreds of megabytes, so that a model has them once: declared
+tables are views of one array, which is the array of all entries. Functions that look at all entries
+do so in blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.model.structure import Structure
+from pgmengine.model.tables import BLOCK
+
+# Entries of all tables from which a copy of them is worth avoiding.
+LARGE = 2**16
+
+
+def without_base(structure: Structure, entries: Array) -> Array:
+    """Return the logarithms of all entries less log h of the child's state in conditionals.
+
+    They are the entries themselves where no child of a conditional has a base measure.
+    """
+    first, out = 0, entries
+    if structure.based.isdisjoint(tables.layers[-1] for tables in structure.tables):
+        return entries
+    for tables in structure.tables:
+        size = math.prod(tables.shape(structure))
+        base = structure.layers[tables.layers[-1]].unit.log_base
+        if tables.conditional and base is not None and tables.layers[-1] in structure.based:
+            out = entries.copy() if out is entries else out
+            out[first : first + size].reshape(-1, len(base))[...] -= base
+        first += size
+    return out
+
+
+def joined_entries(parts: Sequence[Array]) -> Array:
+    """Return the entries of all tables, one after the other, without a copy where they are so.
+
+    Declared tables are: `scopes.py` fills one array with all of them.
+    """
+    if len(parts) == 1:
+        return parts[0].ravel()
+    whole = parts[0].base if parts else None
+    large = sum(part.size for part in parts) >= LARGE
+    if large and isinstance(whole, np.ndarray) and whole.dtype == parts[0].dtype:
+        ends = np.cumsum([0, *(part.nbytes for part in parts)]).tolist()
+        begin = whole.ctypes.data
+        places = [part.ctypes.data - begin for part in parts]
+        own = all(part.base is whole and part.flags.c_contiguous for part in parts)
+        if own and places == ends[:-1] and whole.nbytes == ends[-1]:
+            return whole.reshape(-1)
+    return np.concatenate([*(part.ravel() for part in parts), np.empty(0)])
+
+
+def views_of(entries: Array, own: Mapping[str, Array]) -> dict[str, Array]:
+    """Return parameters as views of the array of all entries, so that their own arrays can go."""
+    entries.flags.writeable, place, views = False, 0, dict[str, Array]()
+    for key, part in own.items():
+        views[key] = entries[place : place + part.size].reshape(part.shape)
+        place += part.size
+    return views
+
+
+def largest_entries(logs: Array, first: Array) -> tuple[Array, Array]:
+    """Return the largest |finite entry| of each table, and whether all of its entries are finite.
+
+    Parameters
+    ----------
+    logs : the logarithms of all entries.
+    first : (tables + 1,) the first entry of each table.
+    """
+    if len(logs) <= BLOCK and len(logs):
+        # Most models have few entries, and ask for this in their first question.
+        part = np.abs(logs)
+        if part.max() < np.inf:
+            return np.maximum.reduceat(part, first[:-1]), np.ones(len(first) - 1, dtype=bool)
+    sizes, whole = np.zeros(len(first) - 1), np.ones(len(first) - 1, dtype=bool)
+    for begin in range(0, len(logs), BLOCK):
+        part = np.abs(logs[begin : begin + BLOCK])
+        finite = part < np.inf
+        if not finite.all():
+            part[~finite] = 0.0
+        # Tables of which some entries are in this block.
+        tables = slice(
+            int(np.searchsorted(first, begin, "right")) - 1,
+            int(np.searchsorted(first, begin + len(part))),
+        )
+        starts = np.maximum(first[tables] - begin, 0)
+        sizes[tables] = np.maximum(sizes[tables], np.maximum.reduceat(part, starts))
+        whole[tables] &= np.logical_and.reduceat(finite, starts)
+    return sizes, whole
