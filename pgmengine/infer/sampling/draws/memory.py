@@ -33,7 +33,7 @@ PACKED = 12.0
 
 # Bytes of the graph of units for each entry of couplings and tables, and of the distinct draws that
 # are compared for each number in them, and for each joint state of a block and its rests.
-GRAPH, DISTINCT, STATE = 64.0, 72.0, 16.0
+GRAPH, DISTINCT, STATE = 64.0, 72.0, 8.0
 
 # Copies of the draws that are compared with exact conditionals.
 COPIES = 3
