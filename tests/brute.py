@@ -10,6 +10,7 @@ import itertools
 import math
 
 import numpy as np
+from quadrature import hermite, legendre
 
 
 def grid(unit):
@@ -25,7 +26,7 @@ def grid(unit):
         return np.array([[-1.0], [1.0]]), np.zeros(2)
     if kind == "Categorical":
         return np.eye(unit.k), np.zeros(unit.k)
-    nodes, weights = np.polynomial.legendre.leggauss(24)
+    nodes, weights = legendre(24)
     if kind == "MultiValued" and math.isinf(unit.s):
         return nodes[:, None], np.log(weights)
     if kind == "MultiValued":
@@ -35,7 +36,7 @@ def grid(unit):
         )
     if kind != "Gaussian":
         raise NotImplementedError(f"add the values of {kind} and their base measure to brute.grid")
-    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    nodes, weights = hermite(24)
     return unit.sigma * nodes[:, None], np.log(weights / math.sqrt(2 * math.pi))
 
 
