@@ -28,6 +28,17 @@ def bound(tiny_model, row, q, soft=None, do=None, xi=None):
     return Beliefs(tiny_model, row, q, soft, do).bound(xi)
 
 
+def q_of(found, i):
+    """Q of one row of an answer by mean field, layer -> (size, K)."""
+    return {name: p[i] for name, p in found.prob.items()}
+
+
+def bounds(tiny_model, rows, found, xi=None, **given):
+    """L(Q) of each row, at the Q of an answer by mean field."""
+    each = enumerate(rows)
+    return np.array([bound(tiny_model, row, q_of(found, i), xi=xi, **given) for i, row in each])
+
+
 class Beliefs:
     """The units of a tiny model under Q with one row of evidence: their tables, their parents, and
     the barren ones.

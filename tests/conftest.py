@@ -37,6 +37,16 @@ def pytest_unconfigure(config):
     shifted.shift(0)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Leave out files without the mark where the smoke lane alone is asked for: to import the
+    others takes longer than the lane.
+    """
+    alone = config.option.markexpr == "smoke" and collection_path.suffix == ".py"
+    if alone and "smoke" not in collection_path.read_text(encoding="utf-8"):
+        return True
+    return None
+
+
 @pytest.fixture
 def seeds_as_written(request):
     """Take the shift back for a test of the numbers that one seed gives, such as those in the

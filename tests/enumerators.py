@@ -3,10 +3,15 @@
 from pgmengine.infer.exact.enumeration import compiled_enumerator, enumerator, linear_plan
 
 
+def compiled_enumeration_only(monkeypatch):
+    """Keep no linear plan; numpy enumerates where the compiled enumerator is not safe."""
+    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
+
+
 def numpy_enumeration_only(monkeypatch):
+    compiled_enumeration_only(monkeypatch)
     # No exponent is safe for the compiled enumerator.
     monkeypatch.setattr(compiled_enumerator, "SAFE_EXPONENT", -1.0)
-    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
 
 
 def counted_enumerations(monkeypatch):

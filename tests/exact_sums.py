@@ -11,6 +11,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from comparisons import dense
 
 
 def exact(value):
@@ -37,10 +38,6 @@ def values_of(unit):
     table = {"Binary": [[0], [1]], "NoisyOr": [[0], [1]], "Spin": [[-1], [1]]}
     rows = np.eye(unit.k).astype(int).tolist() if kind == "Categorical" else table[kind]
     return [[Fraction(x) for x in row] for row in rows], [Fraction(0)] * len(rows)
-
-
-def dense(weight):
-    return np.asarray(weight.toarray() if hasattr(weight, "toarray") else weight)
 
 
 class ExactSums:

@@ -20,9 +20,8 @@ CAUGHT = 1e-12
 # Expected counts of a cell.
 LEAST = 10.0
 
-table = pytest.mark.parametrize(
-    "tiny_model", [m for m in FINITE if m.name != "rbm large weights"], ids=repr
-)
+SMALL = [m for m in FINITE if m.name != "rbm large weights"]
+table = pytest.mark.parametrize("tiny_model", SMALL, ids=repr)
 
 
 def exact_start(truth, chains, rng):

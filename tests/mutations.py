@@ -258,3 +258,9 @@ def inline(value):
     if isinstance(value, float) and value != value:
         return "nan"
     return json.dumps(value).replace("Infinity", "inf")
+
+
+def replaced(text, old, new):
+    """The text with one part replaced, which it has exactly once."""
+    assert text.count(old) == 1, old
+    return text.replace(old, new)

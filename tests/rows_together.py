@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import shortcuts
+from comparisons import dense, same_answers
 from exact_answers import EXACT, LIFTED, check_gradient, check_rows, close, gradient
 from mixed_questions import Question, Row, question
 from random_graphs import shifted
@@ -202,7 +203,7 @@ class _Ask:
         with ThreadPoolExecutor(2) as pool:
             shared = self._infer(model, possible, want, executor=pool)
         self._check(shared, possible, "on an executor")
-        same(here.answers, shared.answers, f"on an executor, rows {possible}, {self.where}")
+        same_answers(here.answers, shared.answers, f"on an executor, rows {possible}, {self.where}")
 
     def _fresh(self, model):
         """Of a model that remembers nothing."""
@@ -215,7 +216,7 @@ class _Ask:
     def _same_where_planned_alike(self, one, two, what):
         """The same bits; values that exclude states are planned for in the order of questions."""
         if one.plan.why == two.plan.why:
-            same(one.answers, two.answers, what)
+            same_answers(one.answers, two.answers, what)
 
     def _prepared(self, model):
         """A prepared question, for the rows of each pattern without soft evidence and do()."""
@@ -284,19 +285,6 @@ class _Ask:
 def shifted_copy(graph):
     """A copy of a graph whose parameters may be changed."""
     return shifted(graph, lambda g: None)
-
-
-def dense(value):
-    return value.toarray() if hasattr(value, "toarray") else np.asarray(value)
-
-
-def same(one, two, what):
-    """Fail unless two answers, by name, have the same bits."""
-    for name, value in one.items():
-        if isinstance(value, dict):
-            same(value, two[name], f"{name} {what}")
-        else:
-            np.testing.assert_array_equal(dense(value), dense(two[name]), err_msg=f"{name} {what}")
 
 
 if __name__ == "__main__":

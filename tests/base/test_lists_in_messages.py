@@ -1,21 +1,11 @@
 """Messages and plans stay a line however many layers a model has."""
 
-import numpy as np
 import pytest
+from chains_of_units import of_layers
 from extras import extra
 
 import pgmengine as pgm
 from pgmengine.base.errors import listed
-
-
-def chain(count):
-    """A chain of layers of one binary unit each, every one the parent of the next."""
-    b = pgm.GraphBuilder()
-    for i in range(count):
-        b.layer(f"x{i}", pgm.Binary(), 1)
-    for i in range(count - 1):
-        b.cause(f"x{i}", f"x{i + 1}", weight=np.ones((1, 1)))
-    return b.build()
 
 
 def test_three_names_are_shown_and_the_others_counted():
@@ -25,7 +15,7 @@ def test_three_names_are_shown_and_the_others_counted():
 
 @pytest.mark.parametrize("count", [3, 200])
 def test_plans_of_many_layers_list_three(count):
-    model = chain(count)
+    model = of_layers(count)
     for plan in pgm.explain(model, {f"x{count - 1}": [1]}).plans:
         assert len(f"{plan}") < 300
     why = pgm.MCMC().plan(model.given({f"x{count - 1}": [1]}), ("marginals",)).why
@@ -35,7 +25,7 @@ def test_plans_of_many_layers_list_three(count):
 
 
 def test_refusals_of_many_layers_list_three():
-    model = chain(200)
+    model = of_layers(200)
     with pytest.raises(pgm.PgmError, match=r"are x0, x1, x2 ... and 197 more; did you mean 'x17"):
         pgm.infer(model, {"xx17": [1]})
     with pytest.raises(pgm.PgmError, match=r"are x0.bias, x1.bias, x2.bias ... and 396 more"):

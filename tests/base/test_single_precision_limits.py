@@ -10,7 +10,7 @@ import pgmengine as pgm
 SIZES = pytest.mark.parametrize("size", [1.1e30, -1e39, 1e300])
 
 
-def model(scale=1.0):
+def cancelling(scale=1.0):
     """h[0] and h[1] see w x0 - w x1 and its opposite, h[2] sees 0."""
     weight = scale * np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
     return pgm.rbm(2, 3, visible=pgm.Gaussian()).with_params({"v-h.weight": weight})
@@ -23,11 +23,11 @@ def test_values_are_refused_by_layer_row_and_index(size, method):
     with pytest.raises(
         pgm.PgmError, match=r"'v', row 1, index 1: .* a finite number of size up to 1e\+30"
     ):
-        pgm.infer(model(), {"v": rows}, method=method)
+        pgm.infer(cancelling(), {"v": rows}, method=method)
     with pytest.raises(
         pgm.PgmError, match=r"'v', row 1, index 1: .* a finite number of size up to 1e\+30"
     ):
-        pgm.fit(model(), {"v": rows}, updates=1)
+        pgm.fit(cancelling(), {"v": rows}, updates=1)
     with pytest.raises(pgm.PgmError, match=r"'x', row 1, index 1: .* up to 1e\+30"):
         pgm.drbm(2, 1, 2).given({"x": rows})
 
@@ -37,7 +37,7 @@ def test_hints_are_refused_by_layer_row_and_index(size):
     with pytest.raises(
         pgm.PgmError, match=r"soft: layer 'h', row 0, index 2 .* up to 1e\+30; 0 is no hint"
     ):
-        model().given(soft={"h": np.array([0.0, 1.0, size])})
+        cancelling().given(soft={"h": np.array([0.0, 1.0, size])})
 
 
 @pytest.mark.parametrize("sigma", [0, -1, 1e16, 1e-16, np.inf, np.nan, "1"])
@@ -74,7 +74,7 @@ def test_inputs_out_of_range_are_seen(method, want):
     said = "rounding of log weights" if want == "log_z" else "inputs .* beyond single precision"
     with warnings.catch_warnings(), pytest.raises(pgm.PgmError, match=said):
         warnings.simplefilter("ignore", RuntimeWarning)
-        pgm.infer(model(1e10), {"v": [1e29, 1e29]}, want=[want], method=method, rng=0)
+        pgm.infer(cancelling(1e10), {"v": [1e29, 1e29]}, want=[want], method=method, rng=0)
 
 
 @pytest.mark.parametrize("negative", [pgm.CD(), pgm.PCD(chains=5), pgm.CAST(chains=5)], ids=repr)
@@ -85,7 +85,7 @@ def test_learning_from_inputs_out_of_range_is_seen(negative):
     ):
         warnings.simplefilter("ignore", RuntimeWarning)
         pgm.fit(
-            model(),
+            cancelling(),
             {"v": np.full((10, 2), 1e25)},
             negative=negative,
             optimizer=pgm.SGD(1e-3),

@@ -50,7 +50,7 @@ class Plain:
         return np.broadcast_to(found, (self.states.shape[1], shape[-1]))
 
 
-def same(target, each, seed=0):
+def check_same_draws(target, each, seed=0):
     """Whether both ways make the same draws and the same importance weights in all steps."""
     plain, fast = Plain(target, each), Conditionals(target, target.evidence.values, each)
     one, two = np.random.default_rng(seed), np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def evidence(model, rows, rng):
 def test_draws_and_weights_equal_the_reference(m, each):
     model = m.build()
     for rows in (1, 3, 40):
-        same(evidence(model, rows, np.random.default_rng(rows)), each)
+        check_same_draws(evidence(model, rows, np.random.default_rng(rows)), each)
 
 
 def test_nothing_is_drawn_where_everything_is_observed():
@@ -88,7 +88,7 @@ def test_nothing_is_drawn_where_everything_is_observed():
     b.variable("b", 2)
     b.conditional("a", (), [0.2, 0.3, 0.5])
     b.conditional("b", ("a",), [[0.1, 0.9]] * 3)
-    same(b.build().given({"a": 2, "b": 1}), 5)
+    check_same_draws(b.build().given({"a": 2, "b": 1}), 5)
 
 
 class Given:
@@ -123,7 +123,7 @@ def test_values_follow_the_states(each=50):
     b.conditional(("x", 0), (("c", 1),), [[0.1, 0.9], [0.5, 0.5], [0.7, 0.3]])
     model = b.build()
     target = model.given({"x": [NAN, 1, -1], "c": [2, NAN]})
-    found = same(target, each)
+    found = check_same_draws(target, each)
     x = found.refresh(model.structure.layers)
     np.testing.assert_array_equal(joined_states(model.structure, x).T, found.states)
     assert len(np.unique(x["x"][:, 0])) == 2 and (x["x"][:, 1:] == [1, -1]).all()
@@ -132,7 +132,7 @@ def test_values_follow_the_states(each=50):
 def test_tallies_are_sums_of_weights(each=200):
     m = next(m for m in NETWORKS if m.name == "network")
     target = evidence(m.build(), 3, np.random.default_rng(0))
-    found = same(target, each)
+    found = check_same_draws(target, each)
     p = np.random.default_rng(1).random((3, each))
     p[1] = NAN
     s = target.structure

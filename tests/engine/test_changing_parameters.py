@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from registry import COMPILED
 from tiny import FINITE, INFINITE, as_evidence, draw_row, mixed_target, tiny_model
 
 import pgmengine as pgm
@@ -10,7 +11,7 @@ from pgmengine.engine.layerwise import CompiledChains
 from pgmengine.engine.reference import PlainChains
 
 
-@pytest.mark.parametrize("kernel", [pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.4)], ids=repr)
+@pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 def test_chains_that_keep_nothing_make_the_same_sweeps(kernel, ties=3):
     """sweep_once and sweep(1) from the same states with the same random numbers; DBM with several
     unit types.

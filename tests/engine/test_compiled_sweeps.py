@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.special
 import twin
+from kernels_of_users import Lazy
 from scipy.stats import binom, chi2
 from tiny import FINITE, INFINITE, mixed_target
 from twin import key_of
@@ -310,11 +311,6 @@ def test_sparse_and_dense_weights_give_the_same_chains():
 
 
 def test_units_and_kernels_of_users_take_the_plain_engine():
-    class Lazy:
-        def transition(self, prob, current):
-            here = np.arange(prob.shape[-1]) == np.asarray(current)[..., None]
-            return 0.5 * prob + 0.5 * here
-
     target = pgm.rbm(3, 2, rng=0).given()
     assert layerwise.knows(target, pgm.Gibbs()) and not layerwise.knows(target, Lazy())
     model = pgm.rbm(3, 2, rng=0)

@@ -4,23 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from registry import NEGATIVES
+from registry import FEW_DRAWS, NEGATIVES
 
 import pgmengine as pgm
 from pgmengine.engine import layerwise
 from pgmengine.engine.chains import make_chains, start
 
 DERIVED = {"Gibbs": (pgm.Gibbs,), "FlipState": (pgm.FlipState,), "Blend": (pgm.Blend, 0.5)}
-SAMPLERS = {
-    "MCMC": pgm.MCMC(chains=3, warmup=5, draws=50),
-    "ParallelTempering": pgm.ParallelTempering(rungs=3, chains=2, warmup=5, draws=50),
-    "SimulatedTempering": pgm.SimulatedTempering(betas=[0.0, 1.0], chains=2, warmup=5, draws=50),
-    "TemperedTransitions": pgm.TemperedTransitions(betas=[0.3, 1.0], chains=2, warmup=5, draws=50),
-    "AIS": pgm.AIS(betas=[0.0, 0.5, 1.0], chains=20),
-    "WangLandau": pgm.WangLandau(
-        lambda x: x["v"].sum(axis=1).astype(int), 7, chains=2, warmup=5, draws=50
-    ),
-}
+SAMPLERS = {name: m for name, m in FEW_DRAWS.items() if hasattr(m, "kernel")}
 
 
 class Still:

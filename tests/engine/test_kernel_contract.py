@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import twin
 from brute import Brute
-from invariance import ALARM, CAUGHT, exact_start, p_value, table
+from invariance import ALARM, CAUGHT, SMALL, exact_start, p_value, table
 from registry import COMPILED, KERNELS
+from smoke import in_lane
 from tiny import FINITE, INFINITE, as_evidence, draw_row, mixed_target
 from twin import key_of
 
@@ -24,6 +25,7 @@ from pgmengine.evidence.target import Target
 
 # More chains on the smallest models.
 CHAINS, MORE_CHAINS, FEW_STATES = 40_000, 200_000, 128
+with_smoke = pytest.mark.parametrize("tiny_model", in_lane(SMALL, "rbm"), ids=repr)
 kernels = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 compiled_kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 
@@ -34,6 +36,7 @@ def swept(target, kernel, x, rng):
     return (layerwise.CompiledChains if known else reference.PlainChains)(target, kernel, x, rng)
 
 
+@pytest.mark.smoke
 @kernels
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_rows_sum_to_one_and_conditionals_are_invariant(kernel, k, rounding=1e-12):
@@ -87,14 +90,14 @@ def test_p_is_invariant(tiny_model, share, beta, sweeps, more, kernel):
     assert after_sweeps(tiny_model, row, beta, sweeps, rng, kernel, more=more) > ALARM
 
 
-@table
+@with_smoke
 def test_p_is_invariant_in_the_plain_engine(tiny_model):
     row = draw_row(tiny_model, np.random.default_rng(11), 0.2)
     rng = np.random.default_rng(5)
     assert after_sweeps(tiny_model, row, 1.0, 2, rng, pgm.Blend(0.5), reference.PlainChains) > ALARM
 
 
-@table
+@with_smoke
 @kernels
 def test_one_sweep_from_one_state_follows_the_exact_transition_matrix(tiny_model, kernel):
     """Compare the whole row of the transition matrix, not only the invariant distribution."""
@@ -110,7 +113,7 @@ def test_one_sweep_from_one_state_follows_the_exact_transition_matrix(tiny_model
     assert p_value(SimpleNamespace(values=states, p=matrix[at]), chains.values()) > ALARM
 
 
-@table
+@with_smoke
 @kernels
 def test_p_is_invariant_under_soft_evidence_and_interventions(tiny_model, kernel):
     rng = np.random.default_rng(9)
@@ -140,7 +143,7 @@ def test_p_is_invariant_under_soft_evidence_and_interventions(tiny_model, kernel
     assert p_value(truth, chains.values()) > ALARM
 
 
-@pytest.mark.parametrize("tiny_model", FINITE + INFINITE, ids=repr)
+@pytest.mark.parametrize("tiny_model", in_lane(FINITE + INFINITE, "rbm"), ids=repr)
 @compiled_kernels
 def test_same_states_as_the_plain_engine_on_the_same_uniforms(tiny_model, kernel):
     target = mixed_target(tiny_model)

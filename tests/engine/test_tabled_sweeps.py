@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from brute import Brute
 from invariance import ALARM, CAUGHT, exact_start, p_value, tail
+from kernels_of_users import Lazy
+from lattices import edges
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_graph
 from registry import COMPILED, NEGATIVES
 from tiny import FINITE, TABLED, as_evidence, draw_row, mixed_target
@@ -31,8 +33,14 @@ kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 models = pytest.mark.parametrize("tiny_model", IN_LANES, ids=repr)
 # No conditionals of children are read from tables, and all with few entries are.
 listing = pytest.mark.parametrize(
-    "most", [1, conditional_tables.MOST_ENTRIES], ids=["summed", "listed"]
+    "most", [1, conditional_tables.MOST_ENTRIES], ids=["summed", "listed"], indirect=True
 )
+
+
+@pytest.fixture
+def most(request, monkeypatch):
+    """The number of entries up to which the conditionals of children are read from tables."""
+    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", request.param)
 
 
 @functools.cache
@@ -105,9 +113,8 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kern
 @kernels
 @listing
 @pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
-def test_same_states_as_the_plain_engine_without_tables(tiny_model, most, kernel, monkeypatch):
+def test_same_states_as_the_plain_engine_without_tables(tiny_model, most, kernel):
     """Couplings and arrows of all units; false alarms as above."""
-    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", most)
     target = mixed_target(tiny_model)
     parted = parting(target, kernel, 8, False)
     assert parted.sum() <= 1
@@ -136,9 +143,8 @@ def parents_of_many(children=50):
 @kernels
 @listing
 @pytest.mark.parametrize("rows", [1, 40])
-def test_many_children_of_all_kinds(rows, most, kernel, monkeypatch):
+def test_many_children_of_all_kinds(rows, most, kernel):
     """Whole vectors of children, products below the smallest float; false alarms as above."""
-    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", most)
     target = parents_of_many()
     target = target.take(np.zeros(rows, dtype=int))
     parted = parting(target, kernel, 8, False)
@@ -182,9 +188,8 @@ def test_annealing_weights_are_those_of_the_plain_engine(number, backward, joint
 @listing
 @pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
 def test_annealing_weights_without_tables_are_those_of_the_plain_engine(
-    tiny_model, most, backward, joint, monkeypatch
+    tiny_model, most, backward, joint
 ):
-    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", most)
     check_annealing(mixed_target(tiny_model, 40).at(0.0), backward, joint)
 
 
@@ -408,12 +413,10 @@ def test_a_chain_does_not_depend_on_the_others(number, kernel):
         assert np.array_equal(some.log_density(), together.log_density()[index])
 
 
-def lattice(side=12, states=3):
+def coupled_lattice(side=12, states=3):
     """A lattice of categorical units with tables along all edges, and couplings along some."""
     rng, size = np.random.default_rng(0), side * side
-    at = np.arange(size).reshape(side, side)
-    pairs = np.concatenate([np.c_[at[:, :-1].ravel(), at[:, 1:].ravel()],
-                            np.c_[at[:-1].ravel(), at[1:].ravel()]])  # fmt: skip
+    pairs = edges(side)
     b = pgm.GraphBuilder()
     b.layer("x", pgm.Categorical(states), size)
     b.layer("h", pgm.Spin(), 10)
@@ -424,7 +427,7 @@ def lattice(side=12, states=3):
 
 @pytest.mark.parametrize("rows", [2, 150])
 def test_threads_and_pieces_do_not_change_a_bit(rows, monkeypatch):
-    target = lattice().given().take(np.zeros(rows, dtype=int))
+    target = coupled_lattice().given().take(np.zeros(rows, dtype=int))
     x, found = start(target, np.random.default_rng(0)), []
     monkeypatch.setattr(sweeps, "WORTH_A_THREAD", 0)
     for count, pieces, most in (("1", (9,), 10**9), ("2", (9,), 1), ("3", (1, 2, 6), 10**9)):
@@ -444,7 +447,7 @@ def test_threads_and_pieces_do_not_change_a_bit(rows, monkeypatch):
 
 @pytest.mark.parametrize("rows", [2, 30])
 def test_trace_is_the_log_density_after_each_sweep(rows):
-    target = lattice(4).given().take(np.zeros(rows, dtype=int)).at(0.7)
+    target = coupled_lattice(4).given().take(np.zeros(rows, dtype=int)).at(0.7)
     x = start(target, np.random.default_rng(0))
     one, two, three = (
         TabledChains(target, pgm.Gibbs(), x, np.random.default_rng(1)) for _ in range(3)
@@ -459,7 +462,7 @@ def test_trace_is_the_log_density_after_each_sweep(rows):
 
 @pytest.mark.parametrize("rows", [2, 30])
 def test_kept_chains_come_back_and_chains_can_be_placed(rows):
-    target = lattice(4).given().take(np.zeros(rows, dtype=int))
+    target = coupled_lattice(4).given().take(np.zeros(rows, dtype=int))
     rng = np.random.default_rng(0)
     chains = TabledChains(target, pgm.Gibbs(), start(target, rng), rng)
     chains.sweep(3)
@@ -479,7 +482,7 @@ def test_kept_chains_come_back_and_chains_can_be_placed(rows):
 
 def test_adopted_chains_are_chains_of_the_new_model():
     """They go on as chains of the new model that start at their states."""
-    model = lattice(4)
+    model = coupled_lattice(4)
     rng = np.random.default_rng(2)
     new = model.with_params(
         {"x,x.table": rng.normal(size=model.params["x,x.table"].shape), "h.bias": np.ones(10)}
@@ -531,14 +534,6 @@ def test_beta_may_change_in_place():
 
 
 # ---- which engine sweeps ----
-
-
-class Lazy:
-    """A user's kernel."""
-
-    def transition(self, prob, current):
-        here = np.arange(prob.shape[-1]) == np.asarray(current)[..., None]
-        return 0.5 * prob + 0.5 * here
 
 
 def net_of_layers(unit):
@@ -612,7 +607,7 @@ def test_nets_of_many_layers_have_the_law_of_their_ancestral_draws(unit):
 @pytest.mark.parametrize("name", [n for n, t in NEGATIVES.items() if hasattr(t, "kernel")])
 def test_trainers_change_the_engine_with_the_kernel(name):
     """A schedule of kernels begins with one of the library and goes on with a user's."""
-    model = lattice(3)
+    model = coupled_lattice(3)
     x = {"x": np.random.default_rng(0).integers(0, 3, size=(20, 9))}
     trainer = replace(NEGATIVES[name], **{"k" if name == "cd" else "chains": 5})
     trainer = replace(trainer, kernel=lambda t: Lazy() if t in (2, 3) else pgm.Gibbs())

@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from chains_of_units import of_tables
 from random_graphs import random_graph
 from registry import COMPILED
 from tiny import FINITE
@@ -14,6 +15,8 @@ from pgmengine.engine.single_site import sweeps
 from pgmengine.engine.single_site.independent_visits import Waves, waves
 from pgmengine.engine.single_site.sweeps import TabledChains
 
+# Neighbours are mostly alike.
+ALIKE = np.exp(0.9 * np.array([[1.0, -1.0], [-1.0, 1.0]]))
 kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 
 
@@ -22,14 +25,6 @@ def models():
     found = [m.build() for m in FINITE]
     found += [random_graph(seed, 2**10).build() for seed in range(30)]
     return [m for m in found if m.given().pattern.in_lanes]
-
-
-def chain(units=40, weight=0.9):
-    b = pgm.GraphBuilder()
-    b.layer("x", pgm.Spin(), units)
-    pairs = np.stack([np.arange(units - 1), np.arange(1, units)], axis=1)
-    b.tables(("x", "x"), pairs, np.exp(weight * np.array([[1.0, -1.0], [-1.0, 1.0]])))
-    return b.build()
 
 
 def neighbours(model):
@@ -100,7 +95,7 @@ def states_after(target, kernel, sweeps, backward):
 def test_waves_change_no_state(rows, backward, kernel, monkeypatch):
     monkeypatch.setattr(sweeps, "WIDE", 0.0)
     monkeypatch.setattr(sweeps, "WORTH_A_PLAN", 19)
-    for model in [*models(), chain()]:
+    for model in [*models(), of_tables(pgm.Spin(), 40, ALIKE)]:
         target = model.given().take(np.zeros(rows, dtype=int)).at(0.7)
         alone = states_after(target, kernel, [1] * 19, backward)
         together = states_after(target, kernel, [19], backward)
@@ -109,7 +104,7 @@ def test_waves_change_no_state(rows, backward, kernel, monkeypatch):
 
 @pytest.mark.parametrize("broken", ["period", "order"])
 def test_wrong_waves_are_caught(broken, monkeypatch):
-    target = chain().given()
+    target = of_tables(pgm.Spin(), 40, ALIKE).given()
     alone = states_after(target, pgm.Gibbs(), [1] * 70, False)
 
     def wrong(model, visit):

@@ -206,7 +206,7 @@ def test_labels_in_tables_and_in_data_are_labels_where_they_might_be_states():
     assert np.array_equal(rates, pgm.base_rates(model, {"c": labels})["c"])
 
 
-def network(*more):
+def smokers(*more):
     """Two variables with named states, one of three states, beside the given layers."""
     b = pgm.GraphBuilder()
     for name in more:
@@ -221,7 +221,7 @@ def network(*more):
 
 
 def test_variables_are_columns_by_their_names(atol=1e-12):
-    r = pgm.infer(network(), {"smoke": ["yes", "no"]})
+    r = pgm.infer(smokers(), {"smoke": ["yes", "no"]})
     frame = r.to_frame()
     states = {"smoke": ("yes", "no"), "color": ("red", "green", "blue"), "lung": ("yes", "no")}
     assert list(frame.columns) == [f"{name}[{x}]" for name, some in states.items() for x in some]
@@ -232,18 +232,18 @@ def test_variables_are_columns_by_their_names(atol=1e-12):
 
 
 def test_variables_beside_layers_stand_for_their_layer():
-    frame = pgm.infer(network("h")).to_frame()
+    frame = pgm.infer(smokers("h")).to_frame()
     expected = [("h", 0), ("h", 1), ("smoke", "smoke[yes]"), ("smoke", "smoke[no]"),
                 ("color", "color[red]"), ("color", "color[green]"), ("color", "color[blue]"),
                 ("lung", "lung[yes]"), ("lung", "lung[no]")]  # fmt: skip
     assert list(frame.columns) == expected
     assert frame["lung", "lung[no]"][0] == pytest.approx(0.945)
     assert frame["h"].shape == (1, 2)
-    shown = pgm.infer(network("h"), {"smoke": ["no", "yes"], "h": [[0, 1], [1, 1]]}).to_frame()
+    shown = pgm.infer(smokers("h"), {"smoke": ["no", "yes"], "h": [[0, 1], [1, 1]]}).to_frame()
     np.testing.assert_array_equal(shown["smoke", "smoke[no]"], [1, 0])
     seen = shown["h"].set_axis([("h", 0), ("h", 1)], axis=1)
     seen["smoke"] = ["no", "yes"]
-    back = pgm.infer(network("h"), seen)
+    back = pgm.infer(smokers("h"), seen)
     np.testing.assert_array_equal(back.prob["smoke"][:, 0, 1], [1, 0])
     np.testing.assert_array_equal(back.mean["h"], [[0, 1], [1, 1]])
 

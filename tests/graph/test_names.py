@@ -11,7 +11,7 @@ EXACT = {"rtol": 1e-12, "atol": 1e-12}
 nan, inf = np.nan, np.inf
 
 
-def network(leaf=True):
+def smoking_beside_layers(leaf=True):
     """smoke -> lung, a deterministic child, and layers of spins and of a Gaussian beside them."""
     b = pgm.GraphBuilder()
     b.variable("smoke", states=("yes", "no"))
@@ -29,7 +29,7 @@ def network(leaf=True):
 
 
 def test_answers_by_name():
-    model = network(leaf=False)
+    model = smoking_beside_layers(leaf=False)
     assert model.variables == ["smoke", "lung", "age", "same"]
     r = pgm.infer(
         model,
@@ -55,7 +55,11 @@ def test_answers_by_name():
 def test_draws_as_a_frame_have_the_names_of_states():
     extra("pandas")
     frame = pgm.infer(
-        network(), {"lung": "high"}, want="samples", method=pgm.Elimination(draws=50), rng=0
+        smoking_beside_layers(),
+        {"lung": "high"},
+        want="samples",
+        method=pgm.Elimination(draws=50),
+        rng=0,
     ).samples_frame()
     assert len(frame) == 50
     assert set(frame["lung"]) == {"high"}
@@ -73,7 +77,7 @@ def test_draws_as_a_frame_have_the_names_of_states():
     ids=("names", "NaN", "column", "objects"),
 )
 def test_many_rows_by_name(evidence):
-    r = pgm.infer(network(False), evidence, want=("marginals", "log_prob", "mode"))
+    r = pgm.infer(smoking_beside_layers(False), evidence, want=("marginals", "log_prob", "mode"))
     p = np.array([0.25 * 0.2 / 0.125, 0.25, 0.25 * 0.5 / 0.725])
     np.testing.assert_allclose(r.marginal("smoke")["yes"], p, **EXACT)
     np.testing.assert_allclose(r.log_prob, np.log([0.125, 1, 0.725]), **EXACT)
@@ -83,7 +87,7 @@ def test_many_rows_by_name(evidence):
 def test_a_frame_with_a_column_for_each_variable():
     pd = extra("pandas")
     frame = pd.DataFrame({"lung": ["low", None, "none"], "age": [0, 3, 1]})
-    model = network()
+    model = smoking_beside_layers()
     r = pgm.infer(model, frame, want=("marginals", "log_prob"))
     p = [0.25 * 0.2 / 0.125, 0.25, 0.25 * 0.5 / 0.725]
     np.testing.assert_allclose(r.marginal("smoke")["yes"], p, **EXACT)
@@ -95,7 +99,7 @@ def test_a_frame_with_a_column_for_each_variable():
 
 
 def test_do_by_name():
-    model = network()
+    model = smoking_beside_layers()
     r = pgm.infer(model, {"lung": "low"}, do={"same": "no"}, want=("marginals",))
     np.testing.assert_allclose(r.marginal("smoke")["yes"], 0.4, **EXACT)
     r = pgm.infer(model, {"lung": "low"}, do={"smoke": "no"}, want=("log_prob",))
@@ -131,14 +135,14 @@ BAD = {
 def test_bad_evidence_is_refused_and_named(name):
     evidence, message = BAD[name]
     with pytest.raises(pgm.PgmError, match=message):
-        pgm.infer(network(), evidence)
+        pgm.infer(smoking_beside_layers(), evidence)
 
 
 @pytest.mark.parametrize("name", sorted(set(BAD) - {"table as rows"}))
 def test_bad_interventions_are_refused(name):
     evidence, message = BAD[name]
     with pytest.raises(pgm.PgmError, match=message):
-        pgm.infer(network(), {}, do=evidence)
+        pgm.infer(smoking_beside_layers(), {}, do=evidence)
 
 
 @pytest.mark.parametrize(
@@ -156,12 +160,12 @@ def test_bad_interventions_are_refused(name):
 )
 def test_bad_hints_are_refused(soft):
     with pytest.raises(pgm.PgmError):
-        pgm.infer(network(), {}, soft=soft)
+        pgm.infer(smoking_beside_layers(), {}, soft=soft)
 
 
 def test_evidence_of_a_unit_by_name_and_by_layer():
     """Both are refused, or they agree; they never win silently over each other."""
-    model = network()
+    model = smoking_beside_layers()
     layer = next(n for n, x in model.structure.layers.items() if "smoke" in (x.labels or ()))
     size = model.structure.layers[layer].size
     with pytest.raises(pgm.PgmError, match="smoke"):
@@ -187,12 +191,12 @@ def test_evidence_of_a_unit_by_name_and_by_layer():
 )
 def test_bad_questions_are_refused(want):
     with pytest.raises(pgm.PgmError):
-        pgm.infer(network(), want=(want(),))
+        pgm.infer(smoking_beside_layers(), want=(want(),))
 
 
 @pytest.mark.parametrize("name", ("smok", ("h", 3), ("h", -1), ("h", "a"), 3, None, ("g", 0), "h"))
 def test_marginals_of_unknown_units_are_refused(name):
-    r = pgm.infer(network())
+    r = pgm.infer(smoking_beside_layers())
     with pytest.raises(pgm.PgmError):
         r.marginal(name)
 
@@ -202,16 +206,21 @@ def test_marginals_of_unknown_units_are_refused(name):
 def test_contradictory_evidence_names_the_row(want, method):
     evidence = {"smoke": ["yes", "yes", "no"], "same": ["yes", "no", "no"]}
     with pytest.raises(pgm.PgmError, match="row 1"):
-        pgm.infer(network(False), evidence, want=(want,), method=method)
+        pgm.infer(smoking_beside_layers(False), evidence, want=(want,), method=method)
     with pytest.raises(pgm.PgmError):
-        pgm.infer(network(False), {"smoke": "yes", "same": "no"}, want=(want,), method=method)
+        pgm.infer(
+            smoking_beside_layers(False),
+            {"smoke": "yes", "same": "no"},
+            want=(want,),
+            method=method,
+        )
 
 
 @pytest.mark.parametrize("method", (None, pgm.Elimination()))
 def test_contradictory_evidence_has_log_z_minus_infinity(method):
     evidence = {"smoke": ["yes", "yes", "no"], "same": ["yes", "no", "no"]}
     for want in (("log_z",), ("log_prob",), ("log_z", "log_prob")):
-        r = pgm.infer(network(), evidence, want=want, method=method)
+        r = pgm.infer(smoking_beside_layers(), evidence, want=want, method=method)
         for name in want:
             expected = np.log([0.25, 0, 0.75], where=[True, False, True], out=np.full(3, -inf))
             # log_z adds 2^3 states of h.
@@ -268,7 +277,7 @@ def test_names_of_any_text(name):
 
 def test_variables_named_after_generated_layers():
     """Names that the builder uses for its own layers may be taken."""
-    model = network()
+    model = smoking_beside_layers()
     b = pgm.GraphBuilder()
     for name in model.structure.layers:
         if name not in ("h", "g"):

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from chains_of_units import of_variables
 from registry import METHODS
 from scipy.sparse import csr_array
 
@@ -18,17 +19,9 @@ from pgmengine.declare.summary import parameters
 STORAGE = re.compile(r"variables\d")
 
 
-def network(count=6, name="x{}"):
-    """A chain of variables with three states each, of which the first two have conditionals."""
-    b, rng = pgm.GraphBuilder(), np.random.default_rng(0)
-    for i in range(count):
-        b.variable(name.format(i), states=("low", "mid", "high") if i % 2 else ("no", "yes"))
-    sizes = [3 if i % 2 else 2 for i in range(count)]
-    b.conditional(name.format(0), (), rng.dirichlet(np.ones(2)))
-    for i in range(1, count):
-        rows = rng.dirichlet(np.ones(sizes[i]), sizes[i - 1])
-        b.conditional(name.format(i), (name.format(i - 1),), rows)
-    return b.build()
+def variables(count=6, name="x{}"):
+    """A chain of variables of two and of three states by turns."""
+    return of_variables(count, (("no", "yes"), ("low", "mid", "high")), name)
 
 
 def factors():
@@ -74,7 +67,7 @@ def lonely():
 
 
 HEADS = {
-    "network": (network, "Bayesian network: 6 variables, 5 arrows, 19 parameters"),
+    "network": (variables, "Bayesian network: 6 variables, 5 arrows, 19 parameters"),
     "steps": (steps, "Bayesian network: 2 layers, 7 arrows, 32 parameters"),
     "factors": (factors, "Factor graph: 4 variables, 2 tables, 20 parameters"),
     "mixed": (mixed, "Graphical model: 3 variables, 1 layer, 2 arrows, 1 coupling, 15 parameters"),
@@ -128,10 +121,10 @@ def test_a_model_shows_what_was_declared(name):
 
 
 def test_states_labels_and_parents_are_shown():
-    assert "  x1: low, mid, high\n" in repr(network())
+    assert "  x1: low, mid, high\n" in repr(variables())
     assert "  d: 4 states" in repr(factors())
     assert "  x: 4 Binary; states off, on; units a, b, c, d" in repr(steps())
-    assert "<td>x1</td><td>low, mid, high</td><td>x0</td>" in network()._repr_html_()
+    assert "<td>x1</td><td>low, mid, high</td><td>x0</td>" in variables()._repr_html_()
     # A layer has the parents of all its units.
     assert "<td>z</td><td>4 Categorical(k=3)</td><td>z</td>" in steps()._repr_html_()
     assert "<td>h1</td><td>4 Binary</td><td>h2</td>" in pgm.sbn([6, 4, 2], rng=0)._repr_html_()
@@ -141,7 +134,7 @@ def test_states_labels_and_parents_are_shown():
 
 @pytest.mark.parametrize("count", [MOST_LINES, MOST_ROWS, MOST_ROWS + 1, 300])
 def test_long_models_are_cut_and_the_rest_is_counted(count):
-    model = network(count)
+    model = variables(count)
     lines, more = repr(model).split("\n"), count - MOST_LINES
     assert len(lines) == 1 + MOST_LINES + (more > 0)
     assert lines[-1] == (f"  ... and {more} more" if more else f"  x{count - 1}: low, mid, high")
@@ -153,7 +146,7 @@ def test_long_models_are_cut_and_the_rest_is_counted(count):
 def test_names_cannot_break_a_line_or_a_page():
     """Names come from files: markup, control characters, and names of any length."""
     name = "<b>{}&\n\x1b[2J" + "y" * 200
-    model = network(4, name)
+    model = variables(4, name)
     assert len(repr(model).split("\n")) == 5 and "\x1b" not in repr(model)
     assert max(map(len, repr(model).split("\n"))) < 200
     r = pgm.infer(model, {model.variables[0]: "yes"}, want=("marginals", "mode", "samples"), rng=0)
@@ -203,7 +196,7 @@ def test_a_file_keeps_what_was_declared(tmp_path):
 
 
 def test_a_result_shows_guarantee_and_status_first_then_the_answers_by_name():
-    model = network()
+    model = variables()
     r = pgm.infer(model, {"x5": "mid"}, want=("marginals", "log_z", "log_prob", "mode"))
     head, *lines = repr(r).split("\n")
     assert head == "Result: exact by Exact; no diagnostic found a fault"
@@ -221,12 +214,12 @@ def test_a_result_shows_guarantee_and_status_first_then_the_answers_by_name():
 
 
 def test_a_result_of_rows_shows_the_numbers_of_the_rows():
-    r = pgm.infer(network(3), {"x2": ["no", "yes", None]}, want=("marginals", "log_prob"))
+    r = pgm.infer(variables(3), {"x2": ["no", "yes", None]}, want=("marginals", "log_prob"))
     numbers = ", ".join(f"{p:.4g}" for p in r.marginal("x0")["yes"])
     assert f"yes={numbers}" in repr(r)
     # A variable that is observed in some rows only is shown.
     assert "\n  x2: " in repr(r)
-    many = pgm.infer(network(3), {"x2": ["no"] * 50}, want=("log_prob",))
+    many = pgm.infer(variables(3), {"x2": ["no"] * 50}, want=("log_prob",))
     assert repr(many).endswith(" ... and 44 more")
 
 
@@ -244,7 +237,7 @@ def test_a_result_that_is_not_to_be_trusted_says_so_at_once():
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_no_display_shows_settings_or_storage(name):
     """Of every method, with every quantity that it can answer, on variables and on layers."""
-    questions = ((network(3), {"x2": "yes"}), (pgm.rbm(4, 3, rng=0), {"v": [1, 0, math.nan, 1]}))
+    questions = ((variables(3), {"x2": "yes"}), (pgm.rbm(4, 3, rng=0), {"v": [1, 0, math.nan, 1]}))
     for model, evidence in questions:
         wants = ("marginals", "log_z", "log_prob", "mode", "samples", "gradient", "pairs", "bound")
         for want in wants:
@@ -261,7 +254,7 @@ def test_no_display_shows_settings_or_storage(name):
 
 
 def test_a_result_without_a_target_is_shown_as_well():
-    model = network(3)
+    model = variables(3)
     r = pgm.Exact().run(model.given({"x2": "no"}), ("marginals", "log_z"))
     assert repr(r).startswith("Result: exact by Exact") and "mean of" in repr(r)
 
@@ -281,8 +274,8 @@ def test_a_fit_shows_how_it_ended_and_what_it_learned():
 
 
 def test_a_target_and_a_builder_are_a_line():
-    given = network().given({"x5": ["mid", None]}, do={"x0": "yes"})
-    head = repr(network()).split("\n")[0]
+    given = variables().given({"x5": ["mid", None]}, do={"x0": "yes"})
+    head = repr(variables()).split("\n")[0]
     assert repr(given) == f"Target: 2 rows, 3 values given; {head}"
     b = pgm.GraphBuilder()
     assert repr(b) == "GraphBuilder: nothing is declared"

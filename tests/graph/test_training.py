@@ -16,7 +16,7 @@ def trained():
     return pgm.rbm(2, 2, visible=pgm.Categorical(3), rng=0).with_training(Training(RATES, CHAINS))
 
 
-def same(training):
+def check_training(training):
     for kind, expected in (("base_rates", RATES), ("chains", CHAINS)):
         found = getattr(training, kind)
         assert set(found) == set(expected)
@@ -27,12 +27,12 @@ def same(training):
 
 def test_a_training_stays_with_new_parameters_in_files_and_in_other_processes(tmp_path):
     model = trained()
-    same(model.training)
-    same(model.with_params({"h.bias": np.ones(2)}).training)
-    same(pickle.loads(pickle.dumps(model)).training)
+    check_training(model.training)
+    check_training(model.with_params({"h.bias": np.ones(2)}).training)
+    check_training(pickle.loads(pickle.dumps(model)).training)
     pgm.save(model, tmp_path / "m")
     back = pgm.load(tmp_path / "m")
-    same(back.training)
+    check_training(back.training)
     for name, value in model.params.items():
         np.testing.assert_array_equal(back.params[name], value)
     assert repr(model) == repr(pgm.rbm(2, 2, visible=pgm.Categorical(3), rng=0))

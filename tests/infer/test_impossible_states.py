@@ -4,6 +4,8 @@ on.
 
 import numpy as np
 import pytest
+from kernels_of_users import OwnGibbs
+from registry import FEW_DRAWS, GIVE_LOG_Z, GIVE_MARGINALS
 
 import pgmengine as pgm
 from pgmengine.engine.chains import make_chains
@@ -12,14 +14,7 @@ from pgmengine.learn.positive import default_positive
 NAN = np.nan
 
 
-class Own:
-    """Gibbs as a user's kernel, which the plain engine sweeps."""
-
-    def transition(self, prob, current):
-        return np.asarray(prob)
-
-
-KERNELS = pytest.mark.parametrize("kernel", [pgm.Gibbs(), Own()], ids=["compiled", "plain"])
+KERNELS = pytest.mark.parametrize("kernel", [pgm.Gibbs(), OwnGibbs()], ids=["compiled", "plain"])
 
 
 def leakless(weight=None):
@@ -53,7 +48,7 @@ def test_annealing_does_not_care_what_a_unit_that_is_summed_out_was(
     evidence, betas, kernel, errors=5.0
 ):
     chains = 3000 if betas == 100 else 400
-    if isinstance(kernel, Own):
+    if isinstance(kernel, OwnGibbs):
         chains //= 4
         betas = min(betas, 301)
     method = pgm.AIS(chains=chains, betas=betas, kernel=kernel)
@@ -87,38 +82,16 @@ def test_rows_of_probability_zero_have_log_z_minus_infinity_and_leave_others_alo
     assert not r.status.good and any("row 2" in line for line in r.warnings)
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        pgm.MCMC(draws=50, warmup=20),
-        pgm.ParallelTempering(draws=50, warmup=20),
-        pgm.SimulatedTempering(draws=50, warmup=50),
-        pgm.TemperedTransitions(draws=20, warmup=5),
-        pgm.Forward(50),
-        pgm.WangLandau(
-            partition=lambda x: x["v"].sum(axis=1).astype(int), bins=4, draws=50, warmup=20
-        ),
-    ],
-    ids=lambda m: type(m).__name__,
-)
-def test_samplers_say_so_when_they_meet_no_possible_state(method):
-    r = pgm.infer(leakless(), {"h": [0, 0], "v": [1, 0, NAN]}, method=method, rng=0)
+@pytest.mark.parametrize("name", GIVE_MARGINALS)
+def test_samplers_say_so_when_they_meet_no_possible_state(name):
+    r = pgm.infer(leakless(), {"h": [0, 0], "v": [1, 0, NAN]}, method=FEW_DRAWS[name], rng=0)
     assert not r.status.good and r.warnings
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        pgm.ParallelTempering(draws=50, warmup=20),
-        pgm.AIS(chains=20),
-        pgm.Forward(50),
-        pgm.SimulatedTempering(draws=50, warmup=50),
-    ],
-    ids=lambda m: type(m).__name__,
-)
-def test_log_z_of_what_cannot_be_is_not_a_number_that_could_be(method):
+@pytest.mark.parametrize("name", GIVE_LOG_Z)
+def test_log_z_of_what_cannot_be_is_not_a_number_that_could_be(name):
     r = pgm.infer(
-        leakless(), {"h": [0, 0], "v": [1, 0, NAN]}, want=("log_z",), method=method, rng=0
+        leakless(), {"h": [0, 0], "v": [1, 0, NAN]}, want=("log_z",), method=FEW_DRAWS[name], rng=0
     )
     assert not np.isfinite(r.log_z[0]) and r.log_z_error[0] == np.inf and not r.status.good
     assert np.array_equal(r.log_z_interval, [[-np.inf, np.inf]])

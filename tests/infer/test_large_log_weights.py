@@ -5,7 +5,9 @@ The oracle (exact_sums.py) adds up energies as fractions, without rounding.
 
 import numpy as np
 import pytest
+from chains_of_units import of_tables
 from exact_sums import ExactSums
+from registry import EXACT, METHODS, SAMPLERS, every
 
 import pgmengine as pgm
 from pgmengine.infer.diagnostics.rounding import DOUBLE, ease, fits
@@ -13,7 +15,7 @@ from pgmengine.infer.exact.enumeration import compiled_enumerator
 
 RBM = pgm.rbm(3, 2, rng=0)
 NAN = np.nan
-EXACT = [pgm.Enumeration(), pgm.Elimination(), pgm.Exact(), pgm.Auto()]
+EXACTLY = [pgm.Enumeration(), pgm.Elimination(), pgm.Exact(), pgm.Auto()]
 NOTHING = {"v": [[NAN] * 3]}
 
 
@@ -21,13 +23,15 @@ def ones(x):
     return x["v"].sum(axis=1).astype(int)
 
 
-SAMPLERS = [
+CHAINS = [
     pgm.MCMC(chains=40, draws=200),
     pgm.ParallelTempering(rungs=4, chains=20, warmup=50, draws=200),
     pgm.SimulatedTempering(betas=pgm.Linear(3), chains=40, warmup=200, draws=400),
     pgm.TemperedTransitions(chains=40, warmup=50, draws=100),
     pgm.WangLandau(ones, 4, chains=40, warmup=100, draws=150),
 ]
+every([METHODS[name] for name in SAMPLERS], CHAINS)
+every([METHODS[name] for name in EXACT], EXACTLY)
 
 
 def clashing(size):
@@ -39,7 +43,7 @@ def clashing(size):
 # ---- fields that decide a unit ----
 
 
-@pytest.mark.parametrize("method", EXACT, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("method", EXACTLY, ids=lambda m: type(m).__name__)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_larger_and_larger_hint_is_an_observation_in_the_limit(method, sign):
     seen = pgm.infer(RBM, {"v": [sign > 0, NAN, NAN]}, want=("marginals", "log_z", "mode"))
@@ -55,7 +59,7 @@ def test_a_larger_and_larger_hint_is_an_observation_in_the_limit(method, sign):
         np.testing.assert_allclose(r.log_z, seen.log_z + gain, rtol=1e-14)
 
 
-@pytest.mark.parametrize("method", SAMPLERS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("method", CHAINS, ids=lambda m: type(m).__name__)
 def test_samplers_take_a_large_hint_as_an_observation(method):
     expected = pgm.infer(RBM, {"v": [[1, NAN, 0], [NAN] * 3]})
     r = pgm.infer(RBM, soft={"v": [[1e16, 0, -1e20], [0, 0, 0]]}, method=method, rng=0)
@@ -99,7 +103,7 @@ def test_categorical_units_keep_the_states_that_a_hint_does_not_exclude():
 # ---- answers without digits ----
 
 
-@pytest.mark.parametrize("method", [*EXACT, *SAMPLERS], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("method", [*EXACTLY, *CHAINS], ids=lambda m: type(m).__name__)
 def test_a_question_without_digits_is_refused_and_names_the_terms(method):
     with pytest.raises(pgm.PgmError, match=r"row 0: the terms of the weight of 'v-h' .* 4e\+17"):
         pgm.infer(clashing(1e17), method=method, rng=0)
@@ -108,11 +112,11 @@ def test_a_question_without_digits_is_refused_and_names_the_terms(method):
 def test_pair_terms_beyond_single_precision_are_no_matter_of_exact_answers():
     m = clashing(3e6)
     with pytest.raises(pgm.PgmError, match="the weight of 'v-h'"):
-        pgm.infer(m, method=SAMPLERS[0], rng=0)
+        pgm.infer(m, method=CHAINS[0], rng=0)
     np.testing.assert_allclose(pgm.infer(m).prob["v"], ExactSums(m).prob["v"], atol=1e-8)
 
 
-@pytest.mark.parametrize("method", EXACT, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("method", EXACTLY, ids=lambda m: type(m).__name__)
 def test_rows_without_digits_are_named_and_do_not_spoil_others(method):
     m = clashing(1e16)
     evidence = {"v": [[NAN] * 3, [0, 0, 1], [NAN] * 3, [0, 1, 0]]}
@@ -140,7 +144,7 @@ def test_a_log_z_that_is_a_small_difference_of_large_terms_is_withheld():
     assert r.status is pgm.Status.ROUNDED and "row 0" in r.warnings[0]
 
 
-@pytest.mark.parametrize("method", EXACT, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("method", EXACTLY, ids=lambda m: type(m).__name__)
 def test_log_prob_is_withheld_where_two_large_numbers_cancel(method):
     # The row is the most probable state, so that both terms are 1e16 to all their digits.
     m = RBM.with_params({"v-h.weight": [[1e16, 0.1], [0.2, 0.3], [0.1, 0.5]]})
@@ -223,7 +227,7 @@ def test_the_compiled_walk_leaves_fields_that_would_drift_to_the_numpy_walk():
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e6, 1e8])
-@pytest.mark.parametrize("method", EXACT[:2], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("method", EXACTLY[:2], ids=lambda m: type(m).__name__)
 def test_gaussian_units_with_large_means_keep_their_digits(method, size):
     rng = np.random.default_rng(3)
     m = pgm.rbm(3, 2, visible=pgm.Gaussian(), rng=1).with_params(
@@ -244,7 +248,7 @@ def test_observed_terms_of_any_size_do_not_reach_the_posterior():
     m = pgm.rbm(2, 3, visible=pgm.Gaussian(), rng=1)
     m = m.with_params({"v.bias": [1e9, 2.0], "v-h.weight": np.full((2, 3), 1e-9)})
     row = [3e8, -2e8]
-    for method in EXACT[:2]:
+    for method in EXACTLY[:2]:
         r = pgm.infer(m, {"v": row}, method=method)
         np.testing.assert_allclose(r.prob["h"], ExactSums(m, {"v": row}).prob["h"], atol=1e-12)
         assert r.status is pgm.Status.OK
@@ -323,15 +327,12 @@ def spins(rng):
     return b.build()
 
 
-def chain(rng, unit, zeros):
-    b = pgm.GraphBuilder()
-    b.layer("x", unit, 4 if unit.width == 1 else 3)
+def of_random_tables(rng, unit, zeros):
     k, size = len(unit.support), 4 if unit.width == 1 else 3
     logs = rng.standard_normal((size - 1, k, k))
     logs[rng.random(logs.shape) < 0.25 * zeros] = -np.inf
     logs[:, 0, 0] = 0.0
-    b.tables(("x", "x"), [[i, i + 1] for i in range(size - 1)], np.exp(logs))
-    return b.build()
+    return of_tables(unit, size, np.exp(logs))
 
 
 def noisy(rng):
@@ -351,8 +352,8 @@ FAMILIES = {
         2, 2, visible=pgm.Gaussian(float(10.0 ** rng.choice([-2, 0, 2]))), rng=rng
     ),
     "spins": spins,
-    "tables": lambda rng: chain(rng, pgm.Binary(), False),
-    "zeros": lambda rng: chain(rng, pgm.Categorical(3), True),
+    "tables": lambda rng: of_random_tables(rng, pgm.Binary(), False),
+    "zeros": lambda rng: of_random_tables(rng, pgm.Categorical(3), True),
     "noisy": noisy,
 }
 

@@ -11,6 +11,8 @@ import time
 
 import numpy as np
 import pytest
+from limits import bars_after, small_parts
+from terminals import Terminal
 
 import pgmengine as pgm
 from pgmengine.base.work import progress
@@ -231,7 +233,7 @@ def test_rows_are_answered_in_parts_and_all_of_them(monkeypatch):
         return jobs
 
     monkeypatch.setattr("pgmengine.base.work.executors.track", followed)
-    monkeypatch.setattr("pgmengine.base.work.executors.WORTH", 1e6)
+    small_parts(monkeypatch, 1e6)
     model, x = pgm.sbn([60, 20], rng=0), images(2000, 60)
     r = pgm.infer(model, {"v": x}, "bound", pgm.MeanField(updates=5))
     assert steps == ["parts of the rows"]
@@ -241,26 +243,10 @@ def test_rows_are_answered_in_parts_and_all_of_them(monkeypatch):
     assert np.isfinite(r.bound).all()
 
 
-class Terminal:
-    """Standard error that says that it is a terminal."""
-
-    def __init__(self):
-        self.text = ""
-
-    def isatty(self):
-        return True
-
-    def write(self, text):
-        self.text += text
-
-    def flush(self):
-        pass
-
-
 def test_plans_of_slow_questions_are_logged_and_shown_on_a_terminal_alone(
     monkeypatch, caplog, capsys
 ):
-    monkeypatch.setattr(progress, "PATIENCE", 1e-9)
+    bars_after(monkeypatch, 1e-9)
     caplog.set_level(logging.INFO, "pgmengine.base.work.progress")
     model = pgm.rbm(4, 2, rng=0)
     plan = str(pgm.infer(model, want="log_z").plan)
@@ -268,10 +254,10 @@ def test_plans_of_slow_questions_are_logged_and_shown_on_a_terminal_alone(
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     pgm.infer(model, want="log_z")
-    assert plan in terminal.text and capsys.readouterr().out == ""
-    shown = terminal.text
+    assert plan in terminal.getvalue() and capsys.readouterr().out == ""
+    shown = terminal.getvalue()
     pgm.infer(model, want="log_z", progress=False)
-    assert terminal.text == shown
+    assert terminal.getvalue() == shown
 
 
 def test_quick_questions_say_nothing(caplog):

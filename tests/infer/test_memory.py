@@ -7,6 +7,7 @@ from pathlib import Path
 import arviz_stats.base  # noqa: F401  some answers load it, and modules are no arrays
 import numpy as np
 import pytest
+from chains_of_units import of_variables
 
 import pgmengine as pgm
 from pgmengine.infer.diagnostics.convergence import judging_bytes, series_statistics
@@ -51,16 +52,6 @@ def pixels(rows, missing):
     return {"v": np.where(rng.random(x.shape) < missing, np.nan, x)}
 
 
-def network(units, steps):
-    """A network of variables of four states in chains of a number of steps."""
-    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
-    for i in range(units):
-        parents = [f"x{i - 1}"] if i % steps else []
-        b.variable(f"x{i}", 4)
-        b.conditional(f"x{i}", parents, rng.dirichlet(np.ones(4), (4,) * len(parents)))
-    return b.build()
-
-
 def ones(x):
     return np.minimum(x["v"].sum(axis=1).astype(int), 5)
 
@@ -90,9 +81,9 @@ QUESTIONS = {
         pgm.rbm(5, 500, rng=0), None, "samples",
         pgm.WangLandau(ones, 6, layers=("v",), chains=10, warmup=5, draws=60)),
     "Forward": lambda: (
-        network(60, 5), None, "marginals", pgm.Forward(draws=20_000)),
+        of_variables(60, (4,), length=5), None, "marginals", pgm.Forward(draws=20_000)),
     "Forward, samples": lambda: (
-        network(60, 5), None, "samples", pgm.Forward(draws=10_000)),
+        of_variables(60, (4,), length=5), None, "samples", pgm.Forward(draws=10_000)),
     "Forward, arrows": lambda: (
         pgm.sbn([200, 50], rng=0), None, "marginals", pgm.Forward(draws=5000)),
     "enumeration": lambda: (

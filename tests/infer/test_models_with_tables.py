@@ -5,20 +5,23 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from brute import Brute
+from limits import small_parts
+from registry import METHODS, SAMPLERS, every, first_of_v
 from tiny import TABLED, as_evidence, draw_row, without_fixed_biases
 
 import pgmengine as pgm
-from pgmengine.base.work import executors
 
 NAMES = ("network zeros", "tables and couplings", "conditionals and couplings")
 SOME = [next(m for m in TABLED if m.name == name) for name in NAMES]
 some = pytest.mark.parametrize("m", SOME, ids=repr)
-SAMPLERS = [
+CHAINS = [
     pgm.MCMC(chains=20, warmup=30, draws=200),
     pgm.ParallelTempering(rungs=4, chains=4, warmup=30, draws=300),
     pgm.SimulatedTempering(betas=pgm.Linear(4), chains=32, warmup=60, draws=300),
     pgm.TemperedTransitions(betas=pgm.Linear(4), chains=20, warmup=5, draws=40),
+    pgm.WangLandau(first_of_v, 2, chains=32, warmup=200, draws=300),
 ]
+every([METHODS[name] for name in SAMPLERS], CHAINS)
 
 
 def question(m, share=0.3):
@@ -29,7 +32,7 @@ def question(m, share=0.3):
 
 
 @some
-@pytest.mark.parametrize("method", SAMPLERS, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("method", CHAINS, ids=lambda m: type(m).__name__)
 def test_samplers_agree_with_enumeration(m, method, errors=7.0, least=0.02):
     """Means within standard errors, of which short runs know little: at least `least`."""
     evidence, truth = question(m)
@@ -54,7 +57,7 @@ def test_annealing_gives_log_z(m, errors=7.0):
 @pytest.mark.parametrize("method", [pgm.MCMC(chains=2, warmup=5, draws=20), pgm.MeanField()],
                          ids=lambda m: type(m).__name__)  # fmt: skip
 def test_parts_of_a_question_give_the_answer_of_the_whole(m, method, monkeypatch):
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    small_parts(monkeypatch)
     evidence, _ = question(m)
     alone = pgm.infer(m.build(), evidence, method=method, rng=0)
     with ThreadPoolExecutor(2) as pool:
@@ -100,7 +103,7 @@ def test_do_cuts_conditionals_and_leaves_couplings(m, errors=7.0, rtol=1e-9):
     want = ("log_z", "marginals", "gradient")
     r = pgm.infer(m.build(), do=given, want=want, method=pgm.Exact())
     np.testing.assert_allclose(r.log_z[0], truth.log_z, rtol=rtol, atol=1e-12)
-    sampled = pgm.infer(m.build(), do=given, method=SAMPLERS[0], rng=0)
+    sampled = pgm.infer(m.build(), do=given, method=CHAINS[0], rng=0)
     for x in m.layers:
         np.testing.assert_allclose(r.prob[x.name], truth.prob(x.name), rtol=rtol, atol=1e-12)
         mcse = np.ravel(sampled.stats["mcse"][x.name])

@@ -9,6 +9,10 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from chains_of_units import of_layers
+from kernels_of_users import OwnGibbs
+from lattices import lattice
+from registry import ESTIMATES, METHODS, every
 from rich.console import Console
 from tiny import MODELS, mixed_target
 
@@ -18,39 +22,21 @@ from pgmengine.model.arrows_inside import ancestors
 from pgmengine.model.model import Model
 from pgmengine.model.weights import add_rows
 
-METHODS = (
+DEFAULTS = (
     pgm.Exact(),
     pgm.Forward(),
     pgm.MCMC(),
     pgm.AIS(),
     pgm.ParallelTempering(),
     pgm.SimulatedTempering(),
-    # Fmt: skip
     pgm.TemperedTransitions(),
     pgm.MeanField(),
     pgm.WangLandau(lambda x: x["s"][:, 0].astype(int), 2),
 )
+every([METHODS[name] for name in ESTIMATES], DEFAULTS)
 
 
-class Slow:
-    """Gibbs sampling that the compiled engine does not know."""
-
-    def transition(self, prob, current):
-        return prob
-
-
-def lattice(side, weight=0.2, unit=None):
-    place = np.arange(side * side).reshape(side, side)
-    ends = [np.concatenate((place[:, :-1].ravel(), place[:-1].ravel())),
-            np.concatenate((place[:, 1:].ravel(), place[1:].ravel()))]  # fmt: skip
-    one = sp.coo_array((np.full(len(ends[0]), weight), ends), shape=(side * side,) * 2)
-    b = pgm.GraphBuilder()
-    b.layer("s", unit or pgm.Spin(), side * side)
-    b.couple("s", "s", weight=(one + one.T).tocsr())
-    return b.build()
-
-
-def chain(size, weight=1.0, sparse=True):
+def arrows_inside(size, weight=1.0, sparse=True):
     b = pgm.GraphBuilder()
     b.layer("s", pgm.Binary(), size)
     inside = sp.diags_array(np.full(size - 1, weight), offsets=1, shape=(size, size)).tocsr()
@@ -58,20 +44,9 @@ def chain(size, weight=1.0, sparse=True):
     return b.build()
 
 
-def one_unit_layers(steps):
-    b = pgm.GraphBuilder()
-    for t in range(steps):
-        b.layer(f"z{t}", pgm.Binary(), 1)
-        if t:
-            b.cause(f"z{t - 1}", f"z{t}", weight=[[1.0]])
-    b.layer("x", pgm.Binary(), 1)
-    b.cause(f"z{steps - 1}", "x", weight=[[1.0]])
-    return b.build(), {"x": [1]}
-
-
 @pytest.mark.parametrize(
     "method",
-    [m for m in METHODS if not isinstance(m, (pgm.Exact, pgm.Forward))],
+    [m for m in DEFAULTS if not isinstance(m, (pgm.Exact, pgm.Forward))],
     ids=lambda m: type(m).__name__,
 )
 def test_sparse_weights_are_priced_by_their_entries(method):
@@ -129,7 +104,7 @@ def test_forward_follows_a_chain_inside_a_layer_without_making_whole_layers_anew
     normal tail.
     """
     size, draws = 300, 4000
-    made, model = made_inputs(monkeypatch), chain(size, 1.5, sparse)
+    made, model = made_inputs(monkeypatch), arrows_inside(size, 1.5, sparse)
     # Without the exact check of infer, which makes inputs of its own.
     r = pgm.Forward(draws).run(model.given(), rng=0)
     assert len(made) < 5
@@ -141,7 +116,7 @@ def test_forward_follows_a_chain_inside_a_layer_without_making_whole_layers_anew
 
 def test_forward_weighs_what_is_observed_along_a_chain(errors=6.0):
     """log Z and means given the third of four units, against enumeration."""
-    model, evidence = chain(4, 2.0), {"s": [np.nan, np.nan, 1, np.nan]}
+    model, evidence = arrows_inside(4, 2.0), {"s": [np.nan, np.nan, 1, np.nan]}
     r = pgm.infer(model, evidence, want=("log_z", "marginals"), method=pgm.Forward(20_000), rng=0)
     exact = pgm.infer(model, evidence, want=("log_z", "marginals"), method=pgm.Exact())
     assert abs(r.log_z[0] - exact.log_z[0]) < errors * r.log_z_error[0]
@@ -186,7 +161,7 @@ def test_generations_and_ancestors_follow_arrows(seed, k):
 def test_units_above_what_is_seen_in_a_chain_are_not_barren():
     seen = np.full((2, 2000), np.nan)
     seen[0, 1000], seen[1, -1] = 1, 0
-    hidden = barren(chain(2000).given({"s": seen}))["s"]
+    hidden = barren(arrows_inside(2000).given({"s": seen}))["s"]
     np.testing.assert_array_equal(hidden, [np.arange(2000) > 1000, np.zeros(2000, dtype=bool)])
 
 
@@ -201,7 +176,7 @@ def test_rows_of_a_sparse_parameter_are_added_where_it_has_entries():
     np.testing.assert_allclose(dense - 1, x @ weight.toarray()[rows], atol=1e-14)
 
 
-@pytest.mark.parametrize("method", METHODS[:-1], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("method", DEFAULTS[:-1], ids=lambda m: type(m).__name__)
 @pytest.mark.parametrize("m", MODELS, ids=repr)
 def test_every_accepted_plan_says_seconds(m, method):
     for want in (("marginals",), ("log_z",), ("marginals", "pairs", "gradient")):
@@ -224,8 +199,10 @@ def test_seconds_tell_engines_apart():
     their plans.
     """
     small = pgm.MCMC(rhat_limit=math.inf)
-    assert seconds(pgm.MCMC(kernel=Slow()), chain(50)) > 50 * seconds(pgm.MCMC(), chain(50))
-    model, evidence = one_unit_layers(200)
+    assert seconds(pgm.MCMC(kernel=OwnGibbs()), arrows_inside(50)) > 50 * seconds(
+        pgm.MCMC(), arrows_inside(50)
+    )
+    model, evidence = of_layers(201), {"x200": [1]}
     wide = pgm.rbm(100, 100, rng=0)
     a_unit = [
         seconds(small, m, e) / small.plan(m.given(e), ("marginals",)).work

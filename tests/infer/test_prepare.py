@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from limits import free_memory
 from registry import METHODS
 
 import pgmengine as pgm
@@ -154,7 +155,7 @@ def test_as_many_categorical_units_as_states():
 
 def test_refusals_are_not_remembered(monkeypatch):
     method = pgm.Exact(draws=150_000)
-    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**20)
+    free_memory(monkeypatch, 2.0**20)
     model = pgm.rbm(60, 9, rng=0)
     with pytest.raises(pgm.PgmError, match="GiB"):
         pgm.infer(model, want=("samples",), method=method)

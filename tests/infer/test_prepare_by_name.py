@@ -6,7 +6,7 @@ import pytest
 import pgmengine as pgm
 
 
-def chain():
+def three_variables():
     b = pgm.GraphBuilder()
     for name in "abc":
         b.variable(name, states=("no", "yes"))
@@ -17,9 +17,9 @@ def chain():
 
 
 def test_a_prepared_question_about_variables_answers_as_infer_does():
-    ask = pgm.prepare(chain(), observed=("a", "c"))
+    ask = pgm.prepare(three_variables(), observed=("a", "c"))
     for evidence in ({"a": "yes", "c": "no"}, {"a": ["no", "yes"], "c": ["yes", "yes"]}):
-        one, two = ask(evidence), pgm.infer(chain(), evidence)
+        one, two = ask(evidence), pgm.infer(three_variables(), evidence)
         np.testing.assert_array_equal(
             list(one.marginal("b").values()), list(two.marginal("b").values())
         )
@@ -27,7 +27,7 @@ def test_a_prepared_question_about_variables_answers_as_infer_does():
 
 @pytest.mark.parametrize("evidence", [{"a": "yes"}, {"a": "yes", "b": "no"}, {}])
 def test_other_units_observed_are_refused(evidence):
-    ask = pgm.prepare(chain(), observed=("a", "c"))
+    ask = pgm.prepare(three_variables(), observed=("a", "c"))
     with pytest.raises(
         pgm.PgmError, match=r"variable '[abc]', row 0 is .*observed, and the question was prepared"
     ):
@@ -36,4 +36,4 @@ def test_other_units_observed_are_refused(evidence):
 
 def test_unknown_names_are_refused():
     with pytest.raises(pgm.PgmError, match="observed: variable 'd' is unknown"):
-        pgm.prepare(chain(), observed=("d",))
+        pgm.prepare(three_variables(), observed=("d",))

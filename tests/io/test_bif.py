@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from mutations import replaced
 from outside import folder
 from small_networks import BIF, DSL, NAMES, NET, STATES, TEXTS, drawn, network, same
 
@@ -44,11 +45,6 @@ def test_every_format_has_the_same_network(suffix, packed, tmp_path):
     content = TEXTS[suffix].encode()
     path.write_bytes(gzip.compress(content) if packed else content)
     assert same(read_network(path), network())
-
-
-def replaced(text, old, new):
-    assert text.count(old) == 1, old
-    return text.replace(old, new)
 
 
 def test_rows_in_any_order_default_rows_and_tables_of_a_bif_file():

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from comparisons import same_models
 from damaged import model, parts_of
+from limits import no_unnamed_files
 from safetensors.numpy import save_file
 
 import pgmengine as pgm
@@ -23,17 +25,9 @@ X = {"v": pgm.datasets.bars_and_stripes(3).x_train}
 TRAINER = {"negative": pgm.PCD(chains=4), "progress": False}
 
 
-def same(one, other):
-    assert repr(one) == repr(other) and list(one.params) == list(other.params)
-    for name, value in one.params.items():
-        a, b = (x.toarray() if hasattr(x, "toarray") else x for x in (value, other.params[name]))
-        assert a.dtype == b.dtype
-        np.testing.assert_array_equal(a, b)
-
-
 def test_files_of_the_format_without_a_checksum_are_read():
     found = pgm.load(KEPT / "model-1.safetensors")
-    same(found, model())
+    same_models(found, model())
     layer = found.structure.layers["v"]
     assert layer.labels == ("a", ("b", 1), None) and layer.state_names == ("off", "on")
 
@@ -116,7 +110,7 @@ def test_save_follows_links_and_replaces_regular_files_only(tmp_path):
         pgm.save(m, tmp_path / "link")
         assert (tmp_path / "link").is_symlink() and (tmp_path / "second").is_symlink()
         assert {path.name for path in (tmp_path / "far").iterdir()} == {"m"}
-        same(pgm.load(tmp_path / "far" / "m"), m)
+        same_models(pgm.load(tmp_path / "far" / "m"), m)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "null").symlink_to("/dev/null")
@@ -143,7 +137,7 @@ def test_the_folder_is_synchronised_after_the_file_has_its_name(unnamed, monkeyp
     """The file has no name until it is whole, or a name beside where a system has no such files."""
     steps = []
     if not unnamed:
-        monkeypatch.setattr(os, "O_TMPFILE", 0)
+        no_unnamed_files(monkeypatch)
 
     def fsync(number):
         name = Path(os.readlink(f"/proc/self/fd/{number}")).name
@@ -196,7 +190,7 @@ def test_a_save_that_fails_leaves_what_was_there(error, where, name, monkeypatch
         patch.setattr(place_of(where), name, failing(error, 1)(getattr(place_of(where), name)))
         with pytest.raises(type(error)):
             pgm.save(second, tmp_path / "m")
-    same(pgm.load(tmp_path / "m"), first)
+    same_models(pgm.load(tmp_path / "m"), first)
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
@@ -214,7 +208,7 @@ def test_a_disk_that_is_full_for_a_while_does_not_end_a_fit(
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
         patch.setattr(place_of(where), name, failing(error, 4)(getattr(place_of(where), name)))
         found = pgm.fit(pgm.rbm(9, 2, rng=0), X, updates=9, checkpoint=tmp_path / "c", **TRAINER)
-    same(found.model, whole.model)
+    same_models(found.model, whole.model)
     # The fit is short, and says that it was still rising as well.
     said = [text for text in messages(caplog) if "checkpoint" in text]
     assert (
@@ -235,7 +229,7 @@ def test_a_disk_that_stays_full_is_told_at_the_end(monkeypatch, tmp_path, caplog
     assert any(found.unsaved in text for text in messages(caplog))
     assert int(read(tmp_path / "c", {})[0]["update"]) == 3
     again = pgm.fit(pgm.rbm(9, 2, rng=0), X, updates=9, checkpoint=tmp_path / "c", **TRAINER)
-    same(again.model, found.model)
+    same_models(again.model, found.model)
 
 
 def test_two_fits_on_one_checkpoint_are_refused(tmp_path):

@@ -4,6 +4,7 @@ import math
 import re
 
 import pytest
+from mutations import replaced
 from small_networks import BIF, DSL, NET, TEXTS, XDSL, XMLBIF, network, same
 
 import pgmengine as pgm
@@ -12,11 +13,6 @@ from pgmengine.io.bif import read_bif
 from pgmengine.io.blocks import read_dsl, read_net
 from pgmengine.io.formats import read_network
 from pgmengine.io.markup import read_xdsl, read_xmlbif
-
-
-def replaced(text, old, new):
-    assert old in text
-    return text.replace(old, new, 1)
 
 
 @pytest.mark.parametrize("opened", ["/*", "/*/", "/* */ /* x", "/* // * /", '/* "', "/***"])

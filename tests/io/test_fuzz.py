@@ -11,6 +11,7 @@ import tomllib
 import numpy as np
 import pytest
 from damaged import TOML, answered, model, parts_of, tabled
+from limits import free_memory
 from mutations import ODD, array, cut, json_of, pick, raw, tensors, toml_of, tree
 from safetensors.numpy import save
 
@@ -25,7 +26,7 @@ X = {"v": pgm.datasets.bars_and_stripes(3).x_train}
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch):
     """Free memory is set low, so that sizes that are large by mutation are refused."""
-    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**26)
+    free_memory(monkeypatch, 2.0**26)
 
 
 def refused(act, what):

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from limits import no_unnamed_files
 
 import pgmengine as pgm
 from pgmengine.apps import cli_answers
@@ -65,7 +66,7 @@ def test_saves_that_are_killed_at_any_moment_leave_whole_files(tmp_path, kills=1
 def test_old_files_of_killed_writes_are_removed_by_the_next_one(unnamed, monkeypatch, tmp_path):
     """A young one may belong to a process that is alive, and other names belong to others."""
     if not unnamed:
-        monkeypatch.setattr(os, "O_TMPFILE", 0)
+        no_unnamed_files(monkeypatch)
     names = ["m.12.34.part", "m.13.34.part", "n.12.34.part", "m.part", "m.1.x.part", "xm.1.2.part"]
     for name in names:
         (tmp_path / name).write_bytes(b"x")
@@ -96,7 +97,7 @@ def writers(path):
 @pytest.mark.parametrize("unnamed", [True, False])
 def test_errors_name_the_file_that_was_to_be_written(unnamed, monkeypatch, tmp_path, caplog):
     if not unnamed:
-        monkeypatch.setattr(os, "O_TMPFILE", 0)
+        no_unnamed_files(monkeypatch)
     for name, write in writers(tmp_path / "absent").items():
         if name == "c":
             continue

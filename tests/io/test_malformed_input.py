@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from damaged import TOML, answered, without_sum
 from extras import extra
+from limits import free_memory
 
 import pgmengine as pgm
 from pgmengine.apps import cli
@@ -145,7 +146,7 @@ def test_sizes_of_declarations_are_compared_with_free_memory_before_anything_is_
     text, match, monkeypatch, tmp_path
 ):
     """Free memory is a thousandth of the memory that the input would need."""
-    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**27)
+    free_memory(monkeypatch, 2.0**27)
     for name in ("arange", "eye"):
         monkeypatch.setattr(np, name, limited(getattr(np, name)))
     (tmp_path / "m.toml").write_text(text)
@@ -166,7 +167,7 @@ def limited(function):
 
 
 def test_sizes_of_other_input_are_compared_with_free_memory(monkeypatch, tmp_path):
-    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**27)
+    free_memory(monkeypatch, 2.0**27)
     graph = nx.Graph()
     graph.add_node("x", unit=pgm.Categorical(60000))
     with pytest.raises(pgm.PgmError, match="node 'x': the values of .* do not fit into memory"):

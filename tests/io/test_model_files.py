@@ -48,6 +48,7 @@ def test_sparse_weights_whose_indices_lie_outside_are_refused(tmp_path):
         b.build()
 
 
+@pytest.mark.smoke
 def test_files_keep_names_with_a_slash_tuples_and_subclasses(tmp_path):
     class Coin(pgm.Binary):
         pass

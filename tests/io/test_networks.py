@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from extras import extra
+from limits import free_memory
 from mutations import raw
 from small_networks import NAMES, RAIN, STATES, TEXTS, WET, WIND, drawn, network, same
 
@@ -101,7 +102,7 @@ def test_files_that_cannot_be_unpacked_or_opened(tmp_path):
 
 
 def test_a_small_file_that_unpacks_to_much_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**26)
+    free_memory(monkeypatch, 2.0**26)
     path = tmp_path / "m.uai.gz"
     path.write_bytes(gzip.compress(b" " * 2**24))
     with pytest.raises(PgmError, match=f"^{path}: cannot be unpacked: it needs .* GiB"):
@@ -130,7 +131,7 @@ def fuzz(path, content, rng, count):
 @pytest.mark.parametrize("count", [60, pytest.param(3_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("suffix", [*TEXTS, ".uai.evid"])
 def test_mutations_of_files(suffix, count, tmp_path, monkeypatch, seed=0):
-    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**26)
+    free_memory(monkeypatch, 2.0**26)
     content = TEXTS.get(suffix, "2\n3 0 1 1 2 2 0\n2 1 0 2 1\n").encode()
     taken = fuzz(tmp_path / f"m{suffix}", content, np.random.default_rng(seed), count)
     assert taken < count

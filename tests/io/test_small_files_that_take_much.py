@@ -11,6 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 from damaged import answered
+from limits import free_memory
 
 import pgmengine as pgm
 from pgmengine.base.work.memory import too_large
@@ -131,7 +132,7 @@ def test_a_limit_that_is_none_is_refused(given, monkeypatch):
 
 
 def test_large_files_take_what_their_size_explains(monkeypatch):
-    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**40)
+    free_memory(monkeypatch, 2.0**40)
     assert not too_large(2.0**33, 2.0**33, "give fewer") and too_large(2.0**33, 2.0**32, "") != ""
-    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 2.0**30)
+    free_memory(monkeypatch, 2.0**30)
     assert "are free; give fewer" in too_large(2.0**33, 2.0**33, "give fewer")

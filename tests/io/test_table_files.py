@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from comparisons import same_models
 from damaged import model, parts_of, tabled
 from safetensors.numpy import save_file
 from tiny import MODELS
@@ -14,36 +15,18 @@ from pgmengine.base.files import checksum
 TABLED = [m for m in MODELS if m.tables]
 
 
-def same_tables(one, other):
-    a, b = one.structure, other.structure
-    assert a.variables == b.variables and one.variables == other.variables
-    assert len(a.tables) == len(b.tables)
-    for x, y in zip(a.tables, b.tables, strict=True):
-        assert (x.name, x.layers, x.conditional, x.single) == (
-            y.name,
-            y.layers,
-            y.conditional,
-            y.single,
-        )
-        np.testing.assert_array_equal(x.index, y.index)
-    assert list(one.params) == list(other.params)
-    for name, value in one.params.items():
-        if not hasattr(value, "toarray"):
-            np.testing.assert_array_equal(value, other.params[name])
-
-
 @pytest.mark.parametrize("tiny", TABLED, ids=repr)
 def test_tables_come_back_to_the_bit(tiny, tmp_path):
     made = tiny.build()
     pgm.save(made, tmp_path / "m")
-    same_tables(made, pgm.load(tmp_path / "m"))
+    same_models(made, pgm.load(tmp_path / "m"))
 
 
 def test_variables_come_back_with_their_order_and_states(tmp_path):
     made = tabled()
     pgm.save(made, tmp_path / "m")
     back = pgm.load(tmp_path / "m")
-    same_tables(made, back)
+    same_models(made, back)
     assert back.variables == ["rain", "wet"]
     assert pgm.infer(back).marginal("rain") == pgm.infer(made).marginal("rain")
 
@@ -72,7 +55,7 @@ def test_normalised_rows_keep_their_bits(tmp_path, seed=0):
     b.conditional("a", (), np.full(40, 1 / 40))
     b.conditional("b", ("a",), prob)
     made = b.build()
-    same_tables(made, made.with_params({"b|a.table": made.params["b|a.table"]}))
+    same_models(made, made.with_params({"b|a.table": made.params["b|a.table"]}))
     off = made.with_params({"b|a.table": made.params["b|a.table"] + 0.5})
     np.testing.assert_allclose(off.params["b|a.table"], np.log(prob), atol=1e-14)
 
@@ -85,7 +68,7 @@ def test_many_tables_are_one_entry(tmp_path, count=50_000):
     made = b.build()
     pgm.save(made, tmp_path / "m")
     assert len(parts_of(tmp_path / "m")[1]["declaration"]) < 1000
-    same_tables(made, pgm.load(tmp_path / "m"))
+    same_models(made, pgm.load(tmp_path / "m"))
 
 
 def forged(path, change):

@@ -9,6 +9,7 @@ from pgmengine.declare.tabular import Network
 from pgmengine.io.formats import read_network, write_network
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("suffix", [".net", ".xmlbif", ".bifxml", ".xmlbif.gz"])
 def test_networks_are_written_in_more_formats(suffix, tmp_path, seed=0):
     rng, path = np.random.default_rng(seed), tmp_path / f"m{suffix}"

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from likelihoods import mean_log_prob
 
 import pgmengine as pgm
 from pgmengine.model.weights import numbers
 
 X = pgm.datasets.bars_and_stripes().x_train
-
-
-def nats(model, x=X):
-    return pgm.infer(model, {"v": x}, want=("log_prob",), method=pgm.Exact()).log_prob.mean()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +88,7 @@ def test_averages_of_sparse_and_of_bounded_parameters():
         and weight.data.min() >= 0
     )
     assert f.averaged.params["v.bias"].min() > 0
-    assert np.isfinite(nats(f.averaged, x))
+    assert np.isfinite(mean_log_prob(f.averaged, {"v": x}))
     assert not np.array_equal(numbers(weight), numbers(f.model.params["h->v.weight"]))
 
 
@@ -108,12 +105,12 @@ def test_an_average_is_better_than_the_last_of_noisy_steps(repeats=8):
 
         def seen(model, t, late=late):
             if t > 1000 and t % 50 == 0:
-                late[t] = nats(model)
+                late[t] = mean_log_prob(model, {"v": X})
 
         f = pgm.fit(pgm.rbm(16, 8, rng=repeat), {"v": X}, negative=pgm.PCD(chains=10),
                     optimizer=pgm.Averaged(pgm.SGD(0.3), follow=1e-3), updates=2000, rng=repeat,
                     callbacks=[seen])  # fmt: skip
-        gains.append(nats(f.averaged) - np.mean(list(late.values())))
+        gains.append(mean_log_prob(f.averaged, {"v": X}) - np.mean(list(late.values())))
     assert len(late) == 20 and np.mean(gains) > 3.0
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from kept import kept
+from limits import free_memory
+from registry import NEGATIVES, every
 from tiny import MODELS, as_evidence, patterns, weaker
 
 import pgmengine as pgm
@@ -126,7 +128,7 @@ def test_the_data_phase_does_not_depend_on_how_many_rows_there_are_or_what_memor
     """Updates take a few rows at a time; a choice that depends on free memory would learn
     another model on another computer.
     """
-    monkeypatch.setattr("pgmengine.base.work.memory.available_memory", lambda: 1e6)
+    free_memory(monkeypatch, 1e6)
     rows = np.zeros((20_000, 40))
     for model in (pgm.dbm([40, 30, 20], rng=0), pgm.sbn([40, 30, 20], rng=0)):
         assert isinstance(default_positive(model.given({"v": rows}), np.float32), pgm.MeanField)
@@ -209,6 +211,7 @@ def deep(rng=0):
 
 
 SAMPLED = [
+    pgm.AdaptiveSAP(betas=[0.5, 1.0], chains=500),
     pgm.PCD(chains=500, k=20),
     pgm.CD(30),
     pgm.PT(4, k=20, chains=300),
@@ -216,6 +219,7 @@ SAMPLED = [
     pgm.CAST(betas=[0.5, 1.0], chains=500),
     pgm.TransSAP(chains=200),
 ]
+every([n for name, n in NEGATIVES.items() if name != "exact"], SAMPLED)
 
 
 @pytest.mark.parametrize("negative", SAMPLED, ids=repr)

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from kernels_of_users import OwnGibbs
 
 import pgmengine as pgm
 from pgmengine.learn import checkpoint
@@ -179,15 +180,8 @@ def test_odd_settings(tmp_path):
     )
 
 
-class Slow:
-    """Gibbs sampling that only the plain engine knows."""
-
-    def transition(self, prob, current):
-        return prob
-
-
 def test_a_kernel_schedule_across_engines_resumes_to_the_same_bits(tmp_path):
-    schedule = lambda t: Slow() if 3 <= t < 6 else pgm.Gibbs()  # noqa: E731
+    schedule = lambda t: OwnGibbs() if 3 <= t < 6 else pgm.Gibbs()  # noqa: E731
     x, model = pgm.datasets.bars_and_stripes(3).x_train, pgm.rbm(9, 4, rng=0)
     # The rate of the default optimizer falls over the number of updates that is asked for.
     settings = {"negative": pgm.PCD(chains=20, kernel=schedule), "optimizer": pgm.Adam(), "rng": 1}

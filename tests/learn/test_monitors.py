@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from brute import Brute
 from extras import extra
+from registry import MONITORS_OF_DATA
 from tiny import TABLED, as_evidence, draw_row
 
 import pgmengine as pgm
@@ -223,14 +224,8 @@ def test_monitors_take_frames():
     model = pgm.rbm(5, 3, rng=0)
     model = model.with_params({k: rng.normal(size=v.shape) for k, v in model.params.items()})
     frame = pd.DataFrame(x, columns=pd.MultiIndex.from_product([["v"], range(5)]))
-    for make in (
-        pgm.ExactLogLikelihood,
-        pgm.VariationalBound,
-        pgm.AISLogLikelihood,
-        pgm.PseudoLikelihood,
-        pgm.ReconstructionError,
-        lambda data: pgm.FreeEnergyGap(data, {"v": x[:2]}),
-    ):
+    two = lambda data: pgm.FreeEnergyGap(data, {"v": x[:2]})  # noqa: E731
+    for make in (*MONITORS_OF_DATA.values(), pgm.AISLogLikelihood, two):
         assert make(frame)(model, 0) == make({"v": x})(model, 0)
 
 

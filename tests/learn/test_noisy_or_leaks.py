@@ -12,7 +12,7 @@ NAN = np.nan
 LAYERS = ("h", "v", "y")
 
 
-def network(seed, deep):
+def causes_and_findings(seed, deep):
     """Causes, findings with leaks of 0 and more, and findings of these."""
     rng = np.random.default_rng(seed)
     b = pgm.GraphBuilder()
@@ -59,7 +59,7 @@ def slope(params, name, index, row, step):
 def test_exact_gradients_at_a_leak_of_0_are_slopes_from_the_right(
     seed, deep, step=1e-5, rtol=2e-4, atol=2e-5
 ):
-    model, rng = network(seed, deep), np.random.default_rng(100 + seed)
+    model, rng = causes_and_findings(seed, deep), np.random.default_rng(100 + seed)
     params = dict(model.params)
     sizes = {n: layer.size for n, layer in model.structure.layers.items()}
     row = {n: rng.choice([0.0, 1.0, NAN], size) for n, size in sizes.items()}
@@ -92,7 +92,7 @@ def test_an_impossible_row_has_no_gradient():
 
 
 def test_rows_keep_their_weights_at_a_leak_of_0(rtol=1e-9):
-    model = network(0, deep=False).with_params({"v.bias": np.zeros(3)})
+    model = causes_and_findings(0, deep=False).with_params({"v.bias": np.zeros(3)})
     rows = np.array([[1.0, 0.0, NAN], [0.0, 1.0, 0.0], [NAN, NAN, 0.0]])
     free, params = np.full(2, NAN), dict(model.params)
     rows = rows[[bool(np.isfinite(log_z(params, {"h": free, "v": row}))) for row in rows]]

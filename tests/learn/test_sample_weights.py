@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kept import kept
+from registry import ESTIMATES, FEW_DRAWS, METHODS
 
 import pgmengine as pgm
 from pgmengine.infer.sampling.draws import collected
@@ -124,17 +125,10 @@ def test_a_batch_that_weighs_nothing_leaves_the_offsets_of_centred_gradients(neg
     np.testing.assert_array_equal(f.state["optimizer/offset/v"], 1.0)
 
 
-SHORT = (
-    pgm.MCMC(chains=2, warmup=3, draws=4),
-    pgm.ParallelTempering(rungs=3, warmup=5, draws=4),
-    pgm.Forward(draws=50),
-)
-
-
-@pytest.mark.parametrize("method", SHORT, ids=lambda m: type(m).__name__)
-def test_rows_that_weigh_are_asked_about_at_once(method, rtol=1e-9):
+@pytest.mark.parametrize("name", [n for n in ESTIMATES if "gradient" in METHODS[n].gives])
+def test_rows_that_weigh_are_asked_about_at_once(name, rtol=1e-9):
     """A sampler's gradient is the weighted sum over rows of its gradients for single rows."""
-    directed = isinstance(method, pgm.Forward)
+    method, directed = FEW_DRAWS[name], name == "Forward"
     model = pgm.sbn([5, 3, 2], rng=0) if directed else pgm.dbm([5, 3, 2], rng=0)
     x, weights = (
         np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float),

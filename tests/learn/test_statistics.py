@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from registry import NEGATIVES
+from registry import NEGATIVES, OPTIMIZERS
 
 import pgmengine as pgm
 from pgmengine.learn.contracts import ModelPhase, Negative, Optimizer, Positive
@@ -55,8 +55,7 @@ def test_negative_phases_follow_their_protocol(negative):
 
 
 def test_optimizers_and_data_phases_follow_their_protocols():
-    for optimizer in (pgm.SGD(), pgm.Adam(), pgm.AdaMax(), pgm.Centered(), pgm.Averaged()):
+    for optimizer in OPTIMIZERS.values():
         assert isinstance(optimizer, Optimizer)
-    assert isinstance(pgm.Tied(pgm.SGD(), (("v.bias",),)), Optimizer)
     assert all(isinstance(method, Positive) for method in (pgm.MeanField(), pgm.Exact()))
     assert not isinstance(pgm.MCMC(), Positive)

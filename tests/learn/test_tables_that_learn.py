@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 from extras import extra
+from registry import FEW_CHAINS, OPTIMIZERS, every
 
 import pgmengine as pgm
 from pgmengine.base.numerics import log_sum
 from pgmengine.evidence.given import make_target
 
-NEGATIVES = [pgm.ExactGradient(), pgm.PCD(chains=50), pgm.CD(), pgm.FastPCD(chains=50)]
 
-
-def chain(seed=0):
+def tables_and_a_conditional(seed=0):
     """Three variables in two tables with an impossible entry, a coupling, and a conditional."""
     rng = np.random.default_rng(seed)
     b = pgm.GraphBuilder()
@@ -49,20 +48,23 @@ def check_possible(model, start):
             np.testing.assert_allclose(log_sum(logs), 0.0, atol=1e-12)
 
 
-OPTIMIZERS = [
+STEPS = [
     pgm.SGD(0.1),
     pgm.SGD(0.1, momentum=0.9, weight_decay=0.1, l1=0.01),
     pgm.Adam(0.05, weight_decay=0.1),
     pgm.AdaMax(0.05),
     pgm.Centered(pgm.SGD(0.05, momentum=0.5)),
     pgm.Averaged(pgm.Adam(0.05), follow=0.1),
+    pgm.Scaled(pgm.SGD(0.1)),
 ]
+# Parameters that are tied have names; they are tested below.
+every([o for name, o in OPTIMIZERS.items() if name != "Tied"], STEPS)
 
 
-@pytest.mark.parametrize("negative", NEGATIVES, ids=repr)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
+@pytest.mark.parametrize("negative", FEW_CHAINS.values(), ids=repr)
+@pytest.mark.parametrize("optimizer", STEPS, ids=repr)
 def test_impossible_entries_stay_impossible(negative, optimizer):
-    model = chain()
+    model = tables_and_a_conditional()
     found = learned(model, drawn(model), negative=negative, optimizer=optimizer)
     check_possible(found.model, model)
     assert any(
@@ -73,7 +75,7 @@ def test_impossible_entries_stay_impossible(negative, optimizer):
 
 
 def test_a_fit_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(tmp_path):
-    model = chain()
+    model = tables_and_a_conditional()
     data = drawn(model)
     settings = {"optimizer": pgm.Averaged(pgm.Adam(0.05)), "negative": pgm.PCD(chains=20)}
     whole = learned(model, data, **settings)
@@ -148,7 +150,7 @@ def test_conditionals_learn_the_frequencies_of_the_data(rows=2000, seed=3, atol=
 
 def test_pcd_reaches_the_likelihood_of_exact_gradients(rows=1000, limit=0.02):
     """Mean log-likelihoods; the noise of 500 chains at small rates is far below the limit."""
-    model = chain()
+    model = tables_and_a_conditional()
     data = drawn(model, rows)
     rng = np.random.default_rng(2)
     params = {
@@ -177,14 +179,14 @@ def test_pcd_reaches_the_likelihood_of_exact_gradients(rows=1000, limit=0.02):
 
 def test_given_tables_are_not_learned():
     """Tables over given layers alone have the gradient 0."""
-    model = chain()
+    model = tables_and_a_conditional()
     found = learned(model, drawn(model), given=("b", "c"), negative=pgm.ExactGradient()).model
     key = "b,c.table"
     np.testing.assert_array_equal(found.params[key], model.params[key])
 
 
 def test_starts_at_base_rates_leave_units_with_a_conditional():
-    model = chain()
+    model = tables_and_a_conditional()
     found = pgm.base_rate_start(model, drawn(model))
     assert (found.params[f"{model.structure.places['d'][0]}.bias"] == 0).any()
     pgm.infer(found)

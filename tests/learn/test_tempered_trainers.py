@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from registry import FEW_CHAINS, WITH_LADDER
 
 import pgmengine as pgm
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
@@ -11,12 +12,7 @@ from pgmengine.learn.monitoring.history import History
 
 X = pgm.datasets.bars_and_stripes().x_train
 BETAS = np.linspace(0.5, 1.0, 8)
-LADDERS = {
-    "cast": pgm.CAST(betas=[0.5, 0.8, 1.0], chains=10, swap_every=2, k=2),
-    "adaptive": pgm.AdaptiveSAP(betas=[0.5, 0.8, 1.0], every=3, steps=6, chains=10),
-    "pt": pgm.PT(temperatures=3, k=2, chains=10),
-    "trans": pgm.TransSAP(betas=[0.5, 0.8, 1.0], every=2, chains=10),
-}
+LADDERS = {name: FEW_CHAINS[name] for name in WITH_LADDER}
 each_ladder = pytest.mark.parametrize("negative", LADDERS.values(), ids=LADDERS)
 
 
@@ -155,7 +151,7 @@ def test_entries_of_trainers_that_wander_now_and_then_are_made_after_wanderings(
 
 
 @pytest.mark.parametrize(
-    "negative", [pgm.PCD(chains=5), pgm.FastPCD(chains=5), pgm.CD(), pgm.ExactGradient()], ids=repr
+    "negative", [n for name, n in FEW_CHAINS.items() if name not in WITH_LADDER], ids=repr
 )
 def test_occupancy_needs_a_ladder(negative):
     with pytest.raises(

@@ -11,7 +11,7 @@ import types
 import numpy as np
 import pytest
 from extras import extra
-from registry import METHODS
+from registry import METHODS, MONITORS, MONITORS_OF_DATA
 
 import pgmengine as pgm
 from pgmengine import plots
@@ -68,15 +68,8 @@ DOORS = {
     "GenerativeClassifier": lambda m, path: (
         pgm.GenerativeClassifier(m).fit(ROWS, [0, 1, 0, 1]).log_prob(ROWS)
     ),
-    "AISLogLikelihood": monitor(lambda: pgm.AISLogLikelihood(DATA, log_z=pgm.AIS(5, 5))),
-    "ExactLogLikelihood": monitor(lambda: pgm.ExactLogLikelihood(DATA)),
-    "FreeEnergyGap": monitor(lambda: pgm.FreeEnergyGap(DATA, DATA)),
-    "PseudoLikelihood": monitor(lambda: pgm.PseudoLikelihood(DATA)),
-    "VariationalBound": monitor(lambda: pgm.VariationalBound(DATA)),
-    "ReconstructionError": monitor(lambda: pgm.ReconstructionError(DATA)),
-    "FlipRates": monitor(lambda: pgm.FlipRates(sweeps=2)),
-    "WeightNorms": monitor(lambda: pgm.WeightNorms()),
-    "EarlyStopping": monitor(lambda: pgm.EarlyStopping(pgm.WeightNorms(), name="norm v.bias")),
+    **{name: monitor(lambda make=make: make(DATA)) for name, make in MONITORS_OF_DATA.items()},
+    **{name: monitor(lambda one=one: one) for name, one in MONITORS.items()},
     "Occupancy": refused_by_occupancy,
 }
 
@@ -183,12 +176,7 @@ ARRAYS = {
     "base_rate_start": lambda m, x: pgm.base_rate_start(m, x),
     "base_rates": lambda m, x: pgm.base_rates(m, x),
     "pretrain": lambda m, x: pgm.pretrain(m, x),
-    "ExactLogLikelihood": lambda m, x: pgm.ExactLogLikelihood(x)(m, 0),
-    "PseudoLikelihood": lambda m, x: pgm.PseudoLikelihood(x)(m, 0),
-    "ReconstructionError": lambda m, x: pgm.ReconstructionError(x)(m, 0),
-    "VariationalBound": lambda m, x: pgm.VariationalBound(x)(m, 0),
-    "FreeEnergyGap": lambda m, x: pgm.FreeEnergyGap(x, x)(m, 0),
-    "AISLogLikelihood": lambda m, x: pgm.AISLogLikelihood(x)(m, 0),
+    **{n: lambda m, x, make=make: make(x)(m, 0) for n, make in MONITORS_OF_DATA.items()},
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import pgmengine
 
+pytestmark = pytest.mark.smoke
 PACKAGE = Path(pgmengine.__file__).parent
 ROOMS = ("base", "units", "graph", "engine", "infer", "learn", "io", "apps")
 

@@ -17,6 +17,7 @@ from pgmengine.units import Unit
 DRAWN = [u for u in UNITS if not u.observed_only]
 SCALAR = [u for u in DRAWN if u.width == 1]
 FINITE = [u for u in DRAWN if u.support is not None]
+pytestmark = pytest.mark.smoke
 GRID = np.concatenate(([0.0], np.logspace(-12, 4, 60), -np.logspace(-12, 4, 60)))
 drawn = pytest.mark.parametrize("unit", DRAWN, ids=repr)
 scalar = pytest.mark.parametrize("unit", SCALAR, ids=repr)

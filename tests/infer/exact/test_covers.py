@@ -5,7 +5,7 @@ import itertools
 import networkx as nx
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from lattices import lattice
 
 import pgmengine as pgm
 from pgmengine.infer.exact.enumeration import cover
@@ -13,21 +13,10 @@ from pgmengine.infer.exact.enumeration.cover import choose_cover
 from pgmengine.infer.exact.exact import least_width
 
 
-def torus(side):
-    place = np.arange(side * side).reshape(side, side)
-    ends = [np.stack([place.ravel(), np.roll(place, -1, axis).ravel()]) for axis in (0, 1)]
-    first, second = np.concatenate(ends, axis=1)
-    one = sp.coo_array((np.full(len(first), 0.2), (first, second)), shape=(side * side,) * 2)
-    b = pgm.GraphBuilder()
-    b.layer("s", pgm.Spin(), side * side)
-    b.couple("s", "s", weight=(one + one.T).tocsr())
-    return b.build()
-
-
 @pytest.mark.parametrize("side", (22, 23, 40))
 def test_the_cover_of_a_torus_is_minimal(side):
     """Every row is a cycle, so that it leaves out at most half of its units, rounded down."""
-    found = choose_cover(torus(side).given(), prune=True, structural=False)
+    found = choose_cover(lattice(side, periodic=True).given(), prune=True, structural=False)
     assert found.bits == side * -(-side // 2)
 
 

@@ -4,6 +4,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from limits import planning_takes, rows_are_restricted, tables_are_searched
+from networks import with_zeros
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_causes
 from small_networks import states_drawn
 
@@ -15,21 +17,6 @@ from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm
 from pgmengine.infer.sampling.methods import forward
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
-
-
-def network(seed, variables=10):
-    """A network of variables with two parents each, many of whose states are impossible."""
-    rng, b = np.random.default_rng(seed), pgm.GraphBuilder()
-    states = rng.integers(2, 6, variables).tolist()
-    for i in range(variables):
-        b.variable(f"x{i}", states=states[i])
-    for i in range(variables):
-        parents = sorted(rng.permutation(i)[:2].tolist())
-        p = rng.random((*(states[k] for k in parents), states[i])) + 0.05
-        p[rng.random(p.shape) < 0.4] = 0.0
-        p[..., 0] += 0.1
-        b.conditional(f"x{i}", [f"x{k}" for k in parents], p / p.sum(axis=-1, keepdims=True))
-    return b.build()
 
 
 def rows_of_few_patterns(model, rows, patterns, seed):
@@ -49,7 +36,10 @@ def row(arguments, i):
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_of_one_pattern_on_both_sides_of_the_limit_of_a_shared_tree(seed, monkeypatch):
     """Some of them are answered by the shared tree, and each of the others by a tree of its own."""
-    model, want = network(seed), ("log_z", "marginals", "gradient")
+    model, want = (
+        with_zeros(seed, variables=10, states=5, zeros=0.4),
+        ("log_z", "marginals", "gradient"),
+    )
     evidence = rows_of_few_patterns(model, 30, 6, seed)
     alone = [pgm.infer(model, row(evidence, i), want, pgm.Elimination()) for i in range(30)]
     limits = planning.Limits(2.0**27, 0)
@@ -57,8 +47,7 @@ def test_rows_of_one_pattern_on_both_sides_of_the_limit_of_a_shared_tree(seed, m
     parted = 0
     for size in np.unique(sizes)[:-1]:
         limit = 3 * planning.ENTRY * size * (1 + 1e-9)
-        monkeypatch.setattr(planning, "CLIQUE", 0.0)
-        monkeypatch.setattr(planning, "planning_seconds", lambda *_, limit=limit: limit)
+        planning_takes(monkeypatch, limit)
         shared = planning._trees(model.given(evidence), want, limits)[0]
         inside = np.isin(np.arange(30), shared.rows)
         parted += sum(0 < inside[k::6].sum() < 5 for k in range(6))
@@ -115,8 +104,7 @@ def some_hints(asked, graph, rng):
 def test_soft_evidence_in_some_rows_only(seed, monkeypatch):
     """Each row has the answer of the oracle: asked with others, and again by a remembered plan."""
     if seed % 3:
-        monkeypatch.setattr(planning, "WORTH", 0)
-        monkeypatch.setattr(planning, "WHOLE", np.inf)
+        tables_are_searched(monkeypatch)
     rng = np.random.default_rng(seed)
     graph = random_causes(40_000 + seed, 2**9)
     asked = some_hints(draw_question(graph, seed, rows=3) * 3, graph, rng)
@@ -144,9 +132,8 @@ def test_soft_evidence_in_some_rows_only(seed, monkeypatch):
 @pytest.mark.parametrize("want", ["log_z", "marginals", "mode", "samples", "gradient"])
 def test_equal_rows_of_findings(rows, want, monkeypatch):
     """Small tables have auxiliary variables, of which no row observes any."""
-    monkeypatch.setattr(planning, "WORTH", 0)
-    monkeypatch.setattr(planning, "WHOLE", np.inf)
-    monkeypatch.setattr(planning, "CLIQUE", -1.0)
+    tables_are_searched(monkeypatch)
+    rows_are_restricted(monkeypatch)
     rng, b = np.random.default_rng(1), pgm.GraphBuilder()
     b.layer("d", pgm.Binary(), 8, bias=np.full(8, -2.0))
     b.layer("f", pgm.NoisyOr(), 9, bias=np.where(np.arange(9) % 2, 0.0, 0.1))

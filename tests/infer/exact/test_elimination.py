@@ -2,6 +2,7 @@
 
 import functools
 
+import limits
 import numpy as np
 import pytest
 import random_graphs
@@ -19,8 +20,6 @@ from scipy.special import softmax
 from scipy.stats import chi2, norm
 
 import pgmengine as pgm
-from pgmengine.infer.exact import planning
-from pgmengine.infer.exact.junction_tree import causal_independence
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 # Central differences with step 1e-4 have errors of about 1e-8 times the third derivative.
@@ -41,14 +40,12 @@ methods = pytest.mark.parametrize("method", METHODS)
 
 
 @pytest.fixture(autouse=True)
-def small_tables(request, monkeypatch):
+def tables_of_the_method(request, monkeypatch):
     """Small tables of noisy-or units, whatever they cost, in tests with this method."""
     if getattr(request.node, "callspec", None) is None:
         return
     if request.node.callspec.params.get("method") == "small tables":
-        monkeypatch.setattr(planning, "WORTH", 0)
-        monkeypatch.setattr(planning, "WHOLE", np.inf)
-        monkeypatch.setattr(causal_independence, "SMALL", 1)
+        limits.small_tables(monkeypatch)
 
 
 @functools.lru_cache(maxsize=4)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from enumerators import counted_enumerations, numpy_enumeration_only
+from enumerators import compiled_enumeration_only, counted_enumerations, numpy_enumeration_only
 
 import pgmengine as pgm
-from pgmengine.infer.exact.enumeration import enumerator, linear_plan
+from pgmengine.infer.exact.enumeration import enumerator
 from pgmengine.infer.exact.enumeration.cover import choose_cover
 from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
 from pgmengine.infer.exact.enumeration.pattern_form import pattern_form_of
@@ -41,7 +41,7 @@ def test_eight_states_at_a_time_equal_the_numpy_walk(hidden, size, monkeypatch):
     b.couple("h", "c", weight=size / 5 * rng.uniform(-1, 1, (13 * hidden.width, 5)))
     model, want = b.build(rng=0), ("log_z", "marginals")
     by_program = pgm.infer(model, want=want)
-    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
+    compiled_enumeration_only(monkeypatch)
     calls = counted_enumerations(monkeypatch)
     compiled = pgm.infer(model, want=want)
     assert calls
@@ -58,7 +58,7 @@ def test_sums_whose_products_overflow(monkeypatch):
     model = pgm.rbm(12, 6, rng=0).with_params(
         {"v.bias": np.where(np.arange(12) % 3, 300.0, -300.0)}
     )
-    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
+    compiled_enumeration_only(monkeypatch)
     compiled = pgm.infer(model, want=("log_z", "marginals"))
     numpy_enumeration_only(monkeypatch)
     plain = pgm.infer(model.with_params({}), want=("log_z", "marginals"))

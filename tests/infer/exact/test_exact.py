@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from brute import Brute
-from enumerators import numpy_enumeration_only
+from enumerators import compiled_enumeration_only, numpy_enumeration_only
 from scipy.stats import chi2
 from tiny import INFINITE, MODELS, as_evidence, draw_row, patterns, without_fixed_biases
 
 import pgmengine as pgm
-from pgmengine.infer.exact.enumeration import compiled_enumerator, cover_states, linear_plan
+from pgmengine.infer.exact.enumeration import compiled_enumerator, cover_states
 
 BETAS = (1.0, 0.37)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -21,7 +21,7 @@ def enumerator(request, monkeypatch):
     if request.param == "gray":
         monkeypatch.setattr(cover_states, "PIECE", 16)
         monkeypatch.setattr(compiled_enumerator, "TASK", 32)
-        monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
+        compiled_enumeration_only(monkeypatch)
     if request.param == "plain":
         numpy_enumeration_only(monkeypatch)
 

@@ -9,6 +9,8 @@ import numpy as np
 import numpy_tree
 import pytest
 import scipy.stats
+from comparisons import flat
+from lattices import edges
 
 from pgmengine._kernels import JunctionTree, uniforms
 from pgmengine.base.errors import PgmError
@@ -22,10 +24,6 @@ def tree_of(cards, scopes, order):
     return JunctionTree(
         np.array(cards, dtype=np.int64), start, scope, np.array(order, dtype=np.int32)
     )
-
-
-def flat(tables):
-    return np.concatenate([np.zeros(0), *(np.ravel(t) for t in tables)])
 
 
 def random_tables(rng, cards, scopes, lanes, wide, scale, zeros):
@@ -179,11 +177,9 @@ def test_the_children_of_a_clique_come_in_the_order_of_least_memory(seed, n=12):
     assert tree.bytes(2) - tree.bytes(1) == 8 * lane
 
 
-def grid(rows, columns, rng, scale):
+def couplings_of_both_signs(rows, columns, rng, scale):
     """A lattice of spins with couplings of both signs, row by row."""
-    name = np.arange(rows * columns).reshape(rows, columns)
-    scopes = [(int(a), int(b)) for a, b in zip(name[:, :-1].ravel(), name[:, 1:].ravel())]
-    scopes += [(int(a), int(b)) for a, b in zip(name[:-1].ravel(), name[1:].ravel())]
+    scopes = [(a, b) for a, b in edges(rows, columns).tolist()]
     couplings = rng.uniform(-scale, scale, len(scopes))
     return scopes, [j * np.array([[1.0, -1.0], [-1.0, 1.0]]) for j in couplings]
 
@@ -272,7 +268,7 @@ def transfer(rows, columns, scopes, tables):
 @pytest.mark.parametrize("scale", [1.0, 30.0, 500.0])
 def test_strong_frustrated_couplings(scale, *, tolerance=1e-10):
     rng = np.random.default_rng(3)
-    scopes, tables = grid(20, 8, rng, scale)
+    scopes, tables = couplings_of_both_signs(20, 8, rng, scale)
     log_z, value = transfer(20, 8, scopes, tables)
     result = tree_of([2] * 160, scopes, range(160)).run(flat(tables), mode=True, marginals=True)
     assert abs(result["log_z"][0] - log_z) <= tolerance * abs(log_z)

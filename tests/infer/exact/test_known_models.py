@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from lattices import coupled, edges, weights_of
 from scipy.special import logsumexp
 
 import pgmengine as pgm
@@ -28,23 +29,6 @@ def test_chain_of_10_000_categorical_units():
     assert r.kind == "exact"
     np.testing.assert_allclose(r.log_z, log_z, **CLOSE)
     np.testing.assert_allclose(r.mean["x"][-1], message, atol=1e-10)
-
-
-def lattice(across, down):
-    """A model of Spin units with couplings (n, m - 1) and (n - 1, m) of neighbours."""
-    n, m = len(across), down.shape[1]
-    g = np.arange(n * m).reshape(n, m)
-    ends = [
-        np.stack([g[:, :-1].ravel(), g[:, 1:].ravel()], axis=1),
-        np.stack([g[:-1].ravel(), g[1:].ravel()], axis=1),
-    ]
-    w = np.zeros((n * m, n * m))
-    for (i, j), value in zip(np.concatenate(ends), np.concatenate([across.ravel(), down.ravel()])):
-        w[i, j] = w[j, i] = value
-    b = pgm.GraphBuilder()
-    b.layer("x", pgm.Spin(), n * m)
-    b.couple("x", "x", weight=w)
-    return b.build()
 
 
 def log_z_by_rows(across, down):
@@ -74,7 +58,9 @@ def test_frustrated_lattices(side, scale):
         scale * rng.choice([-1, 1], s) * rng.uniform(0.5, 1, s)
         for s in ((side, side - 1), (side - 1, side))
     )
-    r = pgm.infer(lattice(across, down), want=("log_z",), method=pgm.Elimination())
+    values = np.concatenate([across.ravel(), down.ravel()])
+    weight = weights_of(edges(side), values, side * side)
+    r = pgm.infer(coupled(weight.toarray()), want=("log_z",), method=pgm.Elimination())
     np.testing.assert_allclose(r.log_z, log_z_by_rows(across, down), **CLOSE)
 
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from extras import extra
+from lattices import edges
 
 import pgmengine as pgm
 from pgmengine import _kernels
@@ -62,15 +63,6 @@ def random_graph(rng, n, factors, most=3, states=5):
     return rng.integers(1, states + 1, size=n), scopes
 
 
-def grid(k, m=None):
-    m = m or k
-    at = lambda i, j: i * m + j  # noqa: E731
-    return [
-        *([at(i, j), at(i, j + 1)] for i in range(k) for j in range(m - 1)),
-        *([at(i, j), at(i + 1, j)] for i in range(k - 1) for j in range(m)),
-    ]
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_entries_and_largest_agree_with_a_plain_elimination(seed):
     rng = np.random.default_rng(seed)
@@ -87,6 +79,11 @@ def test_entries_and_largest_agree_with_a_plain_elimination(seed):
     assert _kernels.Orders(*model).cost(order) == pytest.approx(
         plain_cost(cards, scopes, order), rel=1e-12
     )
+
+
+def scopes_of_lattice(rows, columns=None):
+    """The scopes of the pairs of neighbours."""
+    return edges(rows, columns).tolist()
 
 
 class Plain:
@@ -216,7 +213,10 @@ def test_random_searches_take_vertices_of_nearly_the_least_score(rule, noise):
     cards = 2 ** np.random.default_rng(2).integers(1, 4, 64)
     orders, larger = set(), 0
     for seed in range(1, 5):
-        search, plain = _kernels.Orders(*graph(cards, grid(8))), Plain(cards, grid(8)).reduce()
+        search, plain = (
+            _kernels.Orders(*graph(cards, scopes_of_lattice(8))),
+            Plain(cards, scopes_of_lattice(8)).reduce(),
+        )
         search.greedy(rule, seed, noise, math.inf)
         order, first = search.best().tolist(), len(plain.order)
         assert search.parts == 1 and order[:first] == plain.order
@@ -264,7 +264,7 @@ def test_known_treewidths():
     assert width(9, [list(range(9))]) == (8, 8)
     assert width(5, []) == (0, 0)
     for k in range(2, 9):
-        search = _kernels.Orders(*graph([2] * k * k, grid(k)))
+        search = _kernels.Orders(*graph([2] * k * k, scopes_of_lattice(k)))
         for seed in range(100):
             search.greedy(seed % 3, seed, 0.1, math.inf)
         search.improve(1, 300, 40)
@@ -272,7 +272,7 @@ def test_known_treewidths():
         rows, width_of_rows = search.cost(np.arange(k * k, dtype=np.int32))
         assert search.bound() <= width_of_rows == k + 1 <= largest
         assert entries <= rows
-    assert width(100, grid(2, 50)) == (2, 2)
+    assert width(100, scopes_of_lattice(2, 50)) == (2, 2)
 
 
 def test_a_dense_bipartite_graph_has_the_width_of_its_smaller_side():
@@ -281,7 +281,7 @@ def test_a_dense_bipartite_graph_has_the_width_of_its_smaller_side():
 
 
 def test_searches_stop_above_their_limit():
-    model = graph([2] * 64, grid(8))
+    model = graph([2] * 64, scopes_of_lattice(8))
     order, entries, largest = _kernels.elimination_order(*model, 0, 0, 100.0)
     assert order is None and entries == largest == math.inf
     order, entries, _ = _kernels.elimination_order(*model, 0, 0, math.inf)
@@ -289,7 +289,7 @@ def test_searches_stop_above_their_limit():
 
 
 def test_searches_of_a_component_stop_above_its_best():
-    model, work = graph(np.random.default_rng(5).integers(2, 9, 64), grid(8)), []
+    model, work = graph(np.random.default_rng(5).integers(2, 9, 64), scopes_of_lattice(8)), []
     entries = [_kernels.elimination_order(*model, rule, 0, math.inf)[1] for rule in RULES]
     good, bad = int(np.argmin(entries)), int(np.argmax(entries))
     assert entries[good] < entries[bad]
@@ -317,7 +317,7 @@ def test_an_offer_is_shared_among_components():
 
 def test_local_search_and_offers_never_make_the_best_order_worse():
     rng = np.random.default_rng(3)
-    scopes = grid(12)
+    scopes = scopes_of_lattice(12)
     cards = rng.integers(2, 5, size=144)
     search = _kernels.Orders(*graph(cards, scopes))
     search.offer(rng.permutation(144).astype(np.int32))
@@ -334,19 +334,19 @@ def test_local_search_and_offers_never_make_the_best_order_worse():
 
 
 def test_orders_repeat():
-    model = graph([3] * 100, grid(10))
+    model = graph([3] * 100, scopes_of_lattice(10))
     first, second = best_order(*model), best_order(*model)
     assert np.array_equal(first.order, second.order) and first.entries == second.entries
 
 
 def test_without_goatd_the_search_is_silent(monkeypatch):
     monkeypatch.setitem(sys.modules, "goatd", None)
-    assert order_by_goatd(graph([2] * 4, grid(2)), 1.0) is None
+    assert order_by_goatd(graph([2] * 4, scopes_of_lattice(2)), 1.0) is None
 
 
 def test_orders_of_goatd_are_permutations():
     extra("goatd")
-    order = order_by_goatd(graph([2] * 25, grid(5)), 4.0)
+    order = order_by_goatd(graph([2] * 25, scopes_of_lattice(5)), 4.0)
     assert sorted(order) == list(range(25))
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from lattices import edges
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_graph
 from scipy.stats import chi2
 
@@ -110,11 +111,9 @@ def test_answers_of_random_models(seed):
         np.testing.assert_allclose(found.log_z[min(i, last)], oracle.log_z, **EXACT)
 
 
-def lattice(side, seed=0):
+def spin_glass(side, seed=0):
     rng = np.random.default_rng(seed)
-    place = np.arange(side * side).reshape(side, side)
-    ends = [(place[:, :-1], place[:, 1:]), (place[:-1], place[1:])]
-    index = np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in ends])
+    index = edges(side)
     w = rng.normal(0, 1, len(index))
     values = np.exp(w[:, None, None] * np.array([[1, -1], [-1, 1]]))
     b = pgm.GraphBuilder()
@@ -124,7 +123,7 @@ def lattice(side, seed=0):
 
 
 def test_a_lattice_that_is_too_wide_has_variables_outside():
-    model, want = lattice(11), ("log_z", "marginals", "mode")
+    model, want = spin_glass(11), ("log_z", "marginals", "mode")
     whole = pgm.infer(model, want=want, method=pgm.Elimination())
     method = pgm.Elimination(max_states=2**13)
     found = pgm.infer(model, want=want, method=method)
@@ -136,7 +135,7 @@ def test_a_lattice_that_is_too_wide_has_variables_outside():
 
 
 def test_work_is_limited():
-    model = lattice(11)
+    model = spin_glass(11)
     plan = pgm.Elimination(max_states=2**10, max_work=2**18).plan(model.given(), ("log_z",))
     assert "2^18 entries in all passes" in plan.refusal
     with pytest.raises(pgm.PgmError, match="refused"):
@@ -144,7 +143,7 @@ def test_work_is_limited():
 
 
 def test_variables_outside_are_as_few_as_the_limit_needs():
-    model = lattice(6)
+    model = spin_glass(6)
     index = model.structure.table_index
     factors = Factors(np.full(36, 2), index.start.astype(np.int64), index.unit.astype(np.int32))
     order = best_order(factors.cards, factors.start, factors.scope)

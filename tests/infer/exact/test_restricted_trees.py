@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from comparisons import flat
 
 from pgmengine._kernels import JunctionTree, restricted_entries, run_restricted
 from pgmengine.base.errors import PgmError
@@ -43,10 +44,6 @@ def with_evidence(cards, given, wide, seen):
             out[v] = out[v].copy()
             out[v][np.arange(card) != seen[row, v], row] = -np.inf
     return out
-
-
-def flat(parts):
-    return np.concatenate([np.zeros(0), *(np.ravel(p) for p in parts)])
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from comparisons import close_answers
+from limits import planning_takes, rows_are_restricted
+from networks import with_zeros
 from random_graphs import as_arguments, as_hints, draw_question, random_graph
 from scipy.stats import binom
 from small_networks import states_drawn
@@ -9,20 +12,11 @@ from small_networks import states_drawn
 import pgmengine as pgm
 from pgmengine.infer.exact import planning, shared_rows
 
-SAME = {"rtol": 1e-12, "atol": 1e-12}
 FALSE_ALARM = 1e-6
 
 
-def leaves(answer):
-    if isinstance(answer, dict):
-        return [x for value in answer.values() for x in leaves(value)]
-    return [answer.toarray() if hasattr(answer, "toarray") else np.asarray(answer)]
-
-
-def same(found, right, names):
-    for name in names:
-        for a, b in zip(leaves(found[name]), leaves(right[name]), strict=True):
-            np.testing.assert_allclose(a, b, err_msg=name, **SAME)
+def network_of(seed):
+    return with_zeros(seed, variables=12, states=4, zeros=0.2)
 
 
 def both(model, want, monkeypatch, **arguments):
@@ -48,23 +42,7 @@ def test_random_graphs(seed, monkeypatch):
     }
     want = ("log_z", "log_prob", "marginals", "pairs", "gradient")
     found, right = both(graph.build(), want, monkeypatch, **arguments)
-    same(found.answers, right.answers, right.answers)
-
-
-def network(seed=0, variables=12):
-    """A network of variables with two parents each, some of whose states are impossible."""
-    rng, b = np.random.default_rng(seed), pgm.GraphBuilder()
-    states = rng.integers(2, 5, variables).tolist()
-    for i in range(variables):
-        b.variable(f"x{i}", states=states[i])
-    for i in range(variables):
-        parents = sorted(rng.permutation(i)[:2].tolist())
-        p = rng.random((*(states[k] for k in parents), states[i])) + 0.05
-        p[rng.random(p.shape) < 0.2] = 0.0
-        p[..., 0] += 0.1
-        names = [f"x{k}" for k in parents]
-        b.conditional(f"x{i}", names, p / p.sum(axis=-1, keepdims=True))
-    return b.build()
+    close_answers(found.answers, right.answers)
 
 
 def rows_of(model, rows, share, seed=1):
@@ -77,17 +55,17 @@ def rows_of(model, rows, share, seed=1):
 
 
 def test_networks_with_impossible_states(monkeypatch):
-    model = network()
+    model = network_of(0)
     evidence = rows_of(model, 60, 0.3)
     joint = pgm.Joint("x3", "x7", "x11")
     want = ("log_z", "log_prob", "marginals", "mode", "gradient", joint)
     found, right = both(model, want, monkeypatch, evidence=evidence)
     assert "shared by" in found.plan.why
-    same(found.answers, right.answers, right.answers)
+    close_answers(found.answers, right.answers)
 
 
 def test_units_that_all_rows_observe_and_patterns_of_many_rows(monkeypatch):
-    model = network(1)
+    model = network_of(1)
     evidence = rows_of(model, 60, 0.3)
     all_rows = rows_of(model, 60, 1.0)
     evidence["x5"] = all_rows["x5"]
@@ -96,7 +74,7 @@ def test_units_that_all_rows_observe_and_patterns_of_many_rows(monkeypatch):
         values[40:] = all_rows[name][40:] if name in ("x2", "x5") else np.nan
     found, right = both(model, ("log_z", "marginals"), monkeypatch, evidence=evidence)
     assert {"shared by" in tree.described for tree in _trees(model, evidence)} == {True, False}
-    same(found.answers, right.answers, right.answers)
+    close_answers(found.answers, right.answers)
 
 
 def _trees(model, evidence, most=2.0**27):
@@ -104,33 +82,31 @@ def _trees(model, evidence, most=2.0**27):
 
 
 def test_rows_that_are_too_large_have_trees_of_their_own(monkeypatch):
-    model = network(2)
+    model = network_of(2)
     evidence = rows_of(model, 30, 0.3)
     sizes = np.sort(np.concatenate([tree.entries for tree in _trees(model, evidence)]))
     limit = 3 * planning.ENTRY * sizes[10]
-    monkeypatch.setattr(planning, "CLIQUE", 0.0)
-    monkeypatch.setattr(planning, "planning_seconds", lambda *_: limit)
+    planning_takes(monkeypatch, limit)
     trees = _trees(model, evidence)
     assert len(trees) > 1 and 0 < len(trees[0].rows) < 30
     assert sorted(np.concatenate([tree.rows for tree in trees]).tolist()) == list(range(30))
     found, right = both(model, ("log_z", "marginals"), monkeypatch, evidence=evidence)
-    same(found.answers, right.answers, right.answers)
+    close_answers(found.answers, right.answers)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_of_one_pattern_that_exclude_different_states(seed, monkeypatch):
     """Each is restricted to its own states, where that leaves far fewer of them."""
-    model = network(10 + seed)
+    model = network_of(10 + seed)
     draws = rows_of(model, 20, 1.0)
     evidence = {name: draws[name] for name in ("x9", "x10", "x11")}
     want = ("log_z", "marginals", "mode", "gradient")
     method = pgm.Elimination()
     right = pgm.infer(model, evidence, want=want, method=method)
-    monkeypatch.setattr(planning, "WORTH", 0)
-    monkeypatch.setattr(planning, "CLIQUE", -1.0)
+    rows_are_restricted(monkeypatch)
     found = pgm.infer(model.with_params({}), evidence, want=want, method=method)
     assert "shared by" in found.plan.why and "shared by" not in right.plan.why
-    same(found.answers, right.answers, right.answers)
+    close_answers(found.answers, right.answers)
 
 
 def test_the_row_of_contradictory_evidence_is_named():
@@ -149,7 +125,7 @@ def test_the_row_of_contradictory_evidence_is_named():
 
 
 def test_a_prepared_question_serves_other_values_of_the_same_patterns():
-    model = network(3)
+    model = network_of(3)
     first, second = rows_of(model, 20, 0.3, 1), rows_of(model, 20, 1.0, 2)
     other = {n: np.where(np.isnan(first[n]), np.nan, second[n]) for n in first}
     method = pgm.Elimination()
@@ -162,7 +138,7 @@ def test_a_prepared_question_serves_other_values_of_the_same_patterns():
 
 def test_draws_of_rows_have_their_marginals(*, draws=4000):
     """The count of every state is binomial; a false alarm has probability 1e-6 in all."""
-    model = network(4)
+    model = network_of(4)
     evidence = rows_of(model, 10, 0.3)
     method = pgm.Elimination(draws=draws)
     r = pgm.infer(model, evidence, want=("marginals", "samples"), method=method, rng=3)
@@ -189,9 +165,9 @@ def test_units_with_infinitely_many_values(monkeypatch):
     for evidence in ({"x": x}, {"x": x, "y": rng.normal(size=(20, 3))}):
         found, right = both(model, want, monkeypatch, evidence=evidence)
         assert "shared by" in found.plan.why
-        same(found.answers, right.answers, right.answers)
+        close_answers(found.answers, right.answers)
     # Rows that differ in these units share no tree.
     y = np.where(rng.random((20, 3)) < 0.4, 0.3, np.nan)
     found, right = both(model, want, monkeypatch, evidence={"x": x, "y": y})
     assert "shared by" not in found.plan.why
-    same(found.answers, right.answers, right.answers)
+    close_answers(found.answers, right.answers)

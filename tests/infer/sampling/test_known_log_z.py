@@ -2,25 +2,25 @@
 
 import numpy as np
 import pytest
+from chains_of_units import of_tables
+from registry import GIVE_LOG_Z, METHODS, every
 
 import pgmengine as pgm
 
 NAN = np.nan
-METHODS = [
+ESTIMATES = [
     pgm.AIS(chains=20, betas=pgm.Linear(20)),
     pgm.AIS(chains=20, betas=pgm.Linear(20), reverse=False),
     pgm.ParallelTempering(rungs=4, warmup=20, draws=100),
     pgm.SimulatedTempering(betas=pgm.Linear(3), warmup=100, draws=200),
     pgm.Forward(200),
 ]
+every([METHODS[name] for name in GIVE_LOG_Z], ESTIMATES)
 
 
 def tables(rng, logs=None):
-    b = pgm.GraphBuilder()
-    b.layer("x", pgm.Categorical(3), 5)
     logs = rng.standard_normal((4, 3, 3)) * 3.3 if logs is None else logs
-    b.tables(("x", "x"), [[i, i + 1] for i in range(4)], np.exp(logs))
-    return b.build()
+    return of_tables(pgm.Categorical(3), 5, np.exp(logs))
 
 
 def observed(name, rng):
@@ -42,7 +42,7 @@ def observed(name, rng):
     return m, {"v": [1, 0, 1, 1, 0, 0], "h": [1, 0, 1, 1]}
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("method", ESTIMATES, ids=repr)
 @pytest.mark.parametrize("name", ["rbm", "tables", "net", "gaussian", "one state"])
 def test_log_z_of_a_complete_state_is_its_log_density(method, name, relative=1e-14):
     model, evidence = observed(name, np.random.default_rng(0))
@@ -57,7 +57,7 @@ def test_log_z_of_a_complete_state_is_its_log_density(method, name, relative=1e-
     assert r.log_z_error == 0 and r.status.good
 
 
-@pytest.mark.parametrize("method", METHODS[:4], ids=repr)
+@pytest.mark.parametrize("method", ESTIMATES[:4], ids=repr)
 def test_complete_rows_among_others_are_exact_and_the_others_are_not(method):
     model, full = observed("tables", np.random.default_rng(1))
     rows = {"x": [full["x"], [0, NAN, NAN, 1, 0], [2, 2, 1, 0, 0]]}
@@ -68,7 +68,7 @@ def test_complete_rows_among_others_are_exact_and_the_others_are_not(method):
     assert abs(r.log_z[1] - exact[1]) < 2
 
 
-@pytest.mark.parametrize("method", METHODS[:4], ids=repr)
+@pytest.mark.parametrize("method", ESTIMATES[:4], ids=repr)
 def test_the_interval_contains_the_rounding_of_chains_where_no_draw_varies(method):
     # All states have one probability: no weight and no energy varies, and nothing but rounding
     # moves log Z.
@@ -82,5 +82,5 @@ def test_the_interval_contains_the_rounding_of_chains_where_no_draw_varies(metho
 def test_impossible_complete_rows_stay_impossible():
     model = tables(None, np.where(np.eye(3), -np.inf, 0.0) + np.zeros((4, 1, 1)))
     evidence = {"x": [[0, 0, 1, 2, 1], [0, 1, 0, 1, 2]]}
-    r = pgm.infer(model, evidence, ("log_z",), method=METHODS[0], rng=0)
+    r = pgm.infer(model, evidence, ("log_z",), method=ESTIMATES[0], rng=0)
     assert r.log_z[0] == -np.inf and r.log_z[1] == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from brute import Brute
 from invariance import ALARM, CAUGHT, exact_start, p_value, tail
-from registry import KERNELS
+from registry import FEW_DRAWS, KERNELS, SAMPLERS
 from test_annealing import covers, random_rbm
 from tiny import FINITE, INFINITE, as_evidence, draw_row
 
@@ -318,23 +318,15 @@ def test_wang_landau_refuses_layers_that_a_partition_cannot_read():
     assert seen.mean["h"].shape == (2,)
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        pgm.MCMC(draws=20, warmup=5),
-        pgm.ParallelTempering(draws=20, warmup=5),
-        pgm.SimulatedTempering(draws=80, warmup=50),
-        pgm.TemperedTransitions(draws=20, warmup=5),
-        pgm.WangLandau(
-            partition=lambda x: x["v"].sum(axis=1).astype(int), bins=5, draws=50, warmup=20
-        ),
-    ],
-    ids=lambda m: type(m).__name__,
-)
-def test_energies_are_those_of_the_draws(method, rtol=1e-5):
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_energies_are_those_of_the_draws(name, rtol=1e-5):
     model = pgm.dbm([4, 3, 2], rng=0)
     r = pgm.infer(
-        model, {"v": [[np.nan] * 4, [1, 0, 1, np.nan]]}, want=("samples",), method=method, rng=0
+        model,
+        {"v": [[np.nan] * 4, [1, 0, 1, np.nan]]},
+        want=("samples",),
+        method=FEW_DRAWS[name],
+        rng=0,
     )
     chains, draws, rows = r.stats["energy"].shape
     x = {name: value.reshape(chains * draws * rows, -1) for name, value in r.samples.items()}

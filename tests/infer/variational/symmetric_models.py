@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from lattices import edges, weights_of
 
 import pgmengine as pgm
 
@@ -44,12 +45,11 @@ def ring(rng, n, sign):
     return w + w.T
 
 
-def lattice(rng, side):
-    """A frustrated lattice: couplings of random sign."""
-    unit, w = np.arange(side * side).reshape(side, side), np.zeros((side**2, side**2))
-    for a, b in ((unit[1:], unit[:-1]), (unit[:, 1:], unit[:, :-1])):
-        w[a.ravel(), b.ravel()] = 1.5 * rng.choice([-1, 1], a.size)
-    return w + w.T
+def frustrated(rng, side):
+    """The weights of a lattice with couplings of random sign."""
+    # Along the columns first.
+    pairs = np.roll(edges(side), len(edges(side)) // 2, axis=0)
+    return weights_of(pairs, 1.5 * rng.choice([-1, 1], len(pairs)), side * side).toarray()
 
 
 def layers(units, scale, rng, biases=False):
@@ -118,7 +118,7 @@ CASES = (
     Case("strong spins", lambda rng: inside(S, 6, symmetric(rng, 6, 8.0))),
     Case("ferromagnet", lambda rng: inside(S, 8, ring(rng, 8, 1.0))),
     Case("antiferromagnet", lambda rng: inside(S, 7, ring(rng, 7, -1.0))),
-    Case("lattice", lambda rng: inside(S, 16, lattice(rng, 4))),
+    Case("lattice", lambda rng: inside(S, 16, frustrated(rng, 4))),
     Case("values", lambda rng: inside(pgm.MultiValued(3), 6, symmetric(rng, 6, 3.0))),
     Case("interval", lambda rng: inside(pgm.MultiValued(math.inf), 6, symmetric(rng, 6, 6.0))),
     Case("Potts", lambda rng: inside(C, 6, states_alike(rng, 6, 3, 2.0))),

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from bound_oracle import bound
+from bound_oracle import bound, bounds, q_of
 from brute import Brute, grid, log_sum
-from test_directed_bound import CONVERGED, ask, move, soft_of, tables
+from test_directed_bound import CONVERGED, ask, move, soft_of
 from tiny import TABLED, as_evidence, draw_row, patterns, without_fixed_biases
 
 import pgmengine as pgm
@@ -16,16 +16,12 @@ FINITE = [m for m in TABLED if all(x.unit.support is not None for x in m.layers)
 each = pytest.mark.parametrize("m", FINITE, ids=repr)
 
 
-def oracle(m, rows, found, **given):
-    return np.array([bound(m, row, tables(found, i), **given) for i, row in enumerate(rows)])
-
-
 @each
 def test_log_z_is_the_bound_at_its_own_q_and_below_enumeration(m, rtol=1e-8, slack=1e-9):
     rows = patterns(m)
     found = ask(m, rows)
     assert found.status.good and found.kind == "lower bound"
-    np.testing.assert_allclose(found.log_z, oracle(m, rows, found), rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(found.log_z, bounds(m, rows, found), rtol=rtol, atol=rtol)
     exact = np.array([Brute(m, row).log_z for row in rows])
     assert np.all(found.log_z <= exact + slack * (1 + np.abs(exact)))
     complete = 4
@@ -61,7 +57,7 @@ def test_soft_evidence_and_do(m, with_do, rtol=1e-8, slack=1e-9):
     # do() may have made the evidence impossible.
     possible = np.isfinite(exact)
     assert possible.sum() > len(rows) // 2
-    expected = oracle(m, rows, found, soft=listed, do=do)
+    expected = bounds(m, rows, found, soft=listed, do=do)
     np.testing.assert_allclose(found.log_z[possible], expected[possible], rtol=rtol, atol=rtol)
     below = found.log_z[possible] <= (exact + slack * (1 + np.abs(exact)))[possible]
     assert below.all() and np.all(np.isneginf(found.log_z[~possible]))
@@ -81,7 +77,7 @@ def test_no_small_move_of_q_raises_the_bound(m, slack=1e-9, step=1e-3):
     rng, rows = np.random.default_rng(0), patterns(m)
     found = ask(m, rows, CONVERGED)
     for i, row in enumerate(rows):
-        q = tables(found, i)
+        q = q_of(found, i)
         best = bound(m, row, q)
         for kind in range(6):
             moved = {name: move(p, rng, step, kind) for name, p in q.items()}
@@ -100,7 +96,7 @@ def test_gradient_is_that_of_the_bound_at_q(m, step=1e-5, rtol=1e-5, atol=2e-5):
     for name in model.params:
         direction = rng.normal(size=model.params[name].shape)
         ends = [
-            sum(bound(moved(m, name, sign * step * direction), row, tables(found, i))
+            sum(bound(moved(m, name, sign * step * direction), row, q_of(found, i))
                 for i, row in enumerate(rows))
             for sign in (1, -1)
         ]  # fmt: skip
@@ -160,7 +156,7 @@ def test_rows_of_several_patterns_and_do_at_once(rtol=1e-8):
     rows = [draw_row(m, rng, share) for share in rng.choice([0.0, 0.3, 0.7], size=20)]
     together = ask(m, rows, CONVERGED)
     alone = np.array([ask(m, [row], CONVERGED).log_z[0] for row in rows])
-    np.testing.assert_allclose(together.log_z, oracle(m, rows, together), rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(together.log_z, bounds(m, rows, together), rtol=rtol, atol=rtol)
     exact = np.array([Brute(m, row).log_z for row in rows])
     assert np.all(alone <= exact + 1e-9) and np.all(together.log_z <= exact + 1e-9)
 

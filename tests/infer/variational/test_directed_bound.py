@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 import pytest
-from bound_oracle import Beliefs, bound
+from bound_oracle import Beliefs, bound, bounds, q_of
 from brute import Brute, grid
+from comparisons import dense
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
@@ -38,14 +39,6 @@ def ask(m, rows, method=None, **given):
     return pgm.infer(
         m.build(), as_evidence(m, rows), want=want, method=method or pgm.MeanField(), **given
     )
-
-
-def tables(found, i):
-    return {name: p[i] for name, p in found.prob.items()}
-
-
-def oracle(m, rows, found, xi=None, **given):
-    return np.array([bound(m, row, tables(found, i), xi=xi, **given) for i, row in enumerate(rows)])
 
 
 def exact(m, rows, **given):
@@ -94,7 +87,7 @@ def test_log_z_is_the_bound_at_its_own_tables(m, rtol=1e-12):
     rows = patterns(m)
     found = ask(m, rows)
     assert found.kind == "lower bound"
-    assert_agree(m, found.log_z, oracle(m, rows, found))
+    assert_agree(m, found.log_z, bounds(m, rows, found))
     for name, p in found.prob.items():
         values = grid(next(x.unit for x in m.layers if x.name == name))[0]
         np.testing.assert_allclose(p.sum(axis=-1), 1.0, rtol=rtol)
@@ -140,7 +133,7 @@ def test_soft_evidence_and_do(m, with_do):
         ).items()
     }
     found = ask(m, rows, soft=given, do={n: v for n, v in cut.items() if n in do})
-    assert_agree(m, found.log_z, oracle(m, rows, found, soft=listed, do=do))
+    assert_agree(m, found.log_z, bounds(m, rows, found, soft=listed, do=do))
     assert_below(found, exact(m, rows, soft=listed, do=do))
 
 
@@ -149,7 +142,7 @@ def test_do_alone(m):
     do, rows = cut_of(m, patterns(m), np.random.default_rng(2))
     one = {x.name: do.get(x.name, [None] * x.size) for x in m.layers}
     found = ask(m, rows, do={n: v for n, v in as_evidence(m, [one] * len(rows)).items() if n in do})
-    assert_agree(m, found.log_z, oracle(m, rows, found, do=do))
+    assert_agree(m, found.log_z, bounds(m, rows, found, do=do))
     assert_below(found, exact(m, rows, do=do))
 
 
@@ -159,7 +152,7 @@ def test_no_small_move_of_q_raises_the_bound(m, xi, slack=1e-9, step=1e-3):
     rng, rows = np.random.default_rng(0), patterns(m)
     found = ask(m, rows, dataclasses.replace(CONVERGED, xi=xi))
     for i, row in enumerate(rows):
-        q = tables(found, i)
+        q = q_of(found, i)
         best = bound(m, row, q, xi=xi)
         for kind in range(6):
             moved = {name: move(p, rng, step, kind) for name, p in q.items()}
@@ -196,7 +189,7 @@ def test_the_bound_never_decreases(m, slack=1e-10):
 def test_fixed_xi(m, xi):
     rows = patterns(m)
     found = ask(m, rows, pgm.MeanField(xi=xi))
-    assert_agree(m, found.log_z, oracle(m, rows, found, xi=xi))
+    assert_agree(m, found.log_z, bounds(m, rows, found, xi=xi))
     assert_below(found, exact(m, rows))
 
 
@@ -205,11 +198,7 @@ def test_restarts_never_lower_the_bound(m, slack=1e-9):
     rows = patterns(m)
     found, first = ask(m, rows, pgm.MeanField(restarts=3), rng=0), ask(m, rows)
     assert np.all(found.log_z >= first.log_z - slack)
-    assert_agree(m, found.log_z, oracle(m, rows, found))
-
-
-def dense(value):
-    return value.toarray() if hasattr(value, "toarray") else value
+    assert_agree(m, found.log_z, bounds(m, rows, found))
 
 
 @each
@@ -310,7 +299,7 @@ def bound_of_the_oracle(net):
     m, row = net
     found = ask(m, [row])
     assert_below(found, exact(m, [row]))
-    assert_agree(m, found.log_z, oracle(m, [row], found), rtol=1e-7)
+    assert_agree(m, found.log_z, bounds(m, [row], found), rtol=1e-7)
 
 
 def tiny(name, layers, causes, weights, biases):
@@ -341,7 +330,7 @@ def test_nearly_deterministic_nets(unit, scale):
     assert all(np.all(np.isfinite(dense(g))) for g in found.gradient.values())
     assert_below(ask(m, rows, pgm.MeanField(xi=0.5)), exact(m, rows))
     if scale < 100:
-        assert_agree(m, found.log_z, oracle(m, rows, found))
+        assert_agree(m, found.log_z, bounds(m, rows, found))
 
 
 @pytest.mark.parametrize("states", [10, 32, 33, 40])
@@ -353,7 +342,7 @@ def test_children_of_many_states(states):
     rows = [{"v": [1, None], "h": [None] * 4}, {"v": [0, 3], "h": [None, 1.0, None, None]}]
     found = ask(m, rows)
     assert_below(found, exact(m, rows))
-    assert_agree(m, found.log_z, oracle(m, rows, found))
+    assert_agree(m, found.log_z, bounds(m, rows, found))
 
 
 @pytest.mark.parametrize("bias", [0.0, 100.0])
@@ -398,7 +387,7 @@ def test_noisy_or_of_small_and_large_weights(parent, scale):
     rows = patterns(m)
     found = ask(m, rows)
     assert_below(found, exact(m, rows))
-    assert_agree(m, found.log_z, oracle(m, rows, found))
+    assert_agree(m, found.log_z, bounds(m, rows, found))
 
 
 def test_isolated_units_are_exact(rtol=1e-9):
@@ -409,7 +398,7 @@ def test_isolated_units_are_exact(rtol=1e-9):
     m = tiny("isolated", layers, [("h", "v")], [[[1.5, 0.0], [0.0, 0.0]]], biases)
     rows = patterns(m)
     found, truth = ask(m, rows), exact(m, rows)
-    assert_agree(m, found.log_z, oracle(m, rows, found))
+    assert_agree(m, found.log_z, bounds(m, rows, found))
     assert_below(found, truth)
     only = [{"v": [None, 1.0], "h": [None, None], "z": [None, -1.0]}]
     np.testing.assert_allclose(ask(m, only).log_z, exact(m, only), rtol=rtol)
