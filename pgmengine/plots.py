@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.apps.graph_layout import NARROW, places
+from pgmengine.apps.graph_layout import NARROW_INCHES, places
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
@@ -494,12 +494,12 @@ def _layers(model: Model, ax: Axes | None) -> Axes:
 
 
 # The width of a letter in the drawing of variables, in inches.
-LETTER = 0.085
+LETTER_INCHES = 0.085
 
 # A box reaches so far below and above its middle, in inches.
-LOW, HIGH = 0.16, 0.2
+BELOW_BOX_INCHES, ABOVE_BOX_INCHES = 0.16, 0.2
 
-LINE = "#35618f"
+LINE_COLOR = "#35618f"
 
 
 def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -> Axes:
@@ -511,23 +511,27 @@ def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -
         if "table" not in data
     }
     names = {node: unit_name(model.structure.layers, place) for node, place in units.items()}
-    widths = {node: 0.3 + LETTER * max(len(name), 4) for node, name in names.items()}
+    widths = {node: 0.3 + LETTER_INCHES * max(len(name), 4) for node, name in names.items()}
     place = places(nodes, widths)
-    across = max(abs(x) + widths.get(node, NARROW) / 2 for node, (x, _) in place.items())
+    across = max(abs(x) + widths.get(node, NARROW_INCHES) / 2 for node, (x, _) in place.items())
     down = max(-y for _, y in place.values())
     ax = _axes(ax, (max(2 * across, 3.0), down + 1.0))
     for one, two, data in nodes.edges(data=True):
         arrow = nodes.is_directed() and data.get("directed", True) and two in widths
         (x1, y1), (x2, y2) = place[one], place[two]
         style = "-|>" if arrow else "-"
-        look = {"arrowstyle": style, "shrinkA": 0, "shrinkB": 0, "color": LINE, "lw": 0.8}
+        look = {"arrowstyle": style, "shrinkA": 0, "shrinkB": 0, "color": LINE_COLOR, "lw": 0.8}
         # Arrows lead from the lower edge of a box to the upper edge, so that their heads are seen.
-        ends = ((x2, y2 + HIGH), (x1, y1 - LOW)) if arrow else ((x2, y2), (x1, y1))
+        ends = (
+            ((x2, y2 + ABOVE_BOX_INCHES), (x1, y1 - BELOW_BOX_INCHES))
+            if arrow
+            else ((x2, y2), (x1, y1))
+        )
         ax.annotate("", *ends, arrowprops={**look, "alpha": 0.7}, zorder=1)
     for node, name in names.items():
         _variable(ax, name, (*place[node], widths[node]), units[node], result, row)
     for x, y in (place[node] for node in nodes if node not in widths):
-        ax.plot([x], [y], "s", color=LINE, markersize=4, zorder=2)
+        ax.plot([x], [y], "s", color=LINE_COLOR, markersize=4, zorder=2)
     ax.set(xlim=(-across - 0.2, across + 0.2), ylim=(-down - 0.5, 0.5))
     ax.set_axis_off()
     return ax
@@ -547,8 +551,14 @@ def _variable(
 
     x, y, wide = at
     seen = result is not None and _observed(result, unit, row)
-    box = Rectangle((x - wide / 2, y - LOW), wide, LOW + HIGH, facecolor="#eef3fa", zorder=3)
-    box.set(edgecolor=LINE, linewidth=2.2 if seen else 0.8)
+    box = Rectangle(
+        (x - wide / 2, y - BELOW_BOX_INCHES),
+        wide,
+        BELOW_BOX_INCHES + ABOVE_BOX_INCHES,
+        facecolor="#eef3fa",
+        zorder=3,
+    )
+    box.set(edgecolor=LINE_COLOR, linewidth=2.2 if seen else 0.8)
     ax.add_patch(box)
     ax.text(x, y + (0.05 if result else 0.02), name, ha="center", va="center", fontsize=8, zorder=5)
     if result is None or unit[0] not in result.prob:
@@ -558,7 +568,9 @@ def _variable(
     colors = _state_colors(len(shares))
     left = x - wide / 2
     for share, color in zip(shares, colors, strict=False):
-        part = Rectangle((left, y - LOW), wide * share, 0.11, facecolor=color, zorder=4)
+        part = Rectangle(
+            (left, y - BELOW_BOX_INCHES), wide * share, 0.11, facecolor=color, zorder=4
+        )
         ax.add_patch(part)
         left += wide * share
 

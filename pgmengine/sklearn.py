@@ -53,19 +53,21 @@ if TYPE_CHECKING:
 Features: TypeAlias = "ArrayLike | pd.DataFrame"
 RandomState: TypeAlias = int | np.random.RandomState | None
 
-LEARNING = ("n_components", "batch_size", "n_iter")
+LEARNING_ARGUMENTS = ("n_components", "batch_size", "n_iter")
 
 # The least scale of a column of inputs, as a share of its range.
-OF_RANGE = 0.25
+MIN_SCALE_SHARE = 0.25
 
 # Rows of a mini-batch of DRBMClassifier at least and at most, and mini-batches of a pass between.
-FEWEST_ROWS, MOST_ROWS, BATCHES = 10, 100, 20
+MIN_BATCH_ROWS, MAX_BATCH_ROWS, BATCHES_PER_EPOCH = 10, 100, 20
 
 # Bits of enumeration up to which likelihoods are exact.
-FEW = 25
+MAX_EXACT_LIKELIHOOD_BITS = 25
 
 # The method that fills missing values: a short run of chains is enough for means.
-FILL = Auto(candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf)))
+IMPUTATION_METHOD = Auto(
+    candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf))
+)
 
 __all__ = ["DRBMClassifier", "GenerativeClassifier", "GraphicalImputer", "RBMTransformer"]
 
@@ -100,7 +102,7 @@ class Scaling:
         The rare values of a column that is nearly constant would be far from all others.
         """
         plain = cls.standard(x)
-        wide = OF_RANGE * (x.max(axis=0) - x.min(axis=0))
+        wide = MIN_SCALE_SHARE * (x.max(axis=0) - x.min(axis=0))
         return replace(plain, scale=np.maximum(plain.scale, wide))
 
     def values(self, x: Array) -> Array:
@@ -145,7 +147,7 @@ class _Graphical(BaseEstimator):
 
     def _learn(self, x: Array, rng: int, epochs: int, falling: bool = True) -> None:
         """Learn for some passes over the data, from the present model if there is one."""
-        check_whole(self, *LEARNING)
+        check_whole(self, *LEARNING_ARGUMENTS)
         updates = epochs * -(-len(x) // self.batch_size)
         if not hasattr(self, "model_"):
             self.scaling_ = Scaling.of(x)
@@ -353,7 +355,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
         AIS otherwise.
         """
         x = self._values(X)
-        exact, prior = Exact(FEW), self.model_.given()
+        exact, prior = Exact(MAX_EXACT_LIKELIHOOD_BITS), self.model_.given()
         method = exact if exact.plan(prior, ("log_z",)).accepted else AIS()
         log_z = method.run(prior, ("log_z",), rng=0).log_z[0]
         log_weight = infer(self.model_, {"v": x}, want=("log_z",)).log_z
@@ -429,7 +431,9 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
         rows = np.flatnonzero(holes.any(axis=1))
         want = ("samples",) if self.sample else ("marginals",)
         seen = {"v": self.scaling_.values(x[rows])}
-        r = infer(self.model_, seen, want=want, rng=_seed(self.random_state), method=FILL)
+        r = infer(
+            self.model_, seen, want=want, rng=_seed(self.random_state), method=IMPUTATION_METHOD
+        )
         filled = self.scaling_.data(r.samples["v"][-1] if self.sample else r.mean["v"])
         out = x.copy()
         out[rows] = np.where(holes[rows], filled, x[rows])
@@ -540,7 +544,7 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         if self.batch_size is not None:
             check_whole(self, "batch_size")
             return self.batch_size
-        return int(np.clip(rows // BATCHES, FEWEST_ROWS, MOST_ROWS))
+        return int(np.clip(rows // BATCHES_PER_EPOCH, MIN_BATCH_ROWS, MAX_BATCH_ROWS))
 
     def predict_proba(self, X: Features) -> Array:
         """Return p(class | row), (rows, classes)."""
@@ -579,7 +583,7 @@ class GenerativeClassifier(_ByProbability, _Graphical):
 
     def fit(self, X: Features, y: ArrayLike) -> GenerativeClassifier:
         """Learn a model from the rows of each class; return this classifier."""
-        check_whole(self, *LEARNING)
+        check_whole(self, *LEARNING_ARGUMENTS)
         x, y = _checked(self, X, y)
         check_classification_targets(y)
         self.scaling_, seed = Scaling.of(x), _seed(self.random_state)

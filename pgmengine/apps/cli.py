@@ -68,7 +68,7 @@ Seconds = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="seed of the random numbers")]
 
 # The exit code of a command that Ctrl-C has ended, as shells have it.
-INTERRUPTED = 130
+EXIT_CODE_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -83,13 +83,13 @@ def main() -> None:
                 raise pgm.PgmError(f"argument {word!r}: has a zero byte in it")
         ended = app(standalone_mode=False)
         # typer makes an exit code of Ctrl-C, and says nothing.
-        if ended != INTERRUPTED:
+        if ended != EXIT_CODE_INTERRUPTED:
             sys.exit(ended)
-        code, message = INTERRUPTED, "interrupted"
+        code, message = EXIT_CODE_INTERRUPTED, "interrupted"
     except pgm.PgmError as error:
         message = str(error)
     except typer.Abort:
-        code, message = INTERRUPTED, "interrupted"
+        code, message = EXIT_CODE_INTERRUPTED, "interrupted"
     except BrokenPipeError:
         # The reader of the output has seen enough. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -236,7 +236,7 @@ def fit(
             f"was learned is in {shown(beside)}",
             file=sys.stderr,
         )
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_CODE_INTERRUPTED)
     pgm.save(found, out)
     print(f"wrote {out} after {updates} updates")
 

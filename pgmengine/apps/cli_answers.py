@@ -28,7 +28,7 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.variables import place_of, unit_name
 
 # Answers with an axis of units.
-BY_UNIT = ("mean", "prob", "mode", "samples")
+ANSWERS_BY_UNIT = ("mean", "prob", "mode", "samples")
 
 
 def tables_of_model(model: pgm.Model, title: str) -> list[Table]:
@@ -123,7 +123,7 @@ def flat_answers(result: pgm.Result, structure: Structure) -> dict[str, Array]:
     for name, value in result.answers.items():
         if name == "mean" and "prob" in result.answers:
             value = _by_state(value, result.answers["prob"], structure)
-        if name in BY_UNIT:
+        if name in ANSWERS_BY_UNIT:
             arrays |= {f"{name}.{key}": v for key, v in by_name(name, value, structure).items()}
         elif isinstance(value, Mapping):
             arrays |= {f"{name}.{key}": np.asarray(v) for key, v in value.items()}
@@ -300,7 +300,7 @@ def print_by_name(model: pgm.Model, result: pgm.Result, arrays: Mapping[str, Arr
         table.add_row(name, *shares, *([texts_of_states(mode[name])] if mode else []))
     if table.rows:
         show(table)
-    seen = {f"{answer}.{v}" for answer in (*BY_UNIT, "states") for v in model.variables}
+    seen = {f"{answer}.{v}" for answer in (*ANSWERS_BY_UNIT, "states") for v in model.variables}
     seen -= {f"samples.{v}" for v in model.variables}
     rest = {name: a for name, a in arrays.items() if name not in seen}
     print_answers(result, rest, "" if table.rows else title)

@@ -22,16 +22,16 @@ from pgmengine.base.work.memory import too_large
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.named_units import check_states, numbers_of_layer
 from pgmengine.evidence.state_names import state_number, written_number
-from pgmengine.io.formats import EVIDENCE, READERS
+from pgmengine.io.formats import EVIDENCE_SUFFIX, READERS
 from pgmengine.io.opened import suffix_of
 from pgmengine.model.layer import Layer
 from pgmengine.model.variables import Place, place_of
 
 # Answers that are states of units.
-STATES = ("samples", "mode")
+ANSWERS_OF_STATES = ("samples", "mode")
 
 # Bytes of memory for each byte of a compressed archive of arrays, as data of few values have.
-PACKED = 200.0
+MEMORY_PER_ARCHIVE_BYTE = 200.0
 
 
 def read_model(path: Path, seed: int = 0) -> pgm.Model:
@@ -140,7 +140,7 @@ def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
     """
     place = shown(path)
     readers = {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv}
-    if suffix_of(path) == EVIDENCE:
+    if suffix_of(path) == EVIDENCE_SUFFIX:
         found = pgm.read_evidence(path, model)
         return {name: _as_rows(model, name, states) for name, states in found.items()}
     if path.suffix not in readers:
@@ -160,7 +160,7 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
     """Return the arrays of an archive by their names."""
     with ZipFile(place) as parts:
         needed = sum(_bytes_of_array(parts, part) for part in parts.infolist())
-    if why := too_large(needed, PACKED * place.stat().st_size, "give fewer rows"):
+    if why := too_large(needed, MEMORY_PER_ARCHIVE_BYTE * place.stat().st_size, "give fewer rows"):
         raise pgm.PgmError(f"its arrays do not fit into memory: {why}")
     with np.load(place, allow_pickle=False) as arrays:
         found = dict(arrays)
@@ -198,7 +198,9 @@ def _of_answers(model: pgm.Model, found: dict[str, Any]) -> dict[str, Any]:
     """
     s = model.structure
     unknown = [name for name in found if name not in s.layers and not _one_unit(model, name)]
-    kinds = [kind for kind in STATES if any(name.startswith(f"{kind}.") for name in unknown)]
+    kinds = [
+        kind for kind in ANSWERS_OF_STATES if any(name.startswith(f"{kind}.") for name in unknown)
+    ]
     if not kinds:
         return found
     if len(kinds) > 1 or len(unknown) < len(found):

@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 
 # The height of a rank, the gap between boxes, and the width of a node without a box, in inches.
-RANK, GAP, NARROW = 0.95, 0.25, 0.2
+RANK_INCHES, GAP_INCHES, NARROW_INCHES = 0.95, 0.25, 0.2
 
 
 # Node -> (x, y) in inches.
@@ -27,12 +27,12 @@ def places(graph: nx.Graph, widths: Mapping[Hashable, float]) -> Places:
     order = _with_few_crossings(graph, ranks)
     place = Places()
     for depth, nodes in enumerate(order):
-        total = sum(widths.get(n, NARROW) + GAP for n in nodes) - GAP
+        total = sum(widths.get(n, NARROW_INCHES) + GAP_INCHES for n in nodes) - GAP_INCHES
         x = -total / 2
         for node in nodes:
-            wide = widths.get(node, NARROW)
-            place[node] = x + wide / 2, -RANK * depth
-            x += wide + GAP
+            wide = widths.get(node, NARROW_INCHES)
+            place[node] = x + wide / 2, -RANK_INCHES * depth
+            x += wide + GAP_INCHES
     return _settled(graph, order, place, widths)
 
 
@@ -91,7 +91,7 @@ def _settled(
     x = {node: p[0] for node, p in place.items()}
     for _ in range(12):
         for nodes in order:
-            half = [widths.get(n, NARROW) / 2 + GAP / 2 for n in nodes]
+            half = [widths.get(n, NARROW_INCHES) / 2 + GAP_INCHES / 2 for n in nodes]
             for i, node in enumerate(nodes):
                 near = [x[m] for m in nx.all_neighbors(graph, node)]
                 wish = float(np.mean(near)) if near else x[node]

@@ -40,14 +40,14 @@ from pgmengine.base.errors import listed
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
 from pgmengine.declare.tabular import Network
-from pgmengine.io.opened import SPREAD
+from pgmengine.io.opened import DATA_MEMORY_PER_TEXT_BYTE
 from pgmengine.io.variables import Variables, check_directed, check_quotable
-from pgmengine.io.words import PAIRED, Words, pattern, unquoted
+from pgmengine.io.words import PAIRED_COMMENT, Words, pattern, unquoted
 
-WORD = pattern(r"//[^\n]*|" + PAIRED, "{}()[];|")
+BIF_WORD = pattern(r"//[^\n]*|" + PAIRED_COMMENT, "{}()[];|")
 
 # Names that are written without quotation marks: other programs read these at least.
-PLAIN = re.compile(r'(?!//|/\*)[^\s{}()\[\];|,"]+')
+UNQUOTED_BIF_NAME = re.compile(r'(?!//|/\*)[^\s{}()\[\];|,"]+')
 
 
 def read_bif(text: str, tolerance: float = 0.0) -> Network:
@@ -65,7 +65,7 @@ def read_bif(text: str, tolerance: float = 0.0) -> Network:
     >>> n.names, n.states, n.conditionals[0].values
     (('a',), (('<5', '5-12'),), array([0.25, 0.75]))
     """
-    words = Words(text, WORD)
+    words = Words(text, BIF_WORD)
     words.expect("network")
     while words.next not in ("{", ""):
         words.take()
@@ -214,7 +214,10 @@ class _Rows:
         if self.default is None and len(self.rows) < count:
             raise self.words.error(f"no row for {self._missing()} of the parents", self.at)
         # The entries, their logarithms, and what it takes to check them.
-        needed, explained = 32.0 * count * self.size, SPREAD * len(self.words.text)
+        needed, explained = (
+            32.0 * count * self.size,
+            DATA_MEMORY_PER_TEXT_BYTE * len(self.words.text),
+        )
         if why := too_large(needed, explained, "give the parents fewer states"):
             raise self.words.error(f"the table of {self.names[0]!r}: {why}", self.at)
         values = np.empty((count, self.size))
@@ -284,4 +287,4 @@ def write_bif(network: Network) -> str:
 def _written(name: str, what: str) -> str:
     """Return a name as the file has it; raise PgmError for one that it cannot have."""
     check_quotable(name, what, ".bif")
-    return name if PLAIN.fullmatch(name) and unquoted(name) else f'"{name}"'
+    return name if UNQUOTED_BIF_NAME.fullmatch(name) and unquoted(name) else f'"{name}"'

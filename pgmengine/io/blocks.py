@@ -37,16 +37,16 @@ from dataclasses import dataclass, field
 from pgmengine.base.types import Array
 from pgmengine.declare.tabular import Network
 from pgmengine.io.variables import Variables, check_directed, check_quotable
-from pgmengine.io.words import PAIRED, Words, pattern, unquoted
+from pgmengine.io.words import PAIRED_COMMENT, Words, pattern, unquoted
 
 # Levels of blocks within blocks.
-DEPTH = 16
+MAX_BLOCK_DEPTH = 16
 
 # Names that need no quotation marks.
-PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+UNQUOTED_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
-NET = pattern(r"%[^\n]*", "{}()=;|")
-DSL = pattern(r"//[^\n]*|" + PAIRED, "{}()=;")
+NET_WORD = pattern(r"%[^\n]*", "{}()=;|")
+DSL_WORD = pattern(r"//[^\n]*|" + PAIRED_COMMENT, "{}()=;")
 
 
 @dataclass
@@ -62,8 +62,8 @@ class Block:
 
 def _block(words: Words, depth: int = 0) -> Block:
     """Take a block: { key = value; key = { ... }; kind name { ... }; }."""
-    if depth > DEPTH:
-        raise words.error(f"blocks within blocks, more than {DEPTH} levels")
+    if depth > MAX_BLOCK_DEPTH:
+        raise words.error(f"blocks within blocks, more than {MAX_BLOCK_DEPTH} levels")
     words.expect("{")
     block = Block(words.i - 1)
     while words.next != "}":
@@ -192,7 +192,7 @@ def read_net(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    words = Words(text, NET)
+    words = Words(text, NET_WORD)
     variables = Variables(tolerance)
     potentials: list[tuple[int, list[str], Block]] = []
     words.expect("net")
@@ -245,7 +245,7 @@ def read_dsl(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    words = Words(text, DSL)
+    words = Words(text, DSL_WORD)
     words.expect("net")
     if words.next != "{":
         words.name("the name of the network")
@@ -317,7 +317,7 @@ def write_net(network: Network) -> str:
         check_quotable(name, "variable", ".net")
         for state in states:
             check_quotable(state, f"state of {name!r}", ".net")
-        names.append(name if PLAIN.fullmatch(name) else f'"{name}"')
+        names.append(name if UNQUOTED_NAME.fullmatch(name) else f'"{name}"')
     lines = ["net", "{", "}"]
     for name, states in zip(names, network.states, strict=True):
         listed = " ".join(f'"{state}"' for state in states)

@@ -64,13 +64,13 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.variables import Member
 
-COUPLING = {"couple", "cause", "weight"}
+COUPLING_ENTRIES = {"couple", "cause", "weight"}
 
 # Entries that hold numbers only.
-NUMBERS = {"bias", "weight", "values", "index"}
+NUMERIC_ENTRIES = {"bias", "weight", "values", "index"}
 
 # The lists of a declaration, and with them the name of a file of parameters.
-LISTS = ("layers", "couplings", "variables", "conditionals", "tables")
+DECLARATION_LISTS = ("layers", "couplings", "variables", "conditionals", "tables")
 
 
 def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) -> Model:
@@ -80,9 +80,9 @@ def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) ->
             f"the declaration must be a table of layers and couplings, not {_kind(declaration)}"
         )
     _check_plain(declaration)
-    for key in LISTS:
+    for key in DECLARATION_LISTS:
         for i, entry in enumerate(_tables(declaration, key)):
-            for name in NUMBERS.intersection(entry):
+            for name in NUMERIC_ENTRIES.intersection(entry):
                 _check_numbers(entry[name], f"{key}[{i}].{name}")
     b = GraphBuilder()
     for i, entry in enumerate(_tables(declaration, "layers")):
@@ -94,11 +94,11 @@ def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) ->
     for key in ("conditionals", "tables"):
         for i, entry in enumerate(_tables(declaration, key)):
             _add_table(b, dict(entry), key == "conditionals", f"{key}[{i}]")
-    unknown = [key for key in declaration if key not in LISTS]
+    unknown = [key for key in declaration if key not in DECLARATION_LISTS]
     if unknown:
         raise PgmError(
             f"{unknown[0]!r} belongs to no layer or coupling of the declaration"
-            f"{nearest(unknown[0], (*LISTS, 'weights'))}"
+            f"{nearest(unknown[0], (*DECLARATION_LISTS, 'weights'))}"
         )
     logs = {key: params.pop(key) for key in list(params) if key.endswith(".table")}
     if params:
@@ -223,10 +223,10 @@ def _add_coupling(
     kind, ends = next(iter(entry.items()), ("", None))
     names = ends if isinstance(ends, list) and all(isinstance(name, str) for name in ends) else []
     if kind not in ("couple", "cause") or len(entry) != 1 or len(names) != 2:
-        mistyped = [key for key in entry if key not in COUPLING]
+        mistyped = [key for key in entry if key not in COUPLING_ENTRIES]
         raise PgmError(
             f"{where}: a coupling is couple = [a, b] or cause = [parent, child], and may "
-            f"have a weight, not {str(entry):.200}{_hint(mistyped, COUPLING)}"
+            f"have a weight, not {str(entry):.200}{_hint(mistyped, COUPLING_ENTRIES)}"
         )
     a, c = names
     key = f"{a}->{c}.weight" if kind == "cause" else f"{a}-{c}.weight"

@@ -45,7 +45,7 @@ WRITERS: dict[str, Callable[[Network], str]] = {
 T = TypeVar("T")
 
 # The suffix of evidence for a .uai file.
-EVIDENCE = ".evid"
+EVIDENCE_SUFFIX = ".evid"
 
 
 def read(path: str | Path, tolerance: float = 0.0) -> Model:
@@ -176,7 +176,7 @@ def read_evidence(path: str | Path, model: ModelLike | None = None) -> dict[str,
     {'0': 1, '3': 0}
     """
     with named(path):
-        _known(path, {EVIDENCE: None}, "read as evidence")
+        _known(path, {EVIDENCE_SUFFIX: None}, "read as evidence")
         if model is None:
             return read_uai_evidence(text_of(path))
         model = as_model(model)

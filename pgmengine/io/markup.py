@@ -40,21 +40,21 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.tabular import Network
 from pgmengine.io.variables import Variables, check_directed
-from pgmengine.io.words import TOO_SMALL, number, underflow
+from pgmengine.io.words import UNDERFLOW_MESSAGE, number, underflow
 
 # An entity that XML does not define, outside comments and literal text, is group 1.
-ENTITY = re.compile(
+UNDEFINED_ENTITY = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|(&(?!#|(?:lt|gt|amp|quot|apos);)[^;<\s]*;?)", re.DOTALL
 )
 
 # The mark of an application in a .xdsl file.
-AGRUM = re.compile(r'<genie\b[^>]*\bapp="aGrUM')
+AGRUM_APP = re.compile(r'<genie\b[^>]*\bapp="aGrUM')
 
 
 # The elements that are read inside each element. Others are skipped with everything in them, except
 # in the last element of NODES. An element that is not listed holds text only.
-INSIDE = Mapping[str, frozenset[str]]
-XMLBIF: INSIDE = {
+Children = Mapping[str, frozenset[str]]
+XMLBIF_CHILDREN: Children = {
     "": frozenset({"bif"}),
     "bif": frozenset({"network"}),
     "network": frozenset({"variable", "definition", "probability"}),
@@ -62,7 +62,7 @@ XMLBIF: INSIDE = {
     "definition": frozenset({"for", "given", "table"}),
     "probability": frozenset({"for", "given", "table"}),
 }
-XDSL: INSIDE = {
+XDSL_CHILDREN: Children = {
     "": frozenset({"smile"}),
     "smile": frozenset({"nodes"}),
     "nodes": frozenset({"cpt"}),
@@ -70,11 +70,11 @@ XDSL: INSIDE = {
 }
 
 # Elements in which nothing is skipped: the root of the file, and the nodes of a network.
-COMPLETE = ("", "nodes")
+ELEMENTS_READ_WHOLE = ("", "nodes")
 
 # Elements without text of their own, whose attributes say everything.
-NO_TEXT = ("state",)
-MAY_BE_EMPTY = (*NO_TEXT, "parents")
+ELEMENTS_WITHOUT_TEXT = ("state",)
+ELEMENTS_THAT_MAY_BE_EMPTY = (*ELEMENTS_WITHOUT_TEXT, "parents")
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Element:
             )
         if (lost := underflow(words, values)) is not None:
             raise self.error(
-                f"number {lost + 1} of <{self.tag}> is {words[lost][:40]!r}, {TOO_SMALL}"
+                f"number {lost + 1} of <{self.tag}> is {words[lost][:40]!r}, {UNDERFLOW_MESSAGE}"
             )
         return values.reshape(shape)
 
@@ -139,7 +139,7 @@ class Tree:
     that a long file of empty elements takes no memory.
     """
 
-    def __init__(self, inside: INSIDE) -> None:
+    def __init__(self, inside: Children) -> None:
         self.inside = inside
         self.top = Element("", 1, {})
         self.open = [self.top]
@@ -161,7 +161,7 @@ class Tree:
         """Open an element."""
         tag, above = intern(tag.lower()), self.open[-1].tag
         expected = self.inside.get(above)
-        if self.skipped or (expected and tag not in expected and above not in COMPLETE):
+        if self.skipped or (expected and tag not in expected and above not in ELEMENTS_READ_WHOLE):
             self.skipped += 1
             return
         if expected is None:
@@ -191,9 +191,9 @@ class Tree:
             return
         element.text = "".join(self.pieces).strip()
         self.pieces.clear()
-        if not element.text and element.tag not in MAY_BE_EMPTY:
+        if not element.text and element.tag not in ELEMENTS_THAT_MAY_BE_EMPTY:
             raise element.error(f"<{element.tag}> has no text, expected a name or numbers")
-        if element.tag in NO_TEXT and element.text:
+        if element.tag in ELEMENTS_WITHOUT_TEXT and element.text:
             raise element.error(
                 f"<{element.tag}> has the text {element.text[:40]!r}, expected none"
             )
@@ -223,7 +223,7 @@ def _check_entities(text: str) -> None:
     expat does so where a document type is in another file, and tells nobody if it is in an
     attribute.
     """
-    for match in ENTITY.finditer(text) if "&" in text else ():
+    for match in UNDEFINED_ENTITY.finditer(text) if "&" in text else ():
         if match[1]:
             line = text.count("\n", 0, match.start()) + 1
             raise PgmError(
@@ -231,7 +231,7 @@ def _check_entities(text: str) -> None:
             )
 
 
-def parse(text: str, inside: INSIDE) -> Element:
+def parse(text: str, inside: Children) -> Element:
     """Return the root of an XML text, with the elements that are read."""
     tree = Tree(inside)
     try:
@@ -244,7 +244,7 @@ def parse(text: str, inside: INSIDE) -> Element:
     return tree.top.children[0]
 
 
-def _root(text: str, inside: INSIDE, tag: str) -> Element:
+def _root(text: str, inside: Children, tag: str) -> Element:
     """Return the only element of a tag inside the root."""
     return parse(text, inside).one(tag)
 
@@ -266,7 +266,7 @@ def read_xmlbif(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    root = _root(text, XMLBIF, "network")
+    root = _root(text, XMLBIF_CHILDREN, "network")
     variables = Variables(tolerance)
     for node in root.all("variable"):
         kind = node.attributes.get("type", "nature")
@@ -305,8 +305,8 @@ def read_xdsl(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    root = _root(text, XDSL, "nodes")
-    if AGRUM.search(text):
+    root = _root(text, XDSL_CHILDREN, "nodes")
+    if AGRUM_APP.search(text):
         raise root.error(
             "written by aGrUM, whose order of probabilities is not that of GeNIe; save the network "
             "as .bifxml there"

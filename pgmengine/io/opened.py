@@ -17,16 +17,16 @@ from pgmengine.base.files import as_path, readable, shown, write_whole
 from pgmengine.base.work.memory import too_large
 
 # Bytes of memory for each byte of text while a file is read: words in lists, and their numbers.
-COPIES = 24.0
+MEMORY_PER_TEXT_BYTE = 24.0
 
 # Bytes of text for each byte of a compressed file, as tables with many zeros have.
-RATIO = 100.0
+TEXT_PER_COMPRESSED_BYTE = 100.0
 
 # Bytes of memory that data, for each byte of text, may take beyond words and numbers.
-SPREAD = 64.0
+DATA_MEMORY_PER_TEXT_BYTE = 64.0
 
 # Bytes that are unpacked at once.
-BLOCK = 2**20
+BYTES_UNPACKED_AT_ONCE = 2**20
 
 
 def suffix_of(path: object) -> str:
@@ -53,7 +53,7 @@ def named(path: object) -> Iterator[None]:
 
 def text_of(path: object) -> str:
     """Return the text of a file in UTF-8, which may be compressed; else raise PgmError."""
-    place = readable(path, COPIES)
+    place = readable(path, MEMORY_PER_TEXT_BYTE)
     try:
         content = _unpacked(place) if place.name.lower().endswith(".gz") else place.read_bytes()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -80,10 +80,14 @@ def _unpacked(place: Path) -> bytes:
     parts: list[bytes] = []
     size, packed = 0, place.stat().st_size
     with gzip.open(place) as file:
-        while part := file.read(BLOCK):
+        while part := file.read(BYTES_UNPACKED_AT_ONCE):
             parts.append(part)
             size += len(part)
-            if why := too_large(COPIES * size, RATIO * COPIES * packed, "unpack the file"):
+            if why := too_large(
+                MEMORY_PER_TEXT_BYTE * size,
+                TEXT_PER_COMPRESSED_BYTE * MEMORY_PER_TEXT_BYTE * packed,
+                "unpack the file",
+            ):
                 raise PgmError(f"cannot be unpacked: {why}")
     return b"".join(parts)
 

@@ -31,19 +31,19 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
 from pgmengine.declare.tabular import AXES, Conditional, Network, Table, check_acyclic
-from pgmengine.io.opened import SPREAD
+from pgmengine.io.opened import DATA_MEMORY_PER_TEXT_BYTE
 from pgmengine.io.uai_orders import REMARK, Order, order_of
-from pgmengine.io.variables import ROUNDED
-from pgmengine.io.words import TOO_SMALL, number, underflow
+from pgmengine.io.variables import ADVICE_FOR_ROUNDED_ROWS
+from pgmengine.io.words import UNDERFLOW_MESSAGE, number, underflow
 from pgmengine.model.tables import as_printed, rows_are_one, wrong_row
 
 PREAMBLES = ("MARKOV", "BAYES")
 
 # States of variables in no factor, for each number in the file.
-EACH = 64
+MAX_FREE_STATES_PER_NUMBER = 64
 
 # Integers up to here are exact in double precision.
-LARGEST = 2**53
+MAX_EXACT_INTEGER = 2**53
 
 
 class Numbers:
@@ -92,7 +92,7 @@ class Numbers:
             raise self.error(f"the file ends, expected {what}", len(self.values))
         self.i += 1
         value = self.listed[self.i - 1]
-        if not (least <= value < below and value < LARGEST and value.is_integer()):
+        if not (least <= value < below and value < MAX_EXACT_INTEGER and value.is_integer()):
             upper = (
                 f"from {least} to {int(below) - 1}" if below < math.inf else f"of at least {least}"
             )
@@ -108,7 +108,7 @@ class Numbers:
         """Take many integers in [least, below)."""
         self.need(count, what)
         part = self.listed[self.i : self.i + count]
-        if all(least <= x < below and x < LARGEST and x.is_integer() for x in part):
+        if all(least <= x < below and x < MAX_EXACT_INTEGER and x.is_integer() for x in part):
             self.i += count
             return list(map(int, part))
         # One of them is wrong, and has a place.
@@ -178,7 +178,8 @@ def _wrong_row(
     width = values.shape[-1]
     row, total = wrong_row(values.reshape(-1, width), tolerance) or ((0,), 1.0)
     return numbers.error(
-        f"{what}: row {row[0]}, which begins here, sums to {total:.9g}, expected 1; {ROUNDED}, or "
+        f"{what}: row {row[0]}, which begins here, sums to {total:.9g}, expected 1; "
+        f"{ADVICE_FOR_ROUNDED_ROWS}, or "
         "write MARKOV in place of BAYES for a product of potentials",
         start + row[0] * width,
     )
@@ -221,7 +222,9 @@ def _factors(
                 numbers.i + bad,
             )
         if (lost := numbers.lost(numbers.i, values)) is not None:
-            raise numbers.error(f"entry {lost - numbers.i} of factor {k} is {TOO_SMALL}", lost)
+            raise numbers.error(
+                f"entry {lost - numbers.i} of factor {k} is {UNDERFLOW_MESSAGE}", lost
+            )
         starts.append(numbers.i)
         numbers.i += count
         factors.append(values.reshape(shape))
@@ -237,10 +240,11 @@ def _check_states(numbers: Numbers, sizes: list[int], scopes: list[tuple[int, ..
     total, most = 0, len(numbers.values)
     for i in sorted(set(range(len(sizes))).difference(*scopes)):
         total += sizes[i]
-        if sizes[i] > most or total > EACH * most:
+        if sizes[i] > most or total > MAX_FREE_STATES_PER_NUMBER * most:
             raise numbers.error(
                 f"variable {i} has {sizes[i]} states and is in no factor, expected at most {most}, "
-                f"the count of numbers in the file, and {EACH * most} in all such variables",
+                f"the count of numbers in the file, and {MAX_FREE_STATES_PER_NUMBER * most} in all "
+                "such variables",
                 1 + i,
             )
 
@@ -350,7 +354,9 @@ def read_uai_evidence(text: str, sizes: list[int] | None = None) -> dict[str, in
     observed = sorted(set().union(*samples))
     # The arrays, and lists of their entries while they are made.
     needed = 24.0 * len(observed) * len(samples)
-    if why := too_large(needed, SPREAD * len(text), "give fewer samples in one file"):
+    if why := too_large(
+        needed, DATA_MEMORY_PER_TEXT_BYTE * len(text), "give fewer samples in one file"
+    ):
         raise numbers.error(
             f"{len(samples)} samples in which {len(observed)} variables are observed: {why}", 0
         )

@@ -28,15 +28,19 @@ from pgmengine.model.tables import rows_are_one
 REMARK = re.compile(r"#[^\n]*")
 
 # The numbers of variables, of states, and of factors; and a scope with the name of its child.
-AGRUM = re.compile(r"BAYES\n(\d+)\n(?:\d+ )+\n\1\n(?P<scopes>(?:\d+(?: \d+)+   # [^\n]*\n)+)\n")
-AGRUM_MARKOV = re.compile(r"\A\s*MARKOV\s+\d+[ \t]*# nbr Nodes", re.IGNORECASE)
+AGRUM_BAYES_HEAD = re.compile(
+    r"BAYES\n(\d+)\n(?:\d+ )+\n\1\n(?P<scopes>(?:\d+(?: \d+)+   # [^\n]*\n)+)\n"
+)
+AGRUM_MARKOV_HEAD = re.compile(r"\A\s*MARKOV\s+\d+[ \t]*# nbr Nodes", re.IGNORECASE)
 NAMED_SCOPE = re.compile(r"^[ \t]*\d+(?:[ \t]+\d+)+[ \t]*#", re.MULTILINE)
 
 # The head of a file of pgmpy. Then each factor has its number of entries on a line, and all entries
 # on the next one.
-PGMPY = re.compile(r"BAYES\n(\d+)\n\d+(?: \d+)*\n\1\n(?:\d+(?: \d+)+\n)+\n")
+PGMPY_HEAD = re.compile(r"BAYES\n(\d+)\n\d+(?: \d+)*\n\1\n(?:\d+(?: \d+)+\n)+\n")
 
-ADVICE = "convert the model itself with GraphBuilder.from_{}, or save it in another format there"
+CONVERSION_ADVICE = (
+    "convert the model itself with GraphBuilder.from_{}, or save it in another format there"
+)
 
 
 class Order(Enum):
@@ -72,22 +76,22 @@ def order_of(text: str, directed: bool, factors: Sequence[Array], tolerance: flo
     """
     text = text.replace("\r\n", "\n")
     if not directed:
-        if AGRUM_MARKOV.match(text) and any(values.ndim > 1 for values in factors):
+        if AGRUM_MARKOV_HEAD.match(text) and any(values.ndim > 1 for values in factors):
             raise PgmError(
                 "a MARKOV file of aGrUM, whose order of entries is not that of the format and "
-                f"cannot be told from the file; {ADVICE.format('pyagrum')}"
+                f"cannot be told from the file; {CONVERSION_ADVICE.format('pyagrum')}"
             )
         return Order.STANDARD
     if "#" in text and len(NAMED_SCOPE.findall(text)) >= len(factors):
         if not _differs(factors, Order.AGRUM):
             return Order.STANDARD
-        match = AGRUM.match(text)
+        match = AGRUM_BAYES_HEAD.match(text)
         if match and match["scopes"].count("\n") == len(factors):
             return Order.AGRUM
         raise PgmError(
             "every scope has a remark behind it, as in files of aGrUM, whose order of entries is "
             "not that of the format; remove the remarks if the last variable is fastest, or "
-            f"{ADVICE.format('pyagrum')}"
+            f"{CONVERSION_ADVICE.format('pyagrum')}"
         )
     return _by_rows(text, factors, tolerance)
 
@@ -101,8 +105,8 @@ def _by_rows(text: str, factors: Sequence[Array], tolerance: float) -> Order:
         if standard and other and _differs(factors, Order.PGMPY) and _of_pgmpy(text):
             raise PgmError(
                 "the file has the layout of pgmpy, and its rows sum to 1 in the order of the "
-                f"format and in that of pgmpy, which differ; {ADVICE.format('pgmpy')}, or write "
-                "all numbers on one line if the last variable is fastest"
+                f"format and in that of pgmpy, which differ; {CONVERSION_ADVICE.format('pgmpy')}, "
+                "or write all numbers on one line if the last variable is fastest"
             )
         if standard:
             return Order.STANDARD
@@ -126,7 +130,7 @@ def _differs(factors: Sequence[Array], order: Order) -> bool:
 
 def _of_pgmpy(text: str) -> bool:
     """Whether a text has the layout of pgmpy to the letter."""
-    head = PGMPY.match(text)
+    head = PGMPY_HEAD.match(text)
     if head is None or "#" in text:
         return False
     lines = text[head.end() :].removesuffix("\n").split("\n")

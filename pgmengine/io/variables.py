@@ -13,7 +13,7 @@ from pgmengine.declare.tabular import AXES, Conditional, Network, check_differen
 from pgmengine.model.tables import as_printed, wrong_row
 
 # The way out for rows that do not sum to 1.
-ROUNDED = "give read a tolerance if the entries are rounded to few digits"
+ADVICE_FOR_ROUNDED_ROWS = "give read a tolerance if the entries are rounded to few digits"
 
 
 class Place(Protocol):
@@ -82,7 +82,7 @@ class Variables:
             given = f" given states {', '.join(states)}" if states else ""
             raise place.error(
                 f"the probabilities of {own[child][0]!r}{given} sum to {total:.9g}, expected 1; "
-                f"{ROUNDED}",
+                f"{ADVICE_FOR_ROUNDED_ROWS}",
                 at,
             )
         if self.tolerance:

@@ -19,9 +19,9 @@ from pgmengine.base.types import Array
 
 # Comments in a pair of marks, for expressions of words. One without an end is refused by `Words`;
 # to look for its end once more at each of many marks would take long.
-PAIRED = r"/\*.*?(?:\*/|\Z)"
+PAIRED_COMMENT = r"/\*.*?(?:\*/|\Z)"
 
-TOO_SMALL = (
+UNDERFLOW_MESSAGE = (
     "a number too small for double precision, expected 0 or at least 5e-324; 0 would make the "
     "state impossible"
 )
@@ -45,7 +45,7 @@ class Words:
         # Comments match without the group.
         self.words: list[str] = [word for word in expression.findall(text) if word]
         self.i = 0
-        if PAIRED in expression.pattern and text.rfind("/*") + 2 > text.rfind("*/"):
+        if PAIRED_COMMENT in expression.pattern and text.rfind("/*") + 2 > text.rfind("*/"):
             self._check_end()
 
     def _check_end(self) -> None:
@@ -124,7 +124,7 @@ class Words:
                 f"{words[k][:40]!r}, expected a finite number of at least 0", places[k]
             )
         if (lost := underflow(words, values)) is not None:
-            raise self.error(f"{words[lost][:40]!r}, {TOO_SMALL}", places[lost])
+            raise self.error(f"{words[lost][:40]!r}, {UNDERFLOW_MESSAGE}", places[lost])
         return values
 
 

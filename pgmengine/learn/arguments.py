@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 # Axes of tables that are looked at together.
-ENTRIES_AT_ONCE = 10_000_000
+AXES_AT_ONCE = 10_000_000
 
 
 def check_data(
@@ -88,7 +88,7 @@ def check_possible_data(target: Target) -> None:
     tables = np.flatnonzero(np.logical_or.reduceat(impossible, index.first[:-1]))
     owner = np.isin(index.table, tables)
     lengths = np.bincount(index.table[owner], minlength=len(index.child))[tables]
-    step = max(1, ENTRIES_AT_ONCE // int(lengths.sum()))
+    step = max(1, AXES_AT_ONCE // int(lengths.sum()))
     for first in range(0, target.rows, step):
         some = target.take(np.arange(first, min(first + step, target.rows)))
         free = np.concatenate([some.free[name] for name in s.layers], axis=1)

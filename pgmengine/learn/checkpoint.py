@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from pgmengine.learn.monitoring.history import History
     from pgmengine.learn.run import Run
 
-FORMAT = "pgmengine-checkpoint-4"
+CHECKPOINT_FORMAT = "pgmengine-checkpoint-4"
 
 # The modules in the name of a type of pgmengine.
-MODULE = re.compile(r'"pgmengine\.(?:[a-z_]+\.)+')
+MODULE_PATH = re.compile(r'"pgmengine\.(?:[a-z_]+\.)+')
 # The format before, whose checksum left out dtypes.
-OLD_SUM = "pgmengine-checkpoint-3"
+FORMAT_OF_OLD_CHECKSUM = "pgmengine-checkpoint-3"
 
 JSON: TypeAlias = "None | bool | int | float | str | list[JSON] | dict[str, JSON]"
 Notes = dict[str, Any]
-RANDOM = (np.random.Generator, np.random.BitGenerator, np.random.RandomState)
+RANDOM_TYPES = (np.random.Generator, np.random.BitGenerator, np.random.RandomState)
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ def write(
     """Replace the checkpoint as a whole."""
     tensors = {name: np.asarray(value) for name, value in arrays.items()}
     text = json.dumps({"mark": mark, "notes": notes}, default=_plain)
-    write_tensors(path, tensors, {"format": FORMAT, "text": text})
+    write_tensors(path, tensors, {"format": CHECKPOINT_FORMAT, "text": text})
 
 
 def read(path: str | Path, mark: Mapping[str, JSON]) -> tuple[dict[str, Array], Notes] | None:
@@ -159,11 +159,16 @@ def read(path: str | Path, mark: Mapping[str, JSON]) -> tuple[dict[str, Array], 
     except PgmError as error:
         raise PgmError(f"checkpoint: not a readable checkpoint: {error}") from None
     form, text = metadata.get("format"), metadata.get("text", "")
-    if form not in (FORMAT, OLD_SUM):
+    if form not in (CHECKPOINT_FORMAT, FORMAT_OF_OLD_CHECKSUM):
         raise PgmError(
-            f"{path}: not a checkpoint of pgmengine (format {form!r}, expected {FORMAT!r})"
+            f"{path}: not a checkpoint of pgmengine (format {form!r}, expected "
+            f"{CHECKPOINT_FORMAT!r})"
         )
-    if not (SUM in metadata if form == FORMAT else metadata.get("sum") == _old_sum(text, arrays)):
+    if not (
+        SUM in metadata
+        if form == CHECKPOINT_FORMAT
+        else metadata.get("sum") == _old_sum(text, arrays)
+    ):
         _damaged(path, "it is damaged")
     theirs, notes = _parsed(path, text)
     wanted = json.loads(json.dumps(dict(mark), default=_plain))
@@ -186,7 +191,7 @@ def _parsed(path: str | Path, text: str) -> tuple[dict[str, JSON], Notes]:
         found = json.loads(text)
         notes = found["notes"]
         # Older versions wrote the modules as well.
-        mark = dict(json.loads(MODULE.sub('"pgmengine.', json.dumps(found["mark"]))))
+        mark = dict(json.loads(MODULE_PATH.sub('"pgmengine.', json.dumps(found["mark"]))))
         history = {
             name: [(int(u), v if isinstance(v, list) else float(v)) for u, v in pairs]
             for name, pairs in notes["history"].items()
@@ -260,7 +265,7 @@ def described(value: object, inside: bool = False) -> JSON:
         return {str(name): described(v, inside) for name, v in value.items()}
     if isinstance(value, list | tuple):
         return [described(v, inside) for v in value]
-    if isinstance(value, RANDOM):
+    if isinstance(value, RANDOM_TYPES):
         return _random(value)
     if isinstance(value, partial):
         return [described(v, inside) for v in (value.func, value.args, value.keywords)]

@@ -15,19 +15,19 @@ from pgmengine.learn.steps.wrappers import Centered
 
 # Exact answers about a mini-batch that are planned to take up to so many seconds are cheap enough
 # for every update.
-CHEAP_SECONDS = 2e-3
+MAX_UPDATE_SECONDS = 2e-3
 # log2 of the states, and the table entries, up to which exact answers are considered.
-BITS, STATES = 14, 2**14
+MAX_BATCH_BITS, MAX_BATCH_ENTRIES = 14, 2**14
 
 # The first rate of Centered(Scaled(SGD)). A data phase that is only a bound and a model phase
 # that follows it can drive each other off, which a quarter of the rate prevents.
-RATE, RATE_OF_BOUNDS, RATE_WITHOUT_CHAINS = 1.2, 0.45, 3.0
+SCALED_RATE, SCALED_RATE_OF_BOUNDS, SCALED_RATE_WITHOUT_CHAINS = 1.2, 0.45, 3.0
 # Runs of about so many updates and fewer have no time for small steps: the rate is
-# 1 + SHORT_RUN / updates times as large, at most FASTER times.
-SHORT_RUN, FASTER = 200, 4.0
+# 1 + SHORT_RUN_UPDATES / updates times as large, at most MAX_RATE_FACTOR times.
+SHORT_RUN_UPDATES, MAX_RATE_FACTOR = 200, 4.0
 # The first rate of Adam, for models with tables or noisy-or units: entries of rare rows have small
 # gradients, and the gradient of a leak has a pole at 0.
-RATE_OF_ADAM = 0.1
+ADAM_RATE = 0.1
 
 
 def default_negative(conditioned: Target, given: bool, batch: int) -> Negative:
@@ -40,8 +40,8 @@ def default_negative(conditioned: Target, given: bool, batch: int) -> Negative:
         # There is no model phase, but learning has the precision of chains, which are faster.
         return PCD()
     rows = conditioned.take(np.arange(batch if given else 1))
-    plan = Exact(BITS, max_states=STATES, max_work=0).plan(rows, ("gradient",))
-    if plan.accepted and plan.seconds <= CHEAP_SECONDS:
+    plan = Exact(MAX_BATCH_BITS, max_states=MAX_BATCH_ENTRIES, max_work=0).plan(rows, ("gradient",))
+    if plan.accepted and plan.seconds <= MAX_UPDATE_SECONDS:
         return ExactGradient()
     return CD() if given else PCD()
 
@@ -56,12 +56,18 @@ def default_optimizer(target: Target, *, model_phase: bool, exact: bool, updates
     updates : number of updates of the whole run.
     """
     if target.structure.tables or floors(target.structure):
-        return Adam(linear_decay(RATE_OF_ADAM, max(updates, 1)))
-    first = RATE if exact else RATE_OF_BOUNDS if model_phase else RATE_WITHOUT_CHAINS
+        return Adam(linear_decay(ADAM_RATE, max(updates, 1)))
+    first = (
+        SCALED_RATE
+        if exact
+        else SCALED_RATE_OF_BOUNDS
+        if model_phase
+        else SCALED_RATE_WITHOUT_CHAINS
+    )
     return Centered(Scaled(SGD(falling_rate(first, updates))))
 
 
 def falling_rate(first: float, updates: int) -> linear_decay:
     """Return a rate that falls to 0 at the last update, and is larger in short runs."""
     updates = max(updates, 1)
-    return linear_decay(first * min(1 + SHORT_RUN / updates, FASTER), updates)
+    return linear_decay(first * min(1 + SHORT_RUN_UPDATES / updates, MAX_RATE_FACTOR), updates)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Seconds between checkpoints.
-SAVE_EVERY = 4.0
+SECONDS_BETWEEN_CHECKPOINTS = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +264,7 @@ def fit(
         if state is not None:
             run.load(state)
             check_left(total - run.count, 1, run.count, "the state")
-        saver = None if checkpoint is None else Saver(checkpoint, mark, SAVE_EVERY)
+        saver = None if checkpoint is None else Saver(checkpoint, mark, SECONDS_BETWEEN_CHECKPOINTS)
         watch = watch_of(run, means, size, total)
         if saver is not None and saver.resume(run, history, watch):
             check_left(total - run.count, 0, run.count, f"{checkpoint}")

@@ -24,7 +24,7 @@ except ImportError:  # not a POSIX system
 log = logging.getLogger(__name__)
 
 # No symbolic link is followed, nothing is waited for, and no child process inherits the file.
-SAFELY = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+SAFE_OPEN_FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 
 
 class Lock:
@@ -64,7 +64,7 @@ class Lock:
     def _take(self) -> None:
         """Acquire the lock, unless the file has been removed meanwhile."""
         try:
-            number = os.open(self.side, os.O_RDWR | os.O_CREAT | SAFELY, 0o666)
+            number = os.open(self.side, os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS, 0o666)
         except OSError as error:
             raise PgmError(
                 f"checkpoint: {self.side} cannot be made beside {self.path}: {error.strerror}"

@@ -28,14 +28,14 @@ from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.learn.contracts import Positive
 
 # Posteriors of up to so many bits are enumerated by default.
-BITS = 10
+MAX_POSTERIOR_BITS = 10
 # Table entries up to which elimination is cheap enough for every update.
-STATES = 2**11
+MAX_POSTERIOR_ENTRIES = 2**11
 # How many times as long as mean field an exact data phase may take by default. Each evidence
 # pattern is a question of its own for exact answers, and none for mean field.
-SLOWER = 3.0
+MAX_SLOWDOWN = 3.0
 # Seconds for all patterns together up to which exact answers are taken however fast mean field is.
-FEW_SECONDS = 0.02
+ALWAYS_EXACT_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,14 @@ def default_positive(target: Target, precision: type) -> Positive | Method:
     else five updates of mean field. Where mean field refuses, a short MCMC run for each row. The
     same above noisy-or children: their score has a pole at 0, which the gradient of the bound meets
     wherever a leak is small. Exact is cheap for few states, and for so few evidence patterns that
-    it takes no more than FEW_SECONDS, or SLOWER times as long as mean field.
+    it takes no more than ALWAYS_EXACT_SECONDS, or MAX_SLOWDOWN times as long as mean field.
     """
     each = one_of_each_pattern(target)
     tolerance = 1e-4 if precision is np.float32 else 0.0
     bound = MeanField(updates=5, tolerance=tolerance, precision=precision)
     if each.pattern.independent:
         return bound
-    exact = Exact(BITS, max_states=STATES, max_work=0)
+    exact = Exact(MAX_POSTERIOR_BITS, max_states=MAX_POSTERIOR_ENTRIES, max_work=0)
     plan = exact.plan(_all_on(each), ("gradient",))
     s = target.structure
     steep = any(s.layers[c.b].unit.nonnegative and target.free[c.a].any() for c in s.arrows)
@@ -114,7 +114,9 @@ def default_positive(target: Target, precision: type) -> Positive | Method:
     if steep or (by_tables and obstacle(target)):
         return exact if plan.accepted else _short_runs(5)
     price = bound.plan(each, ("gradient",))
-    fast = not price.accepted or plan.seconds <= max(FEW_SECONDS, SLOWER * price.seconds)
+    fast = not price.accepted or plan.seconds <= max(
+        ALWAYS_EXACT_SECONDS, MAX_SLOWDOWN * price.seconds
+    )
     return exact if plan.accepted and fast else bound
 
 
@@ -158,7 +160,7 @@ def posterior_draw(
     if target.pattern.independent:
         known = posterior if isinstance(posterior, Factors) else product(target, np.float32)
         return known.draw(rng)
-    exact = Exact(BITS, draws=1, max_work=0)
+    exact = Exact(MAX_POSTERIOR_BITS, draws=1, max_work=0)
     method = exact if exact.plan(target, ("samples",)).accepted else _short_runs(1)
     samples = method.run(target, ("samples",), rng=rng).samples
     return {n: target.structure.layers[n].flat(v[0]) for n, v in samples.items()}

@@ -32,7 +32,7 @@ from pgmengine.model.weights import elementwise, like, numbers
 State = dict[str, Any]
 
 # Numbers that the Mersenne twister makes at a time; numpy does not check its position among them.
-MERSENNE = 624
+MERSENNE_NUMBERS = 624
 log = logging.getLogger(__name__)
 
 
@@ -256,7 +256,7 @@ def _bits(kind: type[np.random.BitGenerator], state: Any) -> np.random.BitGenera
     try:
         bits = kind()
         bits.state = state
-        if not 0 <= dict(bits.state["state"]).get("pos", 0) <= MERSENNE:
+        if not 0 <= dict(bits.state["state"]).get("pos", 0) <= MERSENNE_NUMBERS:
             raise ValueError("its position is beyond its numbers")
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise PgmError(f"the state is of a fit with other random numbers: {error}") from None

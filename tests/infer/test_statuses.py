@@ -59,7 +59,7 @@ def belief_net(sizes, scale, seed):
 def test_a_phase_that_both_runs_of_annealing_miss_is_no_good_answer(monkeypatch):
     """Where there are no exact draws, as in larger models."""
     model, exact = late_phase()
-    monkeypatch.setattr(annealing, "ENTRIES", 1.0)
+    monkeypatch.setattr(annealing, "MAX_EXACT_DRAW_ENTRIES", 1.0)
     r = pgm.AIS(confirm=0).run(model.given(), ("log_z",), rng=0)
     low, high = r.log_z_interval[0]
     assert not low <= exact <= high and not r.stats["reverse_exact"].any()
@@ -68,7 +68,7 @@ def test_a_phase_that_both_runs_of_annealing_miss_is_no_good_answer(monkeypatch)
 
 def test_a_second_reference_finds_the_phase_that_uniform_units_miss(monkeypatch):
     model, exact = late_phase()
-    monkeypatch.setattr(annealing, "ENTRIES", 1.0)
+    monkeypatch.setattr(annealing, "MAX_EXACT_DRAW_ENTRIES", 1.0)
     for seed in range(5):
         r = pgm.AIS().run(model.given(), ("log_z",), rng=seed)
         low, high = r.log_z_interval[0]
@@ -79,7 +79,7 @@ def test_a_second_reference_finds_the_phase_that_uniform_units_miss(monkeypatch)
 def test_rates_and_chains_of_training_need_not_be_true(monkeypatch):
     """They are one more reference: the answer is as right with rates of anything."""
     model, exact = late_phase()
-    monkeypatch.setattr(annealing, "ENTRIES", 1.0)
+    monkeypatch.setattr(annealing, "MAX_EXACT_DRAW_ENTRIES", 1.0)
     rng = np.random.default_rng(0)
     rates = {name: rng.random(x.bias_shape) for name, x in model.structure.layers.items()}
     r = pgm.AIS().run(model.with_training(Training(rates)).given(), ("log_z",), rng=0)

@@ -21,13 +21,13 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.weights import is_sparse
 
-BOUND = MeanField(updates=5, tolerance=1e-4, precision=np.float32)
+BOUND_METHOD = MeanField(updates=5, tolerance=1e-4, precision=np.float32)
 # Share of the changes that all units have alike; the others go to units that are uncertain.
-ALIKE = 0.1
+EVEN_SHARE = 0.1
 # Changes of each row, where one takes a row of weights, and where it takes a bound.
-MANY, ONE = 8, 1
+CHANGES_BY_WEIGHTS, CHANGES_BY_BOUND = 8, 1
 # Changes of all rows together at least, where they take a row of weights.
-FEWEST = 800
+MIN_CHANGES_BY_WEIGHTS = 800
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class Pairs:
     def _by_bounds(self, target: Target) -> Array:
         """Return the log odds (pairs,) of rows and changed rows, by mean field."""
         changed = self._changed.with_model(target.model)
-        here, there = (BOUND.run(t, ("log_z",)).log_z for t in (target, changed))
+        here, there = (BOUND_METHOD.run(t, ("log_z",)).log_z for t in (target, changed))
         odds: Array = here[self.row] - there
         return odds
 
@@ -156,7 +156,11 @@ def changed_units(
     if not (total > 0).all():
         return None
     share /= total
-    each_row = max(MANY, -(-FEWEST // target.rows)) if by_products(target) else ONE
+    each_row = (
+        max(CHANGES_BY_WEIGHTS, -(-MIN_CHANGES_BY_WEIGHTS // target.rows))
+        if by_products(target)
+        else CHANGES_BY_BOUND
+    )
     row = np.repeat(np.arange(target.rows), each_row)
     past = share.cumsum(axis=1)[row] > rng.random((len(row), 1))
     chosen = np.where(past.any(axis=1), past.argmax(axis=1), share[row].argmax(axis=1))
@@ -190,7 +194,7 @@ def _chances(mask: Array, log_rates: Array) -> Array:
     """Return how often units are changed, (rows, size): in proportion to their uncertainty."""
     unsure = -np.where(mask, log_rates, 0.0).sum(axis=0) / np.maximum(mask.sum(axis=0), 1)
     unsure = np.maximum(unsure, 0.0)
-    return np.where(mask, unsure + ALIKE * unsure.mean() + 1e-9, 0.0)
+    return np.where(mask, unsure + EVEN_SHARE * unsure.mean() + 1e-9, 0.0)
 
 
 def _another(layer: Layer, value: Array, eta: Array, rng: np.random.Generator) -> Array:

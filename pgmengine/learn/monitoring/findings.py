@@ -25,15 +25,15 @@ from pgmengine.learn.run import Run
 from pgmengine.model.model import Model
 
 # Share of the rows of all updates that are measured at each point, and the rows at least and most.
-SHARE, FEWEST, MOST = 0.02, 50, 500
+MEASURED_SHARE, MIN_MEASURED_ROWS, MAX_MEASURED_ROWS = 0.02, 50, 500
 # Updates from which on a fit is also measured after an eighth and a quarter of them. Where chains
 # drive the likelihood down, it was often best there.
-LONG = 400
+LONG_FIT_UPDATES = 400
 # A change counts from so many standard errors on, and from this share of the score.
-ERRORS, LARGE = 2.5, 0.05
+MIN_CHANGE_ERRORS, MIN_CHANGE_SHARE = 2.5, 0.05
 # Shares of the entropy of base rates. Up to the first a score is that of base rates if its error
 # allows it; up to the second it is in any case, and a change is none.
-NOTHING, LITTLE = 0.01, 0.005
+NO_GAIN_SHARE, SURELY_NO_GAIN_SHARE = 0.01, 0.005
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,9 @@ class Watch:
             self.measure(model, update)
         first = min(self.scores, default=update)
         made = self.total - first
-        self.due = frozenset(first + made // part for part in ((8, 4, 2) if made >= LONG else (2,)))
+        self.due = frozenset(
+            first + made // part for part in ((8, 4, 2) if made >= LONG_FIT_UPDATES else (2,))
+        )
 
     def look(self, model: Model, update: int) -> None:
         """Measure the model if it is time."""
@@ -151,19 +153,21 @@ class Watch:
         first, last = updates[0], updates[-1]
         gain, error = self._mean(self.scores[last])
         best = max(updates[:-1], key=lambda u: self._mean(self.scores[u])[0])
-        top, little = self._mean(self.scores[best])[0], LITTLE * self.score.entropy
+        top, little = self._mean(self.scores[best])[0], SURELY_NO_GAIN_SHARE * self.score.entropy
         fall, fall_error = self._change(best, last)
         found = []
-        if -fall > max(ERRORS * fall_error, LARGE * top, little):
+        if -fall > max(MIN_CHANGE_ERRORS * fall_error, MIN_CHANGE_SHARE * top, little):
             found.append(Finding(FindingKind.FELL, fall, fall_error))
-        at_base = gain <= max(min(NOTHING * self.score.entropy, ERRORS * error), little)
+        at_base = gain <= max(
+            min(NO_GAIN_SHARE * self.score.entropy, MIN_CHANGE_ERRORS * error), little
+        )
         if self.dependent and at_base:
             found.append(Finding(FindingKind.AT_BASE_RATES, gain, error))
         half = min(updates[:-1], key=lambda u: abs(2 * u - first - last))
         if found or not ended or not first < half:
             return tuple(found)
         rise, rise_error = self._change(half, last)
-        if rise > max(ERRORS * rise_error, LARGE * gain, little):
+        if rise > max(MIN_CHANGE_ERRORS * rise_error, MIN_CHANGE_SHARE * gain, little):
             found.append(Finding(FindingKind.STILL_RISING, rise, rise_error))
         return tuple(found)
 
@@ -188,7 +192,9 @@ class Watch:
 def watch_of(run: Run, means: States, size: int, total: int) -> Watch:
     """Return the watch of a fit of `total` updates with mini-batches of `size` rows."""
     rows = np.flatnonzero(run.weights > 0)
-    count = int(np.clip(SHARE * size * (total - run.count), FEWEST, MOST))
+    count = int(
+        np.clip(MEASURED_SHARE * size * (total - run.count), MIN_MEASURED_ROWS, MAX_MEASURED_ROWS)
+    )
     if len(rows) > count:
         # Random numbers of its own, so that the fit has the same bits as without it.
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:count])

@@ -25,16 +25,16 @@ from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.monitoring.changes import BOUND, Pairs, changed_units, log_rate
+from pgmengine.learn.monitoring.changes import BOUND_METHOD, Pairs, changed_units, log_rate
 from pgmengine.learn.positive import one_of_each_pattern
 from pgmengine.model.model import Model
 
 # log2 of the states, and the table entries, up to which exact scores are considered.
-BITS, STATES = 14, 2**14
+MAX_SCORE_BITS, MAX_SCORE_ENTRIES = 14, 2**14
 # Seconds that an exact score may take, and seconds more for each update of the fit.
-CHEAP_SECONDS, SECONDS_AN_UPDATE = 2e-3, 2e-6
+MAX_SCORE_SECONDS, SCORE_SECONDS_PER_UPDATE = 2e-3, 2e-6
 # Evidence patterns for which it is planned at most.
-PATTERNS = 20
+MAX_SCORED_PATTERNS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,19 +99,19 @@ def score_for(
     entropy = float(np.abs(base.mean()))
     normalised = target.structure.normalized and not given
     others = None if normalised else conditioned
-    exact, seconds = Exact(BITS, max_states=STATES, max_work=0), 0.0
-    if one_of_each_pattern(target).rows > PATTERNS:
+    exact, seconds = Exact(MAX_SCORE_BITS, max_states=MAX_SCORE_ENTRIES, max_work=0), 0.0
+    if one_of_each_pattern(target).rows > MAX_SCORED_PATTERNS:
         seconds = np.inf
     for part in (target, others):
         if part is not None and seconds < np.inf:
             plan = exact.plan(part, ("log_z",))
             seconds += plan.seconds if plan.accepted else np.inf
-    if seconds <= max(CHEAP_SECONDS, SECONDS_AN_UPDATE * updates):
+    if seconds <= max(MAX_SCORE_SECONDS, SCORE_SECONDS_PER_UPDATE * updates):
         return Score(target, others, exact, base, entropy)
-    if not BOUND.plan(target, ("log_z",)).accepted:
+    if not BOUND_METHOD.plan(target, ("log_z",)).accepted:
         return None
     if normalised:
-        return Score(target, None, BOUND, base, entropy)
+        return Score(target, None, BOUND_METHOD, base, entropy)
     return changed_units(target, learned, etas, each)
 
 

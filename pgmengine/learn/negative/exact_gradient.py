@@ -15,7 +15,7 @@ from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.statistics import Statistics
 
 # Parameters from which on products take most of an update.
-LARGE = 10_000
+MIN_LARGE_PARAMETERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ExactGradient:
     def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
         """Start: nothing is kept from update to update but the question."""
         numbers = sum(np.size(value) for value in given.model.params.values())
-        single = numbers >= LARGE if self.single is None else self.single
+        single = numbers >= MIN_LARGE_PARAMETERS if self.single is None else self.single
         few = mixture_of(given, np.float32 if single else np.float64)
         if few is not None and given.rows > 1 and few.cover.bits <= self.max_bits:
             return _MixturePhase(few)

@@ -18,14 +18,14 @@ from pgmengine.model.model import Model
 
 # Observations at the mean of a unit with bias 0 that are added to the data of each bounded unit, as
 # a mean at the edge of its range has no finite bias.
-ADDED = 1.0
+ADDED_OBSERVATIONS = 1.0
 
 
 def observed_means(target: Target, weights: Array) -> dict[str, Array]:
     """Return the mean of each unit over the rows that observe it, layer -> (size[, k]).
 
-    Layers that no row observes are absent. Bounded units have ADDED observations more, and units
-    that no row observes have the mean that belongs to bias 0.
+    Layers that no row observes are absent. Bounded units get ADDED_OBSERVATIONS at the mean of bias
+    0 besides their data, and units that no row observes have this mean.
     """
     out = {}
     for name, layer in target.structure.layers.items():
@@ -39,7 +39,7 @@ def observed_means(target: Target, weights: Array) -> dict[str, Array]:
             out[name] = total / np.maximum(count, 1.0).reshape(-1, *[1] * (total.ndim - 1))
             continue
         middle = layer.unit.mean(np.zeros(layer.bias_shape))
-        added = np.where(count == 0, 1.0, ADDED if layer.unit.bounded else 0.0)
+        added = np.where(count == 0, 1.0, ADDED_OBSERVATIONS if layer.unit.bounded else 0.0)
         count, added = (a.reshape(-1, *[1] * (total.ndim - 1)) for a in (count, added))
         out[name] = (total + added * middle) / (count + added)
     return out

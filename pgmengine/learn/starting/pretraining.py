@@ -18,7 +18,7 @@ from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.methods.base_rates import base_rates
 from pgmengine.learn.arguments import row_weights
-from pgmengine.learn.defaults import RATE, falling_rate
+from pgmengine.learn.defaults import SCALED_RATE, falling_rate
 from pgmengine.learn.fit import fit, pass_on
 from pgmengine.learn.positive import posterior_draw
 from pgmengine.learn.starting.base_rate_start import observed_means, started
@@ -32,7 +32,7 @@ from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.weights import is_sparse
 
 # Draws of a layer at least, however few rows there are.
-ROWS = 1000
+MIN_LAYER_DRAWS = 1000
 
 
 def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05) -> Model:
@@ -133,7 +133,7 @@ def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
     for step in _steps(model, data):
         found, rows = _learned(model, step, x, settings | {"rng": rng, "sample_weight": weights})
         _merge(out, step, found)
-        index = np.tile(np.arange(rows.rows), -(-ROWS // rows.rows))
+        index = np.tile(np.arange(rows.rows), -(-MIN_LAYER_DRAWS // rows.rows))
         weights = None if weights is None else np.asarray(weights)[index]
         x = step.above.shaped(posterior_draw(rows.take(index), seeded(rng))[step.above.name])
     return model.with_params(out)
@@ -203,7 +203,7 @@ def _falling(settings: Mapping[str, Any], rows: int) -> linear_decay:
     """Return the rate of `fit` by default, for as many updates as these settings make."""
     size = min(settings.get("batch_size", 100), rows)
     updates = settings.get("updates") or settings.get("epochs", 10) * -(-rows // size)
-    return falling_rate(RATE, updates)
+    return falling_rate(SCALED_RATE, updates)
 
 
 def _merge(out: dict[str, Any], step: _Step, found: Model) -> None:

@@ -32,11 +32,11 @@ from pgmengine.model.tables import normalised
 from pgmengine.model.weights import elementwise, like, numbers
 
 # Parameters for each thread of a step.
-WORTH_A_THREAD = 20_000
+PARAMETERS_PER_THREAD = 20_000
 
 # The least leak of a noisy-or unit: at 0 a row that no cause explains would be impossible, and
 # could not be learned from.
-LEAK = 1e-6
+MIN_LEAK = 1e-6
 
 
 class Stepped(dict[str, Any]):
@@ -118,7 +118,7 @@ class _Ascent:
                 copy=single,
                 m=moments.get(f"m/{k}"),
                 v=moments.get(f"v/{k}"),
-                parts=parts(len(p), WORTH_A_THREAD),
+                parts=parts(len(p), PARAMETERS_PER_THREAD),
             )
             if not within:
                 raise PgmError(
@@ -271,7 +271,7 @@ def floors(structure: Structure) -> dict[str, float]:
     out: dict[str, float] = {}
     for name, layer in structure.layers.items():
         if layer.unit.nonnegative:
-            out[f"{name}.bias"] = LEAK
+            out[f"{name}.bias"] = MIN_LEAK
             out |= {f"{c.key}.weight": 0.0 for c in structure.arrows_into[name]}
     return out
 

@@ -32,13 +32,13 @@ from pgmengine.model.weights import elementwise
 from pgmengine.units.base import Unit
 
 # Total variance of a layer, in units of two values 0 and 1, that halves the steps.
-HALVING = 50.0
+HALVING_VARIANCE = 50.0
 # Steps of biases, as a share of the steps of weights.
-OF_BIASES = 0.25
+BIAS_STEP_SHARE = 0.25
 # Scales of layers are far inside of this and its inverse, unless a checkpoint is damaged.
-LEAST = 1e-40
+MIN_LAYER_SCALE = 1e-40
 # Means are moved by this share towards the middle of their range, where they have a finite eta.
-INWARD = 1e-3
+INWARD_SHARE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,11 @@ class Scaled:
             for name, layer in structure.layers.items():
                 moments[f"scale/{name}"][0] = scale(layer, means.get(name))
         s = {name: float(moments[f"scale/{name}"][0]) for name in structure.layers}
-        if bad := [n for n, value in s.items() if not LEAST < value < 1 / LEAST]:
+        if bad := [
+            n for n, value in s.items() if not MIN_LAYER_SCALE < value < 1 / MIN_LAYER_SCALE
+        ]:
             raise PgmError(f"the state of Scaled has the scale {s[bad[0]]} for layer {bad[0]!r}")
-        factor = {f"{name}.bias": OF_BIASES / s[name] for name in s}
+        factor = {f"{name}.bias": BIAS_STEP_SHARE / s[name] for name in s}
         factor |= {f"{c.key}.weight": 1.0 / (s[c.a] * s[c.b]) for c in structure.couplings}
         scaled = {k: elementwise(partial(_times, f), gradient[k]) for k, f in factor.items()}
         return self.optimizer.step(structure, params, gradient.replaced(scaled), moments, t)
@@ -111,9 +113,9 @@ def scale(layer: Layer, mean: Array | None) -> float:
     if mean is not None and known and layer.unit.bounded and not layer.unit.observed_only:
         middle = layer.unit.mean(np.zeros(layer.bias_shape))
         inside = layer.shaped(np.asarray(mean, dtype=np.float64))
-        eta = layer.unit.natural(inside + INWARD * (middle - inside))
+        eta = layer.unit.natural(inside + INWARD_SHARE * (middle - inside))
         total = float(layer.unit.variance(eta).sum()) / (4 * most)
-    return 4 * most * (1 + total / HALVING)
+    return 4 * most * (1 + total / HALVING_VARIANCE)
 
 
 def largest_variance(unit: Unit) -> float:

@@ -19,7 +19,7 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse, like, numbers, pattern, plus
 
 # Updates between two that count: neighbours differ little, and an average costs as much as a step.
-EVERY = 10
+UPDATES_PER_AVERAGE = 10
 
 
 @dataclass(frozen=True)
@@ -291,8 +291,8 @@ class Averaged:
     ) -> Params:
         """Return the parameters after step t, and let the average follow them."""
         stepped, made = self.optimizer.step(structure, params, gradient, moments, t), t + 1
-        if made % EVERY == 0 or made < EVERY:
-            share = min(max(EVERY * self.follow, EVERY / made), 1.0)
+        if made % UPDATES_PER_AVERAGE == 0 or made < UPDATES_PER_AVERAGE:
+            share = min(max(UPDATES_PER_AVERAGE * self.follow, UPDATES_PER_AVERAGE / made), 1.0)
             for k, value in raised(stepped, floors(structure)).items():
                 average = moments[f"average/{k}"]
                 # Entries of tables that are impossible stay so: -inf less -inf is no number.

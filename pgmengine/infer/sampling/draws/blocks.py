@@ -26,10 +26,10 @@ from pgmengine.model.parameters import Parameters
 
 # The largest share of the states of all cliques that one clique may have. With 1/16 and 1/64 fewer
 # chains that could not cross were found.
-SHARE = 1 / 4
+MAX_CLIQUE_SHARE = 1 / 4
 
 # Blocks that each free unit is in.
-VISITS = 4
+BLOCKS_PER_UNIT = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ def _joined(model: Parameters, c: Coupling) -> tuple[Array, Array]:
 
 
 def blocks(target: Target, states: float, rng: np.random.Generator) -> Iterator[tuple[Array, bool]]:
-    """Yield blocks of free units, in ascending order, until each of these has been in VISITS.
+    """Yield blocks of free units until each free unit has been in BLOCKS_PER_UNIT of them.
 
     Each block grows from one of the units that have been in the fewest blocks so far. The cliques
     of a block have up to `states` states together. With it comes whether the block is closed: no
@@ -137,7 +137,7 @@ def blocks(target: Target, states: float, rng: np.random.Generator) -> Iterator[
     graph, names = unit_graph(target.model), target.structure.layers
     free = np.concatenate([target.free[name].any(axis=0) for name in names])
     visits = np.where(free, 0.0, np.inf)
-    while visits.min(initial=np.inf) < VISITS:
+    while visits.min(initial=np.inf) < BLOCKS_PER_UNIT:
         first = rng.choice(np.flatnonzero(visits == visits.min()))
         block, closed = _Block(graph, states).grown(free, int(first), rng)
         visits[block] += np.inf if closed else 1.0
@@ -191,7 +191,7 @@ class _Block:
 
     def _with(self, unit: int, near: set[int]) -> dict[int, set[int]] | None:
         """Return the entries of `back` that change with a unit; None if a clique is too large."""
-        changed, limit = {unit: near}, math.log2(self.most * SHARE)
+        changed, limit = {unit: near}, math.log2(self.most * MAX_CLIQUE_SHARE)
         while self._bits(unit, changed[unit]) <= limit:
             if not changed[unit]:
                 return changed

@@ -1,9 +1,9 @@
 """Sums over draws that all samplers share: answers, traces for diagnostics, and kept samples.
 
-A sampler adds draw t of all chains at once. The draws of all units would not fit into memory, so
-that the collector keeps sums over draws, and the series of each unit as at most TRACE batch means,
-whose mean and MCSE are the mean and MCSE of the draws (see convergence). Importance weights of mean
-1 enter all sums; the series then are the ones of the weighted means.
+A sampler adds draw t of all chains at once. The draws of all units would not fit into memory. The
+collector therefore keeps sums over draws, and for each unit a series of at most MAX_TRACE_BATCHES
+batch means, whose mean and MCSE are the mean and MCSE of the draws (diagnostics/convergence.py).
+Importance weights have mean 1 and enter all sums; the series are then those of the weighted means.
 
 Arrays of chains are flat, (rows * chains, width), with the chains of a row of evidence together.
 """
@@ -33,20 +33,20 @@ from pgmengine.model.structure import Structure
 from pgmengine.units import Unit
 
 # A smaller relative variance is due to rounding.
-ROUNDING = 1e-13
+VARIANCE_ROUNDING = 1e-13
 
 # Number of batch means as which a longer series is kept.
-TRACE = 200
+MAX_TRACE_BATCHES = 200
 
 # Draws of a chain that are kept for the comparison with exact conditionals (rao_blackwell.py), and
 # numbers of units in those of one chain of each row, beyond which there are fewer.
-SOME, LEAST, NUMBERS = 256, 64, 2**22
+MAX_COMPARED_DRAWS, MIN_COMPARED_DRAWS, MAX_COMPARED_NUMBERS = 256, 64, 2**22
 
 # The quantities that draws of a posterior give.
-OF_DRAWS = frozenset({"marginals", "samples", "pairs", "gradient"})
+WANTS_BY_DRAWS = frozenset({"marginals", "samples", "pairs", "gradient"})
 
 # The statistics of chains.
-OF_CHAINS: dict[str, tuple[Axis, ...]] = {
+CHAIN_STATISTICS: dict[str, tuple[Axis, ...]] = {
     "ess": (Axis.ROW, Axis.UNIT),
     "rhat": (Axis.ROW, Axis.UNIT),
     "mcse": (Axis.ROW, Axis.UNIT),
@@ -60,9 +60,9 @@ OF_CHAINS: dict[str, tuple[Axis, ...]] = {
 class Sampler(Method):
     """Base of the methods whose answers are draws of chains, judged by R-hat up to `rhat_limit`."""
 
-    gives = OF_DRAWS
+    gives = WANTS_BY_DRAWS
     source = "draws give"
-    statistics = OF_CHAINS
+    statistics = CHAIN_STATISTICS
     single = True
 
     rhat_limit: float
@@ -122,7 +122,7 @@ class Draws:
 
         `examined` says whether some draws are kept for the comparison with exact conditionals.
         """
-        layers, many, batches = target.structure.layers, target.rows, min(draws, TRACE)
+        layers, many, batches = target.structure.layers, target.rows, min(draws, MAX_TRACE_BATCHES)
         rows, pairs = many // chains, [c for c in target.structure.couplings if "pairs" in wanted]
         supports = {n: x.unit.support for n, x in layers.items() if x.unit.support is not None}
         kept = layers if "samples" in wanted else {}
@@ -365,7 +365,7 @@ class Draws:
             support = layer.unit.support.reshape(-1, layer.unit.width)
             square = (self._prob(name, target) @ support**2).reshape(mean.shape)
         found = square - mean**2
-        return np.where(found > ROUNDING * (1.0 + square), found, 0.0)
+        return np.where(found > VARIANCE_ROUNDING * (1.0 + square), found, 0.0)
 
     def _prob(self, name: str, target: Target) -> Array:
         """Return the probabilities of states, (rows, size, states)."""
@@ -395,7 +395,9 @@ def _in_order(parts: Array) -> Array:
 def compared(structure: Structure, rows: int, draws: int) -> int:
     """Return the number of draws of a chain that are compared with exact conditionals."""
     units = sum(layer.size for layer in structure.layers.values()) * rows
-    return min(draws, max(LEAST, min(SOME, NUMBERS // units)))
+    return min(
+        draws, max(MIN_COMPARED_DRAWS, min(MAX_COMPARED_DRAWS, MAX_COMPARED_NUMBERS // units))
+    )
 
 
 def small(structure: Structure, x: States) -> States:

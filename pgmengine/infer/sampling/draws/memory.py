@@ -13,30 +13,35 @@ import numpy as np
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import judging_bytes
 from pgmengine.infer.question.wanted import answer_bytes, evidence_bytes, peak_bytes
-from pgmengine.infer.sampling.draws.collected import TRACE, by_mean, compared
-from pgmengine.infer.sampling.draws.rao_blackwell import BLOCKS, DRAWS, NUMBERS, STATES
+from pgmengine.infer.sampling.draws.collected import MAX_TRACE_BATCHES, by_mean, compared
+from pgmengine.infer.sampling.draws.rao_blackwell import (
+    MAX_BLOCK_STATES,
+    MAX_BLOCKS,
+    MAX_DISTINCT_DRAWS,
+    MAX_DISTINCT_NUMBERS,
+)
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count
 
 # Bytes of a chain for each number of its state: its start, and the chain itself.
-CHAIN = 40.0
+BYTES_PER_NUMBER_OF_CHAIN = 40.0
 
 # Bytes for each number of a state that chains have reached: a copy each of the last states of two
 # annealing runs and of chains of the model, and of their means over time.
-REACHED = 32.0
+BYTES_PER_REACHED_NUMBER = 32.0
 
 # Bytes more for the log density of evidence that differs from row to row.
-EVIDENCE = 20.0
+BYTES_PER_NUMBER_OF_ROW_EVIDENCE = 20.0
 
 # Bytes of the packed weights for each parameter.
-PACKED = 12.0
+BYTES_PER_PACKED_PARAMETER = 12.0
 
 # Bytes of the graph of units for each entry of couplings and tables, and of the distinct draws that
 # are compared for each number in them, and for each joint state of a block and its rests.
-GRAPH, DISTINCT, STATE = 64.0, 72.0, 8.0
+BYTES_PER_GRAPH_ENTRY, BYTES_PER_DISTINCT_NUMBER, BYTES_PER_BLOCK_STATE = 64.0, 72.0, 8.0
 
 # Copies of the draws that are compared with exact conditionals.
-COPIES = 3
+COPIES_OF_COMPARED_DRAWS = 3
 
 
 def sampler_bytes(
@@ -67,7 +72,10 @@ def sampler_bytes(
     statistics = 8.0 * target.rows * (3 * width + chains * (draws + width))
     fixed = packed_bytes(target)
     if limit < math.inf:
-        batches, energies = (target.rows * width, min(draws, TRACE)), (target.rows, draws)
+        batches, energies = (
+            (target.rows * width, min(draws, MAX_TRACE_BATCHES)),
+            (target.rows, draws),
+        )
         judging = max(judging_bytes(series, chains, n) for series, n in (batches, energies))
         # The draws are judged, and then compared with exact conditionals.
         fixed += max(judging, _of_comparison(target))
@@ -84,14 +92,18 @@ def _of_comparison(target: Target) -> float:
     units = sum(layer.size for layer in s.layers.values())
     entries = float(sum(count(target.model.weight(c)) for c in s.couplings))
     entries += float(s.table_index.axis_entries.sum())
-    distinct = float(min(DRAWS, NUMBERS // units))
-    states = min(distinct * 2.0 ** min(units, 50), STATES / BLOCKS)
-    return GRAPH * entries + DISTINCT * width * distinct + STATE * states
+    distinct = float(min(MAX_DISTINCT_DRAWS, MAX_DISTINCT_NUMBERS // units))
+    states = min(distinct * 2.0 ** min(units, 50), MAX_BLOCK_STATES / MAX_BLOCKS)
+    return (
+        BYTES_PER_GRAPH_ENTRY * entries
+        + BYTES_PER_DISTINCT_NUMBER * width * distinct
+        + BYTES_PER_BLOCK_STATE * states
+    )
 
 
 def packed_bytes(target: Target) -> float:
     """Return the memory of the parameters as chains read them."""
-    return PACKED * sum(map(count, target.model.params.values()))
+    return BYTES_PER_PACKED_PARAMETER * sum(map(count, target.model.params.values()))
 
 
 def chain_bytes(target: Target, chains: int) -> float:
@@ -99,25 +111,34 @@ def chain_bytes(target: Target, chains: int) -> float:
 
     Chains with evidence have copies of it, and compute its share of the log density.
     """
-    each = CHAIN * sum(layer.width for layer in target.structure.layers.values())
+    each = BYTES_PER_NUMBER_OF_CHAIN * sum(
+        layer.width for layer in target.structure.layers.values()
+    )
     if target.rows > 1:
-        each += each * EVIDENCE / CHAIN + evidence_bytes(target) / target.rows
+        each += (
+            each * BYTES_PER_NUMBER_OF_ROW_EVIDENCE / BYTES_PER_NUMBER_OF_CHAIN
+            + evidence_bytes(target) / target.rows
+        )
     return target.rows * chains * each
 
 
 def reached_bytes(target: Target, chains: int) -> float:
     """Return the memory of states that further runs of one row start from."""
-    return REACHED * sum(layer.width for layer in target.structure.layers.values()) * chains
+    return (
+        BYTES_PER_REACHED_NUMBER
+        * sum(layer.width for layer in target.structure.layers.values())
+        * chains
+    )
 
 
 def _of_draws(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:
     """Return the memory of `Draws` beside samples."""
     s, many = target.structure, target.rows * chains
-    numbers: float = min(draws, TRACE) * sum(layer.width for layer in s.layers.values())
+    numbers: float = min(draws, MAX_TRACE_BATCHES) * sum(layer.width for layer in s.layers.values())
     # Energies are there without their rounding as well while they are judged.
     numbers += 2 * draws
     # Draws that are compared with exact conditionals, in bytes, copied while they are ordered.
-    numbers += COPIES * compared(s, target.rows, draws) * small_bytes(s) / 8
+    numbers += COPIES_OF_COMPARED_DRAWS * compared(s, target.rows, draws) * small_bytes(s) / 8
     for layer in s.layers.values():
         # Squares of infinite units; counts of states, and the states of a draw as counts.
         if layer.unit.support is None:

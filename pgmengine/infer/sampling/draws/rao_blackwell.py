@@ -39,20 +39,20 @@ from pgmengine.model.variables import described
 
 # Distinct draws, of all rows together, the numbers of units in these, and the draws of each row if
 # there are many rows or units.
-DRAWS, NUMBERS, EACH = 2048, 2**18, 64
+MAX_DISTINCT_DRAWS, MAX_DISTINCT_NUMBERS, MAX_DRAWS_PER_ROW = 2048, 2**18, 64
 
 # Blocks, units of all blocks together, and states of the cliques of all blocks together.
-BLOCKS, UNITS, STATES = 16, 2**11, 2.0**24
+MAX_BLOCKS, MAX_BLOCK_UNITS, MAX_BLOCK_STATES = 16, 2**11, 2.0**24
 
 # Seconds to grow a block, for each unit of the model, and to condition on each unit of each draw.
-GROWING, CONDITIONING = 1e-5, 2e-8
+GROWING_SECONDS_PER_UNIT, CONDITIONING_SECONDS_PER_UNIT = 1e-5, 2e-8
 
 # The elimination of a block may find an order that is somewhat worse than the block's own.
-CONDITIONAL = Exact(max_bits=20, max_states=2.0**22, max_work=0)
+BLOCK_METHOD = Exact(max_bits=20, max_states=2.0**22, max_work=0)
 
 # Standard errors beyond which a gap widens the error of its mean, and beyond which the largest one
 # of thousands of gaps is no chance.
-NOTABLE, CHANCE = 3.0, 5.0
+NOTABLE_GAP_ERRORS, MAX_CHANCE_GAP_ERRORS = 3.0, 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +73,10 @@ class SomeDraws:
     def distinct(self) -> DistinctDraws:
         """Return the distinct draws of the rows that have the fewest, as many as are compared."""
         rows, draws = self.weight.shape
-        most = min(DRAWS, NUMBERS // sum(v.shape[2] for v in self.x.values()))
-        each = min(draws, max(EACH, most // rows))
+        most = min(
+            MAX_DISTINCT_DRAWS, MAX_DISTINCT_NUMBERS // sum(v.shape[2] for v in self.x.values())
+        )
+        each = min(draws, max(MAX_DRAWS_PER_ROW, most // rows))
         chosen = np.arange(each) * draws // each
         groups = [_groups(*(v[row, chosen] for v in self.x.values())) for row in range(rows)]
         counts = np.array([len(first) for first, _ in groups])
@@ -191,13 +193,16 @@ def gaps(some: DistinctDraws, mean: States, ess: States, most: float) -> Iterato
     target, seconds, units = some.target, 0.0, 0
     layers = target.structure.layers
     all_units = sum(layer.size for layer in layers.values())
-    growing, conditioning = GROWING * all_units, CONDITIONING * all_units * len(some.row)
+    growing, conditioning = (
+        GROWING_SECONDS_PER_UNIT * all_units,
+        CONDITIONING_SECONDS_PER_UNIT * all_units * len(some.row),
+    )
     # The same blocks in every run: they do not depend on the random numbers of the chains.
-    each = blocks(target, STATES / BLOCKS / len(some.row), np.random.default_rng(0))
-    for (block, closed), _ in zip(each, range(BLOCKS), strict=False):
+    each = blocks(target, MAX_BLOCK_STATES / MAX_BLOCKS / len(some.row), np.random.default_rng(0))
+    for (block, closed), _ in zip(each, range(MAX_BLOCKS), strict=False):
         inside = _inside(target, block)
         rest, group = some.given_rest(inside)
-        question = CONDITIONAL.prepare(rest, ("marginals",))
+        question = BLOCK_METHOD.prepare(rest, ("marginals",))
         seconds += question.plan.seconds + growing + conditioning
         units += len(block)
         if seconds > most:
@@ -212,7 +217,7 @@ def gaps(some: DistinctDraws, mean: States, ess: States, most: float) -> Iterato
             unseen = 0.0 if closed else least_error(layers[name], n)
             size = np.where(layers[name].components(mask), center - mean[name], 0.0)
             yield Gap(name, len(block), size, np.maximum(np.sqrt(variance / n), unseen))
-        if units > UNITS:
+        if units > MAX_BLOCK_UNITS:
             return
 
 
@@ -231,9 +236,9 @@ def with_gaps(
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Return the MCSE of each mean with its gaps, and a warning if a gap is no chance.
 
-    The MCSE that is returned covers gaps of more than NOTABLE standard errors, as far as they
-    exceed the 95 % interval of the conditional mean. Smaller gaps belong to the error as it is, and
-    intervals that grew with them would hold more often than they say.
+    The MCSE that is returned covers gaps of more than NOTABLE_GAP_ERRORS standard errors, as far as
+    they exceed the 95 % interval of the conditional mean. The MCSE of the draws already covers
+    smaller gaps; intervals that grew with them would hold more often than they say.
 
     Parameters
     ----------
@@ -246,14 +251,14 @@ def with_gaps(
     layers, found, note = some.target.structure.layers, some.distinct(), ""
     mcse, ess = ({n: layers[n].flat(v) for n, v in stats[key].items()} for key in ("mcse", "ess"))
     means, counts = ({n: v[found.rows] for n, v in part.items()} for part in (mean, ess))
-    wider, worst = {n: v.copy() for n, v in mcse.items()}, CHANCE
+    wider, worst = {n: v.copy() for n, v in mcse.items()}, MAX_CHANCE_GAP_ERRORS
     seconds = comparing_limit(some.target.rows, drawing)
     for gap in gaps(found, means, counts, seconds):
         size, own = np.abs(gap.size), mcse[gap.layer][found.rows]
         with np.errstate(divide="ignore", invalid="ignore"):
             score = np.where(size > 0, size / np.hypot(gap.error, own), 0.0)
         beyond = np.hypot(own, np.maximum(size / NORMAL_95 - gap.error, 0.0))
-        beyond = np.where(score > NOTABLE, beyond, own)
+        beyond = np.where(score > NOTABLE_GAP_ERRORS, beyond, own)
         wider[gap.layer][found.rows] = np.maximum(wider[gap.layer][found.rows], beyond)
         # Units that were not examined have the MCSE NaN, and no score.
         if np.nanmax(score, initial=0.0) > worst:

@@ -23,10 +23,10 @@ from pgmengine.infer.variational.modes import modes, near
 from pgmengine.model.layer import Layer
 
 # Sweeps after which a chain has fallen into the mode that it started in.
-FALL = 30
+SWEEPS_INTO_A_MODE = 30
 
 # Chains of which two start at random and two in modes.
-TURN = 4
+CHAINS_PER_GROUP = 4
 
 
 def dispersed(many: Target, chains: int, kernel: Kernel, rng: np.random.Generator) -> States:
@@ -49,7 +49,7 @@ def dispersed(many: Target, chains: int, kernel: Kernel, rng: np.random.Generato
     fallen = make_chains(
         many.take(second - 1), kernel, {n: v[second - 1] for n, v in x.items()}, rng
     )
-    fallen.sweep(FALL)
+    fallen.sweep(SWEEPS_INTO_A_MODE)
     here, there, layers = fallen.values(), many.take(second), many.structure.layers
     mirrored = there.clamp({n: opposite(layers[n], v, number[second]) for n, v in here.items()})
     possible = np.isfinite(there.log_density(mirrored))[:, None]
@@ -57,18 +57,18 @@ def dispersed(many: Target, chains: int, kernel: Kernel, rng: np.random.Generato
     for name, value in mirrored.items():
         out[name][second - 1] = here[name]
         out[name][second] = np.where(possible, value, here[name])
-    return _in_modes(many, chains, out, rng) if chains >= TURN - 1 else out
+    return _in_modes(many, chains, out, rng) if chains >= CHAINS_PER_GROUP - 1 else out
 
 
 def _in_modes(many: Target, chains: int, x: States, rng: np.random.Generator) -> States:
-    """Return the states with two of every TURN chains in the best modes, where there are modes."""
+    """Return the states, with two of every CHAINS_PER_GROUP chains moved to the best modes."""
     one_each = many.take(np.arange(0, many.rows, chains))
     found = None if one_each.pattern.independent else modes(one_each, rng)
     if found is None:
         return x
-    number = np.arange(many.rows) % chains % TURN
-    moved = np.flatnonzero(number >= TURN - 2)
-    row, place = moved // chains, (number[moved] == TURN - 1).astype(np.int64)
+    number = np.arange(many.rows) % chains % CHAINS_PER_GROUP
+    moved = np.flatnonzero(number >= CHAINS_PER_GROUP - 2)
+    row, place = moved // chains, (number[moved] == CHAINS_PER_GROUP - 1).astype(np.int64)
     there = many.take(moved)
     eta = near(there, {n: v[row, place] for n, v in found.mean.items()})
     layers = many.structure.layers

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 # A single chain that hops freely crosses a ladder in about rungs^2 sweeps. A chain that has missed
 # a rung for ten times as long is held back, but for one case in ten thousand.
-PATIENCE = 10
+MAX_CROSSING_TIMES_WITHOUT_CHAIN = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Travels:
     def _warn(self) -> None:
         """Warn once about rungs that stay without chains."""
         steps, rungs = int(self.counts[0]), len(self.seen)
-        missed = np.flatnonzero(steps - self.seen >= PATIENCE * rungs**2)
+        missed = np.flatnonzero(steps - self.seen >= MAX_CROSSING_TIMES_WITHOUT_CHAIN * rungs**2)
         if len(missed) and not self.warned:
             self.warned = True
             log.warning(
@@ -92,7 +92,7 @@ class Travels:
                 self.trainer,
                 len(missed),
                 rungs,
-                PATIENCE * rungs**2,
+                MAX_CROSSING_TIMES_WITHOUT_CHAIN * rungs**2,
             )
 
     def excursions(self, proposed: int, taken: int) -> None:

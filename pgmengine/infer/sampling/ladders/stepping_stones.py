@@ -31,16 +31,16 @@ from pgmengine.infer.diagnostics.convergence import series_statistics
 from pgmengine.infer.diagnostics.trust import BATCHES, SURE, interval
 
 # Shares of a step that stepping stones take: from the lower rung if positive, else from the upper.
-SHARES = (1.0, -1.0, 0.5, -0.5)
+STEP_SHARES = (1.0, -1.0, 0.5, -0.5)
 
 # Nats by which the stepping stones from above may lie above the ones from below.
-WIDE = 1.0
+MAX_STONE_GAP_NATS = 1.0
 
 # Standard errors by which the stepping stones from below may lie above the ones from above.
-CROSSED = 5.0
+MAX_CROSSED_ERRORS = 5.0
 
 # Relative rounding of log Z in single precision, in which replicas compute.
-ROUNDING = 1e-6
+REPLICA_LOG_Z_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class FromStones:
     def apart(self, first: int) -> tuple[str, ...]:
         """Return a warning where the stones from above lie far above the ones from below."""
         with np.errstate(invalid="ignore"):
-            beyond = self.gap - WIDE - SURE * self.gap_error
+            beyond = self.gap - MAX_STONE_GAP_NATS - SURE * self.gap_error
         row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf)))
         if not beyond[row] > 0:
             return ()
@@ -82,7 +82,11 @@ class FromStones:
     def crossed(self, first: int) -> tuple[str, ...]:
         """Return a warning where the stones from below lie above the ones from above."""
         with np.errstate(invalid="ignore"):
-            beyond = -self.gap - CROSSED * self.gap_error - ROUNDING * (1.0 + np.abs(self.log_z))
+            beyond = (
+                -self.gap
+                - MAX_CROSSED_ERRORS * self.gap_error
+                - REPLICA_LOG_Z_ROUNDING * (1.0 + np.abs(self.log_z))
+            )
         row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf)))
         if not beyond[row] > 0:
             return ()
@@ -105,7 +109,7 @@ class SteppingStones:
 
     def __init__(self, betas: Array, rows: int, ladders: int, coming: int) -> None:
         self.steps, self.coming, self.sweeps = np.diff(betas), coming, 0
-        shape = (len(SHARES), min(BATCHES, coming), rows, ladders, len(self.steps))
+        shape = (len(STEP_SHARES), min(BATCHES, coming), rows, ladders, len(self.steps))
         self.log_sums = np.full(shape, -np.inf)
 
     def add(self, power: Array) -> None:
@@ -113,7 +117,7 @@ class SteppingStones:
         if self.sweeps == self.coming:
             return
         batch = self.sweeps * self.log_sums.shape[1] // self.coming
-        for sums, share in zip(self.log_sums[:, batch], SHARES, strict=True):
+        for sums, share in zip(self.log_sums[:, batch], STEP_SHARES, strict=True):
             rung = power[..., :-1] if share > 0 else power[..., 1:]
             np.logaddexp(sums, share * self.steps * rung, out=sums)
         self.sweeps += 1

@@ -43,10 +43,10 @@ from pgmengine.infer.sampling.methods.bound_check import below_a_bound, check_wi
 from pgmengine.infer.sampling.methods.references import Confirmed, annealed
 
 # Relative rounding of log Z in single precision, over thousands of temperatures.
-ROUNDING = 1e-5
+ANNEALED_LOG_Z_ROUNDING = 1e-5
 
 # The warning of a run that nothing independent confirms.
-START = (
+UNCONFIRMED_WARNING = (
     "no run from another reference agrees with the highest estimate, and the reverse run did not "
     "start from exact draws: the interval holds if the runs have missed no part of the space"
 )
@@ -209,7 +209,7 @@ class AIS(Method):
         elif notes:
             status = Status.FEW_WEIGHTS
         elif not all(map(_confirmed, both)):
-            status, notes = Status.ONE_SIDED, (START,)
+            status, notes = Status.ONE_SIDED, (UNCONFIRMED_WARNING,)
         else:
             status = Status.OK
         return question.result(answers, stats, status, notes)
@@ -289,7 +289,9 @@ def _notes(runs: Confirmed, chains: int, first: int = 0) -> tuple[str, ...]:
         # Rows without a possible state have -inf in both.
         same = up.log_z == down.log_z
         gap = np.where(same, 0.0, up.log_z) - np.where(same, 0.0, down.log_z)
-        wide = 5.0 * np.hypot(up.error, down.error) + ROUNDING * (1.0 + np.abs(up.log_z))
+        wide = 5.0 * np.hypot(up.error, down.error) + ANNEALED_LOG_Z_ROUNDING * (
+            1.0 + np.abs(up.log_z)
+        )
         if np.any(gap > wide) or np.any(-gap > np.maximum(wide, 1.0)):
             row = int(np.abs(gap).argmax())
             out.append(

@@ -40,16 +40,16 @@ from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
 
 # States whose log Z is within so many nats of a run give starts to its reverse run. A phase far
 # below has no mass, and chains that are stuck in it would say nothing.
-COUNTS = 10.0
+MAX_NATS_BELOW_RUN = 10.0
 
 # States of each chain that are averaged for a reference.
-SNAPSHOTS = 10
+SNAPSHOTS_PER_CHAIN = 10
 
 # Largest number of states of a cover that are enumerated for exact draws.
-SMALL = 2.0**16
+MAX_EXACT_DRAW_STATES = 2.0**16
 
 # Largest number of table entries of a junction tree for exact draws, whose pass takes milliseconds.
-ENTRIES = 2.0**20
+MAX_EXACT_DRAW_ENTRIES = 2.0**20
 
 
 class Settings(Protocol):
@@ -148,7 +148,11 @@ class Annealing:
     def exact_draws(self) -> Prepared:
         """The question for exact draws to start the reverse run from; refused where too large."""
         return quick(
-            self.target.at(1.0), ("samples",), np.log2(SMALL), ENTRIES, self.settings.chains
+            self.target.at(1.0),
+            ("samples",),
+            np.log2(MAX_EXACT_DRAW_STATES),
+            MAX_EXACT_DRAW_ENTRIES,
+            self.settings.chains,
         )
 
     def runs(
@@ -223,7 +227,7 @@ class Annealing:
 
         All sources whose log Z counts beside the one of `up` give the same share.
         """
-        states = [r.states for r in self.reached if r.log_z > up.log_z[0] - COUNTS]
+        states = [r.states for r in self.reached if r.log_z > up.log_z[0] - MAX_NATS_BELOW_RUN]
         if not states:
             return {}
         pool = {n: np.concatenate([x[n] for x in states]) for n in states[0]}
@@ -355,12 +359,12 @@ def _settle(
         make_chains(many, kernel, x, rng, streams),
         {n: np.zeros_like(v) for n, v in x.items()},
     )
-    for _ in range(SNAPSHOTS):
-        chains.sweep(-(-sweeps // SNAPSHOTS))
+    for _ in range(SNAPSHOTS_PER_CHAIN):
+        chains.sweep(-(-sweeps // SNAPSHOTS_PER_CHAIN))
         states = chains.values()
         for name, value in states.items():
             total[name] += value
-    return states, {n: v / SNAPSHOTS for n, v in total.items()}
+    return states, {n: v / SNAPSHOTS_PER_CHAIN for n, v in total.items()}
 
 
 def settling(steps: int) -> int:

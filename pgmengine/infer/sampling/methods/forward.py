@@ -50,19 +50,19 @@ from pgmengine.model.variables import described
 from pgmengine.model.weights import count, is_sparse
 
 # Bytes of states that are drawn at once.
-PART = 2.0**26
+DRAW_BYTES_AT_ONCE = 2.0**26
 
 # Pairs of units that are looked at together.
-AT_ONCE = 2**12
+PAIRS_AT_ONCE = 2**12
 
 # Annealing as a cross-check: short, and up only.
-CHECK = AIS(chains=40, betas=Linear(200), reverse=False, confirm=0)
+ANNEALING_CHECK = AIS(chains=40, betas=Linear(200), reverse=False, confirm=0)
 
 # Standard errors by which the estimates of log Z of two halves may differ.
-HALVES = 4.0
+MAX_ERRORS_BETWEEN_HALVES = 4.0
 
 # Relative rounding of log Z.
-ROUNDING = 1e-6
+FORWARD_LOG_Z_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,10 @@ class Forward(Method):
         seconds = drawing(target, want, self.draws)
         how, check = f"{self.draws} draws, parents first", Check()
         if _weighing(target).any():
-            check, annealing = check_within(target, seconds), CHECK.plan(target, ("log_z",))
+            check, annealing = (
+                check_within(target, seconds),
+                ANNEALING_CHECK.plan(target, ("log_z",)),
+            )
             how += check.how
             work += check.work + annealing.work * annealing.accepted
             seconds += check.seconds + annealing.seconds * annealing.accepted
@@ -197,7 +200,7 @@ class Forward(Method):
 
     def _rows_at_once(self, target: Target, count: int) -> int:
         """Return the number of rows whose draws, `count` of each, are made at once."""
-        return max(int(PART / (8.0 * count * max(_numbers(target), 1))), 1)
+        return max(int(DRAW_BYTES_AT_ONCE / (8.0 * count * max(_numbers(target), 1))), 1)
 
     def _drawn(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
         """Return answers by `count` draws for each row, some rows at a time."""
@@ -328,13 +331,15 @@ def _apart(one: tuple[Array, Array], two: tuple[Array, Array]) -> Array:
     """Return whether log Z of two halves differs by more than the errors explain, (rows,)."""
     with np.errstate(invalid="ignore"):
         gap = np.abs(one[0] - two[0])
-        explained = HALVES * np.hypot(one[1], two[1]) + ROUNDING * (1.0 + np.abs(one[0]))
+        explained = MAX_ERRORS_BETWEEN_HALVES * np.hypot(
+            one[1], two[1]
+        ) + FORWARD_LOG_Z_ROUNDING * (1.0 + np.abs(one[0]))
         return np.asarray(gap > explained)
 
 
 def _above_annealing(target: Target, ends: Array, rng: np.random.Generator) -> tuple[str, ...]:
     """Return a warning if annealing finds log Z above the upper end of an interval (rows, 2)."""
-    annealing = CHECK.prepare(target, ("log_z",))
+    annealing = ANNEALING_CHECK.prepare(target, ("log_z",))
     if not annealing.plan.accepted:
         return ()
     found = annealing.run(rng)
@@ -424,8 +429,8 @@ def _weighing_pairs(target: Target, c: Undirected) -> Array:
     if c.a == c.b:
         one, two = one[one < two], two[one < two]
     count = np.zeros(target.rows, dtype=int)
-    for begin in range(0, len(one), AT_ONCE):
-        some = slice(begin, begin + AT_ONCE)
+    for begin in range(0, len(one), PAIRS_AT_ONCE):
+        some = slice(begin, begin + PAIRS_AT_ONCE)
         count += (target.free[c.a][:, one[some]] | target.free[c.b][:, two[some]]).sum(axis=1)
     return count
 

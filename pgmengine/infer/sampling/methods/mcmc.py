@@ -34,7 +34,7 @@ from pgmengine.infer.sampling.draws.starts import dispersed
 
 # Sweeps of warming up in one call. They overlap where visits are independent
 # (engine/single_site/independent_visits.py).
-AT_ONCE = 8
+WARMUP_SWEEPS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ class MCMC(Sampler):
     ) -> tuple[Draws, States]:
         """Return the draws of some chains, and their last states."""
         chains = make_chains(many, self.kernel, x, rng, streams)
-        for made in track(range(0, self.warmup, AT_ONCE), "warming up"):
-            chains.sweep(min(AT_ONCE, self.warmup - made))
+        for made in track(range(0, self.warmup, WARMUP_SWEEPS_AT_ONCE), "warming up"):
+            chains.sweep(min(WARMUP_SWEEPS_AT_ONCE, self.warmup - made))
         judged = self.rhat_limit < math.inf
         draws = Draws.none(many, wanted, many.rows // rows, self.draws, judged)
         for t in track(range(self.draws), "sampling"):

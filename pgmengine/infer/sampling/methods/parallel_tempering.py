@@ -33,7 +33,12 @@ from pgmengine.infer.diagnostics.trust import (
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.sampling.draws.collected import OF_CHAINS, OF_DRAWS, Draws, Sampler
+from pgmengine.infer.sampling.draws.collected import (
+    CHAIN_STATISTICS,
+    WANTS_BY_DRAWS,
+    Draws,
+    Sampler,
+)
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
 from pgmengine.infer.sampling.ladders.replicas import Ladders
 from pgmengine.infer.sampling.ladders.stepping_stones import FromStones
@@ -42,7 +47,7 @@ from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_
 from pgmengine.infer.variational.modes import Modes
 
 # Numbers in memory for each rung of a ladder: four stepping stones in batches, and their means.
-STONES_EACH = 8 * BATCHES
+STONE_NUMBERS_PER_RUNG = 8 * BATCHES
 
 
 @dataclass(frozen=True)
@@ -95,8 +100,8 @@ class ParallelTempering(Sampler):
     (3,)
     """
 
-    gives = OF_DRAWS | {"log_z", "log_prob"}
-    statistics = OF_CHAINS | {
+    gives = WANTS_BY_DRAWS | {"log_z", "log_prob"}
+    statistics = CHAIN_STATISTICS | {
         "betas": (Axis.RUNG,),
         "swap_rejection": (Axis.RUNG,),
         "round_trips": (Axis.ROW,),
@@ -137,7 +142,7 @@ class ParallelTempering(Sampler):
         work = sweeps * target.rows * ladders * rungs * sweep_work(target) + check.work
         size = (self.chains, self.draws, self.rhat_limit)
         # Ladders without evidence come after the draws, which are still there.
-        replicas, more = rungs * (1 + twice), 8.0 * (self.draws + STONES_EACH * rungs)
+        replicas, more = rungs * (1 + twice), 8.0 * (self.draws + STONE_NUMBERS_PER_RUNG * rungs)
         more *= target.rows * self.chains
         return Scheme(
             f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps{check.how}",

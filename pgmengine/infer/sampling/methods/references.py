@@ -11,7 +11,7 @@ path is:
     second : from the means of chains of the model itself, which no annealing has led there
     third  : from the base rates that the training has left with the model, if it has
     fourth : from the mean-field fixed point with the highest bound, climbed to from spread starts
-    last   : from the reference of the best run, with LONGER times as many temperatures
+    last   : from the reference of the best run, at LAST_RUN_LENGTH_RATIO times as many temperatures
 
 The chains go on from the last states of the training where the model has them and nothing is
 observed, because chains that move while the parameters do have visited modes in proportion.
@@ -61,18 +61,18 @@ from pgmengine.infer.sampling.methods.annealing import (
 from pgmengine.infer.variational.modes import Modes, near
 
 # Nats by which two runs that agree may differ beyond their errors.
-ALIKE = 0.01
+MIN_AGREEMENT_NATS = 0.01
 
 # Nats by which a reverse run may differ from a forward run that it confirms, whatever the errors.
 # The error of few weights is itself too small where modes are missed.
-GAP = 0.5
+MAX_REVERSE_GAP_NATS = 0.5
 
 # Nats that SURE errors of a run may be if it confirms another one. A coarser one agrees with
 # anything.
-COARSE = 1.0
+MAX_CONFIRMING_ERROR_NATS = 1.0
 
 # Temperatures of the last run, in those of the others.
-LONGER = 4
+LAST_RUN_LENGTH_RATIO = 4
 
 
 # A forward run, and a reverse run where the settings ask for it.
@@ -189,7 +189,7 @@ class _Search:
             self._run(self.settings, reference)
             if self.settled:
                 return
-        steps = LONGER * count_of(self.settings.betas)
+        steps = LAST_RUN_LENGTH_RATIO * count_of(self.settings.betas)
         if isinstance(self.settings.betas, Adaptive):
             betas: Betas = replace(self.settings.betas, count=steps)
             self._run(_Longer(self.settings, betas), self.best.reference)
@@ -285,20 +285,20 @@ def _agreement(tried: Sequence[_Tried], trained: bool) -> tuple[bool, float]:
 
 def _precise(runs: Runs) -> bool:
     """Return whether a forward run is precise enough to confirm another one."""
-    return bool(SURE * runs[0].error[0] <= COARSE)
+    return bool(SURE * runs[0].error[0] <= MAX_CONFIRMING_ERROR_NATS)
 
 
 def _comes_down_to(runs: Runs, best: AnnealedRun) -> bool:
     """Return whether a run is precise, and its reverse run agrees with the best forward run."""
     down = runs[1]
-    return _precise(runs) and down is not None and _alike(down, best, GAP)
+    return _precise(runs) and down is not None and _alike(down, best, MAX_REVERSE_GAP_NATS)
 
 
 def _alike(run: AnnealedRun, best: AnnealedRun, most: float = np.inf) -> bool:
     """Return whether two estimates of log Z agree within their errors and within `most` nats."""
     if not (np.isfinite(run.log_z[0]) and np.isfinite(best.log_z[0])):
         return False
-    wide = SURE * np.hypot(run.error[0], best.error[0]) + ALIKE
+    wide = SURE * np.hypot(run.error[0], best.error[0]) + MIN_AGREEMENT_NATS
     return bool(abs(run.log_z[0] - best.log_z[0]) <= min(wide, most))
 
 

@@ -40,8 +40,8 @@ from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import (
-    OF_CHAINS,
-    OF_DRAWS,
+    CHAIN_STATISTICS,
+    WANTS_BY_DRAWS,
     Draws,
     Sampler,
     small,
@@ -58,7 +58,7 @@ from pgmengine.infer.sampling.ladders.wandering import (
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
 
 # Bytes for each sweep of a chain: its rung, and the last sweeps at both ends of the ladder.
-TRIPS = 40.0
+TRIP_BYTES_PER_SWEEP = 40.0
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class SimulatedTempering(Sampler):
     True
     """
 
-    gives = OF_DRAWS | {"log_z"}
-    statistics = OF_CHAINS | {
+    gives = WANTS_BY_DRAWS | {"log_z"}
+    statistics = CHAIN_STATISTICS | {
         "log_g": (Axis.ROW, Axis.RUNG),
         "occupancy": (Axis.ROW, Axis.RUNG),
         "occupancy_adaptive": (Axis.ROW, Axis.RUNG),
@@ -144,7 +144,9 @@ class SimulatedTempering(Sampler):
         work = sweeps * chains * sweep_work(target) + check.work
         draws = max(self.draws // max(rungs, 1), 1)
         # The rungs of all sweeps, and of the round trips among them; the states at beta = 1.
-        more = TRIPS * chains * sweeps + chains * draws * small_bytes(target.structure)
+        more = TRIP_BYTES_PER_SWEEP * chains * sweeps + chains * draws * small_bytes(
+            target.structure
+        )
         size = (self.chains, draws, self.rhat_limit)
         return Scheme(
             f"{self.chains} chains over {rungs} levels, {self.warmup} adaptive sweeps, "

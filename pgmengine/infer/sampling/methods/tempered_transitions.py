@@ -31,7 +31,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Result
-from pgmengine.infer.sampling.draws.collected import OF_CHAINS, Draws, Sampler
+from pgmengine.infer.sampling.draws.collected import CHAIN_STATISTICS, Draws, Sampler
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
 from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, count_of, ladder
@@ -68,7 +68,7 @@ class TemperedTransitions(Sampler):
     (1,)
     """
 
-    statistics = OF_CHAINS | {"acceptance": (Axis.ROW,)}
+    statistics = CHAIN_STATISTICS | {"acceptance": (Axis.ROW,)}
 
     betas: Betas = Linear(20)
     kernel: Kernel = Gibbs()

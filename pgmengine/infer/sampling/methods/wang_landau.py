@@ -34,13 +34,13 @@ from pgmengine.infer.diagnostics.trust import few
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Named, Result, Status
-from pgmengine.infer.sampling.draws.collected import OF_CHAINS, Draws, Sampler, small, whole
+from pgmengine.infer.sampling.draws.collected import CHAIN_STATISTICS, Draws, Sampler, small, whole
 from pgmengine.infer.sampling.draws.memory import sampler_bytes, small_bytes
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.model.variables import Member, as_members, units_named
 
 # Bins that the estimate of memory counts at most: a larger integer may be too large for a float.
-MOST_BINS = 2**60
+MAX_COUNTED_BINS = 2**60
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class WangLandau(Sampler):
     (1, 5)
     """
 
-    statistics = OF_CHAINS | {
+    statistics = CHAIN_STATISTICS | {
         "log_g": (Axis.ROW, Axis.BIN),
         "occupancy": (Axis.ROW, Axis.BIN),
         "bin_prob": (Axis.ROW, Axis.BIN),
@@ -124,7 +124,7 @@ class WangLandau(Sampler):
         # States, bins and importance weights of all draws, and the draws chosen by their weight.
         each = small_bytes(target.structure) + 8.0 * 8
         more = each * target.rows * self.chains * self.draws
-        more += 32.0 * target.rows * min(self.bins, MOST_BINS)
+        more += 32.0 * target.rows * min(self.bins, MAX_COUNTED_BINS)
         size = (self.chains, self.draws, self.rhat_limit)
         return Scheme(
             f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, "
