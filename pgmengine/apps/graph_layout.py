@@ -33,7 +33,7 @@ def places(graph: nx.Graph, widths: Mapping[Hashable, float]) -> Places:
             wide = widths.get(node, NARROW_INCHES)
             place[node] = x + wide / 2, -RANK_INCHES * depth
             x += wide + GAP_INCHES
-    return _settled(graph, order, place, widths)
+    return _near_neighbours(graph, order, place, widths)
 
 
 def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
@@ -84,7 +84,7 @@ def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[li
     return ranks
 
 
-def _settled(
+def _near_neighbours(
     graph: nx.Graph, order: list[list[Hashable]], place: Places, widths: Mapping[Hashable, float]
 ) -> Places:
     """Return the places moved towards the neighbours, as far as boxes do not meet."""

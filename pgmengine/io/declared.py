@@ -180,7 +180,7 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], w
     if not isinstance(name, str) or not isinstance(kind, str) or size is None:
         raise PgmError(
             f"{where}: layer {name!r}: every layer needs a name, a unit and a size"
-            f"{_hint(entry, {'name', 'unit', 'size'})}"
+            f"{_suggestion(entry, {'name', 'unit', 'size'})}"
         )
     types = unit_types()
     if kind not in types:
@@ -210,7 +210,7 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], w
     b.layer(name, unit, size, bias=bias, labels=plain_label(labels), states=plain_label(states))
 
 
-def _hint(entry: Collection[str], known: set[str]) -> str:
+def _suggestion(entry: Collection[str], known: set[str]) -> str:
     """Return a suggestion for the first key that is nearly a known one, or an empty string."""
     return next((found for key in entry if (found := nearest(key, known))), "")
 
@@ -226,7 +226,7 @@ def _add_coupling(
         mistyped = [key for key in entry if key not in COUPLING_ENTRIES]
         raise PgmError(
             f"{where}: a coupling is couple = [a, b] or cause = [parent, child], and may "
-            f"have a weight, not {str(entry):.200}{_hint(mistyped, COUPLING_ENTRIES)}"
+            f"have a weight, not {str(entry):.200}{_suggestion(mistyped, COUPLING_ENTRIES)}"
         )
     a, c = names
     key = f"{a}->{c}.weight" if kind == "cause" else f"{a}-{c}.weight"
@@ -267,7 +267,7 @@ def _check_keys(
     if missing or wrong:
         fault = f"{missing[0]!r} is missing" if missing else f"{wrong[0]!r} is unknown"
         raise PgmError(
-            f"{where}: {what} has {', '.join(known)}, and {fault}{_hint(wrong, set(known))}"
+            f"{where}: {what} has {', '.join(known)}, and {fault}{_suggestion(wrong, set(known))}"
         )
 
 

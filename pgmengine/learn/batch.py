@@ -40,7 +40,7 @@ class Batch:
     complete : draws the unobserved units of each row from the posterior, layer -> (rows, width).
     outward : the layers with data; the other layers by their distance from these.
     precision : precision of the statistics.
-    settled : layers that chains leave out, whose conditional means take their place.
+    by_means : layers that chains leave out, whose conditional means take their place.
     """
 
     model: Model
@@ -49,7 +49,7 @@ class Batch:
     complete: Callable[[], States]
     outward: tuple[tuple[str, ...], tuple[str, ...]]
     precision: type
-    settled: tuple[str, ...] = ()
+    by_means: tuple[str, ...] = ()
 
     def nothing(self) -> Statistics:
         """Return statistics without anything in them."""
@@ -64,7 +64,7 @@ class Batch:
             count = len(next(iter(x.values())))
             weights = np.full(count, self.weights.mean() / count)
         out = Statistics(self.precision)
-        out.points(at_means(self.model, x, self.settled) if self.settled else x, weights)
+        out.points(at_means(self.model, x, self.by_means) if self.by_means else x, weights)
         return out
 
 
@@ -78,7 +78,7 @@ def at_means(model: Model, x: States, names: Sequence[str]) -> States:
     return x
 
 
-def settled_layers(s: Structure, given: Mapping[str, Array]) -> tuple[str, ...]:
+def layers_by_means(s: Structure, given: Mapping[str, Array]) -> tuple[str, ...]:
     """Return the names of the layers that chains may leave out, parents first.
 
     They are directed, without arrows inside, without given units, in no table, and all their

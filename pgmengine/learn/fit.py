@@ -335,17 +335,17 @@ def _interruptible() -> Iterator[threading.Event]:
     interrupted, main = threading.Event(), threading.current_thread() is threading.main_thread()
     usual = signal.default_int_handler
 
-    def hear(number: int, frame: FrameType | None) -> None:
+    def stop_after_update(number: int, frame: FrameType | None) -> None:
         interrupted.set()
         signal.signal(signal.SIGINT, usual)
 
-    heard = main and signal.getsignal(signal.SIGINT) is usual
-    if heard:
-        signal.signal(signal.SIGINT, hear)
+    handled = main and signal.getsignal(signal.SIGINT) is usual
+    if handled:
+        signal.signal(signal.SIGINT, stop_after_update)
     try:
         yield interrupted
     finally:
-        if heard and not interrupted.is_set():
+        if handled and not interrupted.is_set():
             signal.signal(signal.SIGINT, usual)
 
 

@@ -17,7 +17,7 @@ from pgmengine.engine.packed import packed
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.batch import Batch, idle_entries, only, outward, settled_layers, without
+from pgmengine.learn.batch import Batch, idle_entries, layers_by_means, only, outward, without
 from pgmengine.learn.checkpoint import parameters_digest
 from pgmengine.learn.contracts import ModelPhase, Negative, Optimizer, Positive
 from pgmengine.learn.defaults import default_negative, default_optimizer
@@ -62,7 +62,7 @@ class Run:
         self.floors = floors(s)
         self.model = Model(s, raised(model.params, self.floors))
         target = target.with_model(self.model)
-        self.settled, self.idle = settled_layers(s, given), idle_entries(target, given)
+        self.by_means, self.idle = layers_by_means(s, given), idle_entries(target, given)
         self.outward = outward(target, given)
         self.normalized = s.normalized and not given
         size, updates = plan
@@ -111,7 +111,7 @@ class Run:
             complete=lambda: posterior_draw(target, self.rng, posterior),
             outward=self.outward,
             precision=self.precision,
-            settled=self.settled,
+            by_means=self.by_means,
         )
         given = self.model_phase.statistics(batch, t, self.rng)
 
@@ -127,7 +127,7 @@ class Run:
 
     def conditioned(self, target: Target) -> Target:
         """Return the target of the model phase: with the given units only, as chains sample it."""
-        return without(only(target, self.given), self.settled)
+        return without(only(target, self.given), self.by_means)
 
     def _stepped(self, params: Params) -> Model:
         """Return the model at the parameters of a step, none of them out of its range."""
@@ -161,7 +161,7 @@ class Run:
 
     def last_chains(self) -> States:
         """Return the states of persistent chains of the whole model; {} without any."""
-        return {} if self.given or self.settled else self.model_phase.states()
+        return {} if self.given or self.by_means else self.model_phase.states()
 
     def state(self) -> State:
         """Return everything needed to go on but the parameters."""

@@ -75,8 +75,8 @@ class Pairs:
         """Return the score of each row, (rows,)."""
         target = self.rows.with_model(model)
         odds = self._by_products(target) if by_products(target) else self._by_bounds(target)
-        told, by_base = (-np.logaddexp(0.0, self.drawn - o) for o in (odds, self.base))
-        each = self.count * (told - by_base)
+        by_model, by_base = (-np.logaddexp(0.0, self.drawn - o) for o in (odds, self.base))
+        each = self.count * (by_model - by_base)
         total = np.bincount(self.row, each, minlength=target.rows)
         score: Array = total / np.bincount(self.row, minlength=target.rows)
         return score

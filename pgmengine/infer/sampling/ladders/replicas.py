@@ -40,7 +40,7 @@ from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import with_rounding
-from pgmengine.infer.sampling.ladders.stepping_stones import FromStones, SteppingStones
+from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones, SteppingStones
 
 
 class Ladders:
@@ -79,7 +79,7 @@ class Ladders:
         # the sum for each row, and the sum of squares.
         self.on_tour = np.zeros(self.at.size)
         self.toured, self.squares = np.zeros(rows), np.zeros(rows)
-        self.stones = SteppingStones(self.betas, rows, ladders, coming)
+        self.stepping_stones = SteppingStones(self.betas, rows, ladders, coming)
 
     def step(self) -> None:
         """Sweep all replicas, then propose to swap the even pairs, or in the next step the odd."""
@@ -87,7 +87,7 @@ class Ladders:
         with np.errstate(invalid="ignore"):
             at_1 = (path + power).reshape(len(self.highest), -1)
         np.fmax(self.highest, np.fmax.reduce(at_1, axis=1), out=self.highest)
-        self.stones.add(power)
+        self.stepping_stones.add(power)
         self._swap(power, self.sweeps % 2)
         self.sweeps += 1
 
@@ -151,9 +151,9 @@ class Ladders:
             self.chains.beta[self.at] = self.betas
         self.forget()
 
-    def log_z(self) -> FromStones:
+    def log_z(self) -> FromSteppingStones:
         """Return log Z of all rows by stepping stones."""
-        found = self.stones.estimate(self.target.log_z_at_0())
+        found = self.stepping_stones.estimate(self.target.log_z_at_0())
         log_z, error, ends = with_rounding(self.target, found.log_z, found.error, found.interval)
         return replace(found, log_z=log_z, error=error, interval=ends)
 

@@ -34,7 +34,7 @@ from pgmengine.infer.diagnostics.trust import BATCHES, SURE, interval
 STEP_SHARES = (1.0, -1.0, 0.5, -0.5)
 
 # Nats by which the stepping stones from above may lie above the ones from below.
-MAX_STONE_GAP_NATS = 1.0
+MAX_STEPPING_STONE_GAP_NATS = 1.0
 
 # Standard errors by which the stepping stones from below may lie above the ones from above.
 MAX_CROSSED_ERRORS = 5.0
@@ -44,7 +44,7 @@ REPLICA_LOG_Z_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class FromStones:
+class FromSteppingStones:
     """Estimates of log Z, each (rows,) unless stated.
 
     Attributes
@@ -70,7 +70,7 @@ class FromStones:
     def apart(self, first: int) -> tuple[str, ...]:
         """Return a warning where the stones from above lie far above the ones from below."""
         with np.errstate(invalid="ignore"):
-            beyond = self.gap - MAX_STONE_GAP_NATS - SURE * self.gap_error
+            beyond = self.gap - MAX_STEPPING_STONE_GAP_NATS - SURE * self.gap_error
         row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf)))
         if not beyond[row] > 0:
             return ()
@@ -122,12 +122,12 @@ class SteppingStones:
             np.logaddexp(sums, share * self.steps * rung, out=sums)
         self.sweeps += 1
 
-    def estimate(self, at_0: Array) -> FromStones:
+    def estimate(self, at_0: Array) -> FromSteppingStones:
         """Return log Z of all rows by the sweeps so far, with log Z (rows,) at beta = 0."""
         batches = self.log_sums.shape[1]
         counts = np.bincount(np.arange(self.sweeps) * batches // self.coming)
         log_means = self.log_sums[:, : len(counts)] - np.log(counts)[:, None, None, None]
-        (up, below), (down, above), (half_up, one), (half_down, two) = map(_summed, log_means)
+        (up, below), (down, above), (half_up, one), (half_down, two) = map(_over_rungs, log_means)
         (_, error), (_, low_error), (_, high_error), (_, gap_error) = found = [
             _judged(series) for series in (one - two, below, above, below + above)
         ]
@@ -136,7 +136,7 @@ class SteppingStones:
             middle, gap = half_up - half_down, -down - up
         low, high = interval(up, low_error, -down, high_error).T
         least, most = interval(middle, error, middle, error).T
-        return FromStones(
+        return FromSteppingStones(
             at_0 + middle,
             error,
             at_0[:, None] + np.stack((np.fmin(low, least), np.fmax(high, most)), axis=1),
@@ -146,7 +146,7 @@ class SteppingStones:
         )
 
 
-def _summed(log_means: Array) -> tuple[Array, Array]:
+def _over_rungs(log_means: Array) -> tuple[Array, Array]:
     """Return the sum over rungs of log means (rows,), and its series (ladders, batches, rows)."""
     batches, _, ladders, _ = log_means.shape
     total = log_sum(log_sum(log_means, axis=0), axis=1) - np.log(batches * ladders)

@@ -184,7 +184,7 @@ class Annealing:
         """
         closed = Enumeration(0.0, 1).prepare(self.target.at(1.0), ("log_z",))
         if closed.plan.accepted:
-            up = _summed(closed.run().log_z, self.target, self.settings.chains)
+            up = _closed_run(closed.run().log_z, self.target, self.settings.chains)
             return up, up if self.settings.reverse else None
         count, target = self.settings.chains, self.target.at(0.0, self.reference)
         betas = ladder(self.settings.betas, target, self.settings.kernel, rng)
@@ -204,23 +204,23 @@ class Annealing:
             return up, None
         # Down: x ~ p_1, one sweep at each rung, and log Z = log Z_0 - log mean w.
         # Rows without a possible state have no draws that could be annealed down.
-        live, dead = np.flatnonzero(up.ess > 0), np.flatnonzero(~(up.ess > 0))
-        runs = [_nothing(len(dead), count)]
-        if len(live):
-            if len(dead):
-                chains = (live[:, None] * count + np.arange(count)).ravel()
+        some, rest = np.flatnonzero(up.ess > 0), np.flatnonzero(~(up.ess > 0))
+        runs = [_impossible_run(len(rest), count)]
+        if len(some):
+            if len(rest):
+                chains = (some[:, None] * count + np.arange(count)).ravel()
                 many, x = many.take(chains), {name: value[chains] for name, value in x.items()}
             others = self._from_others(up, rng)
             if others:
-                x, sweeps, exact = others, settling(len(betas)), False
+                x, sweeps, exact = others, sweeps_before_reverse(len(betas)), False
             else:
-                x, sweeps, exact = self._model_draws(live, x, up.log_weights[live], len(betas), rng)
+                x, sweeps, exact = self._model_draws(some, x, up.log_weights[some], len(betas), rng)
             log_w, _ = self._annealed(executor, many.at(1.0), x, rng, work, sweeps, betas[::-1])
             down = _estimate(
-                log_w.reshape(len(live), -1), at_0[live], -1.0, known[live], rounding[live]
+                log_w.reshape(len(some), -1), at_0[some], -1.0, known[some], rounding[some]
             )
-            runs.insert(0, replace(down, exact=exact | ~moves[live]))
-        return up, joined_runs(runs, np.argsort(np.concatenate((live, dead))))
+            runs.insert(0, replace(down, exact=exact | ~moves[some]))
+        return up, joined_runs(runs, np.argsort(np.concatenate((some, rest))))
 
     def _from_others(self, up: AnnealedRun, rng: np.random.Generator) -> States:
         """Return states (chains, width) that other chains of this row have reached, if any have.
@@ -252,7 +252,8 @@ class Annealing:
             return x, 0, True
         chosen = systematic(softmax(log_weights), rng)
         index = (chosen + count * np.arange(len(rows))[:, None]).ravel()
-        return {name: value[index] for name, value in last.items()}, settling(steps), False
+        x = {name: value[index] for name, value in last.items()}
+        return x, sweeps_before_reverse(steps), False
 
     def _annealed(
         self,
@@ -286,7 +287,7 @@ def _anneal(
     return chains.anneal(betas, backward=_backward(many)), chains.values()
 
 
-def _summed(log_z: Array, target: Target, chains: int) -> AnnealedRun:
+def _closed_run(log_z: Array, target: Target, chains: int) -> AnnealedRun:
     """Return the run of rows whose log Z is a closed sum; rounding is the only error."""
     known, rows = known_log_z(target), target.rows
     possible = np.isfinite(log_z)
@@ -297,7 +298,7 @@ def _summed(log_z: Array, target: Target, chains: int) -> AnnealedRun:
     return AnnealedRun(log_z, error, every, weights, none, possible)
 
 
-def _nothing(rows: int, chains: int) -> AnnealedRun:
+def _impossible_run(rows: int, chains: int) -> AnnealedRun:
     """Return the reverse run of rows without a possible state."""
     unknown = np.full(rows, np.inf)
     none = np.full((rows, chains), -np.inf)
@@ -323,7 +324,7 @@ def has_chains(target: Target) -> bool:
     return left and all(bool(free.all()) for free in target.free.values())
 
 
-def settled_chains(
+def swept_chains(
     settings: Settings,
     target: Target,
     sweeps: int,
@@ -345,13 +346,13 @@ def settled_chains(
     else:
         x = dispersed(many, settings.chains, settings.kernel, rng)
     found = over_chains(
-        executor, _settle, many, settings.kernel, x, rng, work, settings.kernel, sweeps
+        executor, _swept, many, settings.kernel, x, rng, work, settings.kernel, sweeps
     )
     last, means = ({n: np.concatenate([f[i][n] for f in found]) for n in x} for i in (0, 1))
     return last, {n: v.mean(axis=0, keepdims=True) for n, v in means.items()}
 
 
-def _settle(
+def _swept(
     many: Target, x: States, rng: np.random.Generator, streams: Array, kernel: Kernel, sweeps: int
 ) -> tuple[States, States]:
     """Sweep some chains; return their last states and their means over time."""
@@ -367,7 +368,7 @@ def _settle(
     return states, {n: v / SNAPSHOTS_PER_CHAIN for n, v in total.items()}
 
 
-def settling(steps: int) -> int:
+def sweeps_before_reverse(steps: int) -> int:
     """Return the number of sweeps before a reverse run of so many steps without exact draws."""
     return max(steps // 4, 50)
 

@@ -442,14 +442,14 @@ def _weighing_tables(target: Target) -> Array:
     """
     s, index = target.structure, target.structure.table_index
     free = np.concatenate([target.free[n] for n in s.layers], axis=1)
-    cut = np.concatenate([target.cut[n] for n in s.layers], axis=1)
+    intervened = np.concatenate([target.cut[n] for n in s.layers], axis=1)
     some = np.logical_or.reduceat(free[:, index.unit], index.start[:-1], axis=1)
-    drawn = (free | cut)[:, index.child] & (index.child >= 0)
-    hints = sum(
+    drawn = (free | intervened)[:, index.child] & (index.child >= 0)
+    soft = sum(
         (hinted(target, n) & target.free[n] & (s.child_tables[n] >= 0)).sum(axis=1)
         for n in s.layers
     )
-    return np.asarray((some & ~drawn).sum(axis=1) + hints)
+    return np.asarray((some & ~drawn).sum(axis=1) + soft)
 
 
 def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, Array]:

@@ -41,13 +41,13 @@ from pgmengine.infer.sampling.draws.collected import (
 )
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
 from pgmengine.infer.sampling.ladders.replicas import Ladders
-from pgmengine.infer.sampling.ladders.stepping_stones import FromStones
+from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones
 from pgmengine.infer.sampling.ladders.temperatures import Betas, count_of, ladder
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
 from pgmengine.infer.variational.modes import Modes
 
 # Numbers in memory for each rung of a ladder: four stepping stones in batches, and their means.
-STONE_NUMBERS_PER_RUNG = 8 * BATCHES
+STEPPING_STONE_NUMBERS_PER_RUNG = 8 * BATCHES
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,10 @@ class ParallelTempering(Sampler):
         work = sweeps * target.rows * ladders * rungs * sweep_work(target) + check.work
         size = (self.chains, self.draws, self.rhat_limit)
         # Ladders without evidence come after the draws, which are still there.
-        replicas, more = rungs * (1 + twice), 8.0 * (self.draws + STONE_NUMBERS_PER_RUNG * rungs)
+        replicas, more = (
+            rungs * (1 + twice),
+            8.0 * (self.draws + STEPPING_STONE_NUMBERS_PER_RUNG * rungs),
+        )
         more *= target.rows * self.chains
         return Scheme(
             f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps{check.how}",
@@ -243,7 +246,7 @@ def rounds(total: int) -> list[int]:
     return out[::-1]
 
 
-def _bounds(ladders: Ladders, found: FromStones, modes: Modes | None) -> Doubts:
+def _bounds(ladders: Ladders, found: FromSteppingStones, modes: Modes | None) -> Doubts:
     """Return doubts about log Z: mean field, or a single state, may prove that it is larger."""
     target = ladders.target
     return [
@@ -252,7 +255,7 @@ def _bounds(ladders: Ladders, found: FromStones, modes: Modes | None) -> Doubts:
     ]
 
 
-def _apart(ladders: Ladders, found: FromStones) -> Doubts:
+def _apart(ladders: Ladders, found: FromSteppingStones) -> Doubts:
     """Return doubts about log Z: stepping stones from below and from above may disagree."""
     first = ladders.target.first
     return [(Status.CONTRADICTED, found.crossed(first)), (Status.FEW_WEIGHTS, found.apart(first))]

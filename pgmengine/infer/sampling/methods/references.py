@@ -55,8 +55,8 @@ from pgmengine.infer.sampling.methods.annealing import (
     Settings,
     has_chains,
     joined_runs,
-    settled_chains,
-    settling,
+    sweeps_before_reverse,
+    swept_chains,
 )
 from pgmengine.infer.variational.modes import Modes, near
 
@@ -179,7 +179,7 @@ class _Search:
         return max(self.tried, key=lambda one: one.least)
 
     @property
-    def settled(self) -> bool:
+    def finished(self) -> bool:
         """Whether the best run is agreed upon, and has enough effective weights."""
         return self.agreement[0] and self.best.sound
 
@@ -187,7 +187,7 @@ class _Search:
         """Make at most `most` runs, and a longer one where they do not settle the row."""
         for reference in islice(self._references(mode), most):
             self._run(self.settings, reference)
-            if self.settled:
+            if self.finished:
                 return
         steps = LAST_RUN_LENGTH_RATIO * count_of(self.settings.betas)
         if isinstance(self.settings.betas, Adaptive):
@@ -197,10 +197,8 @@ class _Search:
     @cached_property
     def chains(self) -> tuple[States, States]:
         """The last states (chains, width) of chains of the model, and their means (1, width)."""
-        sweeps = settling(count_of(self.settings.betas))
-        return settled_chains(
-            self.settings, self.target, sweeps, self.rng, self.work, self.executor
-        )
+        sweeps = sweeps_before_reverse(count_of(self.settings.betas))
+        return swept_chains(self.settings, self.target, sweeps, self.rng, self.work, self.executor)
 
     def _references(self, mode: States | None) -> Iterator[dict[str, Array]]:
         """Yield means of the chains, base rates of the training, and the best mode."""

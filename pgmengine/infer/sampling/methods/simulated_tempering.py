@@ -181,7 +181,7 @@ class SimulatedTempering(Sampler):
         draws, absent = kept.draws(want, levels)
         answers = draws.answers(target)
         stats, _, unmixed = draws.judged(target, self.rhat_limit, question.plan.seconds)
-        stats |= _travels(rungs, self.warmup, betas) | {"log_g": levels.weights.log_g}
+        stats |= _ladder_statistics(rungs, self.warmup, betas) | {"log_g": levels.weights.log_g}
         doubts: Doubts = []
         if "log_z" in want:
             found, stats["log_z_rhat"] = _log_z(
@@ -201,7 +201,7 @@ class SimulatedTempering(Sampler):
         return question.result(answers, stats, *worst(doubts))
 
 
-def _travels(rungs: Array, warmup: int, betas: Array) -> dict[str, Any]:
+def _ladder_statistics(rungs: Array, warmup: int, betas: Array) -> dict[str, Any]:
     """Return the statistics of the rungs (sweeps, rows, chains) of the chains."""
     return {
         "occupancy_adaptive": _occupancy(rungs[:warmup], len(betas)),

@@ -142,16 +142,16 @@ class WangLandau(Sampler):
         target, want, generator = question.target, question.want, seeded(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         weights = Weights(target.rows, self.bins, self.gamma)
-        walk = _Walk(self, many, weights, generator)
+        chains = _TiltedChains(self, many, weights, generator)
         for _ in track(range(self.warmup), "adapting"):
-            weights.adapt(walk.step().reshape(target.rows, -1))
+            weights.adapt(chains.step().reshape(target.rows, -1))
         states: list[States] = []
         energy = np.empty((self.draws, many.rows))
         bins = np.empty((self.draws, target.rows, self.chains), dtype=np.int64)
         for t in track(range(self.draws), "sampling"):
-            bins[t] = walk.step().reshape(target.rows, -1)
-            states.append(small(target.structure, walk.x))
-            energy[t] = -many.log_density(walk.x)
+            bins[t] = chains.step().reshape(target.rows, -1)
+            states.append(small(target.structure, chains.x))
+            energy[t] = -many.log_density(chains.x)
         w = importance_weights(weights.log_g[np.arange(target.rows)[:, None], bins])
         draws = Draws.none(many, want, self.chains, self.draws)
         for t, x in enumerate(states):
@@ -226,7 +226,7 @@ def _resample(draws: Draws, target: Target, w: Array, rng: np.random.Generator) 
             kept[:, :, row] = kept[chain[row].T, draw[row].T, row]
 
 
-class _Walk:
+class _TiltedChains:
     """Chains of p / g, all rows and chains of a target together."""
 
     def __init__(
