@@ -31,7 +31,7 @@ History: TypeAlias = Mapping[str, Mapping[str, ArrayLike]]
 
 
 def _axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.0)) -> Axes:
-    """Return the Axes, or new ones of this size in inches; PgmError for anything else."""
+    """Return the Axes, or new ones of this size in inches; raise PgmError for another object."""
     if ax is not None:
         if not hasattr(ax, "transAxes"):
             raise PgmError(
@@ -87,7 +87,7 @@ def images(
     high = imshow.pop("vmax", seen.max(initial=-np.inf))
     if not low < high:
         low, high = (min(low, 0.0), max(high, 1.0)) if len(seen) else (0.0, 1.0)
-    # Frames have a value above the scale, whose color is light grey.
+    # Frames between images have a value above the scale, which is drawn in light grey.
     frame = 3 * high - 2 * low
     framed = [np.pad(row.reshape(shape), 1, constant_values=frame) for row in pixels]
     framed += [np.full((shape[0] + 2, shape[1] + 2), frame)] * (-len(framed) % columns)
@@ -165,8 +165,8 @@ def samples(
     Raises
     ------
     PgmError
-        If the states of units are not known: they have infinitely many values with several
-        components, or the result comes from a method's own `run`.
+        If the states of units are not known, because the units have several components and
+        infinitely many values, or because the result comes from `run` of a method.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(16, 4, rng=0), want=("samples",), method=pgm.MCMC(draws=50), rng=0)
@@ -211,7 +211,7 @@ def _state_colors(count: int) -> Array:
 
 
 def _colors_of_states(unit: Unit) -> dict[str, Any]:
-    """Return the arguments of images that draw the numbers of states in their colours."""
+    """Return arguments of `images` that draw numbers of states in the colours of the states."""
     with needed_by("pgmengine.plots"):
         from matplotlib.colors import ListedColormap
 
@@ -229,15 +229,15 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
     Parameters
     ----------
     result : an answer of pgm.infer with marginals.
-    layer : the layer to draw; its units that are not observed are light blue.
+    layer : the layer to draw; units that are not observed are light blue.
     shape : rows and columns of an image.
     ax : where to draw; new Axes by default.
 
     Raises
     ------
     PgmError
-        For a result without evidence, from a method's own `run`, and for units with several
-        components and no states.
+        For a result without evidence or from `run` of a method, and for units with several
+        components and infinitely many values.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
@@ -255,7 +255,8 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
         both = np.concatenate((states, np.where(free, best, states)))
         return images(both, shape, len(states), ax, **_colors_of_states(unit))
     seen = np.where(free, np.nan, values)
-    # A layer of one variable has its mean here, and probabilities of states by name.
+    # For a layer of one variable, `answers` has its mean; answers by name have probabilities of
+    # states.
     means = result.answers if "mean" in result.answers else {"mean": result.mean}
     mean = np.reshape(means["mean"][layer], seen.shape)
     low, high = min(0.0, mean.min()), max(1.0, mean.max())
@@ -422,7 +423,7 @@ def graph(
     Raises
     ------
     PgmError
-        If the result is none, has no marginals or no such row, or belongs to another model.
+        If `result` is not a result, has no marginals or no such row, or belongs to another model.
 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
@@ -440,7 +441,7 @@ def graph(
 
 
 def _check_result(model: Model, result: Result, row: int) -> None:
-    """PgmError unless a result has marginals of the units of a model in a row of its evidence."""
+    """Raise PgmError unless a result has marginals of the units of a model in this row."""
     if result.target is None:
         raise PgmError("the result has no target: give a result of infer or of a prepared question")
     if result.target.structure.layers != model.structure.layers:
@@ -493,10 +494,10 @@ def _layers(model: Model, ax: Axes | None) -> Axes:
     return ax
 
 
-# The width of a letter in the drawing of variables, in inches.
+# The width of a letter in a drawing of variables, in inches.
 LETTER_INCHES = 0.085
 
-# A box reaches so far below and above its middle, in inches.
+# The distances from the middle of a box to its lower and upper edge, in inches.
 BELOW_BOX_INCHES, ABOVE_BOX_INCHES = 0.16, 0.2
 
 LINE_COLOR = "#35618f"
@@ -521,7 +522,8 @@ def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -
         (x1, y1), (x2, y2) = place[one], place[two]
         style = "-|>" if arrow else "-"
         look = {"arrowstyle": style, "shrinkA": 0, "shrinkB": 0, "color": LINE_COLOR, "lw": 0.8}
-        # Arrows lead from the lower edge of a box to the upper edge, so that their heads are seen.
+        # Arrows lead from the lower edge of a box to the upper edge of another one, so that their
+        # heads are visible.
         ends = (
             ((x2, y2 + ABOVE_BOX_INCHES), (x1, y1 - BELOW_BOX_INCHES))
             if arrow
@@ -576,5 +578,5 @@ def _variable(
 
 
 def _observed(result: Result, unit: Place, row: int) -> bool:
-    """Whether a unit is observed in a row of the result's evidence."""
+    """Return whether a unit is observed in a row of the evidence of a result."""
     return result.target is not None and not bool(result.target.free[unit[0]][row, unit[1]])

@@ -13,7 +13,7 @@ from pgmengine.base.types import Array
 from pgmengine.datasets import Dataset
 from pgmengine.learn.fit import pass_on
 
-# Unseen digits in the picture.
+# The number of unseen digits in the picture.
 DIGITS_SHOWN = 8
 
 
@@ -142,7 +142,7 @@ def draw(rows: list[Array], shape: tuple[int, int], out: Path) -> Path | None:
 
 
 def as_text(given: Array, completed: Array, shape: tuple[int, int]) -> str:
-    """Return images side by side in characters: ? missing, # on, + likely, . off."""
+    """Return images side by side as text: ? is missing, # is on, + is likely on, . is off."""
 
     def cell(value: float) -> str:
         return "?" if np.isnan(value) else "#" if value > 0.75 else "+" if value > 0.4 else "."

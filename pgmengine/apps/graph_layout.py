@@ -1,8 +1,8 @@
-"""Places of the nodes of a graph in a picture: ranks, orders with few crossings, and columns.
+"""Positions of the nodes of a graph in a picture: ranks, orders with few crossings, columns.
 
-Nodes stand in ranks, parents above children, or by their distance from a centre where edges have no
-direction. Sweeps over the ranks sort each by the mean place of the neighbours, as Sugiyama, Tagawa
-and Toda (1981) do; then nodes move towards their neighbours, as far as boxes do not meet.
+Nodes stand in ranks: parents above children, or, without directed edges, by their distance from a
+central node. Sweeps over the ranks sort each by the mean place of the neighbours, as Sugiyama,
+Tagawa and Toda (1981) do; then nodes move towards their neighbours as far as boxes do not overlap.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def places(graph: nx.Graph, widths: Mapping[Hashable, float]) -> Places:
 def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
     """Return the nodes by rank: below all parents, or by the distance from a centre."""
     if graph.is_directed():
-        # Undirected edges beside arrows go one way, and may close a cycle.
+        # Only arrows determine ranks, because undirected edges could close a cycle.
         arrows: nx.DiGraph = nx.DiGraph()
         arrows.add_nodes_from(graph)
         edges = graph.edges(data="directed", default=True)
@@ -70,7 +70,7 @@ def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
 
 
 def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[list[Hashable]]:
-    """Return the ranks in an order where neighbours are near, by means of their places.
+    """Return the ranks, each sorted by the mean position of the neighbours of its nodes.
 
     Reference: Sugiyama, Tagawa and Toda (1981).
     """
@@ -87,7 +87,7 @@ def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[li
 def _near_neighbours(
     graph: nx.Graph, order: list[list[Hashable]], place: Places, widths: Mapping[Hashable, float]
 ) -> Places:
-    """Return the places moved towards the neighbours, as far as boxes do not meet."""
+    """Return positions nearer to those of the neighbours, without overlap of boxes."""
     x = {node: p[0] for node, p in place.items()}
     for _ in range(12):
         for nodes in order:

@@ -16,9 +16,10 @@
       (no) 0.05, 0.95;
     }
 
-A row names the states of the parents in the order of the header. `default` is the row of all states
-without one of their own. `table` has all entries, the child slowest and the last parent fastest.
-Commas count as white space, // and /* */ enclose comments, and `property` lines are skipped.
+A row names the states of the parents in the order of the header. `default` is the row for all
+states of the parents that have no row of their own. `table` has all entries, the child slowest and
+the last parent fastest. Commas count as white space, // and /* */ enclose comments, and `property`
+lines are skipped.
 
 A name is a quoted text, or any characters but white space and {}()[];|," so that states such as
 <5, 12+ and Asy/Patch, which published networks have, need no quotation marks.
@@ -46,7 +47,7 @@ from pgmengine.io.words import PAIRED_COMMENT, Words, pattern, unquoted
 
 BIF_WORD = pattern(r"//[^\n]*|" + PAIRED_COMMENT, "{}()[];|")
 
-# Names that are written without quotation marks: other programs read these at least.
+# Names that are written without quotation marks, which every program can read.
 UNQUOTED_BIF_NAME = re.compile(r'(?!//|/\*)[^\s{}()\[\];|,"]+')
 
 
@@ -134,7 +135,7 @@ def _probability(words: Words, variables: Variables) -> None:
 
 
 class _Rows:
-    """The rows of a conditional, as ranges of words until all of them are converted at once."""
+    """The rows of a conditional, kept as ranges of words until all are converted at once."""
 
     def __init__(self, words: Words, variables: Variables, names: list[str], at: int) -> None:
         self.words = words
@@ -144,7 +145,7 @@ class _Rows:
         self.size = len(states[0])
         self.parents = states[1:]
         self.index = [{state: k for k, state in enumerate(own)} for own in self.parents]
-        # The number of the parents' states, and the range of the words of the row.
+        # The number of the joint state of the parents -> the range of the words of its row.
         self.rows: dict[int, tuple[int, int]] = {}
         self.default: tuple[int, int] | None = None
         self.table: tuple[int, int] | None = None
@@ -213,7 +214,7 @@ class _Rows:
         count = math.prod(shape)
         if self.default is None and len(self.rows) < count:
             raise self.words.error(f"no row for {self._missing()} of the parents", self.at)
-        # The entries, their logarithms, and what it takes to check them.
+        # Memory for the entries, for their logarithms, and for checking them.
         needed, explained = (
             32.0 * count * self.size,
             DATA_MEMORY_PER_TEXT_BYTE * len(self.words.text),
@@ -235,7 +236,7 @@ class _Rows:
         return self.words.numbers([words[i] for i in places], places)
 
     def _missing(self) -> str:
-        """Return the first states of the parents without a row."""
+        """Return the first joint state of the parents that has no row."""
         states = (s for k, s in enumerate(product(*self.parents)) if k not in self.rows)
         return f"the states ({listed(next(states))})"
 
@@ -285,6 +286,6 @@ def write_bif(network: Network) -> str:
 
 
 def _written(name: str, what: str) -> str:
-    """Return a name as the file has it; raise PgmError for one that it cannot have."""
+    """Return a name as it is written; raise PgmError if the format cannot hold it."""
     check_quotable(name, what, ".bif")
     return name if UNQUOTED_BIF_NAME.fullmatch(name) and unquoted(name) else f'"{name}"'

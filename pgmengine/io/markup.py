@@ -10,10 +10,10 @@
         <probabilities>0.9 0.1 0.05 0.95</probabilities></cpt>
     </nodes></smile>
 
-In both, the parents' states change in the order of the parents, the first one slowest, and the
-child's state fastest. Elements are known by their names in any case of letters. Entities that a
-file declares itself are refused, because a few of them can stand for gigabytes of text, and so are
-entities that it does not declare.
+In both formats the state of the first parent changes slowest, then those of the other parents in
+order, and the state of the child fastest. Names of elements may be in upper or lower case. A file
+that declares entities is refused, because a few entities can expand to gigabytes of text. Entities
+that are not declared are refused as well.
 
 The order of .xdsl files is that of GeNIe. aGrUM (pyAgrum) writes the first parent as the fastest
 one, so that GeNIe and aGrUM read different networks from one file. Its files name it as the
@@ -42,17 +42,17 @@ from pgmengine.declare.tabular import Network
 from pgmengine.io.variables import Variables, check_directed
 from pgmengine.io.words import UNDERFLOW_MESSAGE, number, underflow
 
-# An entity that XML does not define, outside comments and literal text, is group 1.
+# Group 1 is an entity that XML does not define, outside comments and literal text.
 UNDEFINED_ENTITY = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|(&(?!#|(?:lt|gt|amp|quot|apos);)[^;<\s]*;?)", re.DOTALL
 )
 
-# The mark of an application in a .xdsl file.
+# The element by which a .xdsl file of aGrUM names its application.
 AGRUM_APP = re.compile(r'<genie\b[^>]*\bapp="aGrUM')
 
 
-# The elements that are read inside each element. Others are skipped with everything in them, except
-# in the last element of NODES. An element that is not listed holds text only.
+# Element -> the elements that are read inside it. Other elements are skipped with their contents,
+# except inside ELEMENTS_READ_WHOLE. An element that is not listed holds only text.
 Children = Mapping[str, frozenset[str]]
 XMLBIF_CHILDREN: Children = {
     "": frozenset({"bif"}),
@@ -72,7 +72,7 @@ XDSL_CHILDREN: Children = {
 # Elements in which nothing is skipped: the root of the file, and the nodes of a network.
 ELEMENTS_READ_WHOLE = ("", "nodes")
 
-# Elements without text of their own, whose attributes say everything.
+# Elements that have attributes and no text.
 ELEMENTS_WITHOUT_TEXT = ("state",)
 ELEMENTS_THAT_MAY_BE_EMPTY = (*ELEMENTS_WITHOUT_TEXT, "parents")
 
@@ -99,7 +99,7 @@ class Element:
         return found[0]
 
     def error(self, message: str, at: int | None = None) -> PgmError:
-        """Return an error with the line of the element. A number of a word adds nothing to it."""
+        """Return an error with the line of the element; the number of the word is ignored."""
         return PgmError(f"line {self.line}: {message}")
 
     def name(self, attribute: str = "") -> str:
@@ -110,7 +110,7 @@ class Element:
         return name
 
     def numbers(self, shape: tuple[int, ...]) -> Array:
-        """Return the numbers in the text, of which there must be as many as the shape has."""
+        """Return the numbers in the text as an array of this shape."""
         words = self.text.replace(",", " ").split()
         if len(words) != math.prod(shape):
             raise self.error(
@@ -133,10 +133,10 @@ class Element:
 
 
 class Tree:
-    """The elements of an XML text, as far as they are read; the methods are called by expat.
+    """The elements of an XML text that are read; expat calls the methods.
 
-    What nobody reads is not kept, and an element that misses something is refused at its end, so
-    that a long file of empty elements takes no memory.
+    Elements that are not read are not kept. An incomplete element is refused at its end. A long
+    file of empty elements therefore takes no memory.
     """
 
     def __init__(self, inside: Children) -> None:
@@ -154,7 +154,7 @@ class Tree:
         self.parser.EntityDeclHandler = self.entity
 
     def error(self, message: str) -> PgmError:
-        """Return an error with the line that is read."""
+        """Return an error with the line at which the parser is."""
         return PgmError(f"line {self.parser.CurrentLineNumber}: {message}")
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -178,7 +178,7 @@ class Tree:
         self.open.append(element)
 
     def end(self, tag: str) -> None:
-        """Close an element, which must have what its kind needs."""
+        """Close an element, which must have the text or attributes that its kind needs."""
         if self.skipped:
             self.skipped -= 1
             return
@@ -199,12 +199,12 @@ class Tree:
             )
 
     def piece(self, text: str) -> None:
-        """Take a piece of text."""
+        """Add a piece of text to the innermost element."""
         if not self.skipped:
             self.pieces.append(text)
 
     def _check_no_text(self) -> None:
-        """Raise PgmError for text beside the elements that an element holds."""
+        """Raise PgmError if an element that holds elements has text as well."""
         text = "".join(self.pieces).strip()
         self.pieces.clear()
         if text:
@@ -220,8 +220,8 @@ class Tree:
 def _check_entities(text: str) -> None:
     """Raise PgmError for an entity that XML does not define; expat may have dropped it.
 
-    expat does so where a document type is in another file, and tells nobody if it is in an
-    attribute.
+    expat drops such entities if the document type is in another file; in attributes it does not
+    even report them.
     """
     for match in UNDEFINED_ENTITY.finditer(text) if "&" in text else ():
         if match[1]:
@@ -371,7 +371,7 @@ def write_xmlbif(network: Network) -> str:
 
 
 def _escaped(name: str, what: str) -> str:
-    """Return a name as text of XML; raise PgmError for one that XML cannot hold."""
+    """Return a name as XML text; raise PgmError for a name that XML cannot hold."""
     check_text(name, f"{what}: the name")
     if name != name.strip() or any(category(x) == "Cc" or x in "\ufffe\uffff" for x in name):
         raise PgmError(

@@ -33,31 +33,31 @@ from pgmengine.model.weights import is_sparse
 
 MODEL_FORMAT = "pgmengine-2"
 
-# The format of models with tables or variables, and of models with a training, which may have
-# tables as well; earlier versions read neither.
+# The formats of models with tables or variables, and of models with a training, which may also have
+# tables. Earlier versions of the package read neither.
 FORMAT_WITH_TABLES, FORMAT_WITH_TRAINING = "pgmengine-3", "pgmengine-4"
 
-# The tensors of the units of tables and of variables.
+# The names of the tensors with the units of tables and of variables.
 TABLE_UNITS, VARIABLE_UNITS = "tables/units", "variables/units"
 
-# The tensors of a training: one of these names, and the layer.
+# The tensors of a training are named by one of these prefixes and the layer.
 BASE_RATES_PREFIX, CHAINS_PREFIX = "training/base_rates/", "training/chains/"
 
-# The entry of the metadata that says who chose the parameters.
+# The entry of the metadata that says whether the constructor chose the parameters.
 PARAMETERS_ENTRY = "parameters"
 
 # The format of earlier files, which have no checksum.
 FORMAT_WITHOUT_CHECKSUM = "pgmengine-1"
 
-# The parts of a sparse parameter, each a tensor "name/part".
+# The parts of a sparse parameter, each of which is a tensor "name/part".
 SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 
 
 def save(model: ModelLike, path: str | Path) -> None:
     """Write a model to one .safetensors file.
 
-    The file replaces an existing one as a whole; a symbolic link stays in place, and the file at
-    its end is replaced. A checksum in the file tells `load` whether it is damaged.
+    The file replaces an existing one as a whole; if the path is a symbolic link, the file that it
+    leads to is replaced. A checksum in the file tells `load` whether it is damaged.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def _take_training(tensors: dict[str, Array]) -> Training:
 def _take_tables(
     declaration: dict[str, Any], tensors: dict[str, Array]
 ) -> tuple[object, Array, Array, dict[str, Array]]:
-    """Take tables and variables out of a declaration and its tensors, as `stored_tables` has them.
+    """Take tables and variables out of a declaration and its tensors, as `stored_tables` made them.
 
     The parts are the entries, the units of the tables and of the variables, and the logarithms.
     """
@@ -197,7 +197,7 @@ def _take_tables(
 def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
     r"""Build the model that a TOML file declares.
 
-    Use it for models that are written by hand; `save` and `load` keep models that have learned.
+    Use it for models that are written by hand. Use `save` and `load` for trained models.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
 def _float(text: str, word: str) -> float:
     """Return a word of a TOML text as a number; PgmError if double precision cannot hold it.
 
-    Python would make 0 or infinity of it.
+    Python would read such a number as 0 or infinity.
     """
     value = float(word)
     if (value == 0 and is_not_zero(word)) or (math.isinf(value) and "inf" not in word):
@@ -255,7 +255,7 @@ def _float(text: str, word: str) -> float:
 
 @contextmanager
 def _of_file(path: str | Path) -> Iterator[None]:
-    """Turn every failure to read into a PgmError that begins with the file."""
+    """Turn every error while reading into a PgmError that begins with the file."""
     try:
         yield
     except PgmError as error:

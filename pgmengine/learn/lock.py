@@ -99,7 +99,7 @@ def _flock(number: int) -> None:
 
 
 def _same(number: int, path: Path) -> bool:
-    """Return whether an open file is still the one of that name."""
+    """Return whether a path still leads to an open file."""
     try:
         return os.path.samestat(os.fstat(number), os.stat(path))
     except FileNotFoundError:
@@ -107,7 +107,7 @@ def _same(number: int, path: Path) -> bool:
 
 
 def _release() -> None:
-    """Release all locks in a forked child, which would keep them for a parent that was killed."""
+    """Release all locks in a forked child, which would otherwise keep those of a killed parent."""
     for lock in list(_held):
         lock.close()
 

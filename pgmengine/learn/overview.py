@@ -1,6 +1,6 @@
-"""Overview of a fit: its end, the model, the methods, findings, and the last value of monitors.
+"""Overview of a fit: how it ended, the model, methods, findings, and last values of monitors.
 
-Settings of methods are not part of it; the attributes of `Fit` have them.
+It leaves out the settings of methods, which are in the attributes of `Fit`.
 """
 
 from __future__ import annotations

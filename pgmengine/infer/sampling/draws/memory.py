@@ -23,24 +23,26 @@ from pgmengine.infer.sampling.draws.rao_blackwell import (
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count
 
-# Bytes of a chain for each number of its state: its start, and the chain itself.
+# Bytes for each number in the state of a chain: of its start, and of the chain itself.
 BYTES_PER_NUMBER_OF_CHAIN = 40.0
 
-# Bytes for each number of a state that chains have reached: a copy each of the last states of two
-# annealing runs and of chains of the model, and of their means over time.
+# Bytes for each number in the states from which further annealing runs start: the last states of
+# two runs and of chains of the model, and the means of these chains over time.
 BYTES_PER_REACHED_NUMBER = 32.0
 
-# Bytes more for the log density of evidence that differs from row to row.
+# Additional bytes for each number of a state where evidence differs between rows, for the log
+# density of the evidence.
 BYTES_PER_NUMBER_OF_ROW_EVIDENCE = 20.0
 
 # Bytes of the packed weights for each parameter.
 BYTES_PER_PACKED_PARAMETER = 12.0
 
-# Bytes of the graph of units for each entry of couplings and tables, and of the distinct draws that
-# are compared for each number in them, and for each joint state of a block and its rests.
+# Bytes of the graph of units for each entry of couplings and tables; bytes of the distinct draws
+# for each number in them; and bytes for each joint state of a block, for each state of the other
+# units.
 BYTES_PER_GRAPH_ENTRY, BYTES_PER_DISTINCT_NUMBER, BYTES_PER_BLOCK_STATE = 64.0, 72.0, 8.0
 
-# Copies of the draws that are compared with exact conditionals.
+# The number of copies of the draws that are compared with exact conditionals.
 COPIES_OF_COMPARED_DRAWS = 3
 
 
@@ -62,13 +64,13 @@ def sampler_bytes(
     chains : number of chains whose draws are kept.
     draws : number of draws of each of them.
     limit : the limit of R-hat; infinite if the draws are not judged.
-    work : unit updates, which decide in how many parts the rows are divided.
+    work : number of unit updates, which determines into how many parts the rows are divided.
     replicas : number of chains that move for each chain whose draws are kept.
     more : bytes of other working arrays of the method.
     """
     width = sum(layer.width for layer in target.structure.layers.values())
     working = chain_bytes(target, chains * replicas) + _of_draws(target, wanted, chains, draws)
-    # Three statistics of each unit, energies, and the last states.
+    # These are three statistics of each unit, the energies, and the last states.
     statistics = 8.0 * target.rows * (3 * width + chains * (draws + width))
     fixed = packed_bytes(target)
     if limit < math.inf:
@@ -79,7 +81,7 @@ def sampler_bytes(
         judging = max(judging_bytes(series, chains, n) for series, n in (batches, energies))
         # The draws are judged, and then compared with exact conditionals.
         fixed += max(judging, _of_comparison(target))
-    # The gradient of a draw, and its sum with all others, beside the sum.
+    # The gradient of one draw and the new sum are held in addition to the old sum.
     fixed += 2 * answer_bytes(target, ("gradient",), 0) * ("gradient" in wanted)
     samples = chains * draws
     return peak_bytes(target, wanted, samples, work, working + more, statistics, fixed)
@@ -102,14 +104,14 @@ def _of_comparison(target: Target) -> float:
 
 
 def packed_bytes(target: Target) -> float:
-    """Return the memory of the parameters as chains read them."""
+    """Return the memory of the packed parameters, from which chains read."""
     return BYTES_PER_PACKED_PARAMETER * sum(map(count, target.model.params.values()))
 
 
 def chain_bytes(target: Target, chains: int) -> float:
     """Return the memory of some chains of each row: their starts, states and inputs.
 
-    Chains with evidence have copies of it, and compute its share of the log density.
+    Chains with evidence have copies of it, and compute its terms of the log density.
     """
     each = BYTES_PER_NUMBER_OF_CHAIN * sum(
         layer.width for layer in target.structure.layers.values()
@@ -135,9 +137,9 @@ def _of_draws(target: Target, wanted: tuple[str, ...], chains: int, draws: int) 
     """Return the memory of `Draws` beside samples."""
     s, many = target.structure, target.rows * chains
     numbers: float = min(draws, MAX_TRACE_BATCHES) * sum(layer.width for layer in s.layers.values())
-    # Energies are there without their rounding as well while they are judged.
+    # While energies are judged there are two copies, one of them without rounding.
     numbers += 2 * draws
-    # Draws that are compared with exact conditionals, in bytes, copied while they are ordered.
+    # The draws for the comparison with exact conditionals are copied while they are ordered.
     numbers += COPIES_OF_COMPARED_DRAWS * compared(s, target.rows, draws) * small_bytes(s) / 8
     for layer in s.layers.values():
         # Squares of infinite units; counts of states, and the states of a draw as counts.
@@ -150,7 +152,7 @@ def _of_draws(target: Target, wanted: tuple[str, ...], chains: int, draws: int) 
 
 
 def small_bytes(structure: Structure) -> float:
-    """Return the memory of a state from `small`."""
+    """Return the bytes of one state that `small` has packed."""
     return float(
         sum(
             8 * x.width

@@ -1,14 +1,14 @@
-"""Dispersed starts: chains that begin in different modes, so that agreement means something.
+"""Dispersed starts: chains begin in different modes, so that their agreement is evidence of mixing.
 
-Chains that start at random share a mode by chance: of two equal modes, four chains meet both
-with a probability of 7/8 only. For this reason every second chain starts from the opposite of the
-state that its neighbour has reached after some sweeps, with each unit at the other end of its
+Chains that start at random may all fall into the same mode: with two equal modes, four chains reach
+both with a probability of only 7/8. For this reason every second chain starts from the opposite of
+the state that its neighbour has reached after some sweeps, with each unit at the other end of its
 range. Between two modes that are mirror images, as in a ferromagnet, the two chains always start
-apart. Where nothing is symmetric, the opposite state is one more random start.
+apart. Where the model has no such symmetry, the opposite state is as good as a random start.
 
-Of four chains, two start in this way. The other two start in modes that mean field has climbed to
-from spread starts, because random starts of a trained model may all fall into one phase, and the
-mass may be in another one: then the chains stay apart, which R-hat shows.
+Two of four chains start in this way. The other two start in modes that mean field has climbed to
+from spread starts, because random starts of a trained model may all fall into one phase while most
+of the probability is in another one. The chains then stay apart, and R-hat shows it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.modes import modes, near
 from pgmengine.model.layer import Layer
 
-# Sweeps after which a chain has fallen into the mode that it started in.
+# The number of sweeps in which a chain reaches the mode nearest to its start.
 SWEEPS_INTO_A_MODE = 30
 
-# Chains of which two start at random and two in modes.
+# The size of a group of chains, in which two start at random and two in modes.
 CHAINS_PER_GROUP = 4
 
 
@@ -85,8 +85,8 @@ def _in_modes(many: Target, chains: int, x: States, rng: np.random.Generator) ->
 def opposite(layer: Layer, x: Array, number: Array) -> Array:
     """Return flat values (chains, width) with each unit at the other end of its range.
 
-    Ordered states are reversed. States without an order move on by as many places as the number
-    (chains,) of the chain says, so that several chains meet several states.
+    Ordered states are reversed. A state without an order is moved on, cyclically, by the number
+    (chains,) of its chain, so that different chains get different states.
     """
     if layer.unit.support is None:
         return -x

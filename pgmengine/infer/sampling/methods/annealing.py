@@ -1,14 +1,15 @@
 """Annealing runs: chains that move from one end of a ladder to the other, with importance weights.
 
 A run starts with exact or resampled draws x_0 at the first beta and makes one sweep at each of the
-following ones. With f_beta the unnormalised density, whose fast layers are summed out,
+following ones. With f_beta the unnormalised density, from which some layers are marginalised in
+closed form,
 
     log w = sum_t log f_(beta_(t+1))(x_t) - log f_(beta_t)(x_t),    x_t the state before sweep t + 1
 
 has E[w] = Z_end / Z_start (Neal 2001). Going up, log Z = log Z_0 + log mean w; going down, log Z =
 log Z_0 - log mean w. `Chains.anneal` does the sweeps and adds up log w; this module has the starts
-of both runs, and the statistics of their importance weights. Chains are in single precision, whose
-rounding is the least error that a run reports.
+of both runs, and the statistics of their importance weights. Chains compute in single precision,
+and a run reports at least the error of this rounding.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ from pgmengine.infer.sampling.draws.resampling import systematic
 from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
 
-# States whose log Z is within so many nats of a run give starts to its reverse run. A phase far
-# below has no mass, and chains that are stuck in it would say nothing.
+# A reverse run may start from states that other chains have reached, if the log Z of their phase is
+# at most this many nats below that of the forward run. A phase far below holds almost no
+# probability, and a run from there would confirm nothing.
 MAX_NATS_BELOW_RUN = 10.0
 
-# States of each chain that are averaged for a reference.
+# Number of states of each chain that are averaged for a reference.
 SNAPSHOTS_PER_CHAIN = 10
 
 # Largest number of states of a cover that are enumerated for exact draws.
@@ -100,7 +102,7 @@ class AnnealedRun:
 
     @property
     def closed(self) -> Array:
-        """Rows (rows,) that are summed in closed form: all log weights are exactly 0."""
+        """Mask (rows,) of rows that are marginalised in closed form: all log weights are 0."""
         return np.asarray((self.log_weights == 0.0).all(axis=1))
 
     def take(self, rows: Array) -> AnnealedRun:
@@ -125,9 +127,9 @@ class Reached:
 class Annealing:
     """Annealing of all rows of a target.
 
-    Rows in which the same layers move are annealed together: the layers that the importance weights
-    sum out must not depend on the other rows of a question. `reference` takes the place of the
-    reference of the settings. `drawn` is False where it is known that there are no exact draws.
+    Rows in which the same layers move are annealed together: the set of layers that importance
+    weights marginalise must not depend on the other rows of a question. `reference` takes the place
+    of the reference of the settings. `drawn` is False if exact draws are known to be too expensive.
     `reached` holds states that other chains of the same row have reached: the reverse run then
     starts from these, so that it meets phases that its own forward run may have missed.
     """
@@ -180,7 +182,7 @@ class Annealing:
     ) -> tuple[AnnealedRun, AnnealedRun | None]:
         """Anneal from independent units to the model, and from draws of the model back.
 
-        Where every sum over the free units is closed, nothing is annealed.
+        Where all free units are marginalised in closed form, nothing is annealed.
         """
         closed = Enumeration(0.0, 1).prepare(self.target.at(1.0), ("log_z",))
         if closed.plan.accepted:
@@ -225,7 +227,8 @@ class Annealing:
     def _from_others(self, up: AnnealedRun, rng: np.random.Generator) -> States:
         """Return states (chains, width) that other chains of this row have reached, if any have.
 
-        All sources whose log Z counts beside the one of `up` give the same share.
+        Each source whose log Z is at most MAX_NATS_BELOW_RUN below that of `up` gives as many
+        states.
         """
         states = [r.states for r in self.reached if r.log_z > up.log_z[0] - MAX_NATS_BELOW_RUN]
         if not states:
@@ -288,7 +291,7 @@ def _anneal(
 
 
 def _closed_run(log_z: Array, target: Target, chains: int) -> AnnealedRun:
-    """Return the run of rows whose log Z is a closed sum; rounding is the only error."""
+    """Return the run of rows with log Z in closed form; rounding is the only error."""
     known, rows = known_log_z(target), target.rows
     possible = np.isfinite(log_z)
     error = np.where(np.isfinite(known), 0.0, ROUNDING * np.abs(log_z))
@@ -306,9 +309,9 @@ def _impossible_run(rows: int, chains: int) -> AnnealedRun:
 
 
 def joined_runs(runs: Sequence[AnnealedRun], order: Array) -> AnnealedRun:
-    """Return runs of some rows each as one run, with the rows in the given order.
+    """Return runs of different rows as one run, with the rows in the given order.
 
-    It has no last states.
+    The joined run has no last states.
     """
     names = [f.name for f in fields(AnnealedRun) if f.name != "last"]
     joined: dict[str, Any] = {
@@ -332,10 +335,11 @@ def swept_chains(
     work: float,
     executor: Executor | None,
 ) -> tuple[States, States]:
-    """Return the last states (chains, width) of chains of the only row, and their means (1, width).
+    """Return the last states (chains, width) of chains of a single row, and their means (1, width).
 
-    The chains go on from the last states of the training where nothing is observed and it has left
-    any, and from dispersed starts elsewhere. The means are those of states over all sweeps.
+    If nothing is observed and the training of the model has left chains, these go on from their
+    last states. Otherwise the chains have dispersed starts. The means are averages over states of
+    all sweeps.
     """
     many = target.at(1.0).take(np.zeros(settings.chains, dtype=np.int64))
     training = target.model.training
@@ -369,12 +373,12 @@ def _swept(
 
 
 def sweeps_before_reverse(steps: int) -> int:
-    """Return the number of sweeps before a reverse run of so many steps without exact draws."""
+    """Return the number of sweeps before a reverse run of `steps` steps without exact draws."""
     return max(steps // 4, 50)
 
 
 def _shares(log_weights: Array) -> Array:
-    """Return the shares (rows, chains) of importance weights, equal ones where all are 0."""
+    """Return normalised importance weights (rows, chains), equal ones where all are 0."""
     top = log_weights.max(axis=1, keepdims=True)
     return softmax(np.where(np.isfinite(top), log_weights, 0.0))
 
@@ -393,19 +397,20 @@ def _estimate(
 ) -> AnnealedRun:
     """Return log Z = log Z_0 + sign * log mean w from log importance weights (rows, chains).
 
-    Rows in which nothing moves have their `known` log Z. `rounding` is of single precision.
+    Rows without annealed units have their `known` log Z. `rounding` is the error of single
+    precision.
     """
     count = log_weights.shape[1]
     top = log_weights.max(axis=1, keepdims=True)
     w = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
     mean = w.mean(axis=1)
-    # Rows without any importance weight divide by 0.
+    # Where all importance weights of a row are 0, the division is by 0.
     with np.errstate(divide="ignore", invalid="ignore"):
         if count > 1:
             error = w.std(axis=1, ddof=1) / (mean * np.sqrt(count))
         else:
             error = np.full(len(w), np.inf)
-        # Where all layers are summed out, nothing is drawn, and rounding is the only error.
+        # Where all layers are marginalised, nothing is drawn, and rounding is the only error.
         sums = ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0]))
         error = np.sqrt(error**2 + sums**2 + (rounding / SURE) ** 2)
         error = np.where(mean > 0, np.where(np.isfinite(known), 0.0, error), np.inf)
