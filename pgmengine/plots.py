@@ -185,7 +185,7 @@ def samples(
 
 
 def _unit(result: Result, layer: str) -> Unit:
-    """Return the unit of a layer or variable, whose values have several components."""
+    """Return the unit of a layer or variable; raise PgmError unless its states are known."""
     if result.target is None:
         raise PgmError(
             f"states of {layer!r} are drawn, which the result of a method's own run does not know; "

@@ -183,7 +183,7 @@ def _one_unit(model: pgm.Model, name: object) -> bool:
 
 
 def _as_rows(model: pgm.Model, name: str, values: Any) -> Any:
-    """Return the values of a unit in many rows with an axis of one unit, others as they are.
+    """Return values of a single unit with an axis of units added; other values as they are.
 
     A column of a file has a value for each row, and is never a one-hot row.
     """

@@ -230,7 +230,7 @@ class _Rows:
         return values.reshape(*shape, self.size)
 
     def _numbers(self, ranges: list[tuple[int, int]]) -> Array:
-        """Return the numbers of ranges of words."""
+        """Return the words in these ranges as numbers."""
         places = [i for first, last in ranges for i in range(first, last)]
         words = self.words.words
         return self.words.numbers([words[i] for i in places], places)

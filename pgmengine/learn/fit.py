@@ -72,8 +72,8 @@ class Fit(StandsForModel):
         "update" is the number of updates made.
     interrupted : whether Ctrl-C ended the fit.
     stopped : the reason for which a callback ended the fit, or an empty string.
-    positive, negative : the methods of the two phases, as chosen; a normalised model has no
-        negative one.
+    positive, negative : the methods of the data phase and of the model phase, given or chosen by
+        default; `negative` is None for a normalised model.
     unsaved : the reason for which the checkpoint could not be written at the end (the disk may have
         been full), or an empty string.
     factorised : whether the posterior of each row is a product of its units, so that the data phase

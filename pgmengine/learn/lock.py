@@ -1,9 +1,9 @@
 """A lock on a checkpoint, an flock on a file beside it, so that one fit at a time writes it.
 
 The system releases the lock when the process ends, however it ends, so that the file of a killed
-process blocks nobody. A process that releases the lock removes the file first, while it still holds
-the lock; so a process that acquires a lock checks whether the file still has the name, and begins
-again if not.
+process blocks nobody. A process that releases the lock removes the file first, while it holds the
+lock. A process that acquires the lock therefore checks whether the path leads to the same file, and
+begins again if not.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Lock:
         self.close()
 
     def close(self) -> None:
-        """Release the lock, unless another process has it by a fork; the file stays."""
+        """Close the lock file, which stays; a forked process may hold the lock further."""
         _held.discard(self)
         if self.number >= 0:
             os.close(self.number)

@@ -51,7 +51,7 @@ class History:
         return ""
 
     def arrays(self) -> dict[str, dict[str, Array]]:
-        """Return name -> {"update": (n,), "value": (n,), or (n, numbers) if values are rows}."""
+        """Return name -> {"update": (n,), "value": (n,)}; "value" is (n, numbers) for rows."""
         return {
             name: {
                 "update": np.array([u for u, _ in pairs]),

@@ -49,7 +49,7 @@ class Score:
     others : the rows as the model phase sees them, whose log Z is subtracted; None if that log Z is
         0.
     method : the method for the log Z of both.
-    base : (rows,) the same difference for independent units at base rates.
+    base : (rows,) the log probability of the row by independent units at base rates.
     entropy : the entropy of these units in nats: minus the mean log probability of a row.
     """
 

@@ -72,7 +72,7 @@ class _Ascent:
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """The names of the moments that it keeps of each parameter."""
+        """The names of the moments that are kept for each parameter."""
         return ("m", "v")
 
     @abstractmethod

@@ -71,11 +71,11 @@ class AIS(Method):
         then independent of the lower end.
     reference : layer -> (size[, k]), or variable -> a number or (k,): natural parameters of the
         units at beta = 0 in the first run; base_rates(data) are good ones.
-    confirm : the largest number of further runs, from references that chains of the model, its
-        training and mean field give, for rows whose reverse run has no exact draws. The highest
-        estimate counts. Runs end when one confirms the highest; where none does, an adaptive
-        schedule is tried once more with four times as many temperatures. With 0 such rows stay
-        ONE_SIDED.
+    confirm : the largest number of further runs for rows whose reverse run has no exact draws.
+        Their references come from chains of the model, from its training and from mean field. The
+        highest estimate counts. Runs end when one confirms the highest; where none does, an
+        adaptive schedule is tried once more with four times as many temperatures. With 0 such rows
+        stay ONE_SIDED.
 
     Notes
     -----

@@ -4,7 +4,7 @@ For each draw, with log w = 0, in the order of the arrows:
 
     x_i ~ p(x_i | parents)                            for a free unit
     x_i = its value, log w += log p(x_i | parents)    for an observed unit
-    x_i = its value                                   for a unit clamped by do()
+    x_i = its value                                   for an intervened unit, set by do()
 
 and log w += log f(x) for every undirected table and coupling f, so that E[w] = p(evidence) and
 E[w f(x)] / E[w] = E[f | evidence] (Fung and Chang 1990; Shachter and Peot 1990). Units are drawn
