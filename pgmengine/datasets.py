@@ -123,9 +123,9 @@ def artificial_modes(
 ) -> Dataset:
     """Return noisy copies of four equally likely images.
 
-    Use it to see whether chains move between modes, which are the further apart the smaller p_mut
-    is. The images are: all 0; all 1; upper half 0 and lower half 1; the complement of that. The
-    label is the number of the image.
+    Use it to see whether chains move between modes. The smaller p_mut is, the more distant the
+    modes are. The images are: all 0; all 1; upper half 0 and lower half 1; the complement of that.
+    The label is the number of the image.
 
     Parameters
     ----------
@@ -166,8 +166,8 @@ def mnist(binary: bool = True, rng: RngLike = None) -> Dataset:
     """Return MNIST: 60,000 images of 28x28 for training, and 10,000 for test.
 
     The standard idx files, plain or .gz, are read from the directory that the environment variable
-    PGMENGINE_DATA names (else from the user's cache), or from a folder mnist in it. If they are
-    absent, scikit-learn fetches the images.
+    PGMENGINE_DATA names (by default the cache of the user), or from a folder mnist in it. If they
+    are absent, scikit-learn fetches the images.
 
     Parameters
     ----------
@@ -215,8 +215,9 @@ def usps(threshold: float | None = 0.5) -> Dataset:
     """Return USPS digits of 16x16 pixels.
 
     The file usps_all.mat has 1,100 digits of each class, of which the first 700 are for training
-    and 400 for test. It is looked for as the files of `mnist`, or in a folder usps. If it is
-    absent, scikit-learn fetches the 9,298 images of OpenML, of which 7,291 are for training.
+    and 400 for test. It is searched for in the same directory as the files of `mnist`, or in a
+    folder usps in it. If it is absent, scikit-learn fetches the 9,298 images of OpenML, of which
+    7,291 are for training.
 
     Parameters
     ----------
@@ -259,7 +260,7 @@ def _threshold(name: str, threshold: float | None) -> float | None:
 
 
 def data_directory() -> Path:
-    """Return the directory in PGMENGINE_DATA, else the one in the user's cache."""
+    """Return the directory in PGMENGINE_DATA, or by default one in the cache of the user."""
     given = os.environ.get("PGMENGINE_DATA")
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     return Path(given) if given else cache / "pgmengine"
@@ -307,7 +308,7 @@ def _read_mat(path: Path) -> Array:
 
 
 def _fetched(name: str, train: int, folder: str, files: list[str]) -> dict[str, Array]:
-    """Return a data set of OpenML; raise PgmError that says where to put its files otherwise."""
+    """Return a data set of OpenML, or raise a PgmError that says where to put its files."""
     where = data_directory()
     put = (
         f"put {', '.join(files)} into {where} or {where / folder} "
@@ -323,7 +324,7 @@ def _fetched(name: str, train: int, folder: str, files: list[str]) -> dict[str, 
     try:
         x, y = fetch_openml(name, return_X_y=True, as_frame=False, data_home=str(where))
     except Exception as error:
-        # There are many reasons, and one remedy.
+        # Downloads fail for many reasons, but the remedy is always the same.
         raise PgmError(f"{folder} is not here and could not be fetched ({error}): {put}") from None
     y = np.asarray(y, dtype=np.float64)
     return {"x_train": x[:train], "x_test": x[train:], "y_train": y[:train], "y_test": y[train:]}

@@ -1,7 +1,7 @@
 """Diagnostics of Markov chains.
 
-Exact transition matrices and their spectrum, for small models; autocorrelation times; changes of
-class, for chains on data with known modes.
+For small models there are exact transition matrices and their spectra. For all models there are
+autocorrelation times, and counts of changes between known modes.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.apps.graph_layout import NARROW, places
+from pgmengine.apps.graph_layout import NARROW_INCHES, places
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
@@ -31,7 +31,7 @@ History: TypeAlias = Mapping[str, Mapping[str, ArrayLike]]
 
 
 def _axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.0)) -> Axes:
-    """Return the Axes, or new ones of this size in inches; PgmError for anything else."""
+    """Return the Axes, or new ones of this size in inches; raise PgmError for another object."""
     if ax is not None:
         if not hasattr(ax, "transAxes"):
             raise PgmError(
@@ -87,7 +87,7 @@ def images(
     high = imshow.pop("vmax", seen.max(initial=-np.inf))
     if not low < high:
         low, high = (min(low, 0.0), max(high, 1.0)) if len(seen) else (0.0, 1.0)
-    # Frames have a value above the scale, whose color is light grey.
+    # Frames between images have a value above the scale, which is drawn in light grey.
     frame = 3 * high - 2 * low
     framed = [np.pad(row.reshape(shape), 1, constant_values=frame) for row in pixels]
     framed += [np.full((shape[0] + 2, shape[1] + 2), frame)] * (-len(framed) % columns)
@@ -165,8 +165,8 @@ def samples(
     Raises
     ------
     PgmError
-        If the states of units are not known: they have infinitely many values with several
-        components, or the result comes from a method's own `run`.
+        If the states of units are not known, because the units have several components and
+        infinitely many values, or because the result comes from `run` of a method.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(16, 4, rng=0), want=("samples",), method=pgm.MCMC(draws=50), rng=0)
@@ -185,7 +185,7 @@ def samples(
 
 
 def _unit(result: Result, layer: str) -> Unit:
-    """Return the unit of a layer or variable, whose values have several components."""
+    """Return the unit of a layer or variable; raise PgmError unless its states are known."""
     if result.target is None:
         raise PgmError(
             f"states of {layer!r} are drawn, which the result of a method's own run does not know; "
@@ -211,7 +211,7 @@ def _state_colors(count: int) -> Array:
 
 
 def _colors_of_states(unit: Unit) -> dict[str, Any]:
-    """Return the arguments of images that draw the numbers of states in their colours."""
+    """Return arguments of `images` that draw numbers of states in the colours of the states."""
     with needed_by("pgmengine.plots"):
         from matplotlib.colors import ListedColormap
 
@@ -229,15 +229,15 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
     Parameters
     ----------
     result : an answer of pgm.infer with marginals.
-    layer : the layer to draw; its units that are not observed are light blue.
+    layer : the layer to draw; units that are not observed are light blue.
     shape : rows and columns of an image.
     ax : where to draw; new Axes by default.
 
     Raises
     ------
     PgmError
-        For a result without evidence, from a method's own `run`, and for units with several
-        components and no states.
+        For a result without evidence or from `run` of a method, and for units with several
+        components and infinitely many values.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
@@ -255,7 +255,8 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
         both = np.concatenate((states, np.where(free, best, states)))
         return images(both, shape, len(states), ax, **_colors_of_states(unit))
     seen = np.where(free, np.nan, values)
-    # A layer of one variable has its mean here, and probabilities of states by name.
+    # For a layer of one variable, `answers` has its mean; answers by name have probabilities of
+    # states.
     means = result.answers if "mean" in result.answers else {"mean": result.mean}
     mean = np.reshape(means["mean"][layer], seen.shape)
     low, high = min(0.0, mean.min()), max(1.0, mean.max())
@@ -422,7 +423,7 @@ def graph(
     Raises
     ------
     PgmError
-        If the result is none, has no marginals or no such row, or belongs to another model.
+        If `result` is not a result, has no marginals or no such row, or belongs to another model.
 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
@@ -440,7 +441,7 @@ def graph(
 
 
 def _check_result(model: Model, result: Result, row: int) -> None:
-    """PgmError unless a result has marginals of the units of a model in a row of its evidence."""
+    """Raise PgmError unless a result has marginals of the units of a model in this row."""
     if result.target is None:
         raise PgmError("the result has no target: give a result of infer or of a prepared question")
     if result.target.structure.layers != model.structure.layers:
@@ -493,13 +494,13 @@ def _layers(model: Model, ax: Axes | None) -> Axes:
     return ax
 
 
-# The width of a letter in the drawing of variables, in inches.
-LETTER = 0.085
+# The width of a letter in a drawing of variables, in inches.
+LETTER_INCHES = 0.085
 
-# A box reaches so far below and above its middle, in inches.
-LOW, HIGH = 0.16, 0.2
+# The distances from the middle of a box to its lower and upper edge, in inches.
+BELOW_BOX_INCHES, ABOVE_BOX_INCHES = 0.16, 0.2
 
-LINE = "#35618f"
+LINE_COLOR = "#35618f"
 
 
 def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -> Axes:
@@ -511,23 +512,28 @@ def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -
         if "table" not in data
     }
     names = {node: unit_name(model.structure.layers, place) for node, place in units.items()}
-    widths = {node: 0.3 + LETTER * max(len(name), 4) for node, name in names.items()}
+    widths = {node: 0.3 + LETTER_INCHES * max(len(name), 4) for node, name in names.items()}
     place = places(nodes, widths)
-    across = max(abs(x) + widths.get(node, NARROW) / 2 for node, (x, _) in place.items())
+    across = max(abs(x) + widths.get(node, NARROW_INCHES) / 2 for node, (x, _) in place.items())
     down = max(-y for _, y in place.values())
     ax = _axes(ax, (max(2 * across, 3.0), down + 1.0))
     for one, two, data in nodes.edges(data=True):
         arrow = nodes.is_directed() and data.get("directed", True) and two in widths
         (x1, y1), (x2, y2) = place[one], place[two]
         style = "-|>" if arrow else "-"
-        look = {"arrowstyle": style, "shrinkA": 0, "shrinkB": 0, "color": LINE, "lw": 0.8}
-        # Arrows lead from the lower edge of a box to the upper edge, so that their heads are seen.
-        ends = ((x2, y2 + HIGH), (x1, y1 - LOW)) if arrow else ((x2, y2), (x1, y1))
+        look = {"arrowstyle": style, "shrinkA": 0, "shrinkB": 0, "color": LINE_COLOR, "lw": 0.8}
+        # Arrows lead from the lower edge of a box to the upper edge of another one, so that their
+        # heads are visible.
+        ends = (
+            ((x2, y2 + ABOVE_BOX_INCHES), (x1, y1 - BELOW_BOX_INCHES))
+            if arrow
+            else ((x2, y2), (x1, y1))
+        )
         ax.annotate("", *ends, arrowprops={**look, "alpha": 0.7}, zorder=1)
     for node, name in names.items():
         _variable(ax, name, (*place[node], widths[node]), units[node], result, row)
     for x, y in (place[node] for node in nodes if node not in widths):
-        ax.plot([x], [y], "s", color=LINE, markersize=4, zorder=2)
+        ax.plot([x], [y], "s", color=LINE_COLOR, markersize=4, zorder=2)
     ax.set(xlim=(-across - 0.2, across + 0.2), ylim=(-down - 0.5, 0.5))
     ax.set_axis_off()
     return ax
@@ -547,8 +553,14 @@ def _variable(
 
     x, y, wide = at
     seen = result is not None and _observed(result, unit, row)
-    box = Rectangle((x - wide / 2, y - LOW), wide, LOW + HIGH, facecolor="#eef3fa", zorder=3)
-    box.set(edgecolor=LINE, linewidth=2.2 if seen else 0.8)
+    box = Rectangle(
+        (x - wide / 2, y - BELOW_BOX_INCHES),
+        wide,
+        BELOW_BOX_INCHES + ABOVE_BOX_INCHES,
+        facecolor="#eef3fa",
+        zorder=3,
+    )
+    box.set(edgecolor=LINE_COLOR, linewidth=2.2 if seen else 0.8)
     ax.add_patch(box)
     ax.text(x, y + (0.05 if result else 0.02), name, ha="center", va="center", fontsize=8, zorder=5)
     if result is None or unit[0] not in result.prob:
@@ -558,11 +570,13 @@ def _variable(
     colors = _state_colors(len(shares))
     left = x - wide / 2
     for share, color in zip(shares, colors, strict=False):
-        part = Rectangle((left, y - LOW), wide * share, 0.11, facecolor=color, zorder=4)
+        part = Rectangle(
+            (left, y - BELOW_BOX_INCHES), wide * share, 0.11, facecolor=color, zorder=4
+        )
         ax.add_patch(part)
         left += wide * share
 
 
 def _observed(result: Result, unit: Place, row: int) -> bool:
-    """Whether a unit is observed in a row of the result's evidence."""
+    """Return whether a unit is observed in a row of the evidence of a result."""
     return result.target is not None and not bool(result.target.free[unit[0]][row, unit[1]])

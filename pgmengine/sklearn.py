@@ -1,8 +1,9 @@
 """Estimators for scikit-learn (extra "sklearn").
 
 RBMTransformer extracts features, GraphicalImputer fills missing values, and DRBMClassifier and
-GenerativeClassifier predict labels. All take real numbers. `fit` chooses the visible units by the
-data: Binary units if all values are 0 or 1, else Gaussian(1) units of standardised columns.
+GenerativeClassifier predict labels. All take real numbers. `fit` chooses the visible units from the
+data: Binary units if all values are 0 or 1, and otherwise Gaussian(1) units for standardised
+columns.
 """
 
 from __future__ import annotations
@@ -53,19 +54,22 @@ if TYPE_CHECKING:
 Features: TypeAlias = "ArrayLike | pd.DataFrame"
 RandomState: TypeAlias = int | np.random.RandomState | None
 
-LEARNING = ("n_components", "batch_size", "n_iter")
+LEARNING_ARGUMENTS = ("n_components", "batch_size", "n_iter")
 
-# The least scale of a column of inputs, as a share of its range.
-OF_RANGE = 0.25
+# The smallest scale of a column of inputs, as a share of the range of the column.
+MIN_SCALE_SHARE = 0.25
 
-# Rows of a mini-batch of DRBMClassifier at least and at most, and mini-batches of a pass between.
-FEWEST_ROWS, MOST_ROWS, BATCHES = 10, 100, 20
+# The smallest and the largest number of rows in a mini-batch of DRBMClassifier, and the number of
+# mini-batches in a pass for sizes in between.
+MIN_BATCH_ROWS, MAX_BATCH_ROWS, BATCHES_PER_EPOCH = 10, 100, 20
 
-# Bits of enumeration up to which likelihoods are exact.
-FEW = 25
+# The largest log2 of the number of enumerated states for which likelihoods are exact.
+MAX_EXACT_LIKELIHOOD_BITS = 25
 
 # The method that fills missing values: a short run of chains is enough for means.
-FILL = Auto(candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf)))
+IMPUTATION_METHOD = Auto(
+    candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf))
+)
 
 __all__ = ["DRBMClassifier", "GenerativeClassifier", "GraphicalImputer", "RBMTransformer"]
 
@@ -80,7 +84,7 @@ class Scaling:
 
     @classmethod
     def of(cls, x: Array) -> Scaling:
-        """Return Binary units for zeros and ones, else the standard scaling; NaN is left out."""
+        """Return Binary units for values 0 and 1, else the standard scaling; NaN is ignored."""
         seen = x[~np.isnan(x)]
         if np.isin(seen, (0.0, 1.0)).all():
             return cls(Binary(), np.zeros(x.shape[1]), np.ones(x.shape[1]))
@@ -88,19 +92,20 @@ class Scaling:
 
     @classmethod
     def standard(cls, x: Array) -> Scaling:
-        """Return Gaussian units for columns of variance 1; NaN is left out."""
+        """Return Gaussian units, with a scaling of columns to variance 1; NaN is ignored."""
         filled = np.where(np.isnan(x).all(axis=0), 0.0, x)
         shift, scale = np.nanmean(filled, axis=0), np.nanstd(filled, axis=0)
         return cls(Gaussian(1.0), shift, np.where(scale > 1e-12 * (1 + np.abs(shift)), scale, 1.0))
 
     @classmethod
     def limited(cls, x: Array) -> Scaling:
-        """Return the standard scaling, with scales of at least a share of a column's range.
+        """Return the standard scaling, with each scale at least a share of the range of the column.
 
-        The rare values of a column that is nearly constant would be far from all others.
+        Otherwise the rare values of a nearly constant column would be scaled far away from all
+        others.
         """
         plain = cls.standard(x)
-        wide = OF_RANGE * (x.max(axis=0) - x.min(axis=0))
+        wide = MIN_SCALE_SHARE * (x.max(axis=0) - x.min(axis=0))
         return replace(plain, scale=np.maximum(plain.scale, wide))
 
     def values(self, x: Array) -> Array:
@@ -115,7 +120,7 @@ class Scaling:
         return x
 
     def data(self, v: Array) -> Array:
-        """Return values of the units as data."""
+        """Return values of the units on the scale of the data."""
         return v * self.scale + self.shift
 
 
@@ -144,8 +149,8 @@ class _Graphical(BaseEstimator):
         self.verbose = verbose
 
     def _learn(self, x: Array, rng: int, epochs: int, falling: bool = True) -> None:
-        """Learn for some passes over the data, from the present model if there is one."""
-        check_whole(self, *LEARNING)
+        """Learn for some passes over the data; the present model, if there is one, is the start."""
+        check_whole(self, *LEARNING_ARGUMENTS)
         updates = epochs * -(-len(x) // self.batch_size)
         if not hasattr(self, "model_"):
             self.scaling_ = Scaling.of(x)
@@ -164,7 +169,7 @@ class _Graphical(BaseEstimator):
         pass_on(found)
 
     def _settings(self, updates: int | None) -> dict[str, Any]:
-        """Return the settings of pgm.fit, with a rate that falls to 0 over some updates if any."""
+        """Return the settings of pgm.fit; with `updates` the rate falls to 0 over these."""
         return {
             "negative": self.negative or PCD(),
             "optimizer": self.optimizer or _ascent(self.scaling_.unit, updates),
@@ -184,8 +189,9 @@ class _Graphical(BaseEstimator):
 def _ascent(unit: Unit, updates: int | None) -> Optimizer:
     """Return the default optimizer of visible units, whose rate falls to 0 over the updates.
 
-    Plain ascent needs no other rate for more units, but steps that suit values between 0 and 1 are
-    too large for values without bounds. The rate stays the same where the updates have no end.
+    The rate of SGD suits any number of units with values between 0 and 1, but its steps are too
+    large for unbounded values, which use Adam. If the number of updates is not known, the rate is
+    constant.
     """
     kind, rate = (Adam, 0.01) if unit.support is None else (SGD, 0.2)
     return kind(rate / 2 if updates is None else linear_decay(rate, updates))
@@ -201,8 +207,8 @@ def _checked(
 ) -> Any:
     """Return X (rows, features) as numbers, and y with it if it is given.
 
-    `missing` allows NaN. `reset` is False where X must have the features of the first fit. Raise
-    PgmError that says what to do with sparse matrices, names and missing values.
+    `missing` allows NaN. With `reset` False, X must have the features of the first fit. A PgmError
+    says what to do with sparse matrices, names and missing values.
     """
     if issparse(X):
         raise PgmError("X is sparse, expected a dense array: give X.toarray()")
@@ -218,7 +224,7 @@ def _checked(
 
 
 def _fault(X: Features, missing: bool) -> str:
-    """Return which entry of X is unusable and what to do; an empty string if none is."""
+    """Return which entry of X is unusable and what to do, or an empty string."""
     entries = np.asarray(X, dtype=object)
     if entries.ndim != 2 or np.iscomplexobj(X):
         return ""
@@ -295,7 +301,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
 
     @property
     def _n_features_out(self) -> int:
-        """The number of features, for their names."""
+        """The number of features, from which scikit-learn makes their names."""
         return int(self.model_.structure.layers["h"].width)
 
     def fit(self, X: Features, y: ArrayLike | None = None) -> RBMTransformer:
@@ -307,7 +313,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
         return self
 
     def partial_fit(self, X: Features, y: ArrayLike | None = None) -> RBMTransformer:
-        """Learn in one more pass, over X; the first call chooses the visible units."""
+        """Learn in one more pass over X; the first call chooses the visible units."""
         x = _checked(self, X, reset=not hasattr(self, "model_"))
         self._learn(x, _seed(self.random_state), 1, falling=False)
         return self
@@ -342,7 +348,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
         seed = _seed(random_state)
         method = drawing(whole("n_samples", n_samples))
         drawn = infer(self.model_, want=("samples",), method=method, rng=seed).samples["v"]
-        # Draws of a chain are together; a permutation takes from all chains alike.
+        # Draws of a chain are adjacent, so a permutation is needed to take draws from all chains.
         order = np.random.default_rng(seed).permutation(len(drawn))[:n_samples]
         return self.scaling_.data(drawn[order, 0])
 
@@ -353,7 +359,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Graphic
         AIS otherwise.
         """
         x = self._values(X)
-        exact, prior = Exact(FEW), self.model_.given()
+        exact, prior = Exact(MAX_EXACT_LIKELIHOOD_BITS), self.model_.given()
         method = exact if exact.plan(prior, ("log_z",)).accepted else AIS()
         log_z = method.run(prior, ("log_z",), rng=0).log_z[0]
         log_weight = infer(self.model_, {"v": x}, want=("log_z",)).log_z
@@ -429,7 +435,9 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, _Graphical):
         rows = np.flatnonzero(holes.any(axis=1))
         want = ("samples",) if self.sample else ("marginals",)
         seen = {"v": self.scaling_.values(x[rows])}
-        r = infer(self.model_, seen, want=want, rng=_seed(self.random_state), method=FILL)
+        r = infer(
+            self.model_, seen, want=want, rng=_seed(self.random_state), method=IMPUTATION_METHOD
+        )
         filled = self.scaling_.data(r.samples["v"][-1] if self.sample else r.mean["v"])
         out = x.copy()
         out[rows] = np.where(holes[rows], filled, x[rows])
@@ -462,7 +470,7 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
     Parameters
     ----------
     n_components : number of hidden units.
-    hidden : type of the hidden units, Binary() by default; MultiValued(inf) are those of the paper.
+    hidden : type of the hidden units, Binary() by default; the paper uses MultiValued(inf).
     optimizer : optimizer of pgm.fit; by default Adam with this weight decay and a rate that falls
         from 0.03 to 0.
     alpha : weight decay.
@@ -536,18 +544,18 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         return self
 
     def _rows_at_once(self, rows: int) -> int:
-        """Return the rows of a mini-batch."""
+        """Return the number of rows in a mini-batch."""
         if self.batch_size is not None:
             check_whole(self, "batch_size")
             return self.batch_size
-        return int(np.clip(rows // BATCHES, FEWEST_ROWS, MOST_ROWS))
+        return int(np.clip(rows // BATCHES_PER_EPOCH, MIN_BATCH_ROWS, MAX_BATCH_ROWS))
 
     def predict_proba(self, X: Features) -> Array:
         """Return p(class | row), (rows, classes)."""
         check_is_fitted(self)
         x = _checked(self, X, reset=False)
         found = infer(self.model_, {"x": self.scaling_.values(x)}).prob["y"]
-        # A label has at least two states; with a single class the second state means nothing.
+        # The label has at least two states; with a single class the second state is not used.
         some = found[:, 0, : len(self.classes_)]
         prob: Array = some / some.sum(axis=1, keepdims=True)
         return prob
@@ -579,7 +587,7 @@ class GenerativeClassifier(_ByProbability, _Graphical):
 
     def fit(self, X: Features, y: ArrayLike) -> GenerativeClassifier:
         """Learn a model from the rows of each class; return this classifier."""
-        check_whole(self, *LEARNING)
+        check_whole(self, *LEARNING_ARGUMENTS)
         x, y = _checked(self, X, y)
         check_classification_targets(y)
         self.scaling_, seed = Scaling.of(x), _seed(self.random_state)
@@ -590,7 +598,7 @@ class GenerativeClassifier(_ByProbability, _Graphical):
         return self
 
     def _class(self, model: Model, data: dict[str, Array], rng: np.random.Generator) -> Fit:
-        """Learn one class, from the biases that fit the base rates of its rows."""
+        """Learn one class, starting from biases at the base rates of its rows."""
         updates = self.n_iter * -(-len(data["v"]) // self.batch_size)
         start = base_rate_start(model, data)
         return fit(start, data, rng=rng, updates=updates, **self._settings(updates))

@@ -46,7 +46,7 @@ def planning_takes(monkeypatch, seconds):
 
 def no_exact_draws(monkeypatch):
     """Refuse annealing the exact draws from which it runs backward, as in large models."""
-    monkeypatch.setattr(annealing, "ENTRIES", 1.0)
+    monkeypatch.setattr(annealing, "MAX_EXACT_DRAW_ENTRIES", 1.0)
 
 
 def free_memory(monkeypatch, free):

@@ -1,1 +1,1 @@
-"""Applications: the command line, the demo and the generative classifier."""
+"""Applications: the command line, the demo, the generative classifier and layouts of graphs."""

@@ -41,8 +41,8 @@ class GenerativeClassifier:
     """Classify by log p(class | x) = log p(x | class) + log p(class) + const.
 
     A model of each class gives log p(x | class), exactly, as an estimate or as a lower bound. Use
-    it where rows have missing values, which are summed out in learning as in prediction, or where
-    the models are wanted for more than the labels.
+    it if rows have missing values, which are marginalised in learning and in prediction, or if the
+    models themselves are also wanted.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class GenerativeClassifier:
 
     Attributes
     ----------
-    classes_ : the labels, sorted, (classes,); there after `fit`, like the others.
+    classes_ : the labels, sorted, (classes,). Like the other attributes it is set by `fit`.
     models_ : the model of each class, a list.
     log_prior_ : the logarithm of the share of each class, (classes,).
 
@@ -157,7 +157,7 @@ def _classes(y: Array) -> tuple[Array, Array, Array]:
     """Return the sorted labels, the index of the label of each row, and the rows of each label."""
     for row, label in enumerate(y.tolist()):
         try:
-            # Only NaN differs from itself.
+            # A missing label is NaN, the only value that differs from itself.
             missing = label is None or bool(label != label)
         except (TypeError, ValueError):
             # pandas.NA has no truth value, and an array has several.

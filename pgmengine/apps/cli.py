@@ -67,31 +67,31 @@ Seconds = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the random numbers")]
 
-# The exit code of a command that Ctrl-C has ended, as shells have it.
-INTERRUPTED = 130
+# The exit code of a command that was ended by Ctrl-C, as is usual for shells.
+EXIT_CODE_INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line; an error is one line on stderr and exit code 2, or 130 for Ctrl-C."""
     code = 2
     try:
-        # Tell about a wrong setting of the environment before any work.
+        # Report a wrong setting of the environment before any work.
         threads()
         for word in sys.argv[1:]:
-            # Versions of Python say different things where a file is asked for by such a name.
+            # Errors for a file name with a null character differ among versions of Python.
             if "\0" in word:
                 raise pgm.PgmError(f"argument {word!r}: has a zero byte in it")
         ended = app(standalone_mode=False)
-        # typer makes an exit code of Ctrl-C, and says nothing.
-        if ended != INTERRUPTED:
+        # typer turns Ctrl-C into an exit code without a message.
+        if ended != EXIT_CODE_INTERRUPTED:
             sys.exit(ended)
-        code, message = INTERRUPTED, "interrupted"
+        code, message = EXIT_CODE_INTERRUPTED, "interrupted"
     except pgm.PgmError as error:
         message = str(error)
     except typer.Abort:
-        code, message = INTERRUPTED, "interrupted"
+        code, message = EXIT_CODE_INTERRUPTED, "interrupted"
     except BrokenPipeError:
-        # The reader of the output has seen enough. Python would complain once more at exit.
+        # The reader of the output has closed it. Python would report that again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
@@ -100,7 +100,8 @@ def main() -> None:
     except MemoryError as error:
         message = f"more memory is needed than is free{': ' * bool(str(error))}{error}"
     except Exception as error:
-        # Errors of click about arguments. typer may bring its own click, so they have no one class.
+        # This is an error of click about arguments. It is not recognised by its class, because
+        # typer may have a copy of click of its own.
         if not hasattr(error, "format_message"):
             raise
         message = error.format_message()
@@ -119,7 +120,7 @@ def info(model: ModelFile) -> None:
 def explain(
     model: ModelFile, evidence: Evidence = None, want: Want = "marginals", seconds: Seconds = None
 ) -> None:
-    """Show which method would answer, and why."""
+    """Show the plan of a question: the method that would answer, and the reason."""
     m = read_model(model)
     found = pgm.explain(m, read_evidence(m, evidence), _wanted(want), seconds=seconds)
     if sys.stdout.isatty():
@@ -215,7 +216,7 @@ def fit(
 ) -> None:
     """Learn the parameters from data by persistent contrastive divergence.
 
-    Ctrl-C leaves the output as it was, and writes what was learned so far beside it.
+    After Ctrl-C the output file is unchanged, and the model learned so far is written beside it.
     """
     m = read_model(model, seed)
     check_folder(out)
@@ -236,7 +237,7 @@ def fit(
             f"was learned is in {shown(beside)}",
             file=sys.stderr,
         )
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_CODE_INTERRUPTED)
     pgm.save(found, out)
     print(f"wrote {out} after {updates} updates")
 

@@ -1,4 +1,4 @@
-"""Answers as the command line prints them, as tables, or writes them to files."""
+"""Answers of the command line: printed as tables, or written to files."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.variables import place_of, unit_name
 
-# Answers with an axis of units.
-BY_UNIT = ("mean", "prob", "mode", "samples")
+# Names of the answers that have an axis of units.
+ANSWERS_BY_UNIT = ("mean", "prob", "mode", "samples")
 
 
 def tables_of_model(model: pgm.Model, title: str) -> list[Table]:
@@ -79,7 +79,7 @@ def _table_of_layers(model: pgm.Model, title: str) -> Table:
 def _table_of_parameters(model: pgm.Model) -> Table:
     """Return a table of the parameters.
 
-    Of a model with variables it leaves out tables, and biases of variables that are 0.
+    For a model with variables it leaves out tables, and biases of variables if they are 0.
     """
     s, out = model.structure, Table("parameter", "shape", "smallest", "largest")
     tables = {t.key for t in s.tables} if s.variables else set()
@@ -90,7 +90,7 @@ def _table_of_parameters(model: pgm.Model) -> Table:
             continue
         layer = s.layers.get(name.removesuffix(".bias"))
         held = layer is not None and layer.holds_variables and name in biases
-        # A layer that holds variables is storage: each variable has a bias of its own.
+        # A layer that holds variables is only their storage, so each variable gets its own line.
         parts = zip(layer.unit_texts, dense, strict=True) if held and layer else [(name, dense)]
         for one, part in parts:
             low, high = (f"{f(part):.4g}" if np.size(part) else "-" for f in (np.min, np.max))
@@ -100,9 +100,9 @@ def _table_of_parameters(model: pgm.Model) -> Table:
 
 
 def show(*tables: Table) -> None:
-    """Print tables, whose names are not read as styles.
+    """Print tables; names in them are not interpreted as styles.
 
-    Titles and captions may be longer than the lines of a table, and get lines of their own.
+    Titles and captions have separate lines, because they may be wider than a table.
     """
     console = Console(markup=False, emoji=False)
     for table in tables:
@@ -123,7 +123,7 @@ def flat_answers(result: pgm.Result, structure: Structure) -> dict[str, Array]:
     for name, value in result.answers.items():
         if name == "mean" and "prob" in result.answers:
             value = _by_state(value, result.answers["prob"], structure)
-        if name in BY_UNIT:
+        if name in ANSWERS_BY_UNIT:
             arrays |= {f"{name}.{key}": v for key, v in by_name(name, value, structure).items()}
         elif isinstance(value, Mapping):
             arrays |= {f"{name}.{key}": np.asarray(v) for key, v in value.items()}
@@ -138,13 +138,13 @@ def flat_answers(result: pgm.Result, structure: Structure) -> dict[str, Array]:
 def _by_state(
     mean: Mapping[str, Array], prob: Mapping[str, Array], structure: Structure
 ) -> dict[str, Array]:
-    """Return means of layers, with the probabilities of states in place of means of variables."""
+    """Return means of layers, and probabilities of states for variables."""
     variables = {name for name, _ in structure.variables}
     return {name: prob[name] if name in variables else value for name, value in mean.items()}
 
 
 def by_name(answer: str, values: Mapping[str, Array], structure: Structure) -> dict[str, Array]:
-    """Return layer -> its array, and variable -> its part; states that have names by these."""
+    """Return layer -> array, and variable -> its part of one; states are given by their names."""
     out: dict[str, Array] = {}
     for x in shown_units(structure):
         if x.layer.name not in values:
@@ -157,7 +157,7 @@ def by_name(answer: str, values: Mapping[str, Array], structure: Structure) -> d
         elif not x.variable:
             out[x.name] = value
         else:
-            # Means of variables are probabilities of states as well.
+            # The mean of a variable is also the probabilities of its states.
             out[x.name] = np.asarray(np.take(value, x.units[0], axis=-2))
     return out
 
@@ -190,7 +190,7 @@ def columns_of_samples(
 
 
 def _column(structure: Structure, shown: Shown, label: str | int, unit: int) -> str:
-    """Return the name of a variable, or layer[unit], or what else is read as this unit."""
+    """Return the name of a variable, or layer[unit], or another form that is read as this unit."""
     layer = shown.layer
     ways = [str(label) if shown.variable else f"{shown.name}[{label}]"]
     ways += [str((layer.name, name)) for name in (layer.labels or ())[unit : unit + 1]]
@@ -200,7 +200,7 @@ def _column(structure: Structure, shown: Shown, label: str | int, unit: int) -> 
 
 
 def check_names_in_files(structure: Structure) -> None:
-    """Raise PgmError, before any work, for names of states whose text means another state."""
+    """Raise PgmError, before any work, if the text of a state's name means another state."""
     for layer in structure.layers.values():
         if layer.state_table is not None:
             for state in range(len(layer.state_table.names)):
@@ -240,9 +240,9 @@ def write(out: Path, arrays: Mapping[str, Array]) -> None:
 def write_rows(
     samples: Mapping[str, Array], structure: Structure, file: TextIO, comma: str
 ) -> None:
-    """Write draws as lines of text with a column for each unit, below their names.
+    """Write draws as lines of text: the names of the units, then a column for each unit.
 
-    All draws of a row of evidence are together.
+    The draws of a row of evidence are adjacent.
     """
     lines = csv.writer(file, delimiter=comma, lineterminator="\n")
     columns = columns_of_samples(samples, structure)
@@ -259,7 +259,7 @@ def write_csv(out: Path, samples: Mapping[str, Array], structure: Structure) -> 
 
 
 def _texts(values: Array) -> list[str]:
-    """Return draws (draws, rows) as text, all draws of a row of evidence together."""
+    """Return draws (draws, rows) as text; the draws of a row of evidence are adjacent."""
     return [text_of(x) for x in values.T.ravel().tolist()]
 
 
@@ -300,7 +300,7 @@ def print_by_name(model: pgm.Model, result: pgm.Result, arrays: Mapping[str, Arr
         table.add_row(name, *shares, *([texts_of_states(mode[name])] if mode else []))
     if table.rows:
         show(table)
-    seen = {f"{answer}.{v}" for answer in (*BY_UNIT, "states") for v in model.variables}
+    seen = {f"{answer}.{v}" for answer in (*ANSWERS_BY_UNIT, "states") for v in model.variables}
     seen -= {f"samples.{v}" for v in model.variables}
     rest = {name: a for name, a in arrays.items() if name not in seen}
     print_answers(result, rest, "" if table.rows else title)

@@ -22,20 +22,20 @@ from pgmengine.base.work.memory import too_large
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.named_units import check_states, numbers_of_layer
 from pgmengine.evidence.state_names import state_number, written_number
-from pgmengine.io.formats import EVIDENCE, READERS
+from pgmengine.io.formats import EVIDENCE_SUFFIX, READERS
 from pgmengine.io.opened import suffix_of
 from pgmengine.model.layer import Layer
 from pgmengine.model.variables import Place, place_of
 
-# Answers that are states of units.
-STATES = ("samples", "mode")
+# Names of the answers that are states of units.
+ANSWERS_OF_STATES = ("samples", "mode")
 
-# Bytes of memory for each byte of a compressed archive of arrays, as data of few values have.
-PACKED = 200.0
+# Bytes of memory for each byte of a compressed archive, for arrays with few distinct values.
+MEMORY_PER_ARCHIVE_BYTE = 200.0
 
 
 def read_model(path: Path, seed: int = 0) -> pgm.Model:
-    """Return the model of a .toml declaration, a file of the field, or a .safetensors file."""
+    """Return the model in a .toml, a .safetensors, or another file that `read` knows."""
     if path.suffix == ".toml":
         return pgm.load_declaration(path, rng=seed)
     return pgm.read(path) if suffix_of(path) in READERS else pgm.load(path)
@@ -44,7 +44,8 @@ def read_model(path: Path, seed: int = 0) -> pgm.Model:
 def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
     """Return evidence from inline texts and files.
 
-    It is layer -> array, or variable -> state, or states of many rows; NaN where not observed.
+    The evidence is layer -> array, or variable -> a state or the states of many rows, with NaN
+    where nothing is observed.
     """
     evidence: dict[str, Any] = {}
     for text in given or ():
@@ -62,7 +63,7 @@ def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
 def _inline(model: pgm.Model, text: str) -> dict[str, Any]:
     """Return the evidence of one text: a state of a variable by its name, or values of a layer."""
     s, what = model.structure, f"evidence {text!r}"
-    # Names may have an equals sign in them, as names of states may.
+    # Names of variables and of states may contain an equals sign.
     ends = [i for i, letter in enumerate(text) if letter == "="]
     names = [(text[:i].strip(), text[i + 1 :]) for i in reversed(ends)]
     known = ((n, g) for n, g in names if n in s.layers or place_of(s, n) is not None)
@@ -74,7 +75,7 @@ def _inline(model: pgm.Model, text: str) -> dict[str, Any]:
 
 
 def _entry(value: Any) -> Any:
-    """Return one value as evidence: a tuple is a name that has been read, and no list of states."""
+    """Return one value as evidence; a tuple is the name of a state, not a list of states."""
     if not isinstance(value, tuple):
         return value
     out = np.empty((), dtype=object)
@@ -83,7 +84,7 @@ def _entry(value: Any) -> Any:
 
 
 def _entries(values: Sequence[Any]) -> Array:
-    """Return values that have been read as an array of objects, in which tuples are names."""
+    """Return values as an array of objects, in which each tuple is the name of a state."""
     out = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):
         out[i] = value
@@ -113,14 +114,14 @@ def _state(layer: Layer, given: Any, what: str) -> Any:
 def _states(layer: Layer, given: Sequence[Any], places: Sequence[str]) -> Array:
     """Return the states (rows, 1) of many rows; `places` name them for messages."""
     known, found = dict[Hashable, Any](), []
-    # Values repeat, and names are looked up one by one.
+    # Each distinct value is looked up once, because values repeat and a look-up is slow.
     for row, value in enumerate(given):
         key = (type(value), value) if hashable(value) else row
         if key not in known:
             known[key] = _state(layer, value, places[row])
         found.append(known[key])
     out = _entries(found)
-    # An axis of one unit: the values are rows, and never a one-hot row.
+    # With an axis of one unit the values are rows, and not one one-hot row.
     return (out if layer.state_table is not None else out.astype(np.float64))[:, None]
 
 
@@ -140,7 +141,7 @@ def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
     """
     place = shown(path)
     readers = {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv}
-    if suffix_of(path) == EVIDENCE:
+    if suffix_of(path) == EVIDENCE_SUFFIX:
         found = pgm.read_evidence(path, model)
         return {name: _as_rows(model, name, states) for name, states in found.items()}
     if path.suffix not in readers:
@@ -151,7 +152,7 @@ def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
         why = str(error).removeprefix(f"{place}: ")
         raise pgm.PgmError(f"evidence file {place}: {why}") from None
     except Exception as error:
-        # numpy, zipfile, json and csv raise a dozen kinds of errors for damaged files.
+        # numpy, zipfile, json and csv raise many kinds of errors for damaged files.
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise pgm.PgmError(f"evidence file {place} cannot be read: {why}") from None
 
@@ -160,7 +161,7 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
     """Return the arrays of an archive by their names."""
     with ZipFile(place) as parts:
         needed = sum(_bytes_of_array(parts, part) for part in parts.infolist())
-    if why := too_large(needed, PACKED * place.stat().st_size, "give fewer rows"):
+    if why := too_large(needed, MEMORY_PER_ARCHIVE_BYTE * place.stat().st_size, "give fewer rows"):
         raise pgm.PgmError(f"its arrays do not fit into memory: {why}")
     with np.load(place, allow_pickle=False) as arrays:
         found = dict(arrays)
@@ -177,12 +178,12 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
 
 
 def _one_unit(model: pgm.Model, name: object) -> bool:
-    """Whether it is the name of one unit."""
+    """Return whether a name belongs to a single unit."""
     return place_of(model.structure, name) is not None
 
 
 def _as_rows(model: pgm.Model, name: str, values: Any) -> Any:
-    """Return the values of a unit in many rows with an axis of one unit, others as they are.
+    """Return values of a single unit with an axis of units added; other values as they are.
 
     A column of a file has a value for each row, and is never a one-hot row.
     """
@@ -192,13 +193,15 @@ def _as_rows(model: pgm.Model, name: str, values: Any) -> Any:
 
 
 def _of_answers(model: pgm.Model, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the draws, or else the modes, of a file that `infer` wrote; other files as they are.
+    """Return the draws, or else the modes, in a file of answers; other values as they are.
 
-    Their names are "samples.v", for example.
+    In such a file the names are "samples.v", for example.
     """
     s = model.structure
     unknown = [name for name in found if name not in s.layers and not _one_unit(model, name)]
-    kinds = [kind for kind in STATES if any(name.startswith(f"{kind}.") for name in unknown)]
+    kinds = [
+        kind for kind in ANSWERS_OF_STATES if any(name.startswith(f"{kind}.") for name in unknown)
+    ]
     if not kinds:
         return found
     if len(kinds) > 1 or len(unknown) < len(found):
@@ -211,7 +214,7 @@ def _of_answers(model: pgm.Model, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drawn(model: pgm.Model, name: str, values: Any) -> Any:
-    """Return draws (draws, rows, ...) as rows, all draws of a row together; others as they are."""
+    """Return draws (draws, rows, ...) as rows, grouped by row; other values as they are."""
     s, axes = model.structure, _axes(values)
     place, layer = place_of(s, name), s.layers.get(name)
     if axes < 2 or (layer is not None and not layer.is_variable and axes < 3):
@@ -237,14 +240,14 @@ def _drawn(model: pgm.Model, name: str, values: Any) -> Any:
 
 
 def _axes(values: Any) -> int:
-    """Return the number of axes of an array or of lists within lists, as their beginning tells."""
+    """Return the number of axes of an array or of nested lists, by their first elements."""
     if not isinstance(values, list):
         return int(np.ndim(values))
     return 1 + (_axes(values[0]) if values and isinstance(values[0], list) else 0)
 
 
 def _one_hot(row: Array) -> bool:
-    """Whether a row has a single 1, and is 0 elsewhere."""
+    """Return whether a row has a single 1, and is 0 elsewhere."""
     found = row.ravel().tolist()
     return sorted(map(str, found)) == [*["0"] * (len(found) - 1), "1"]
 
@@ -252,7 +255,7 @@ def _one_hot(row: Array) -> bool:
 def _bytes_of_array(parts: ZipFile, part: ZipInfo) -> float:
     """Return the bytes of memory that an array of an archive takes, by its header.
 
-    That is the array, and two copies in double precision while it is checked.
+    These are the bytes of the array, and of two copies in double precision while it is checked.
     """
     form = np.lib.format
     with parts.open(part) as file:
@@ -260,7 +263,7 @@ def _bytes_of_array(parts: ZipFile, part: ZipInfo) -> float:
             return float(part.file_size)
     with parts.open(part) as file:
         version = form.read_magic(file)
-        # The header of a later version is the same, in another encoding.
+        # The header of a later version differs only in its encoding.
         header = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
         shape, _, dtype = header(file)
     entries = math.prod(shape)
@@ -282,7 +285,7 @@ def _read_json(model: pgm.Model, place: Path) -> dict[str, Any]:
 
 
 def _different(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of some pairs; PgmError if a name is there twice."""
+    """Return the pairs of a JSON object as a dict; PgmError if a name appears twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -292,7 +295,7 @@ def _different(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
-    """Return the states of a variable, or the array of a layer, which may be names."""
+    """Return the states of a variable, or the array of a layer; states may be given by name."""
     s, each = model.structure, value if isinstance(value, list) else [value]
     place = place_of(s, name)
     if place is not None and not any(isinstance(x, list) for x in each):
@@ -300,17 +303,17 @@ def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
         if isinstance(value, list):
             places = [f"{what}, row {row}" for row in range(len(value))]
             states = _states(layer, value, places)[:, 0]
-            # Numbers may also be a one-hot row, as in a list of Python.
+            # A list of numbers may also be a one-hot row, as in Python.
             return value if all(isinstance(x, (int, float)) for x in value) else states
         return _entry(_state(layer, value, what))
     layer = s.layer(name, what="layer")
-    # Checked here, where the message names the file.
+    # The check is made here, so that its message names the file.
     numbers = as_floats(numbers_of_layer(layer, value, layer.title), layer.title)
     return numbers if layer.state_table is None else value
 
 
 def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
-    """Return the columns of a table below names of variables, or its rows for the first layer."""
+    """Return variable -> column if the table begins with names, else first layer -> rows."""
     # numpy.loadtxt would count rows without the empty lines, and so name the wrong line.
     lines = csv.reader(StringIO(plain_text(place), newline=""))
     rows = [(lines.line_num, row) for row in lines if row]
@@ -334,14 +337,14 @@ def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
 
 
 def _are_names(model: pgm.Model, first: Layer, cells: list[str], line: int) -> bool:
-    """Whether the first line of a table has names of variables, and not values of a layer.
+    """Return whether the first line of a table has names of variables, not values of a layer.
 
-    Variables may be called by numbers, as those of .uai files are. PgmError where the line could be
-    both.
+    The names of variables may be numbers, as in .uai files. Raise PgmError if the line could be
+    either.
     """
     named = [cell for cell in cells if _one_unit(model, cell)]
     numbers = all(_is_number(cell) for cell in cells)
-    # Names of states in rows are for a layer that a user declared.
+    # Rows may hold names of states only if a user declared their layer.
     rows = len(cells) == first.size and all(_fits(first, cell) for cell in cells)
     rows = rows and (numbers or not first.holds_variables)
     if numbers and (len(set(cells)) < len(cells) or len(named) < len(cells)):
@@ -355,7 +358,7 @@ def _are_names(model: pgm.Model, first: Layer, cells: list[str], line: int) -> b
 
 
 def _fits(layer: Layer, cell: str) -> bool:
-    """Whether the cell of a table may be a value of a layer's unit."""
+    """Return whether the cell of a table may be a value of a unit of the layer."""
     support = layer.unit.support
     if layer.state_table is not None:
         return cell in ("", "?") or bool(layer.state_table.matches(cell))
@@ -365,7 +368,7 @@ def _fits(layer: Layer, cell: str) -> bool:
 
 
 def _is_number(cell: str) -> bool:
-    """Whether the cell of a table is a number, or missing."""
+    """Return whether the cell of a table is a number, or missing."""
     try:
         return cell in ("", "?") or bool(float(cell)) or True
     except ValueError:

@@ -13,8 +13,8 @@ from pgmengine.base.types import Array
 from pgmengine.datasets import Dataset
 from pgmengine.learn.fit import pass_on
 
-# Unseen digits in the picture.
-SHOWN = 8
+# The number of unseen digits in the picture.
+DIGITS_SHOWN = 8
 
 
 def base_rates(train: Array) -> Array:
@@ -36,7 +36,7 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
     print(f"pgmengine {pgm.__version__}: a 64x16 restricted Boltzmann machine on {data!r}")
     model = train(data, epochs, seed)
     report_likelihood(model, data)
-    unseen = data.x_test[:SHOWN]
+    unseen = data.x_test[:DIGITS_SHOWN]
     lower, scattered = questions(unseen, seed)
     completed = [
         unseen,
@@ -124,7 +124,7 @@ def draw(rows: list[Array], shape: tuple[int, int], out: Path) -> Path | None:
     matplotlib.use("Agg")
     titles = ["unseen digit", "upper half given", "completed", "10 pixels missing", "completed"]
     figure, axes = plt.subplots(
-        len(rows), SHOWN, figsize=(SHOWN * 1.1, len(rows) * 1.25), squeeze=False
+        len(rows), DIGITS_SHOWN, figsize=(DIGITS_SHOWN * 1.1, len(rows) * 1.25), squeeze=False
     )
     gaps = plt.get_cmap("gray_r").with_extremes(bad="#d98c3f")
     for line, images, title in zip(axes, rows, titles, strict=True):
@@ -142,7 +142,7 @@ def draw(rows: list[Array], shape: tuple[int, int], out: Path) -> Path | None:
 
 
 def as_text(given: Array, completed: Array, shape: tuple[int, int]) -> str:
-    """Return images side by side in characters: ? missing, # on, + likely, . off."""
+    """Return images side by side as text: ? is missing, # is on, + is likely on, . is off."""
 
     def cell(value: float) -> str:
         return "?" if np.isnan(value) else "#" if value > 0.75 else "+" if value > 0.4 else "."

@@ -1,8 +1,8 @@
-"""Places of the nodes of a graph in a picture: ranks, orders with few crossings, and columns.
+"""Positions of the nodes of a graph in a picture: ranks, orders with few crossings, columns.
 
-Nodes stand in ranks, parents above children, or by their distance from a centre where edges have no
-direction. Sweeps over the ranks sort each by the mean place of the neighbours, as Sugiyama, Tagawa
-and Toda (1981) do; then nodes move towards their neighbours, as far as boxes do not meet.
+Nodes stand in ranks: parents above children, or, without directed edges, by their distance from a
+central node. Sweeps over the ranks sort each by the mean place of the neighbours, as Sugiyama,
+Tagawa and Toda (1981) do; then nodes move towards their neighbours as far as boxes do not overlap.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 
 # The height of a rank, the gap between boxes, and the width of a node without a box, in inches.
-RANK, GAP, NARROW = 0.95, 0.25, 0.2
+RANK_INCHES, GAP_INCHES, NARROW_INCHES = 0.95, 0.25, 0.2
 
 
 # Node -> (x, y) in inches.
@@ -27,19 +27,19 @@ def places(graph: nx.Graph, widths: Mapping[Hashable, float]) -> Places:
     order = _with_few_crossings(graph, ranks)
     place = Places()
     for depth, nodes in enumerate(order):
-        total = sum(widths.get(n, NARROW) + GAP for n in nodes) - GAP
+        total = sum(widths.get(n, NARROW_INCHES) + GAP_INCHES for n in nodes) - GAP_INCHES
         x = -total / 2
         for node in nodes:
-            wide = widths.get(node, NARROW)
-            place[node] = x + wide / 2, -RANK * depth
-            x += wide + GAP
-    return _settled(graph, order, place, widths)
+            wide = widths.get(node, NARROW_INCHES)
+            place[node] = x + wide / 2, -RANK_INCHES * depth
+            x += wide + GAP_INCHES
+    return _near_neighbours(graph, order, place, widths)
 
 
 def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
     """Return the nodes by rank: below all parents, or by the distance from a centre."""
     if graph.is_directed():
-        # Undirected edges beside arrows go one way, and may close a cycle.
+        # Only arrows determine ranks, because undirected edges could close a cycle.
         arrows: nx.DiGraph = nx.DiGraph()
         arrows.add_nodes_from(graph)
         edges = graph.edges(data="directed", default=True)
@@ -70,7 +70,7 @@ def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
 
 
 def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[list[Hashable]]:
-    """Return the ranks in an order where neighbours are near, by means of their places.
+    """Return the ranks, each sorted by the mean position of the neighbours of its nodes.
 
     Reference: Sugiyama, Tagawa and Toda (1981).
     """
@@ -84,14 +84,14 @@ def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[li
     return ranks
 
 
-def _settled(
+def _near_neighbours(
     graph: nx.Graph, order: list[list[Hashable]], place: Places, widths: Mapping[Hashable, float]
 ) -> Places:
-    """Return the places moved towards the neighbours, as far as boxes do not meet."""
+    """Return positions nearer to those of the neighbours, without overlap of boxes."""
     x = {node: p[0] for node, p in place.items()}
     for _ in range(12):
         for nodes in order:
-            half = [widths.get(n, NARROW) / 2 + GAP / 2 for n in nodes]
+            half = [widths.get(n, NARROW_INCHES) / 2 + GAP_INCHES / 2 for n in nodes]
             for i, node in enumerate(nodes):
                 near = [x[m] for m in nx.all_neighbors(graph, node)]
                 wish = float(np.mean(near)) if near else x[node]

@@ -1,1 +1,1 @@
-"""Models in files and back."""
+"""Reading and writing models in files."""

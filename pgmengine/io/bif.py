@@ -16,9 +16,10 @@
       (no) 0.05, 0.95;
     }
 
-A row names the states of the parents in the order of the header. `default` is the row of all states
-without one of their own. `table` has all entries, the child slowest and the last parent fastest.
-Commas count as white space, // and /* */ enclose comments, and `property` lines are skipped.
+A row names the states of the parents in the order of the header. `default` is the row for all
+states of the parents that have no row of their own. `table` has all entries, the child slowest and
+the last parent fastest. Commas count as white space, // and /* */ enclose comments, and `property`
+lines are skipped.
 
 A name is a quoted text, or any characters but white space and {}()[];|," so that states such as
 <5, 12+ and Asy/Patch, which published networks have, need no quotation marks.
@@ -40,14 +41,14 @@ from pgmengine.base.errors import listed
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
 from pgmengine.declare.tabular import Network
-from pgmengine.io.opened import SPREAD
+from pgmengine.io.opened import DATA_MEMORY_PER_TEXT_BYTE
 from pgmengine.io.variables import Variables, check_directed, check_quotable
-from pgmengine.io.words import PAIRED, Words, pattern, unquoted
+from pgmengine.io.words import PAIRED_COMMENT, Words, pattern, unquoted
 
-WORD = pattern(r"//[^\n]*|" + PAIRED, "{}()[];|")
+BIF_WORD = pattern(r"//[^\n]*|" + PAIRED_COMMENT, "{}()[];|")
 
-# Names that are written without quotation marks: other programs read these at least.
-PLAIN = re.compile(r'(?!//|/\*)[^\s{}()\[\];|,"]+')
+# Names that are written without quotation marks, which every program can read.
+UNQUOTED_BIF_NAME = re.compile(r'(?!//|/\*)[^\s{}()\[\];|,"]+')
 
 
 def read_bif(text: str, tolerance: float = 0.0) -> Network:
@@ -65,7 +66,7 @@ def read_bif(text: str, tolerance: float = 0.0) -> Network:
     >>> n.names, n.states, n.conditionals[0].values
     (('a',), (('<5', '5-12'),), array([0.25, 0.75]))
     """
-    words = Words(text, WORD)
+    words = Words(text, BIF_WORD)
     words.expect("network")
     while words.next not in ("{", ""):
         words.take()
@@ -134,7 +135,7 @@ def _probability(words: Words, variables: Variables) -> None:
 
 
 class _Rows:
-    """The rows of a conditional, as ranges of words until all of them are converted at once."""
+    """The rows of a conditional, kept as ranges of words until all are converted at once."""
 
     def __init__(self, words: Words, variables: Variables, names: list[str], at: int) -> None:
         self.words = words
@@ -144,7 +145,7 @@ class _Rows:
         self.size = len(states[0])
         self.parents = states[1:]
         self.index = [{state: k for k, state in enumerate(own)} for own in self.parents]
-        # The number of the parents' states, and the range of the words of the row.
+        # The number of the joint state of the parents -> the range of the words of its row.
         self.rows: dict[int, tuple[int, int]] = {}
         self.default: tuple[int, int] | None = None
         self.table: tuple[int, int] | None = None
@@ -213,8 +214,11 @@ class _Rows:
         count = math.prod(shape)
         if self.default is None and len(self.rows) < count:
             raise self.words.error(f"no row for {self._missing()} of the parents", self.at)
-        # The entries, their logarithms, and what it takes to check them.
-        needed, explained = 32.0 * count * self.size, SPREAD * len(self.words.text)
+        # Memory for the entries, for their logarithms, and for checking them.
+        needed, explained = (
+            32.0 * count * self.size,
+            DATA_MEMORY_PER_TEXT_BYTE * len(self.words.text),
+        )
         if why := too_large(needed, explained, "give the parents fewer states"):
             raise self.words.error(f"the table of {self.names[0]!r}: {why}", self.at)
         values = np.empty((count, self.size))
@@ -226,13 +230,13 @@ class _Rows:
         return values.reshape(*shape, self.size)
 
     def _numbers(self, ranges: list[tuple[int, int]]) -> Array:
-        """Return the numbers of ranges of words."""
+        """Return the words in these ranges as numbers."""
         places = [i for first, last in ranges for i in range(first, last)]
         words = self.words.words
         return self.words.numbers([words[i] for i in places], places)
 
     def _missing(self) -> str:
-        """Return the first states of the parents without a row."""
+        """Return the first joint state of the parents that has no row."""
         states = (s for k, s in enumerate(product(*self.parents)) if k not in self.rows)
         return f"the states ({listed(next(states))})"
 
@@ -282,6 +286,6 @@ def write_bif(network: Network) -> str:
 
 
 def _written(name: str, what: str) -> str:
-    """Return a name as the file has it; raise PgmError for one that it cannot have."""
+    """Return a name as it is written; raise PgmError if the format cannot hold it."""
     check_quotable(name, what, ".bif")
-    return name if PLAIN.fullmatch(name) and unquoted(name) else f'"{name}"'
+    return name if UNQUOTED_BIF_NAME.fullmatch(name) and unquoted(name) else f'"{name}"'

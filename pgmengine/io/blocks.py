@@ -19,13 +19,13 @@ A .dsl file:
       };
     };
 
-In both, the parents' states change in the order of the parents, the first one slowest, and the
-child's state fastest. Of a .net file the inner parentheses of `data` may be left out; those that
-are there must fit the numbers of states. Other entries (labels, positions, screen settings) are
-skipped. Decisions, utilities, continuous nodes and tables that a file gives by a formula are
+In both formats the state of the first parent changes slowest, then those of the other parents in
+order, and the state of the child fastest. In a .net file the inner parentheses of `data` may be
+left out; if present, they must fit the numbers of states. Other entries (labels, positions, screen
+settings) are skipped. Decisions, utilities, continuous nodes, and tables given by a formula are
 refused.
 
-Early GeNIe allows parents that follow their children, so all nodes are read before any table.
+In a .dsl file a parent may follow its children, so all nodes are read before any table.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from dataclasses import dataclass, field
 from pgmengine.base.types import Array
 from pgmengine.declare.tabular import Network
 from pgmengine.io.variables import Variables, check_directed, check_quotable
-from pgmengine.io.words import PAIRED, Words, pattern, unquoted
+from pgmengine.io.words import PAIRED_COMMENT, Words, pattern, unquoted
 
-# Levels of blocks within blocks.
-DEPTH = 16
+# The largest number of levels of nested blocks.
+MAX_BLOCK_DEPTH = 16
 
 # Names that need no quotation marks.
-PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+UNQUOTED_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
-NET = pattern(r"%[^\n]*", "{}()=;|")
-DSL = pattern(r"//[^\n]*|" + PAIRED, "{}()=;")
+NET_WORD = pattern(r"%[^\n]*", "{}()=;|")
+DSL_WORD = pattern(r"//[^\n]*|" + PAIRED_COMMENT, "{}()=;")
 
 
 @dataclass
@@ -56,14 +56,14 @@ class Block:
     at: int
     values: dict[str, tuple[int, int]] = field(default_factory=dict)
     inner: dict[str, Block] = field(default_factory=dict)
-    # Pairs of a heading and its block.
+    # Pairs (heading, block).
     headed: list[tuple[str, Block]] = field(default_factory=list)
 
 
 def _block(words: Words, depth: int = 0) -> Block:
     """Take a block: { key = value; key = { ... }; kind name { ... }; }."""
-    if depth > DEPTH:
-        raise words.error(f"blocks within blocks, more than {DEPTH} levels")
+    if depth > MAX_BLOCK_DEPTH:
+        raise words.error(f"blocks within blocks, more than {MAX_BLOCK_DEPTH} levels")
     words.expect("{")
     block = Block(words.i - 1)
     while words.next != "}":
@@ -90,20 +90,21 @@ def _block(words: Words, depth: int = 0) -> Block:
 class List:
     """The words of an entry without its parentheses, and the lists that these enclose."""
 
-    # Places of the words.
+    # The places of the words in the text.
     places: list[int]
-    # Lists by their depth, from 0 outermost: the place where one begins, and its number of words.
+    # For each depth, from 0 for the outermost list: the place where each list begins, and its
+    # number of words.
     levels: list[list[tuple[int, int]]]
 
 
 def _list(words: Words, block: Block, key: str, what: str) -> List:
-    """Return the words of an entry, whose parentheses must be in pairs, one around all others."""
+    """Return the words of an entry; its parentheses must match, with one pair around all."""
     if key not in block.values:
         raise words.error(f"{what} has no entry {key!r}", block.at)
     first, last = block.values[key]
     enclosed = "(" in words.words[first:last]
     found = List([], [])
-    # Each open list: its place, and the number of words in front of it.
+    # For each list that is not closed yet: its place, and the number of words before it.
     open_: list[tuple[int, int]] = []
     for i in range(first, last):
         word = words.words[i]
@@ -124,7 +125,7 @@ def _list(words: Words, block: Block, key: str, what: str) -> List:
 
 
 def _listed(words: Words, block: Block, key: str, what: str) -> list[int]:
-    """Return the places of the words of an entry without lists inside the list."""
+    """Return the places of the words of an entry that is a list without lists inside."""
     found = _list(words, block, key, what)
     if len(found.levels) > 1:
         at, _ = found.levels[1][0]
@@ -133,10 +134,10 @@ def _listed(words: Words, block: Block, key: str, what: str) -> list[int]:
 
 
 def _check_levels(words: Words, levels: list[list[tuple[int, int]]], sizes: list[int]) -> None:
-    """Raise PgmError unless lists within lists are the first axes of an array.
+    """Raise PgmError unless nested lists are the first axes of an array of this shape.
 
-    `sizes` are the numbers of entries below an index of no axis, of the first axis, of the first
-    two, and so on. Some levels may be left out, but only for all entries alike.
+    `sizes` are the numbers of entries of the whole array, of one index of the first axis, of one
+    index of the first two axes, and so on. A level may be left out, but only for all entries.
     """
     axis = 0
     for level in levels:
@@ -154,7 +155,7 @@ def _check_levels(words: Words, levels: list[list[tuple[int, int]]], sizes: list
 
 
 def _names(words: Words, places: list[int], what: str) -> list[str]:
-    """Return the names at these places."""
+    """Return the words at these places as names."""
     names = []
     for i in places:
         if (name := unquoted(words.words[i])) is None:
@@ -192,7 +193,7 @@ def read_net(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    words = Words(text, NET)
+    words = Words(text, NET_WORD)
     variables = Variables(tolerance)
     potentials: list[tuple[int, list[str], Block]] = []
     words.expect("net")
@@ -245,7 +246,7 @@ def read_dsl(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    words = Words(text, DSL)
+    words = Words(text, DSL_WORD)
     words.expect("net")
     if words.next != "{":
         words.name("the name of the network")
@@ -317,7 +318,7 @@ def write_net(network: Network) -> str:
         check_quotable(name, "variable", ".net")
         for state in states:
             check_quotable(state, f"state of {name!r}", ".net")
-        names.append(name if PLAIN.fullmatch(name) else f'"{name}"')
+        names.append(name if UNQUOTED_NAME.fullmatch(name) else f'"{name}"')
     lines = ["net", "{", "}"]
     for name, states in zip(names, network.states, strict=True):
         listed = " ".join(f'"{state}"' for state in states)

@@ -64,25 +64,25 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.variables import Member
 
-COUPLING = {"couple", "cause", "weight"}
+COUPLING_ENTRIES = {"couple", "cause", "weight"}
 
-# Entries that hold numbers only.
-NUMBERS = {"bias", "weight", "values", "index"}
+# Names of the entries that hold only numbers.
+NUMERIC_ENTRIES = {"bias", "weight", "values", "index"}
 
-# The lists of a declaration, and with them the name of a file of parameters.
-LISTS = ("layers", "couplings", "variables", "conditionals", "tables")
+# The names of the lists of a declaration.
+DECLARATION_LISTS = ("layers", "couplings", "variables", "conditionals", "tables")
 
 
 def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) -> Model:
-    """Return the model of a declaration with these parameters, all of which it has to use."""
+    """Return the model of a declaration with these parameters, all of which must be used."""
     if not isinstance(declaration, Mapping):
         raise PgmError(
             f"the declaration must be a table of layers and couplings, not {_kind(declaration)}"
         )
     _check_plain(declaration)
-    for key in LISTS:
+    for key in DECLARATION_LISTS:
         for i, entry in enumerate(_tables(declaration, key)):
-            for name in NUMBERS.intersection(entry):
+            for name in NUMERIC_ENTRIES.intersection(entry):
                 _check_numbers(entry[name], f"{key}[{i}].{name}")
     b = GraphBuilder()
     for i, entry in enumerate(_tables(declaration, "layers")):
@@ -94,11 +94,11 @@ def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) ->
     for key in ("conditionals", "tables"):
         for i, entry in enumerate(_tables(declaration, key)):
             _add_table(b, dict(entry), key == "conditionals", f"{key}[{i}]")
-    unknown = [key for key in declaration if key not in LISTS]
+    unknown = [key for key in declaration if key not in DECLARATION_LISTS]
     if unknown:
         raise PgmError(
             f"{unknown[0]!r} belongs to no layer or coupling of the declaration"
-            f"{nearest(unknown[0], (*LISTS, 'weights'))}"
+            f"{nearest(unknown[0], (*DECLARATION_LISTS, 'weights'))}"
         )
     logs = {key: params.pop(key) for key in list(params) if key.endswith(".table")}
     if params:
@@ -112,9 +112,9 @@ def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) ->
 
 
 def _check_numbers(value: object, where: str) -> None:
-    """Raise PgmError unless a value is a number, or lists of numbers within lists.
+    """Raise PgmError unless a value is a number or nested lists of numbers.
 
-    numpy would take text and booleans as numbers.
+    numpy would convert text and booleans to numbers.
     """
     if not isinstance(value, list):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -132,7 +132,8 @@ def _check_numbers(value: object, where: str) -> None:
 def _check_plain(declaration: Mapping[str, Any]) -> None:
     """Raise PgmError for lists that are too deep, integers that are too large, and dates.
 
-    Neither could become arrays; and dates, as labels, would come back from a file as text.
+    Such lists and integers cannot become arrays. Dates as labels would be text when they are read
+    from a file again.
     """
     waiting: list[tuple[str, Any, int]] = [("", declaration, 0)]
     while waiting:
@@ -155,14 +156,14 @@ def _check_plain(declaration: Mapping[str, Any]) -> None:
         elif isinstance(value, list):
             items = enumerate(value)
         for key, part in items:
-            # Floats and text need no check, and weights are many.
+            # Floats and text need no check. They are skipped early, because there may be millions.
             if not isinstance(part, (float, str)):
                 place = f"{where}.{key}".removeprefix(".") if named else f"{where}[{key}]"
                 waiting.append((place, part, depth + 1))
 
 
 def _kind(value: object) -> str:
-    """Return the type and the beginning of a value, for messages."""
+    """Return the type and the beginning of a value as text for messages."""
     return "null" if value is None else f"{type(value).__name__} {value!r:.40}"
 
 
@@ -175,12 +176,12 @@ def _tables(declaration: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]
 
 
 def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], where: str) -> None:
-    """Add the layer of one table; its bias leaves `params`."""
+    """Add the layer of one TOML table; its bias is taken out of `params`."""
     name, kind, size = (entry.pop(key, None) for key in ("name", "unit", "size"))
     if not isinstance(name, str) or not isinstance(kind, str) or size is None:
         raise PgmError(
             f"{where}: layer {name!r}: every layer needs a name, a unit and a size"
-            f"{_hint(entry, {'name', 'unit', 'size'})}"
+            f"{_suggestion(entry, {'name', 'unit', 'size'})}"
         )
     types = unit_types()
     if kind not in types:
@@ -210,23 +211,23 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], w
     b.layer(name, unit, size, bias=bias, labels=plain_label(labels), states=plain_label(states))
 
 
-def _hint(entry: Collection[str], known: set[str]) -> str:
-    """Return a suggestion for the first key that is nearly a known one, or an empty string."""
+def _suggestion(entry: Collection[str], known: set[str]) -> str:
+    """Return a suggestion for the first key that resembles a known one, or an empty string."""
     return next((found for key in entry if (found := nearest(key, known))), "")
 
 
 def _add_coupling(
     b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], where: str
 ) -> None:
-    """Add the coupling of one table; its weight leaves `params`."""
+    """Add the coupling of one TOML table; its weight is taken out of `params`."""
     weight = entry.pop("weight", None)
     kind, ends = next(iter(entry.items()), ("", None))
     names = ends if isinstance(ends, list) and all(isinstance(name, str) for name in ends) else []
     if kind not in ("couple", "cause") or len(entry) != 1 or len(names) != 2:
-        mistyped = [key for key in entry if key not in COUPLING]
+        mistyped = [key for key in entry if key not in COUPLING_ENTRIES]
         raise PgmError(
             f"{where}: a coupling is couple = [a, b] or cause = [parent, child], and may "
-            f"have a weight, not {str(entry):.200}{_hint(mistyped, COUPLING)}"
+            f"have a weight, not {str(entry):.200}{_suggestion(mistyped, COUPLING_ENTRIES)}"
         )
     a, c = names
     key = f"{a}->{c}.weight" if kind == "cause" else f"{a}-{c}.weight"
@@ -234,13 +235,13 @@ def _add_coupling(
 
 
 def _add_variable(b: GraphBuilder, entry: dict[str, Any], where: str) -> None:
-    """Add the variable of one table."""
+    """Add the variable of one TOML table."""
     _check_keys(entry, ("name",), ("name", "states"), where, "a variable")
     b.variable(entry["name"], entry.get("states", 2))
 
 
 def _add_table(b: GraphBuilder, entry: dict[str, Any], conditional: bool, where: str) -> None:
-    """Add a conditional, a table, or many tables."""
+    """Add the conditional, the table or the tables of one TOML table."""
     if conditional:
         keys = ("child", "parents", "values")
         _check_keys(entry, ("child", "values"), keys, where, "a conditional")
@@ -267,7 +268,7 @@ def _check_keys(
     if missing or wrong:
         fault = f"{missing[0]!r} is missing" if missing else f"{wrong[0]!r} is unknown"
         raise PgmError(
-            f"{where}: {what} has {', '.join(known)}, and {fault}{_hint(wrong, set(known))}"
+            f"{where}: {what} has {', '.join(known)}, and {fault}{_suggestion(wrong, set(known))}"
         )
 
 
@@ -283,7 +284,7 @@ def _member(value: object, where: str) -> Member:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
-        # True is 1 to Python, and would be the second unit.
+        # True equals 1 in Python, and would be taken for the second unit.
         if not isinstance(value[1], bool):
             return value[0], plain_label(value[1])
     raise PgmError(

@@ -1,7 +1,7 @@
 """Files of graphical models by their suffixes.
 
-Every format has a function from text to Network, and some have a function back. Files may be
-compressed: a name that ends with .gz has the format of the suffix before it.
+Every format has a function from text to Network, and some have one from Network to text. Files may
+be compressed: a name that ends with .gz has the format of the suffix before it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pgmengine.io.opened import named, suffix_of, text_of, write_text
 from pgmengine.io.uai import read_uai, read_uai_evidence, write_uai
 from pgmengine.model.model import Model, ModelLike, as_model
 
-# The second argument is the tolerance of `read`.
+# Suffix -> reader. The second argument of a reader is the tolerance of `read`.
 READERS: dict[str, Callable[[str, float], Network]] = {
     ".uai": read_uai,
     ".bif": read_bif,
@@ -45,7 +45,7 @@ WRITERS: dict[str, Callable[[Network], str]] = {
 T = TypeVar("T")
 
 # The suffix of evidence for a .uai file.
-EVIDENCE = ".evid"
+EVIDENCE_SUFFIX = ".evid"
 
 
 def read(path: str | Path, tolerance: float = 0.0) -> Model:
@@ -59,9 +59,10 @@ def read(path: str | Path, tolerance: float = 0.0) -> Model:
         .xmlbif or .bifxml (the Bayesian interchange format and its XML form), .net (Hugin), .dsl or
         .xdsl (GeNIe); or one of these compressed, with .gz behind the suffix.
 
-    tolerance : the difference from 1 that the sum of a row of probabilities may have because its
-        entries are rounded, from 0 to 1. It is divided out. Rounding to six digits is always taken:
-        the sum of K probabilities may differ by 1e-6 + K * 0.5e-6. For .333 .333 .333 give 0.001.
+    tolerance : the largest difference from 1, due to rounded entries, that the sum of a row of
+        probabilities may have, from 0 to 1. Such a row is divided by its sum. Rounding to six
+        digits is always accepted: the sum of K probabilities may differ by 1e-6 + K * 0.5e-6. For
+        .333 .333 .333 give 0.001.
 
     Returns
     -------
@@ -95,9 +96,9 @@ def read_network(path: str | Path, tolerance: float = 0.0) -> Network:
 
 
 def write_network(network: Network, path: str | Path) -> None:
-    """Write a network of tables to a file with a suffix of WRITERS, or one of these and .gz.
+    """Write a network of tables to a file; its suffix is in WRITERS, with or without .gz.
 
-    The same numbers are read again from the file, to the bit.
+    `read` returns the same numbers, to the bit.
 
     Raises
     ------
@@ -128,7 +129,7 @@ def write(model: ModelLike, path: str | Path) -> None:
     PgmError
         For unknown suffixes, and for models that the format cannot hold: units with infinitely many
         values, arrows, names that the format has no way to write, and, in all files but .uai,
-        whatever is no conditional.
+        factors that are not conditionals.
     OSError
         If the disk is full or broken. An existing file is then unchanged.
 
@@ -160,8 +161,9 @@ def read_evidence(path: str | Path, model: ModelLike | None = None) -> dict[str,
     A state by the name of each observed variable: the name that the model has for it, or its number
     from 0 where the states have no names; without a model, numbers by the number of the variable.
     If the file has several samples, an array of states, with NaN where a sample leaves the variable
-    free. Units of layers come after the variables of a model, in their order; without names of
-    states they have values in place of states, in arrays by layer where units have no names.
+    free. Units of layers come after the variables of a model, in their order. If they have no names
+    of states, the answer has their values; if they have no names either, it has an array for each
+    layer.
 
     Raises
     ------
@@ -176,7 +178,7 @@ def read_evidence(path: str | Path, model: ModelLike | None = None) -> dict[str,
     {'0': 1, '3': 0}
     """
     with named(path):
-        _known(path, {EVIDENCE: None}, "read as evidence")
+        _known(path, {EVIDENCE_SUFFIX: None}, "read as evidence")
         if model is None:
             return read_uai_evidence(text_of(path))
         model = as_model(model)

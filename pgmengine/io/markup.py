@@ -10,10 +10,10 @@
         <probabilities>0.9 0.1 0.05 0.95</probabilities></cpt>
     </nodes></smile>
 
-In both, the parents' states change in the order of the parents, the first one slowest, and the
-child's state fastest. Elements are known by their names in any case of letters. Entities that a
-file declares itself are refused, because a few of them can stand for gigabytes of text, and so are
-entities that it does not declare.
+In both formats the state of the first parent changes slowest, then those of the other parents in
+order, and the state of the child fastest. Names of elements may be in upper or lower case. A file
+that declares entities is refused, because a few entities can expand to gigabytes of text. Entities
+that are not declared are refused as well.
 
 The order of .xdsl files is that of GeNIe. aGrUM (pyAgrum) writes the first parent as the fastest
 one, so that GeNIe and aGrUM read different networks from one file. Its files name it as the
@@ -40,21 +40,21 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.tabular import Network
 from pgmengine.io.variables import Variables, check_directed
-from pgmengine.io.words import TOO_SMALL, number, underflow
+from pgmengine.io.words import UNDERFLOW_MESSAGE, number, underflow
 
-# An entity that XML does not define, outside comments and literal text, is group 1.
-ENTITY = re.compile(
+# Group 1 is an entity that XML does not define, outside comments and literal text.
+UNDEFINED_ENTITY = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|(&(?!#|(?:lt|gt|amp|quot|apos);)[^;<\s]*;?)", re.DOTALL
 )
 
-# The mark of an application in a .xdsl file.
-AGRUM = re.compile(r'<genie\b[^>]*\bapp="aGrUM')
+# The element by which a .xdsl file of aGrUM names its application.
+AGRUM_APP = re.compile(r'<genie\b[^>]*\bapp="aGrUM')
 
 
-# The elements that are read inside each element. Others are skipped with everything in them, except
-# in the last element of NODES. An element that is not listed holds text only.
-INSIDE = Mapping[str, frozenset[str]]
-XMLBIF: INSIDE = {
+# Element -> the elements that are read inside it. Other elements are skipped with their contents,
+# except inside ELEMENTS_READ_WHOLE. An element that is not listed holds only text.
+Children = Mapping[str, frozenset[str]]
+XMLBIF_CHILDREN: Children = {
     "": frozenset({"bif"}),
     "bif": frozenset({"network"}),
     "network": frozenset({"variable", "definition", "probability"}),
@@ -62,7 +62,7 @@ XMLBIF: INSIDE = {
     "definition": frozenset({"for", "given", "table"}),
     "probability": frozenset({"for", "given", "table"}),
 }
-XDSL: INSIDE = {
+XDSL_CHILDREN: Children = {
     "": frozenset({"smile"}),
     "smile": frozenset({"nodes"}),
     "nodes": frozenset({"cpt"}),
@@ -70,11 +70,11 @@ XDSL: INSIDE = {
 }
 
 # Elements in which nothing is skipped: the root of the file, and the nodes of a network.
-COMPLETE = ("", "nodes")
+ELEMENTS_READ_WHOLE = ("", "nodes")
 
-# Elements without text of their own, whose attributes say everything.
-NO_TEXT = ("state",)
-MAY_BE_EMPTY = (*NO_TEXT, "parents")
+# Elements that have attributes and no text.
+ELEMENTS_WITHOUT_TEXT = ("state",)
+ELEMENTS_THAT_MAY_BE_EMPTY = (*ELEMENTS_WITHOUT_TEXT, "parents")
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class Element:
         return found[0]
 
     def error(self, message: str, at: int | None = None) -> PgmError:
-        """Return an error with the line of the element. A number of a word adds nothing to it."""
+        """Return an error with the line of the element; the number of the word is ignored."""
         return PgmError(f"line {self.line}: {message}")
 
     def name(self, attribute: str = "") -> str:
@@ -110,7 +110,7 @@ class Element:
         return name
 
     def numbers(self, shape: tuple[int, ...]) -> Array:
-        """Return the numbers in the text, of which there must be as many as the shape has."""
+        """Return the numbers in the text as an array of this shape."""
         words = self.text.replace(",", " ").split()
         if len(words) != math.prod(shape):
             raise self.error(
@@ -127,19 +127,19 @@ class Element:
             )
         if (lost := underflow(words, values)) is not None:
             raise self.error(
-                f"number {lost + 1} of <{self.tag}> is {words[lost][:40]!r}, {TOO_SMALL}"
+                f"number {lost + 1} of <{self.tag}> is {words[lost][:40]!r}, {UNDERFLOW_MESSAGE}"
             )
         return values.reshape(shape)
 
 
 class Tree:
-    """The elements of an XML text, as far as they are read; the methods are called by expat.
+    """The elements of an XML text that are read; expat calls the methods.
 
-    What nobody reads is not kept, and an element that misses something is refused at its end, so
-    that a long file of empty elements takes no memory.
+    Elements that are not read are not kept. An incomplete element is refused at its end. A long
+    file of empty elements therefore takes no memory.
     """
 
-    def __init__(self, inside: INSIDE) -> None:
+    def __init__(self, inside: Children) -> None:
         self.inside = inside
         self.top = Element("", 1, {})
         self.open = [self.top]
@@ -154,14 +154,14 @@ class Tree:
         self.parser.EntityDeclHandler = self.entity
 
     def error(self, message: str) -> PgmError:
-        """Return an error with the line that is read."""
+        """Return an error with the line at which the parser is."""
         return PgmError(f"line {self.parser.CurrentLineNumber}: {message}")
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         """Open an element."""
         tag, above = intern(tag.lower()), self.open[-1].tag
         expected = self.inside.get(above)
-        if self.skipped or (expected and tag not in expected and above not in COMPLETE):
+        if self.skipped or (expected and tag not in expected and above not in ELEMENTS_READ_WHOLE):
             self.skipped += 1
             return
         if expected is None:
@@ -178,7 +178,7 @@ class Tree:
         self.open.append(element)
 
     def end(self, tag: str) -> None:
-        """Close an element, which must have what its kind needs."""
+        """Close an element, which must have the text or attributes that its kind needs."""
         if self.skipped:
             self.skipped -= 1
             return
@@ -191,20 +191,20 @@ class Tree:
             return
         element.text = "".join(self.pieces).strip()
         self.pieces.clear()
-        if not element.text and element.tag not in MAY_BE_EMPTY:
+        if not element.text and element.tag not in ELEMENTS_THAT_MAY_BE_EMPTY:
             raise element.error(f"<{element.tag}> has no text, expected a name or numbers")
-        if element.tag in NO_TEXT and element.text:
+        if element.tag in ELEMENTS_WITHOUT_TEXT and element.text:
             raise element.error(
                 f"<{element.tag}> has the text {element.text[:40]!r}, expected none"
             )
 
     def piece(self, text: str) -> None:
-        """Take a piece of text."""
+        """Add a piece of text to the innermost element."""
         if not self.skipped:
             self.pieces.append(text)
 
     def _check_no_text(self) -> None:
-        """Raise PgmError for text beside the elements that an element holds."""
+        """Raise PgmError if an element that holds elements has text as well."""
         text = "".join(self.pieces).strip()
         self.pieces.clear()
         if text:
@@ -220,10 +220,10 @@ class Tree:
 def _check_entities(text: str) -> None:
     """Raise PgmError for an entity that XML does not define; expat may have dropped it.
 
-    expat does so where a document type is in another file, and tells nobody if it is in an
-    attribute.
+    expat drops such entities if the document type is in another file; in attributes it does not
+    even report them.
     """
-    for match in ENTITY.finditer(text) if "&" in text else ():
+    for match in UNDEFINED_ENTITY.finditer(text) if "&" in text else ():
         if match[1]:
             line = text.count("\n", 0, match.start()) + 1
             raise PgmError(
@@ -231,7 +231,7 @@ def _check_entities(text: str) -> None:
             )
 
 
-def parse(text: str, inside: INSIDE) -> Element:
+def parse(text: str, inside: Children) -> Element:
     """Return the root of an XML text, with the elements that are read."""
     tree = Tree(inside)
     try:
@@ -244,7 +244,7 @@ def parse(text: str, inside: INSIDE) -> Element:
     return tree.top.children[0]
 
 
-def _root(text: str, inside: INSIDE, tag: str) -> Element:
+def _root(text: str, inside: Children, tag: str) -> Element:
     """Return the only element of a tag inside the root."""
     return parse(text, inside).one(tag)
 
@@ -266,7 +266,7 @@ def read_xmlbif(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    root = _root(text, XMLBIF, "network")
+    root = _root(text, XMLBIF_CHILDREN, "network")
     variables = Variables(tolerance)
     for node in root.all("variable"):
         kind = node.attributes.get("type", "nature")
@@ -305,8 +305,8 @@ def read_xdsl(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    root = _root(text, XDSL, "nodes")
-    if AGRUM.search(text):
+    root = _root(text, XDSL_CHILDREN, "nodes")
+    if AGRUM_APP.search(text):
         raise root.error(
             "written by aGrUM, whose order of probabilities is not that of GeNIe; save the network "
             "as .bifxml there"
@@ -371,7 +371,7 @@ def write_xmlbif(network: Network) -> str:
 
 
 def _escaped(name: str, what: str) -> str:
-    """Return a name as text of XML; raise PgmError for one that XML cannot hold."""
+    """Return a name as XML text; raise PgmError for a name that XML cannot hold."""
     check_text(name, f"{what}: the name")
     if name != name.strip() or any(category(x) == "Cc" or x in "\ufffe\uffff" for x in name):
         raise PgmError(

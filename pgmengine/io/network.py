@@ -1,8 +1,9 @@
-"""Networks of tables to models, and back.
+"""Conversion of networks of tables to models, and of models to networks.
 
-`Network` itself is in `graph`, because builders take networks of other libraries, too. A model has
-the logarithms of its tables, a network the entries. An entry is written as the number with the
-fewest digits that has this logarithm, so that 0.1 stays 0.1, and the same logarithm is read again.
+`Network` itself is in declare/tabular.py, because builders also take networks of other libraries. A
+model has the logarithms of its tables, and a network has the entries. An entry is written as the
+number with the fewest digits that has this logarithm, so that 0.1 stays 0.1, and the same logarithm
+is read again.
 
 Biases and undirected couplings become tables of one and of two variables: their product is the
 density of the model.
@@ -28,7 +29,7 @@ from pgmengine.model.weights import is_sparse
 
 
 def build(network: Network) -> Model:
-    """Return the model of a network, by the functions of a builder that declare tables.
+    """Return the model of a network, declared by a builder.
 
     Raises
     ------
@@ -80,7 +81,7 @@ def network_of(model: Model) -> Network:
 
 
 def _places(model: Model) -> list[Place]:
-    """Return all units: variables in their order, then others by layer."""
+    """Return all units: variables in their order, then the other units by layer."""
     s = model.structure
     units = ((name, i) for name, layer in s.layers.items() for i in range(layer.size))
     return list(dict.fromkeys([*s.variables, *units]))
@@ -111,7 +112,7 @@ def by_unit(model: Model, states: dict[Place, int | Array]) -> dict[str, Any]:
 
 
 def _values(layer: Layer, states: int | Array) -> Any:
-    """Return the names of states, or their values: a label stands for itself where it has no name.
+    """Return the names of states, or their values if they have no names.
 
     A state is an int, or (samples,) states are an array with NaN where nothing is observed.
     """
@@ -132,7 +133,7 @@ def _values(layer: Layer, states: int | Array) -> Any:
 
 
 def _names(model: Model, places: list[Place]) -> tuple[str, ...]:
-    """Return a name for every unit, with the layer's in front where two would be the same."""
+    """Return a name for every unit, with the name of the layer in front if names would repeat."""
     layers = model.structure.layers
     names = [unit_name(layers, place) for place in places]
     if len(set(names)) == len(names):

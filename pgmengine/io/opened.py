@@ -1,7 +1,7 @@
-"""Text files of networks: opening them, compressed or not, and writing them as a whole.
+"""Opening and writing text files of networks, compressed or not.
 
-A file whose name ends with .gz is compressed by gzip. Its text is limited while it is unpacked,
-because a small file can unpack to any size.
+A file whose name ends with .gz is compressed by gzip. The size of its text is limited while it is
+unpacked, because a small file can unpack to any size. A file is written as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.files import as_path, readable, shown, write_whole
 from pgmengine.base.work.memory import too_large
 
-# Bytes of memory for each byte of text while a file is read: words in lists, and their numbers.
-COPIES = 24.0
+# Bytes of memory for each byte of text while a file is read, for lists of words and their numbers.
+MEMORY_PER_TEXT_BYTE = 24.0
 
-# Bytes of text for each byte of a compressed file, as tables with many zeros have.
-RATIO = 100.0
+# Bytes of text for each byte of a compressed file, for tables with many zeros.
+TEXT_PER_COMPRESSED_BYTE = 100.0
 
-# Bytes of memory that data, for each byte of text, may take beyond words and numbers.
-SPREAD = 64.0
+# The largest number of bytes of memory that data may take for each byte of text, in addition to
+# words and numbers.
+DATA_MEMORY_PER_TEXT_BYTE = 64.0
 
 # Bytes that are unpacked at once.
-BLOCK = 2**20
+BYTES_UNPACKED_AT_ONCE = 2**20
 
 
 def suffix_of(path: object) -> str:
@@ -41,7 +42,7 @@ def suffix_of(path: object) -> str:
 
 @contextmanager
 def named(path: object) -> Iterator[None]:
-    """Let every PgmError begin with the file, and make one of a lack of memory."""
+    """Let every PgmError begin with the file, and turn a lack of memory into a PgmError."""
     try:
         yield
     except PgmError as error:
@@ -52,8 +53,8 @@ def named(path: object) -> Iterator[None]:
 
 
 def text_of(path: object) -> str:
-    """Return the text of a file in UTF-8, which may be compressed; else raise PgmError."""
-    place = readable(path, COPIES)
+    """Return the text of a UTF-8 file, which may be compressed; raise PgmError for other files."""
+    place = readable(path, MEMORY_PER_TEXT_BYTE)
     try:
         content = _unpacked(place) if place.name.lower().endswith(".gz") else place.read_bytes()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -80,10 +81,14 @@ def _unpacked(place: Path) -> bytes:
     parts: list[bytes] = []
     size, packed = 0, place.stat().st_size
     with gzip.open(place) as file:
-        while part := file.read(BLOCK):
+        while part := file.read(BYTES_UNPACKED_AT_ONCE):
             parts.append(part)
             size += len(part)
-            if why := too_large(COPIES * size, RATIO * COPIES * packed, "unpack the file"):
+            if why := too_large(
+                MEMORY_PER_TEXT_BYTE * size,
+                TEXT_PER_COMPRESSED_BYTE * MEMORY_PER_TEXT_BYTE * packed,
+                "unpack the file",
+            ):
                 raise PgmError(f"cannot be unpacked: {why}")
     return b"".join(parts)
 
@@ -92,6 +97,6 @@ def write_text(path: object, text: str) -> None:
     """Write a file as a whole, compressed if its name ends with .gz."""
     content = text.encode()
     if as_path(path).name.lower().endswith(".gz"):
-        # Without the time, equal models give equal files.
+        # The time is left out, so that equal models give equal files.
         content = gzip.compress(content, mtime=0)
     write_whole(path, content)

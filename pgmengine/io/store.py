@@ -31,33 +31,33 @@ from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.training import Training
 from pgmengine.model.weights import is_sparse
 
-FORMAT = "pgmengine-2"
+MODEL_FORMAT = "pgmengine-2"
 
-# The format of models with tables or variables, and of models with a training, which may have
-# tables as well; earlier versions read neither.
-WITH_TABLES, WITH_TRAINING = "pgmengine-3", "pgmengine-4"
+# The formats of models with tables or variables, and of models with a training, which may also have
+# tables. Earlier versions of the package read neither.
+FORMAT_WITH_TABLES, FORMAT_WITH_TRAINING = "pgmengine-3", "pgmengine-4"
 
-# The tensors of the units of tables and of variables.
-UNITS, VARIABLES = "tables/units", "variables/units"
+# The names of the tensors with the units of tables and of variables.
+TABLE_UNITS, VARIABLE_UNITS = "tables/units", "variables/units"
 
-# The tensors of a training: one of these names, and the layer.
-RATES, CHAINS = "training/base_rates/", "training/chains/"
+# The tensors of a training are named by one of these prefixes and the layer.
+BASE_RATES_PREFIX, CHAINS_PREFIX = "training/base_rates/", "training/chains/"
 
-# The entry of the metadata that says who chose the parameters.
-PARAMETERS = "parameters"
+# The entry of the metadata that says whether the constructor chose the parameters.
+PARAMETERS_ENTRY = "parameters"
 
 # The format of earlier files, which have no checksum.
-WITHOUT_SUM = "pgmengine-1"
+FORMAT_WITHOUT_CHECKSUM = "pgmengine-1"
 
-# The parts of a sparse parameter, each a tensor "name/part".
-SPARSE = ("data", "indices", "indptr", "shape")
+# The parts of a sparse parameter, each of which is a tensor "name/part".
+SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 
 
 def save(model: ModelLike, path: str | Path) -> None:
     """Write a model to one .safetensors file.
 
-    The file replaces an existing one as a whole; a symbolic link stays in place, and the file at
-    its end is replaced. A checksum in the file tells `load` whether it is damaged.
+    The file replaces an existing one as a whole; if the path is a symbolic link, the file that it
+    leads to is replaced. A checksum in the file tells `load` whether it is damaged.
 
     Parameters
     ----------
@@ -95,17 +95,19 @@ def save(model: ModelLike, path: str | Path) -> None:
             }
         else:
             tensors[name] = value
-    structure, form = model.structure, FORMAT
+    structure, form = model.structure, MODEL_FORMAT
     if structure.tables or structure.variables:
-        form = WITH_TABLES
-        tensors |= {UNITS: table_units(structure), VARIABLES: variable_units(structure)}
+        form = FORMAT_WITH_TABLES
+        tensors |= {TABLE_UNITS: table_units(structure), VARIABLE_UNITS: variable_units(structure)}
     if model.training is not None:
-        form = WITH_TRAINING
-        tensors |= {RATES + name: value for name, value in model.training.base_rates.items()}
-        tensors |= {CHAINS + name: value for name, value in model.training.chains.items()}
+        form = FORMAT_WITH_TRAINING
+        tensors |= {
+            BASE_RATES_PREFIX + name: value for name, value in model.training.base_rates.items()
+        }
+        tensors |= {CHAINS_PREFIX + name: value for name, value in model.training.chains.items()}
     declaration = json.dumps(declaration_of(model))
     chosen = "by the constructor" if model.fresh else "by hand or by learning"
-    metadata = {"format": form, "declaration": declaration, PARAMETERS: chosen}
+    metadata = {"format": form, "declaration": declaration, PARAMETERS_ENTRY: chosen}
     write_tensors(path, tensors, metadata)
 
 
@@ -136,11 +138,17 @@ def load(path: str | Path) -> Model:
     """
     with _of_file(path):
         tensors, metadata = read_tensors(path)
-        if metadata.get("format") not in (FORMAT, WITH_TABLES, WITH_TRAINING, WITHOUT_SUM):
+        if metadata.get("format") not in (
+            MODEL_FORMAT,
+            FORMAT_WITH_TABLES,
+            FORMAT_WITH_TRAINING,
+            FORMAT_WITHOUT_CHECKSUM,
+        ):
             raise PgmError(
-                f"not a model of pgmengine (format {metadata.get('format')!r}, expected {FORMAT!r})"
+                f"not a model of pgmengine (format {metadata.get('format')!r}, expected "
+                f"{MODEL_FORMAT!r})"
             )
-        if metadata["format"] != WITHOUT_SUM and SUM not in metadata:
+        if metadata["format"] != FORMAT_WITHOUT_CHECKSUM and SUM not in metadata:
             raise PgmError("is damaged: its checksum is missing; take another copy")
         if "declaration" not in metadata:
             raise PgmError("is damaged: its declaration is missing; take another copy")
@@ -148,8 +156,8 @@ def load(path: str | Path) -> Model:
             declaration = json.loads(metadata["declaration"])
         except ValueError as error:
             raise PgmError(f"its declaration cannot be read: {error}") from None
-        trained = metadata["format"] == WITH_TRAINING
-        tabled = metadata["format"] == WITH_TABLES or (trained and UNITS in tensors)
+        trained = metadata["format"] == FORMAT_WITH_TRAINING
+        tabled = metadata["format"] == FORMAT_WITH_TABLES or (trained and TABLE_UNITS in tensors)
         training = _take_training(tensors) if trained else None
         tabled &= isinstance(declaration, dict)
         stored = _take_tables(declaration, tensors) if tabled else None
@@ -159,7 +167,7 @@ def load(path: str | Path) -> Model:
         if missing := [name for name in model.params if name not in found]:
             raise PgmError(f"parameter {missing[0]!r} is missing")
         whole = model if stored is None else with_stored_tables(model, *stored)
-        fresh = metadata.get(PARAMETERS) == "by the constructor"
+        fresh = metadata.get(PARAMETERS_ENTRY) == "by the constructor"
         return Model(whole.structure, whole.params, fresh=fresh).with_training(training)
 
 
@@ -167,7 +175,7 @@ def _take_training(tensors: dict[str, Array]) -> Training:
     """Take the base rates and the chains of a training out of the tensors of a file."""
     rates, chains = (
         {n.removeprefix(kind): tensors.pop(n) for n in list(tensors) if n.startswith(kind)}
-        for kind in (RATES, CHAINS)
+        for kind in (BASE_RATES_PREFIX, CHAINS_PREFIX)
     )
     return Training(rates, chains)
 
@@ -175,21 +183,21 @@ def _take_training(tensors: dict[str, Array]) -> Training:
 def _take_tables(
     declaration: dict[str, Any], tensors: dict[str, Array]
 ) -> tuple[object, Array, Array, dict[str, Array]]:
-    """Take tables and variables out of a declaration and its tensors, as `stored_tables` has them.
+    """Take tables and variables out of a declaration and its tensors, as `stored_tables` made them.
 
     The parts are the entries, the units of the tables and of the variables, and the logarithms.
     """
-    if missing := [name for name in (UNITS, VARIABLES) if name not in tensors]:
+    if missing := [name for name in (TABLE_UNITS, VARIABLE_UNITS) if name not in tensors]:
         raise PgmError(f"is damaged: the tensor {missing[0]!r} is missing")
     logs = {name: tensors.pop(name) for name in list(tensors) if name.endswith(".table")}
     entries = declaration.pop("tables", [])
-    return entries, tensors.pop(UNITS), tensors.pop(VARIABLES), logs
+    return entries, tensors.pop(TABLE_UNITS), tensors.pop(VARIABLE_UNITS), logs
 
 
 def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
     r"""Build the model that a TOML file declares.
 
-    Use it for models that are written by hand; `save` and `load` keep models that have learned.
+    Use it for models that are written by hand. Use `save` and `load` for trained models.
 
     Parameters
     ----------
@@ -236,7 +244,7 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
 def _float(text: str, word: str) -> float:
     """Return a word of a TOML text as a number; PgmError if double precision cannot hold it.
 
-    Python would make 0 or infinity of it.
+    Python would read such a number as 0 or infinity.
     """
     value = float(word)
     if (value == 0 and is_not_zero(word)) or (math.isinf(value) and "inf" not in word):
@@ -247,7 +255,7 @@ def _float(text: str, word: str) -> float:
 
 @contextmanager
 def _of_file(path: str | Path) -> Iterator[None]:
-    """Turn every failure to read into a PgmError that begins with the file."""
+    """Turn every error while reading into a PgmError that begins with the file."""
     try:
         yield
     except PgmError as error:
@@ -265,15 +273,19 @@ def _of_file(path: str | Path) -> Iterator[None]:
 
 def _parameters(tensors: Mapping[str, Array]) -> dict[str, Any]:
     """Return the parameters, with sparse ones put together from their parts."""
-    sparse = {name.rpartition("/")[0] for name in tensors if name.rpartition("/")[2] in SPARSE}
+    sparse = {
+        name.rpartition("/")[0] for name in tensors if name.rpartition("/")[2] in SPARSE_PARTS
+    }
     params = {
-        name: value for name, value in tensors.items() if name.rpartition("/")[2] not in SPARSE
+        name: value
+        for name, value in tensors.items()
+        if name.rpartition("/")[2] not in SPARSE_PARTS
     }
     for name in sorted(sparse):
-        missing = [part for part in SPARSE if f"{name}/{part}" not in tensors]
+        missing = [part for part in SPARSE_PARTS if f"{name}/{part}" not in tensors]
         if missing:
             raise PgmError(f"the sparse parameter {name!r} is damaged: {missing[0]!r} is missing")
-        data, indices, indptr, shape = (tensors[f"{name}/{part}"] for part in SPARSE)
+        data, indices, indptr, shape = (tensors[f"{name}/{part}"] for part in SPARSE_PARTS)
         params[name] = compressed(
             data, indices, indptr, shape, f"parameter {name!r}, which is damaged,"
         )

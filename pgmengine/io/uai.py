@@ -1,22 +1,22 @@
 """Files of the UAI inference competitions: models (.uai) and evidence (.evid).
 
 A model is a sequence of words: MARKOV or BAYES; the number of variables; the number of states of
-each; the number of factors; for each factor the size of its scope and the variables of it; for each
-factor the number of its entries and the entries, the last variable of the scope fastest. Text from
-# to the end of a line is a comment. Variables are named "0", "1", ... and so are their states.
+each; the number of factors; for each factor the size of its scope and its variables; for each
+factor the number of its entries and the entries, with the last variable of the scope fastest. Text
+from # to the end of a line is a comment. Variables are named "0", "1", ... and so are their states.
 
 In a BAYES file the last variable of a scope is the child of the others, and every variable is the
-child of one factor. Rows of conditionals sum to 1, up to the rounding of six digits or a tolerance;
-others are refused by their place. A file of conditionals that are reduced by evidence is a product
-of potentials, and begins with MARKOV.
+child of one factor. Rows of conditionals must sum to 1, up to rounding to six digits or a
+tolerance; the error for another row says where it is. Conditionals that are reduced by evidence are
+potentials, and their file begins with MARKOV.
 
-aGrUM (pyAgrum) and pgmpy write the entries in other orders (uai_orders.py), and their files are
-read in these.
+aGrUM (pyAgrum) and pgmpy write the entries in other orders, in which their files are read
+(uai_orders.py).
 
-Evidence is "count variable state ..." or the same preceded by a number of samples. If a text fits
-both, it is the former.
+Evidence is "count variable state ...", or a number of samples and then this for each of them. A
+text that fits both is read as the former.
 
-All numbers are converted at once. The loops are over factors.
+All numbers are converted at once, and loops are only over factors.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
 from pgmengine.declare.tabular import AXES, Conditional, Network, Table, check_acyclic
-from pgmengine.io.opened import SPREAD
+from pgmengine.io.opened import DATA_MEMORY_PER_TEXT_BYTE
 from pgmengine.io.uai_orders import REMARK, Order, order_of
-from pgmengine.io.variables import ROUNDED
-from pgmengine.io.words import TOO_SMALL, number, underflow
+from pgmengine.io.variables import ADVICE_FOR_ROUNDED_ROWS
+from pgmengine.io.words import UNDERFLOW_MESSAGE, number, underflow
 from pgmengine.model.tables import as_printed, rows_are_one, wrong_row
 
 PREAMBLES = ("MARKOV", "BAYES")
 
-# States of variables in no factor, for each number in the file.
-EACH = 64
+# The largest number of states of all variables in no factor, for each number in the file.
+MAX_FREE_STATES_PER_NUMBER = 64
 
-# Integers up to here are exact in double precision.
-LARGEST = 2**53
+# The largest integer up to which all integers are exact in double precision.
+MAX_EXACT_INTEGER = 2**53
 
 
 class Numbers:
-    """The numbers of a text, with the places of its words for messages."""
+    """The numbers of a text, with the places of the words for messages."""
 
     def __init__(self, text: str, words: list[str], skip: int) -> None:
         self.text = text
@@ -59,14 +59,14 @@ class Numbers:
             self.values = np.array([number(word) for word in words[skip:]])
         if "_" in text:
             self.values = np.array([number(word) for word in words[skip:]])
-        # Lists are quicker than arrays where few numbers are taken at a time.
+        # Lists are faster than arrays if few numbers are taken at a time.
         self.listed: list[float] = self.values.tolist()
         self.good = bool((self.values >= 0).all() and (self.values < np.inf).all())
         self.i = 0
 
     @property
     def left(self) -> int:
-        """How many numbers are left."""
+        """The number of numbers that have not been taken."""
         return len(self.listed) - self.i
 
     def error(self, message: str, at: int | None = None) -> PgmError:
@@ -79,7 +79,7 @@ class Numbers:
         return PgmError(f"line {line}, word {k + 1} ({match[0][:40]!r}): {message}")
 
     def lost(self, first: int, values: Array) -> int | None:
-        """Return the place of the first of these values that is read as 0 and is none, or None."""
+        """Return the place of the first of these words that is not 0 but is read as 0, or None."""
         if values.all():
             return None
         begin = self.skip + first
@@ -92,7 +92,7 @@ class Numbers:
             raise self.error(f"the file ends, expected {what}", len(self.values))
         self.i += 1
         value = self.listed[self.i - 1]
-        if not (least <= value < below and value < LARGEST and value.is_integer()):
+        if not (least <= value < below and value < MAX_EXACT_INTEGER and value.is_integer()):
             upper = (
                 f"from {least} to {int(below) - 1}" if below < math.inf else f"of at least {least}"
             )
@@ -100,7 +100,7 @@ class Numbers:
         return int(value)
 
     def need(self, count: int, what: str) -> None:
-        """Raise PgmError unless so many numbers are left."""
+        """Raise PgmError unless this many numbers are left."""
         if count > self.left:
             raise self.error(f"{count} {what} are declared, but only {self.left} numbers follow")
 
@@ -108,10 +108,10 @@ class Numbers:
         """Take many integers in [least, below)."""
         self.need(count, what)
         part = self.listed[self.i : self.i + count]
-        if all(least <= x < below and x < LARGEST and x.is_integer() for x in part):
+        if all(least <= x < below and x < MAX_EXACT_INTEGER and x.is_integer() for x in part):
             self.i += count
             return list(map(int, part))
-        # One of them is wrong, and has a place.
+        # One of the numbers is wrong: taking them one by one gives an error with its place.
         return [self.whole(what, least, below) for _ in range(count)]
 
     def finish(self) -> None:
@@ -178,7 +178,8 @@ def _wrong_row(
     width = values.shape[-1]
     row, total = wrong_row(values.reshape(-1, width), tolerance) or ((0,), 1.0)
     return numbers.error(
-        f"{what}: row {row[0]}, which begins here, sums to {total:.9g}, expected 1; {ROUNDED}, or "
+        f"{what}: row {row[0]}, which begins here, sums to {total:.9g}, expected 1; "
+        f"{ADVICE_FOR_ROUNDED_ROWS}, or "
         "write MARKOV in place of BAYES for a product of potentials",
         start + row[0] * width,
     )
@@ -221,7 +222,9 @@ def _factors(
                 numbers.i + bad,
             )
         if (lost := numbers.lost(numbers.i, values)) is not None:
-            raise numbers.error(f"entry {lost - numbers.i} of factor {k} is {TOO_SMALL}", lost)
+            raise numbers.error(
+                f"entry {lost - numbers.i} of factor {k} is {UNDERFLOW_MESSAGE}", lost
+            )
         starts.append(numbers.i)
         numbers.i += count
         factors.append(values.reshape(shape))
@@ -231,16 +234,17 @@ def _factors(
 def _check_states(numbers: Numbers, sizes: list[int], scopes: list[tuple[int, ...]]) -> None:
     """Raise PgmError for variables in no factor with more states than the file has numbers.
 
-    A variable in a scope has at most as many states as the factor has entries; variables in no
-    scope could have any number, and biases of all of them would be made.
+    A variable in a scope has at most as many states as the factor has entries. A variable in no
+    scope could have any number of states, and the model would have a bias for each of them.
     """
     total, most = 0, len(numbers.values)
     for i in sorted(set(range(len(sizes))).difference(*scopes)):
         total += sizes[i]
-        if sizes[i] > most or total > EACH * most:
+        if sizes[i] > most or total > MAX_FREE_STATES_PER_NUMBER * most:
             raise numbers.error(
                 f"variable {i} has {sizes[i]} states and is in no factor, expected at most {most}, "
-                f"the count of numbers in the file, and {EACH * most} in all such variables",
+                f"the count of numbers in the file, and {MAX_FREE_STATES_PER_NUMBER * most} in all "
+                "such variables",
                 1 + i,
             )
 
@@ -348,9 +352,11 @@ def read_uai_evidence(text: str, sizes: list[int] | None = None) -> dict[str, in
     if len(samples) < 2:
         return {str(i): k for sample in samples for i, k in sample.items()}
     observed = sorted(set().union(*samples))
-    # The arrays, and lists of their entries while they are made.
+    # Memory for the arrays, and for the lists from which they are made.
     needed = 24.0 * len(observed) * len(samples)
-    if why := too_large(needed, SPREAD * len(text), "give fewer samples in one file"):
+    if why := too_large(
+        needed, DATA_MEMORY_PER_TEXT_BYTE * len(text), "give fewer samples in one file"
+    ):
         raise numbers.error(
             f"{len(samples)} samples in which {len(observed)} variables are observed: {why}", 0
         )

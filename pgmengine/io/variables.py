@@ -1,4 +1,4 @@
-"""Variables that a file of a belief network declares: what readers and writers of files share."""
+"""Variables that a file of a belief network declares, for all readers and writers of files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pgmengine.base.types import Array
 from pgmengine.declare.tabular import AXES, Conditional, Network, check_different
 from pgmengine.model.tables import as_printed, wrong_row
 
-# The way out for rows that do not sum to 1.
-ROUNDED = "give read a tolerance if the entries are rounded to few digits"
+# The advice for rows that do not sum to 1.
+ADVICE_FOR_ROUNDED_ROWS = "give read a tolerance if the entries are rounded to few digits"
 
 
 class Place(Protocol):
-    """A part of a file that can say where something in it is."""
+    """A part of a file that can make errors with a line number."""
 
     def error(self, message: str, at: int | None = None) -> PgmError:
         """Return an error with the line of a word, which is given by its number in the part."""
@@ -28,8 +28,8 @@ class Variables:
 
     Parameters
     ----------
-    tolerance : the difference of the sum of a row from 1 that is taken for rounding, where it is
-        larger than the rounding to six digits.
+    tolerance : the largest difference from 1 of the sum of a row that counts as rounding; rounding
+        to six digits is always accepted.
     """
 
     def __init__(self, tolerance: float = 0.0) -> None:
@@ -52,7 +52,7 @@ class Variables:
         self.states[name] = states
 
     def family(self, place: Place, names: Sequence[str], at: int) -> tuple[int, tuple[int, ...]]:
-        """Return the numbers of a child and its parents."""
+        """Return the numbers of a child and of its parents."""
         for name in names:
             if name not in self.numbers:
                 raise place.error(
@@ -82,7 +82,7 @@ class Variables:
             given = f" given states {', '.join(states)}" if states else ""
             raise place.error(
                 f"the probabilities of {own[child][0]!r}{given} sum to {total:.9g}, expected 1; "
-                f"{ROUNDED}",
+                f"{ADVICE_FOR_ROUNDED_ROWS}",
                 at,
             )
         if self.tolerance:
@@ -116,7 +116,7 @@ def check_directed(network: Network, suffix: str) -> None:
 
 
 def check_quotable(name: str, what: str, suffix: str) -> None:
-    """Raise PgmError for a name that a file cannot have in quotation marks."""
+    """Raise PgmError for a name that cannot be written in quotation marks."""
     # The text is stripped of a mark of byte order, and lines are split at line breaks only.
     if '"' in name or "\n" in name or "\r" in name or "\0" in name or name.startswith("\ufeff"):
         raise PgmError(

@@ -1,8 +1,8 @@
-"""Words of a text file with their lines: what the readers of .bif, .net and .dsl files share.
+"""Words of a text file with their lines, for the readers of .bif, .net and .dsl files.
 
-All words are found by one regular expression, as a list of strings. The line of a word is only
-needed for a message, and is then found by a second search, so that a million numbers cost no
-bookkeeping.
+All words are found by one regular expression, as a list of strings. The line of a word is needed
+only for a message, and is then found by a second search. A million numbers therefore need no
+records of their places.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 
-# Comments in a pair of marks, for expressions of words. One without an end is refused by `Words`;
-# to look for its end once more at each of many marks would take long.
-PAIRED = r"/\*.*?(?:\*/|\Z)"
+# The pattern of a comment between /* and */. It also matches a comment without an end, which
+# `Words` refuses, because searching for the end again at each of many marks would take long.
+PAIRED_COMMENT = r"/\*.*?(?:\*/|\Z)"
 
-TOO_SMALL = (
+UNDERFLOW_MESSAGE = (
     "a number too small for double precision, expected 0 or at least 5e-324; 0 would make the "
     "state impossible"
 )
@@ -42,10 +42,10 @@ class Words:
     def __init__(self, text: str, expression: re.Pattern[str]) -> None:
         self.text = text
         self.expression = expression
-        # Comments match without the group.
+        # A comment matches without group 1.
         self.words: list[str] = [word for word in expression.findall(text) if word]
         self.i = 0
-        if PAIRED in expression.pattern and text.rfind("/*") + 2 > text.rfind("*/"):
+        if PAIRED_COMMENT in expression.pattern and text.rfind("/*") + 2 > text.rfind("*/"):
             self._check_end()
 
     def _check_end(self) -> None:
@@ -87,14 +87,14 @@ class Words:
         return word.lower()
 
     def name(self, what: str) -> str:
-        """Take a name, and its quotation marks off."""
+        """Take a name, and remove its quotation marks."""
         word = self.take(what)
         if (name := unquoted(word)) is None:
             raise self.error(f"{word!r}, expected {what}")
         return name
 
     def names(self, end: str, what: str) -> list[str]:
-        """Take all names up to a mark, and the mark."""
+        """Take all names up to a mark, and then the mark."""
         found: list[str] = []
         while self.next != end:
             found.append(self.name(f"{what} or {end!r}"))
@@ -102,7 +102,7 @@ class Words:
         return found
 
     def to(self, end: str) -> tuple[int, int]:
-        """Take all words up to a mark, and the mark; return the range of the words."""
+        """Take all words up to a mark, and then the mark; return the range of the words."""
         first = self.i
         try:
             last = self.words.index(end, first)
@@ -124,35 +124,35 @@ class Words:
                 f"{words[k][:40]!r}, expected a finite number of at least 0", places[k]
             )
         if (lost := underflow(words, values)) is not None:
-            raise self.error(f"{words[lost][:40]!r}, {TOO_SMALL}", places[lost])
+            raise self.error(f"{words[lost][:40]!r}, {UNDERFLOW_MESSAGE}", places[lost])
         return values
 
 
 def underflow(words: Sequence[str], values: Array) -> int | None:
-    """Return the index of the first word that is no zero but is read as 0, or None.
+    """Return the index of the first word that is not zero but is read as 0, or None.
 
-    Such a number is too small for double precision. As 0 it would make a state impossible.
+    Such a number is too small for double precision. Read as 0, it would make a state impossible.
     """
     zeros = np.flatnonzero(values == 0).tolist()
-    # Zeros are many, and written in few ways.
+    # There may be many zeros, but they are written in few ways.
     lost = {word for word in {words[k] for k in zeros} if is_not_zero(word)}
     return next((k for k in zeros if words[k] in lost), None) if lost else None
 
 
 def is_not_zero(word: str) -> bool:
-    """Whether the digits of a number in front of its exponent are not all 0."""
+    """Return whether the digits of a number before its exponent are not all 0."""
     return any(x.isdigit() and x != "0" for x in word.lower().partition("e")[0])
 
 
 def unquoted(word: str) -> str | None:
-    """Return a name without its quotation marks, and None for a mark that is no name."""
+    """Return a name without its quotation marks, or None for a mark that is not a name."""
     if word.startswith('"'):
         return word[1:-1] if len(word) > 2 else None
     return None if len(word) == 1 and word in "{}()[];|=" else word
 
 
 def number(word: str) -> float:
-    """Return a word as a number, and NaN for other words."""
+    """Return a word as a number, or NaN if it is not a number."""
     try:
         return float(word) if "_" not in word else float("nan")
     except ValueError:

@@ -23,8 +23,8 @@ from pgmengine.model.variables import Member, find, unit_name
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-# Axes of tables that are looked at together.
-ENTRIES_AT_ONCE = 10_000_000
+# Axes of tables, over all rows in one array, whose states are checked together.
+AXES_AT_ONCE = 10_000_000
 
 
 def check_data(
@@ -34,9 +34,10 @@ def check_data(
     names: Iterable[Member],
     keys: Iterable[object],
 ) -> Mapping[str, ArrayLike]:
-    """Return the data by layer; PgmError if they are empty, or lack units that are given.
+    """Return the data by layer; PgmError if they are empty, or lack units of `given`.
 
-    `names` are the names of the given units, and `keys` those of layers and units in the data.
+    `names` are the names of the given units, and `keys` are the names of layers and units in the
+    data.
     """
     if not data:
         raise PgmError("data is empty: give layer -> (rows, size) for at least one layer")
@@ -60,7 +61,7 @@ def check_data(
 
 
 def written(s: Structure, given: Mapping[str, Array]) -> tuple[Member, ...]:
-    """Return the names of given units in one order and form: layers, or (layer, number)."""
+    """Return the names of given units as layers or (layer, number), in a fixed order."""
     names: list[Member] = []
     for name in s.layers:
         units = given.get(name, np.zeros(0, dtype=bool))
@@ -70,7 +71,7 @@ def written(s: Structure, given: Mapping[str, Array]) -> tuple[Member, ...]:
 
 
 def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
-    """PgmError if no unit with data is left to learn from."""
+    """Raise PgmError if the data have no units besides the given ones."""
     observed = target.pattern.observed.items()
     seen = {name: distinct(seen).any(axis=0) for name, seen in observed}
     if not any((seen[name] & ~given.get(name, np.False_)).any() for name in seen):
@@ -79,7 +80,7 @@ def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
 
 
 def check_possible_data(target: Target) -> None:
-    """PgmError if a table is 0 at the states of a row, all of which are observed."""
+    """Raise PgmError if a table whose units a row observes is 0 at their states."""
     s, entries = target.structure, target.model.table_entries
     impossible = np.isneginf(entries)
     if not impossible.any():
@@ -88,7 +89,7 @@ def check_possible_data(target: Target) -> None:
     tables = np.flatnonzero(np.logical_or.reduceat(impossible, index.first[:-1]))
     owner = np.isin(index.table, tables)
     lengths = np.bincount(index.table[owner], minlength=len(index.child))[tables]
-    step = max(1, ENTRIES_AT_ONCE // int(lengths.sum()))
+    step = max(1, AXES_AT_ONCE // int(lengths.sum()))
     for first in range(0, target.rows, step):
         some = target.take(np.arange(first, min(first + step, target.rows)))
         free = np.concatenate([some.free[name] for name in s.layers], axis=1)
@@ -107,7 +108,7 @@ def check_possible_data(target: Target) -> None:
 
 
 def _unit_named(s: Structure, unit: int) -> str:
-    """Return the name of a unit that is numbered over all layers."""
+    """Return the name of a unit by its number over all layers."""
     name = next(n for n in reversed(s.layers) if s.first_unit[n] <= unit)
     return unit_name(s.layers, (name, unit - s.first_unit[name]))
 
@@ -115,7 +116,7 @@ def _unit_named(s: Structure, unit: int) -> str:
 def check_settings(
     negative: object, positive: object, optimizer: object, callbacks: object
 ) -> None:
-    """PgmError for anything that is not a phase, an optimizer or a callback."""
+    """Raise PgmError unless the arguments are phases, an optimizer and callbacks."""
     if optimizer is not None:
         check_optimizer(optimizer, "optimizer")
     check_instance(negative, "negative")
@@ -137,7 +138,7 @@ def check_settings(
 
 
 def check_start(state: object, checkpoint: object) -> None:
-    """PgmError for anything that learning cannot go on from."""
+    """Raise PgmError unless `state` and `checkpoint` are of the right kinds."""
     if state is not None and not isinstance(state, Mapping):
         raise PgmError(f"state must be the `state` of an earlier fit, not {state!r}")
     if checkpoint is not None and not isinstance(checkpoint, (str, PathLike)):
@@ -145,7 +146,7 @@ def check_start(state: object, checkpoint: object) -> None:
 
 
 def check_left(left: int, least: int, made: int, what: str) -> None:
-    """PgmError if fewer updates are left to make."""
+    """Raise PgmError if all updates have been made already."""
     if left < least:
         raise PgmError(
             f"{what} has made {made} updates, and {made + left} are asked for: updates and epochs "

@@ -1,10 +1,11 @@
-"""A mini-batch as the model phase sees it: what is observed there, what is sampled, in which order.
+"""A mini-batch for the model phase: its observed units, the sampled ones, and their order.
 
-Parameters that act on given units alone have the gradient 0. And the model phase need not sample
-layers below which nothing is given. These depend on the graph alone, not on weights or rows, so
-that they are the same in all of a fit. Their conditionals sum to 1, so E[d log_density] with
-respect to their biases and the weights into them is 0. Chains leave them out, and their conditional
-means take their place, parents first: the score (x - E[x | parents]) is 0 there.
+Parameters that act only on given units have the gradient 0. Directed layers without given
+descendants need not be sampled in the model phase: their conditionals sum to 1, so that the
+expected gradient of their biases and of the weights into them is 0. Chains leave these layers out.
+Their conditional means, computed parents first, take their place, because the gradient (x - E[x |
+parents]) is 0 there. Both properties follow from the graph alone, not from weights or rows, so that
+they hold for the whole fit.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ class Batch:
     weights : (rows,) weights of the rows, 1 on average over all data.
     given : the rows with only the `given` units observed; None where no unit is given, so that
         the model phase is the same for all rows.
-    complete : draws the unobserved units of each row from the posterior, layer -> (rows, width).
-    outward : the layers with data; the other layers by their distance from these.
+    complete : a function that draws the unobserved units of each row from the posterior, layer ->
+        (rows, width).
+    outward : the layers with data, and the other layers by their distance from these.
     precision : precision of the statistics.
-    settled : layers that chains leave out, whose conditional means take their place.
+    by_means : layers that chains leave out, whose conditional means take their place.
     """
 
     model: Model
@@ -49,14 +51,14 @@ class Batch:
     complete: Callable[[], States]
     outward: tuple[tuple[str, ...], tuple[str, ...]]
     precision: type
-    settled: tuple[str, ...] = ()
+    by_means: tuple[str, ...] = ()
 
     def nothing(self) -> Statistics:
-        """Return statistics without anything in them."""
+        """Return empty statistics."""
         return Statistics(self.precision)
 
     def mean(self, x: States, weights: Array | None = None) -> Statistics:
-        """Return the mean of d log_density over states x, which stands for every row.
+        """Return the mean of d log_density over states x, as the expectation for each row.
 
         With weights (n,) of the states it is the sum of weight * d log_density.
         """
@@ -64,7 +66,7 @@ class Batch:
             count = len(next(iter(x.values())))
             weights = np.full(count, self.weights.mean() / count)
         out = Statistics(self.precision)
-        out.points(at_means(self.model, x, self.settled) if self.settled else x, weights)
+        out.points(at_means(self.model, x, self.by_means) if self.by_means else x, weights)
         return out
 
 
@@ -78,11 +80,11 @@ def at_means(model: Model, x: States, names: Sequence[str]) -> States:
     return x
 
 
-def settled_layers(s: Structure, given: Mapping[str, Array]) -> tuple[str, ...]:
+def layers_by_means(s: Structure, given: Mapping[str, Array]) -> tuple[str, ...]:
     """Return the names of the layers that chains may leave out, parents first.
 
-    They are directed, without arrows inside, without given units, in no table, and all their
-    children are such layers.
+    These layers are directed, have no arrows inside and no given units, and are in no table or
+    undirected coupling. All their children are such layers as well.
     """
     out: list[str] = []
     for name in reversed(s.directed_layers):
@@ -96,14 +98,14 @@ def settled_layers(s: Structure, given: Mapping[str, Array]) -> tuple[str, ...]:
 def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]:
     """Return parameter -> mask of its stored numbers that act on given units only.
 
-    The units have to be complete: then E[. | row] = E[. | given]. Parameters without such numbers
-    are left out.
+    Such units are given and observed in all rows, so that E[. | row] = E[. | given]. Parameters
+    without such numbers are left out.
     """
     s, params = target.structure, target.model.params
     seen = {name: distinct(target.pattern.observed[name]).all(axis=0) for name in given}
     none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     known = none | {name: units & seen[name] for name, units in given.items()}
-    # Children whose parents are all known.
+    # The units whose parents are all given and observed in all rows.
     whole = {
         name: units & all(known[arrow.a].all() for arrow in s.arrows_into[name])
         for name, units in known.items()
@@ -130,7 +132,7 @@ def _components(s: Structure, name: str, units: Array) -> Array:
 
 
 def _stored(weight: Weight, rows: Array, columns: Array) -> Array:
-    """Return a mask of the stored numbers of a weight, of those in some rows and columns."""
+    """Return a mask of the stored numbers of a weight that are in some rows and columns."""
     if is_sparse(weight):
         entries = weight.tocoo()
         found: Array = rows.ravel()[entries.row] & columns.ravel()[entries.col]
@@ -139,11 +141,11 @@ def _stored(weight: Weight, rows: Array, columns: Array) -> Array:
 
 
 def outward(target: Target, given: Mapping[str, Array]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the layers with data beside what is given, and the others by distance from these.
+    """Return the layers with data that is not given, then the others by distance from these.
 
-    It is the order in which contrastive divergence visits the layers: a layer that moves after the
-    layers on its way from the data depends on them within one sweep; layers whose units are all
-    given let nothing through.
+    Contrastive divergence visits the layers in this order. A layer that moves after the layers
+    between it and the data depends on them within one sweep. Paths do not lead through layers whose
+    units are all given.
     """
     s = target.structure
     graph: nx.Graph = nx.Graph()
@@ -162,7 +164,7 @@ def outward(target: Target, given: Mapping[str, Array]) -> tuple[tuple[str, ...]
 
 
 def only(target: Target, units: Mapping[str, Array]) -> Target:
-    """Return the target with evidence on some units of layers only, one row if on none."""
+    """Return the target with evidence on some units only; it has a single row if on none."""
     s, e = target.structure, target.evidence
     blank = {name: [spread(part, e.pattern.rows) for part in s.blank[name]] for name in s.layers}
     values = {name: blank[name][0] for name in s.layers}
@@ -172,14 +174,14 @@ def only(target: Target, units: Mapping[str, Array]) -> Target:
         if not some.all():
             kept = s.layers[name].components(some)
             values[name] = np.where(kept, values[name], blank[name][0])
-            # Rows that are alike are kept once.
+            # An array whose rows are all equal is kept as one row.
             seen[name] = spread(distinct(seen[name]) & some, e.pattern.rows)
     out = _with_evidence(target, values, seen, target.cut)
     return out if units else out.take(np.zeros(1, dtype=int))
 
 
 def without(target: Target, names: Sequence[str]) -> Target:
-    """Return the target with the layers set to any value by do(), so that chains leave them out."""
+    """Return the target with the layers set by do() to some value, so that chains skip them."""
     if not names:
         return target
     e, cut = target.evidence, dict(target.cut)
@@ -199,6 +201,6 @@ def without(target: Target, names: Sequence[str]) -> Target:
 def _with_evidence(
     target: Target, values: States, seen: dict[str, Array], cut: dict[str, Array]
 ) -> Target:
-    """Return the target with other values, observed units and units set by do()."""
+    """Return the target with these values, observed units and units set by do()."""
     pattern = EvidencePattern(target.structure, target.rows, seen, cut)
     return replace(target, evidence=Evidence(target.evidence.has_rows, values, pattern))

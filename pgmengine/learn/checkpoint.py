@@ -1,13 +1,13 @@
-"""Checkpoints: everything that a fit needs to go on, in a .safetensors file replaced as a whole.
+"""Checkpoints: everything that a fit needs to go on, in one .safetensors file.
 
-The arrays are the parameters and the snapshot of the fit; the text holds the mark of the fit, the
-state of the random numbers, the history, and the scores that findings compare. A checksum covers
-all of it.
+The arrays of the file are the parameters and the snapshot of the fit. Its metadata hold the mark of
+the fit, the state of the random numbers, the history, and the scores that findings compare. A
+checksum covers everything. The file is always replaced as a whole.
 
-The mark is the settings of a fit as JSON, which tell it from another fit. It depends on the types,
-fields and values of settings, and for functions and classes on their module and qualified name: not
-on byte code, which changes with the version of Python, nor on anything that a function reads from
-elsewhere.
+The mark is the settings of a fit as JSON, which distinguish it from other fits. It depends on the
+types, fields and values of settings, and on the module and qualified name of functions and classes.
+It does not depend on byte code, which changes with the version of Python, nor on any values that a
+function reads.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ if TYPE_CHECKING:
     from pgmengine.learn.monitoring.history import History
     from pgmengine.learn.run import Run
 
-FORMAT = "pgmengine-checkpoint-4"
+CHECKPOINT_FORMAT = "pgmengine-checkpoint-4"
 
-# The modules in the name of a type of pgmengine.
-MODULE = re.compile(r'"pgmengine\.(?:[a-z_]+\.)+')
-# The format before, whose checksum left out dtypes.
-OLD_SUM = "pgmengine-checkpoint-3"
+# The modules in the full name of a type of pgmengine.
+MODULE_PATH = re.compile(r'"pgmengine\.(?:[a-z_]+\.)+')
+# The previous format, whose checksum did not cover dtypes.
+FORMAT_OF_OLD_CHECKSUM = "pgmengine-checkpoint-3"
 
 JSON: TypeAlias = "None | bool | int | float | str | list[JSON] | dict[str, JSON]"
 Notes = dict[str, Any]
-RANDOM = (np.random.Generator, np.random.BitGenerator, np.random.RandomState)
+RANDOM_TYPES = (np.random.Generator, np.random.BitGenerator, np.random.RandomState)
 
 log = logging.getLogger(__name__)
 
 
 class Saver:
-    """Writes checkpoints every so many seconds and at the end.
+    """Writer of checkpoints, at an interval in seconds and at the end.
 
-    A failure is logged at once; the next time tries again, and the last one reports it.
+    A failure is logged. The next attempt tries again, and the attempt at the end reports a failure.
     """
 
     def __init__(self, path: str | Path, mark: Mapping[str, JSON], every: float) -> None:
         self.path, self.mark, self.every, self.last = path, mark, every, time.monotonic()
         self.place = place_of(path)
-        # Number of failures, and the reason of the last attempt if that failed.
+        # The number of failures, and the reason if the last attempt failed.
         self.failed, self.why = 0, ""
 
     def resume(self, run: Run, history: History, watch: Watch) -> bool:
@@ -82,12 +82,12 @@ class Saver:
         return True
 
     def now_and_then(self, run: Run, history: History, watch: Watch) -> None:
-        """Write if it is time."""
+        """Write the checkpoint if the last one is old enough."""
         if time.monotonic() - self.last > self.every:
             self._write(run, history, watch)
 
     def at_the_end(self, run: Run, history: History, watch: Watch) -> str:
-        """Write; return why the checkpoint is not that of the last update, or an empty string."""
+        """Write the last update; return the reason why that failed, or an empty string."""
         self._write(run, history, watch)
         if self.why:
             said = f"the checkpoint {self.path} could not be written at the end ({self.why})"
@@ -129,7 +129,7 @@ class Saver:
 
 
 def place_of(path: str | Path) -> Path:
-    """Return the place of a checkpoint, symbolic links followed; PgmError if it cannot be there."""
+    """Return the path of a checkpoint, symbolic links followed; PgmError if it is unusable."""
     place = writable(path)
     if not place.parent.is_dir():
         raise PgmError(f"checkpoint: there is no folder {place.parent}")
@@ -142,7 +142,7 @@ def write(
     """Replace the checkpoint as a whole."""
     tensors = {name: np.asarray(value) for name, value in arrays.items()}
     text = json.dumps({"mark": mark, "notes": notes}, default=_plain)
-    write_tensors(path, tensors, {"format": FORMAT, "text": text})
+    write_tensors(path, tensors, {"format": CHECKPOINT_FORMAT, "text": text})
 
 
 def read(path: str | Path, mark: Mapping[str, JSON]) -> tuple[dict[str, Array], Notes] | None:
@@ -159,11 +159,16 @@ def read(path: str | Path, mark: Mapping[str, JSON]) -> tuple[dict[str, Array], 
     except PgmError as error:
         raise PgmError(f"checkpoint: not a readable checkpoint: {error}") from None
     form, text = metadata.get("format"), metadata.get("text", "")
-    if form not in (FORMAT, OLD_SUM):
+    if form not in (CHECKPOINT_FORMAT, FORMAT_OF_OLD_CHECKSUM):
         raise PgmError(
-            f"{path}: not a checkpoint of pgmengine (format {form!r}, expected {FORMAT!r})"
+            f"{path}: not a checkpoint of pgmengine (format {form!r}, expected "
+            f"{CHECKPOINT_FORMAT!r})"
         )
-    if not (SUM in metadata if form == FORMAT else metadata.get("sum") == _old_sum(text, arrays)):
+    if not (
+        SUM in metadata
+        if form == CHECKPOINT_FORMAT
+        else metadata.get("sum") == _old_sum(text, arrays)
+    ):
         _damaged(path, "it is damaged")
     theirs, notes = _parsed(path, text)
     wanted = json.loads(json.dumps(dict(mark), default=_plain))
@@ -186,7 +191,7 @@ def _parsed(path: str | Path, text: str) -> tuple[dict[str, JSON], Notes]:
         found = json.loads(text)
         notes = found["notes"]
         # Older versions wrote the modules as well.
-        mark = dict(json.loads(MODULE.sub('"pgmengine.', json.dumps(found["mark"]))))
+        mark = dict(json.loads(MODULE_PATH.sub('"pgmengine.', json.dumps(found["mark"]))))
         history = {
             name: [(int(u), v if isinstance(v, list) else float(v)) for u, v in pairs]
             for name, pairs in notes["history"].items()
@@ -210,7 +215,7 @@ def _parsed(path: str | Path, text: str) -> tuple[dict[str, JSON], Notes]:
 
 
 def _old_sum(text: str, arrays: Mapping[str, Array]) -> str:
-    """Return the checksum of the format before, of everything but dtypes."""
+    """Return the checksum of the previous format, which covers everything but dtypes."""
     found = zlib.crc32(text.encode())
     for name in sorted(arrays):
         found = zlib.crc32(
@@ -246,8 +251,8 @@ def parameters_digest(model: Model) -> str:
 def described(value: object, inside: bool = False) -> JSON:
     """Return a setting as JSON, the same in every process.
 
-    Of an object `inside` another one that is no dataclass, only the type counts: it may change in
-    use, and may hold the other one.
+    If an object is an attribute (`inside`) of another one that is not a dataclass, only its type
+    counts: it may change in use, and may refer back to the other object.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -260,7 +265,7 @@ def described(value: object, inside: bool = False) -> JSON:
         return {str(name): described(v, inside) for name, v in value.items()}
     if isinstance(value, list | tuple):
         return [described(v, inside) for v in value]
-    if isinstance(value, RANDOM):
+    if isinstance(value, RANDOM_TYPES):
         return _random(value)
     if isinstance(value, partial):
         return [described(v, inside) for v in (value.func, value.args, value.keywords)]
@@ -280,7 +285,7 @@ def _object(value: object, inside: bool) -> JSON:
         return out
     if hasattr(value, "__dict__"):
         return out | {name: described(v, inside=True) for name, v in vars(value).items()}
-    # The repr of `object` would say where it lies in memory.
+    # The default repr has the address of the object, which differs between processes.
     return out | ({} if type(value).__repr__ is object.__repr__ else {"value": repr(value)})
 
 
@@ -293,12 +298,12 @@ def _random(value: np.random.Generator | np.random.BitGenerator | np.random.Rand
 
 
 def _name(value: Callable[..., object]) -> str:
-    """Return the name of a type or function; things of pgmengine may move between its modules."""
+    """Return the name of a type or function, without modules of pgmengine: these may change."""
     module = value.__module__
     return f"{'pgmengine' if module.startswith('pgmengine.') else module}.{value.__qualname__}"
 
 
 def digest(content: str | bytes) -> str:
-    """Return a short digest that differs where contents differ."""
+    """Return a short digest of contents."""
     whole = content.encode() if isinstance(content, str) else content
     return hashlib.sha256(whole).hexdigest()[:16]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pgmengine.learn.batch import Batch
     from pgmengine.learn.statistics import Gradient, Statistics
 
-# Values of monitors: name -> (update, value) of every entry, in order.
+# Values of monitors: name -> all pairs (update, value), in order.
 Records: TypeAlias = "Mapping[str, Sequence[tuple[int, Any]]]"
 
 
@@ -27,7 +27,7 @@ Records: TypeAlias = "Mapping[str, Sequence[tuple[int, Any]]]"
 class Positive(Protocol):
     """A data phase: an inference method that adds its expectation to a sum itself.
 
-    Methods that do not are asked for `want=("gradient",)`.
+    Other methods are asked for `want=("gradient",)`.
     """
 
     @abstractmethod
@@ -46,7 +46,7 @@ class Negative(Protocol):
 
     Attributes
     ----------
-    precision : np.float32 or np.float64, the precision in which the gradient is worth computing.
+    precision : np.float32 or np.float64, the precision of the gradient.
     """
 
     @property
@@ -64,12 +64,12 @@ class Negative(Protocol):
 
 
 class ModelPhase:
-    """A model phase under way; this one is the phase of a normalised model, whose score is 0.
+    """A model phase under way; this class serves for normalised models, whose gradient term is 0.
 
     Attributes
     ----------
-    travels : counts of the moves of chains on a ladder of temperatures, if there is one.
-    precision : the precision of the gradient, where it is another than the one of the settings.
+    travels : counts of the moves of chains on a ladder of temperatures; None without a ladder.
+    precision : the precision of the gradient, if it differs from that of the settings.
     """
 
     travels: Travels | None = None
@@ -80,7 +80,7 @@ class ModelPhase:
         return batch.nothing()
 
     def learned(self, gradient: Gradient, update: int) -> None:
-        """Take notice of the gradient of an update."""
+        """Use the gradient of an update, such as for fast weights."""
 
     def states(self) -> States:
         """Return the states of persistent chains, layer -> (n, width); {} without any."""
@@ -121,11 +121,11 @@ class Monitor(Protocol):
 
 @runtime_checkable
 class PhaseMonitor(Protocol):
-    """A monitor that looks at the model phase, to which a fit binds it first."""
+    """A monitor of the model phase; a fit calls `watching` first."""
 
     @abstractmethod
     def watching(self, phase: ModelPhase) -> Monitor:
-        """Return the monitor of a model phase; PgmError if that has nothing to look at."""
+        """Return the monitor bound to a phase; PgmError if the phase has nothing to monitor."""
 
 
 @runtime_checkable

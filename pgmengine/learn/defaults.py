@@ -13,35 +13,36 @@ from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import linear_decay
 from pgmengine.learn.steps.wrappers import Centered
 
-# Exact answers about a mini-batch that are planned to take up to so many seconds are cheap enough
-# for every update.
-CHEAP_SECONDS = 2e-3
-# log2 of the states, and the table entries, up to which exact answers are considered.
-BITS, STATES = 14, 2**14
+# The largest planned time, in seconds, of exact answers about a mini-batch that are computed at
+# every update.
+MAX_UPDATE_SECONDS = 2e-3
+# The largest log2 of the number of states, and the largest number of table entries, for which exact
+# answers are considered.
+MAX_BATCH_BITS, MAX_BATCH_ENTRIES = 14, 2**14
 
-# The first rate of Centered(Scaled(SGD)). A data phase that is only a bound and a model phase
-# that follows it can drive each other off, which a quarter of the rate prevents.
-RATE, RATE_OF_BOUNDS, RATE_WITHOUT_CHAINS = 1.2, 0.45, 3.0
-# Runs of about so many updates and fewer have no time for small steps: the rate is
-# 1 + SHORT_RUN / updates times as large, at most FASTER times.
-SHORT_RUN, FASTER = 200, 4.0
+# The first rate of Centered(Scaled(SGD)). A data phase that is only a bound and the chains of the
+# model phase can make each other diverge, which the smaller rate of bounds prevents.
+SCALED_RATE, SCALED_RATE_OF_BOUNDS, SCALED_RATE_WITHOUT_CHAINS = 1.2, 0.45, 3.0
+# Short runs need larger steps: the rate is multiplied by 1 + SHORT_RUN_UPDATES / updates, but by at
+# most MAX_RATE_FACTOR.
+SHORT_RUN_UPDATES, MAX_RATE_FACTOR = 200, 4.0
 # The first rate of Adam, for models with tables or noisy-or units: entries of rare rows have small
 # gradients, and the gradient of a leak has a pole at 0.
-RATE_OF_ADAM = 0.1
+ADAM_RATE = 0.1
 
 
 def default_negative(conditioned: Target, given: bool, batch: int) -> Negative:
     """Return the model phase: exact where that is cheap, else chains.
 
-    `conditioned` is the target of the model phase; with `given` units each of the rows of a
-    mini-batch has a model phase of its own.
+    `conditioned` is the target of the model phase; with `given` units, each row of a mini-batch has
+    its own model phase.
     """
     if conditioned.structure.normalized and not given:
-        # There is no model phase, but learning has the precision of chains, which are faster.
+        # There is no model phase; PCD here only sets single precision, which is faster.
         return PCD()
     rows = conditioned.take(np.arange(batch if given else 1))
-    plan = Exact(BITS, max_states=STATES, max_work=0).plan(rows, ("gradient",))
-    if plan.accepted and plan.seconds <= CHEAP_SECONDS:
+    plan = Exact(MAX_BATCH_BITS, max_states=MAX_BATCH_ENTRIES, max_work=0).plan(rows, ("gradient",))
+    if plan.accepted and plan.seconds <= MAX_UPDATE_SECONDS:
         return ExactGradient()
     return CD() if given else PCD()
 
@@ -51,17 +52,23 @@ def default_optimizer(target: Target, *, model_phase: bool, exact: bool, updates
 
     Parameters
     ----------
-    model_phase : whether there is a model phase, which a normalised model has not.
+    model_phase : whether there is a model phase; a normalised model has none.
     exact : whether the data phase is exact.
     updates : number of updates of the whole run.
     """
     if target.structure.tables or floors(target.structure):
-        return Adam(linear_decay(RATE_OF_ADAM, max(updates, 1)))
-    first = RATE if exact else RATE_OF_BOUNDS if model_phase else RATE_WITHOUT_CHAINS
+        return Adam(linear_decay(ADAM_RATE, max(updates, 1)))
+    first = (
+        SCALED_RATE
+        if exact
+        else SCALED_RATE_OF_BOUNDS
+        if model_phase
+        else SCALED_RATE_WITHOUT_CHAINS
+    )
     return Centered(Scaled(SGD(falling_rate(first, updates))))
 
 
 def falling_rate(first: float, updates: int) -> linear_decay:
     """Return a rate that falls to 0 at the last update, and is larger in short runs."""
     updates = max(updates, 1)
-    return linear_decay(first * min(1 + SHORT_RUN / updates, FASTER), updates)
+    return linear_decay(first * min(1 + SHORT_RUN_UPDATES / updates, MAX_RATE_FACTOR), updates)

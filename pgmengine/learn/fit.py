@@ -1,6 +1,6 @@
 """fit: maximise the mean log-likelihood of data by stochastic gradient ascent.
 
-The update itself is `Run.update`. Around it stand the checks of arguments (arguments.py), monitors
+The update itself is `Run.update`. This module adds the checks of arguments (arguments.py), monitors
 (history.py) and checkpoints (checkpoint.py).
 """
 
@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Seconds between checkpoints.
-SAVE_EVERY = 4.0
+SECONDS_BETWEEN_CHECKPOINTS = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class Fit(StandsForModel):
     """The result of `fit`: a model, the history of its learning, and the state to go on from.
 
-    It is taken wherever a model is, and stands for `model` there.
+    Functions that take a model also take a Fit, and use its `model`.
 
     Attributes
     ----------
@@ -72,17 +72,17 @@ class Fit(StandsForModel):
         "update" is the number of updates made.
     interrupted : whether Ctrl-C ended the fit.
     stopped : the reason for which a callback ended the fit, or an empty string.
-    positive, negative : the methods of the two phases, as chosen; a normalised model has no
-        negative one.
+    positive, negative : the methods of the data phase and of the model phase, given or chosen by
+        default; `negative` is None for a normalised model.
     unsaved : the reason for which the checkpoint could not be written at the end (the disk may have
         been full), or an empty string.
     factorised : whether the posterior of each row is a product of its units, so that the data phase
         is exact by any method.
-    optimizer : the optimizer, as chosen.
-    started : the layers whose biases began at the base rates of the data, because the model was as
-        its constructor made it.
-    findings : signs that the model could be much better, each with its advice: it was still rising
-        in the second half of the updates, it is hardly better than independent units, or it became
+    optimizer : the optimizer, given or chosen by default.
+    started : the layers whose biases began at the base rates of the data; empty unless the model
+        had only parameters that its constructor chose.
+    findings : signs that the model could be much better, each with its advice: its score rose in
+        the second half of the updates, it is hardly better than independent units, or it became
         worse. Each is also logged as a warning. Empty where there is none, and where the model has
         no score that is cheap (see `Finding`).
     """
@@ -225,7 +225,7 @@ def fit(
     means = observed_means(target, weights)
     begins: Model = model
     begun: tuple[str, ...] = ()
-    # Tied parameters are equal to begin with, and base rates would set them apart.
+    # Tied parameters have to start equal, and base rates would make them differ.
     if model.fresh and state is None and not holds(optimizer, Tied):
         begins, begun = started(model, means)
         target = target.with_model(begins)
@@ -241,7 +241,8 @@ def fit(
         "started": begun,
     }
     mark = {} if checkpoint is None else mark_of(model, rows, settings)
-    # From the first product on: threads of BLAS go on to spin after it, and take the cores.
+    # BLAS keeps to one thread from its first product on, because its other threads would go on
+    # spinning after a product and occupy the cores.
     alone = nullcontext() if checkpoint is None else Lock(place_of(checkpoint))
     with one_blas_thread(), alone:
         generator = seeded(rng)
@@ -264,7 +265,7 @@ def fit(
         if state is not None:
             run.load(state)
             check_left(total - run.count, 1, run.count, "the state")
-        saver = None if checkpoint is None else Saver(checkpoint, mark, SAVE_EVERY)
+        saver = None if checkpoint is None else Saver(checkpoint, mark, SECONDS_BETWEEN_CHECKPOINTS)
         watch = watch_of(run, means, size, total)
         if saver is not None and saver.resume(run, history, watch):
             check_left(total - run.count, 0, run.count, f"{checkpoint}")
@@ -276,7 +277,7 @@ def fit(
     if stopped:
         log.info("stopped after %d updates: %s", run.count, stopped)
     for name in watched:
-        # A monitor may return nothing for long, so that only the end can tell.
+        # A monitor may return nothing for a long time, so missing values are only found at the end.
         if name not in history.values:
             log.warning(
                 "EarlyStopping watched %r, of which no callback said anything%s",
@@ -311,7 +312,7 @@ def _learn(
     progress: bool,
     saver: Saver | None,
 ) -> tuple[bool, str]:
-    """Update until the last one, Ctrl-C or a callback; return (interrupted, reason to stop)."""
+    """Make updates up to the last, Ctrl-C or a callback; return (interrupted, reason to stop)."""
     stopped = history.stops()
     watch.begin(run.model, run.count)
     with _interruptible() as interrupted:
@@ -335,21 +336,21 @@ def _interruptible() -> Iterator[threading.Event]:
     interrupted, main = threading.Event(), threading.current_thread() is threading.main_thread()
     usual = signal.default_int_handler
 
-    def hear(number: int, frame: FrameType | None) -> None:
+    def stop_after_update(number: int, frame: FrameType | None) -> None:
         interrupted.set()
         signal.signal(signal.SIGINT, usual)
 
-    heard = main and signal.getsignal(signal.SIGINT) is usual
-    if heard:
-        signal.signal(signal.SIGINT, hear)
+    handled = main and signal.getsignal(signal.SIGINT) is usual
+    if handled:
+        signal.signal(signal.SIGINT, stop_after_update)
     try:
         yield interrupted
     finally:
-        if heard and not interrupted.is_set():
+        if handled and not interrupted.is_set():
             signal.signal(signal.SIGINT, usual)
 
 
 def pass_on(found: object) -> None:
-    """Raise KeyboardInterrupt if a fit was interrupted, for callers that make several fits."""
+    """Raise KeyboardInterrupt if a fit was interrupted, so that a series of fits ends as well."""
     if getattr(found, "interrupted", False):
         raise KeyboardInterrupt

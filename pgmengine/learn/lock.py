@@ -1,9 +1,9 @@
 """A lock on a checkpoint, an flock on a file beside it, so that one fit at a time writes it.
 
 The system releases the lock when the process ends, however it ends, so that the file of a killed
-process blocks nobody. A process that releases the lock removes the file first, while it still holds
-the lock; so a process that acquires a lock checks whether the file still has the name, and begins
-again if not.
+process blocks nobody. A process that releases the lock removes the file first, while it holds the
+lock. A process that acquires the lock therefore checks whether the path leads to the same file, and
+begins again if not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ except ImportError:  # not a POSIX system
 log = logging.getLogger(__name__)
 
 # No symbolic link is followed, nothing is waited for, and no child process inherits the file.
-SAFELY = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+SAFE_OPEN_FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 
 
 class Lock:
@@ -55,7 +55,7 @@ class Lock:
         self.close()
 
     def close(self) -> None:
-        """Release the lock, unless another process has it by a fork; the file stays."""
+        """Close the lock file, which stays; a forked process may hold the lock further."""
         _held.discard(self)
         if self.number >= 0:
             os.close(self.number)
@@ -64,7 +64,7 @@ class Lock:
     def _take(self) -> None:
         """Acquire the lock, unless the file has been removed meanwhile."""
         try:
-            number = os.open(self.side, os.O_RDWR | os.O_CREAT | SAFELY, 0o666)
+            number = os.open(self.side, os.O_RDWR | os.O_CREAT | SAFE_OPEN_FLAGS, 0o666)
         except OSError as error:
             raise PgmError(
                 f"checkpoint: {self.side} cannot be made beside {self.path}: {error.strerror}"
@@ -99,7 +99,7 @@ def _flock(number: int) -> None:
 
 
 def _same(number: int, path: Path) -> bool:
-    """Return whether an open file is still the one of that name."""
+    """Return whether a path still leads to an open file."""
     try:
         return os.path.samestat(os.fstat(number), os.stat(path))
     except FileNotFoundError:
@@ -107,7 +107,7 @@ def _same(number: int, path: Path) -> bool:
 
 
 def _release() -> None:
-    """Release all locks in a forked child, which would keep them for a parent that was killed."""
+    """Release all locks in a forked child, which would otherwise keep those of a killed parent."""
     for lock in list(_held):
         lock.close()
 

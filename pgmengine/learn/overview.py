@@ -1,6 +1,6 @@
-"""Overview of a fit: its end, the model, the methods, findings, and the last value of monitors.
+"""Overview of a fit: how it ended, the model, methods, findings, and last values of monitors.
 
-Settings of methods are not part of it; the attributes of `Fit` have them.
+It leaves out the settings of methods, which are in the attributes of `Fit`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pgmengine.declare.summary import headline
 if TYPE_CHECKING:
     from pgmengine.learn.fit import Fit
 
-COLUMNS = ("part", "value")
+FIT_COLUMNS = ("part", "value")
 
 
 def fit_text(fit: Fit) -> str:
@@ -28,7 +28,7 @@ def fit_text(fit: Fit) -> str:
 def fit_html(fit: Fit) -> str:
     """Return a fit as a table for notebooks."""
     lines = list(_lines(fit))
-    return as_html(_ended(fit), COLUMNS, lines, len(lines))
+    return as_html(_ended(fit), FIT_COLUMNS, lines, len(lines))
 
 
 def _ended(fit: Fit) -> str:

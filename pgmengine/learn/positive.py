@@ -1,8 +1,8 @@
 """The data phase: E[d log_density | row], exact where the posterior factorises.
 
-Elsewhere it is enumerated where that is cheap, bounded by mean field, or sampled. Only the graph
-and the evidence patterns decide, never how many rows there are or how much memory is free: updates
-take a few rows at a time.
+Otherwise it is enumerated if that is cheap, bounded by mean field, or sampled. The choice depends
+on the graph and on the evidence patterns. It does not depend on the number of rows or on free
+memory, because updates take a few rows at a time.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.learn.contracts import Positive
 
-# Posteriors of up to so many bits are enumerated by default.
-BITS = 10
-# Table entries up to which elimination is cheap enough for every update.
-STATES = 2**11
-# How many times as long as mean field an exact data phase may take by default. Each evidence
-# pattern is a question of its own for exact answers, and none for mean field.
-SLOWER = 3.0
-# Seconds for all patterns together up to which exact answers are taken however fast mean field is.
-FEW_SECONDS = 0.02
+# The largest log2 of the number of states of a posterior that is enumerated by default.
+MAX_POSTERIOR_BITS = 10
+# The largest number of table entries with which elimination is cheap enough for every update.
+MAX_POSTERIOR_ENTRIES = 2**11
+# The largest time of an exact data phase by default, as a multiple of the time of mean field. Exact
+# answers treat each evidence pattern separately, and mean field does not.
+MAX_SLOWDOWN = 3.0
+# Seconds for all patterns together within which exact answers are taken, even if mean field is much
+# faster.
+ALWAYS_EXACT_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Product:
 
 
 def product(target: Target, precision: type) -> Factors:
-    """Return the posterior of each row, where it is a product of units."""
+    """Return the posterior of each row, which is a product of its units."""
     posterior = Factors(target, precision)
     posterior.round()
     return posterior
@@ -95,18 +96,19 @@ def data_phase(
 def default_positive(target: Target, precision: type) -> Positive | Method:
     """Return the default method of the data phase.
 
-    Mean field, which is exact, where all free units are independent; Exact where that is cheap;
-    else five updates of mean field. Where mean field refuses, a short MCMC run for each row. The
-    same above noisy-or children: their score has a pole at 0, which the gradient of the bound meets
-    wherever a leak is small. Exact is cheap for few states, and for so few evidence patterns that
-    it takes no more than FEW_SECONDS, or SLOWER times as long as mean field.
+    It is mean field, which is exact, if all free units are independent; Exact if that is cheap;
+    else five updates of mean field. If mean field refuses, it is a short MCMC run for each row.
+    MCMC is also taken above noisy-or children, whose score has a pole at 0: the gradient of the
+    bound comes near it if a leak is small. Exact is cheap for few states, and for so few evidence
+    patterns that it takes no more than ALWAYS_EXACT_SECONDS, or MAX_SLOWDOWN times as long as mean
+    field.
     """
     each = one_of_each_pattern(target)
     tolerance = 1e-4 if precision is np.float32 else 0.0
     bound = MeanField(updates=5, tolerance=tolerance, precision=precision)
     if each.pattern.independent:
         return bound
-    exact = Exact(BITS, max_states=STATES, max_work=0)
+    exact = Exact(MAX_POSTERIOR_BITS, max_states=MAX_POSTERIOR_ENTRIES, max_work=0)
     plan = exact.plan(_all_on(each), ("gradient",))
     s = target.structure
     steep = any(s.layers[c.b].unit.nonnegative and target.free[c.a].any() for c in s.arrows)
@@ -114,14 +116,17 @@ def default_positive(target: Target, precision: type) -> Positive | Method:
     if steep or (by_tables and obstacle(target)):
         return exact if plan.accepted else _short_runs(5)
     price = bound.plan(each, ("gradient",))
-    fast = not price.accepted or plan.seconds <= max(FEW_SECONDS, SLOWER * price.seconds)
+    fast = not price.accepted or plan.seconds <= max(
+        ALWAYS_EXACT_SECONDS, MAX_SLOWDOWN * price.seconds
+    )
     return exact if plan.accepted and fast else bound
 
 
 def _all_on(target: Target) -> Target:
-    """Return the target with all observed units with independent causes at 1.
+    """Return the target in which all observed units with independent causes have the value 1.
 
-    The cost of exact answers depends on how many they are, and the choice must hold for all rows.
+    The cost of exact answers grows with the number of such units at 1, and the choice of the method
+    must hold for all rows.
     """
     s, e = target.structure, target.evidence
     values = {
@@ -139,7 +144,7 @@ def one_of_each_pattern(target: Target) -> Target:
 
 
 def factorises(target: Target) -> bool:
-    """Return whether the posterior of each row is a product, so that mean field is exact."""
+    """Return whether the posterior of each row is a product of its units: mean field is exact."""
     return one_of_each_pattern(target).pattern.independent
 
 
@@ -150,15 +155,15 @@ def _short_runs(draws: int) -> MCMC:
 def posterior_draw(
     target: Target, rng: np.random.Generator, posterior: object | None = None
 ) -> States:
-    """Return one draw of the free units given each row, flat; exact where that is cheap.
+    """Return one draw of the free units given each row, (rows, width); exact where cheap.
 
-    `posterior` is the result of the data phase for these rows, which saves work where it is a
-    product of units.
+    `posterior` is the result of the data phase for these rows, which saves work if the posterior is
+    a product of units.
     """
     if target.pattern.independent:
         known = posterior if isinstance(posterior, Factors) else product(target, np.float32)
         return known.draw(rng)
-    exact = Exact(BITS, draws=1, max_work=0)
+    exact = Exact(MAX_POSTERIOR_BITS, draws=1, max_work=0)
     method = exact if exact.plan(target, ("samples",)).accepted else _short_runs(1)
     samples = method.run(target, ("samples",), rng=rng).samples
     return {n: target.structure.layers[n].flat(v[0]) for n, v in samples.items()}

@@ -17,7 +17,7 @@ from pgmengine.engine.packed import packed
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.batch import Batch, idle_entries, only, outward, settled_layers, without
+from pgmengine.learn.batch import Batch, idle_entries, layers_by_means, only, outward, without
 from pgmengine.learn.checkpoint import parameters_digest
 from pgmengine.learn.contracts import ModelPhase, Negative, Optimizer, Positive
 from pgmengine.learn.defaults import default_negative, default_optimizer
@@ -32,12 +32,12 @@ from pgmengine.model.weights import elementwise, like, numbers
 State = dict[str, Any]
 
 # Numbers that the Mersenne twister makes at a time; numpy does not check its position among them.
-MERSENNE = 624
+MERSENNE_NUMBERS = 624
 log = logging.getLogger(__name__)
 
 
 def _without(idle: Array, slope: Array) -> Array:
-    """Return a slope with 0 in its idle entries."""
+    """Return a gradient with 0 in its idle entries."""
     return np.where(idle, np.zeros((), slope.dtype), slope)
 
 
@@ -62,7 +62,7 @@ class Run:
         self.floors = floors(s)
         self.model = Model(s, raised(model.params, self.floors))
         target = target.with_model(self.model)
-        self.settled, self.idle = settled_layers(s, given), idle_entries(target, given)
+        self.by_means, self.idle = layers_by_means(s, given), idle_entries(target, given)
         self.outward = outward(target, given)
         self.normalized = s.normalized and not given
         size, updates = plan
@@ -87,7 +87,7 @@ class Run:
         self.order: Array = np.zeros(0, dtype=int)
 
     def next_rows(self, size: int) -> Array:
-        """Return the next mini-batch of shuffled passes; the last of a pass may be smaller."""
+        """Return the next mini-batch of shuffled passes; the last one of a pass may be smaller."""
         if not len(self.order):
             self.order = self.rng.permutation(self.target.rows)
         rows, self.order = self.order[:size], self.order[size:]
@@ -98,7 +98,7 @@ class Run:
         model, weights, t = self.model, self.weights[rows], self.count
         target = self.target.take(rows).with_model(model)
         for value in target.evidence.values.values():
-            # So that products with them can be kept from phase to phase.
+            # Read-only arrays allow products with them to be kept from phase to phase.
             value.flags.writeable = False
 
         data = Statistics(self.precision)
@@ -111,12 +111,12 @@ class Run:
             complete=lambda: posterior_draw(target, self.rng, posterior),
             outward=self.outward,
             precision=self.precision,
-            settled=self.settled,
+            by_means=self.by_means,
         )
         given = self.model_phase.statistics(batch, t, self.rng)
 
         gradient = Gradient((data - given).total(model), data, self.idle)
-        # Exactly 0, without what rounding leaves of the difference.
+        # These entries are set to exactly 0, because the difference leaves rounding errors.
         for name, idle in self.idle.items():
             gradient[name] = elementwise(partial(_without, idle), gradient[name])
 
@@ -126,16 +126,16 @@ class Run:
         self.model, self.count = stepped, t + 1
 
     def conditioned(self, target: Target) -> Target:
-        """Return the target of the model phase: with the given units only, as chains sample it."""
-        return without(only(target, self.given), self.settled)
+        """Return the target of the model phase, in which only the given units are observed."""
+        return without(only(target, self.given), self.by_means)
 
     def _stepped(self, params: Params) -> Model:
-        """Return the model at the parameters of a step, none of them out of its range."""
+        """Return the model at the parameters of a step, all of them within their ranges."""
         made = params.singles if isinstance(params, Stepped) else None
         if made is None:
             self._check_step(params)
         model = Model(self.model.structure, self._projected(params))
-        # The chains need them in single precision, and need not convert them again.
+        # Chains use the numbers in single precision, and need not convert them again.
         packed(model).singles |= {
             k: single for k, (value, single) in (made or {}).items() if model.params[k] is value
         }
@@ -146,7 +146,7 @@ class Run:
         return with_normalised(self.model.structure, raised(params, self.floors))
 
     def _check_step(self, params: Params) -> None:
-        """PgmError if the parameters that an optimizer of a user's own made are unusable."""
+        """Raise PgmError if an optimizer, such as one of a user's own, made unusable parameters."""
         kind = type(self.optimizer).__name__
         if not isinstance(params, Mapping) or set(params) != set(self.model.params):
             found = sorted(params) if isinstance(params, Mapping) else type(params).__name__
@@ -161,10 +161,10 @@ class Run:
 
     def last_chains(self) -> States:
         """Return the states of persistent chains of the whole model; {} without any."""
-        return {} if self.given or self.settled else self.model_phase.states()
+        return {} if self.given or self.by_means else self.model_phase.states()
 
     def state(self) -> State:
-        """Return everything needed to go on but the parameters."""
+        """Return everything that is needed to go on, except the parameters."""
         snapshots = {"optimizer": self.moments, "negative": self.model_phase.snapshot()}
         return {
             **{
@@ -188,7 +188,7 @@ class Run:
                 "the state is of no fit: its updates and the rows of its order are not numbers "
                 "from 0 up"
             )
-        # The data may have fewer rows than before.
+        # The data of this fit may have fewer rows than the data before.
         self.order = order[order < self.target.rows]
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]
@@ -196,11 +196,11 @@ class Run:
         self.model_phase.restore(
             {k.removeprefix(start): np.asarray(v) for k, v in state.items() if k.startswith(start)}
         )
-        # A generator that was given may be in use elsewhere, so that it is not set back.
+        # The generator that the user gave may be in use elsewhere, so its state is not changed.
         self.rng = np.random.Generator(_bits(type(self.rng.bit_generator), state["rng"]))
 
     def _check(self, state: Mapping[str, Any]) -> None:
-        """PgmError unless a state has the entries, shapes and types of this fit's own."""
+        """Raise PgmError unless a state has the entries, shapes and types of this fit."""
         mine = self.state()
         now = mine.pop("parameters")
         theirs = set(state) - set(self.params()) - {"parameters"}
@@ -252,11 +252,11 @@ class Run:
 
 
 def _bits(kind: type[np.random.BitGenerator], state: Any) -> np.random.BitGenerator:
-    """Return a bit generator in a state; PgmError if the state is of another kind."""
+    """Return a bit generator in a given state; PgmError if the state is of another kind."""
     try:
         bits = kind()
         bits.state = state
-        if not 0 <= dict(bits.state["state"]).get("pos", 0) <= MERSENNE:
+        if not 0 <= dict(bits.state["state"]).get("pos", 0) <= MERSENNE_NUMBERS:
             raise ValueError("its position is beyond its numbers")
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise PgmError(f"the state is of a fit with other random numbers: {error}") from None
@@ -264,7 +264,7 @@ def _bits(kind: type[np.random.BitGenerator], state: Any) -> np.random.BitGenera
 
 
 def _kind(settings: object) -> str:
-    """Return the name of a trainer, or of an optimizer with the one inside it."""
+    """Return the name of a trainer, or of an optimizer and the optimizer inside it."""
     inside = getattr(settings, "optimizer", None)
     return type(settings).__name__ + (f"({_kind(inside)})" if inside is not None else "")
 

@@ -1,9 +1,9 @@
 """Statistics of a phase of learning, and the gradient, their difference.
 
 The gradient of the log-likelihood is E[d log_density | data] - E[d log_density | given]. A phase
-knows its expectation as weighted points, at which the log density is to be differentiated, or as
-arrays. Points of both phases are kept until their difference is asked for: one product of the
-stacked rows is faster than two, and rounds once.
+gives its expectation as weighted points, at which the log density is differentiated, or as arrays.
+Points of both phases are kept until their difference is asked for: one product of the stacked rows
+is faster than two, and rounds once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pgmengine.model.weights import plus
 
 @dataclass(eq=False)
 class Statistics:
-    """A weighted sum of d log_density / d parameters, of points and of arrays.
+    """A weighted sum of d log_density / d parameters, held as points and as arrays.
 
     `mass` is the total weight.
     """
@@ -41,7 +41,7 @@ class Statistics:
         self.mass += float(weights.sum())
 
     def arrays(self, gradient: Params, factor: float, mass: float) -> None:
-        """Add factor * gradient, which stands for the total weight `mass`."""
+        """Add factor * gradient, a sum of terms with the total weight `mass`."""
         self._arrays.append((gradient, factor))
         self.mass += mass
 
@@ -86,10 +86,10 @@ def _stacked(model: Model, points: Points) -> dict[str, Weight]:
 
 
 def _shared(model: Model, points: Points) -> dict[str, Weight] | None:
-    """Return the same where all points have the values of some layer in common, else None.
+    """Return the sum if all points have the same values of some layer, else None.
 
-    Its product with another layer is then made once, with the sum of the other's values. Models
-    with arrows or tables are not multilinear, and left out.
+    The product of this layer with another one is then computed once, with the sum of the values of
+    the other. The result is None for models with arrows or tables, which are not multilinear.
     """
     s, (first, _) = model.structure, points[0]
     common = {name for name in first if all(x[name] is first[name] for x, _ in points)}
@@ -127,8 +127,8 @@ class Gradient(dict[str, Any]):
     Attributes
     ----------
     data : the statistics of the data phase.
-    idle : parameter -> mask of its stored numbers that act on nothing that is learned; their
-        gradient is 0.
+    idle : parameter -> mask of its stored numbers that act on given units only; their gradient is
+        0.
     """
 
     def __init__(
@@ -138,5 +138,5 @@ class Gradient(dict[str, Any]):
         self.data, self.idle = data, idle or {}
 
     def replaced(self, values: Mapping[str, Weight]) -> Gradient:
-        """Return the gradient with some of its arrays replaced."""
+        """Return the gradient with some arrays replaced."""
         return Gradient({**self, **values}, self.data, self.idle)

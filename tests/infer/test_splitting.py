@@ -238,7 +238,7 @@ def test_chains_are_judged_over_all_rows(monkeypatch):
     # Few draws are enough here, where the number of rows beyond the limit matters.
     monkeypatch.setattr(trust, "ENOUGH", 0)
     # So short chains have errors that are too uncertain to be compared with exact conditionals.
-    monkeypatch.setattr(rao_blackwell, "CHANCE", np.inf)
+    monkeypatch.setattr(rao_blackwell, "MAX_CHANCE_GAP_ERRORS", np.inf)
 
     def judged(limit):
         method = pgm.MCMC(warmup=50, draws=80, rhat_limit=limit)

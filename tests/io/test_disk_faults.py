@@ -203,7 +203,7 @@ def messages(caplog):
 def test_a_disk_that_is_full_for_a_while_does_not_end_a_fit(
     error, where, name, monkeypatch, tmp_path, caplog
 ):
-    monkeypatch.setattr(sys.modules["pgmengine.learn.fit"], "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(sys.modules["pgmengine.learn.fit"], "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     whole = pgm.fit(pgm.rbm(9, 2, rng=0), X, updates=9, **TRAINER)
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
         patch.setattr(place_of(where), name, failing(error, 4)(getattr(place_of(where), name)))

@@ -8,7 +8,7 @@ from registry import NEGATIVES, every
 from tiny import MODELS, as_evidence, patterns, weaker
 
 import pgmengine as pgm
-from pgmengine.learn.batch import Batch, settled_layers
+from pgmengine.learn.batch import Batch, layers_by_means
 from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
 from pgmengine.learn.run import Run
 from pgmengine.learn.statistics import Statistics
@@ -230,7 +230,7 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
     model, rng = deep(), np.random.default_rng(0)
     x = {"v": rng.integers(0, 2, (300, 5)), "y": rng.integers(0, 3, (300, 1))}
     run = Run(model, model.given(x), np.ones(300), negative, None, {}, pgm.SGD(0.1), rng)
-    assert run.settled == ("h", "v")
+    assert run.by_means == ("h", "v")
     batch = Batch(
         model,
         np.ones(300),
@@ -238,7 +238,7 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
         lambda: posterior_draw(run.target, rng),
         run.outward,
         np.float32,
-        run.settled,
+        run.by_means,
     )
     exact = pgm.Exact().gradient(model.given(), np.ones(1))
     for update in range(4):
@@ -254,16 +254,16 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
 def test_only_layers_below_which_nothing_is_given_are_left_out():
     s = deep().structure
     some = {name: units_named(s, (name,), "given") for name in s.layers}
-    assert settled_layers(s, {}) == ("h", "v") and settled_layers(s, some["v"]) == ()
-    assert settled_layers(s, some["h"]) == settled_layers(s, some["y"])[1:] == ("v",)
-    assert settled_layers(s, units_named(s, [("h", 1)], "given")) == ("v",)
+    assert layers_by_means(s, {}) == ("h", "v") and layers_by_means(s, some["v"]) == ()
+    assert layers_by_means(s, some["h"]) == layers_by_means(s, some["y"])[1:] == ("v",)
+    assert layers_by_means(s, units_named(s, [("h", 1)], "given")) == ("v",)
     b = pgm.GraphBuilder()
     b.layer("a", pgm.Binary(), 3)
     b.layer("v", pgm.Binary(), 3)
     b.cause("a", "v")
     b.cause("v", "v", weight=np.triu(np.ones((3, 3)), 1))
     # Its units are parents of one another.
-    assert settled_layers(b.build(rng=0).structure, {}) == ()
+    assert layers_by_means(b.build(rng=0).structure, {}) == ()
 
 
 @pytest.mark.parametrize("hole", [False, True], ids=["complete", "first row has a hole"])

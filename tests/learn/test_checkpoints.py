@@ -45,7 +45,7 @@ def test_a_ladder_that_was_adapted_to_where_learning_began_goes_on(negative, tmp
 
 SCRIPT = """
 import sys, pgmengine as pgm, pgmengine.learn.fit
-pgmengine.learn.fit.SAVE_EVERY = 0.01
+pgmengine.learn.fit.SECONDS_BETWEEN_CHECKPOINTS = 0.01
 x = pgm.datasets.bars_and_stripes().x_train
 f = pgm.fit(pgm.rbm(16, 6, rng=0), {"v": x}, negative=pgm.CAST(chains=20), optimizer=pgm.Adam(0.01),
             updates=int(sys.argv[2]), rng=1, progress=False, checkpoint=sys.argv[1])

@@ -1,8 +1,9 @@
-"""The score by rows with one unit changed, for models whose log Z is unknown.
+"""A score that compares rows with changed rows, for models whose log Z is unknown.
 
 A pair is a row and the same row with another value of one unit. The difference of their log
 densities, with hidden units summed out, does not depend on log Z. Where the posterior of a row is a
-product, it takes one row of weights; elsewhere it is the difference of two mean-field bounds.
+product of its units, it is computed from one row of each weight matrix. Elsewhere it is the
+difference of two mean-field bounds.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.weights import is_sparse
 
-BOUND = MeanField(updates=5, tolerance=1e-4, precision=np.float32)
-# Share of the changes that all units have alike; the others go to units that are uncertain.
-ALIKE = 0.1
-# Changes of each row, where one takes a row of weights, and where it takes a bound.
-MANY, ONE = 8, 1
-# Changes of all rows together at least, where they take a row of weights.
-FEWEST = 800
+BOUND_METHOD = MeanField(updates=5, tolerance=1e-4, precision=np.float32)
+# The share of changes that is divided evenly among all units; the other changes go to units in
+# proportion to their uncertainty.
+EVEN_SHARE = 0.1
+# The number of changes of each row, where a change needs one row of weights, and where it needs a
+# mean-field bound.
+CHANGES_BY_WEIGHTS, CHANGES_BY_BOUND = 8, 1
+# The smallest number of changes of all rows together, where each needs one row of weights.
+MIN_CHANGES_BY_WEIGHTS = 800
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +40,7 @@ class Change:
     Attributes
     ----------
     name : the layer.
-    pair, row, unit : (n,) numbers of the pairs, of their rows, and of the units.
+    pair, row, unit : (n,) numbers of the pairs, of their rows, and of the changed units.
     value : (n, components) the new values.
     """
 
@@ -50,17 +53,19 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The log probability with which a model tells rows from changed ones, less that of base rates.
+    """Pairs of a row and a changed row, and the log probability of telling which is the row.
 
     Attributes
     ----------
     rows : the rows.
     changes : the changes, of one layer each.
     row : (pairs,) the row of each pair.
-    count : (pairs,) the number of units for which the changed one stands.
-    base : (pairs,) the log odds of the row by independent units at base rates.
-    drawn : (pairs,) log probability of drawing the value of the row less that of the new one.
-    entropy : the mean log probability of a row by these units, without its sign.
+    count : (pairs,) the number of units that the changed unit represents.
+    base : (pairs,) the log odds of the row against the changed row for independent units at base
+        rates.
+    drawn : (pairs,) log probability that the value in the row is drawn as a change, less that of
+        the new value.
+    entropy : the entropy of these units in nats: minus the mean log probability of a row.
     """
 
     rows: Target
@@ -75,8 +80,8 @@ class Pairs:
         """Return the score of each row, (rows,)."""
         target = self.rows.with_model(model)
         odds = self._by_products(target) if by_products(target) else self._by_bounds(target)
-        told, by_base = (-np.logaddexp(0.0, self.drawn - o) for o in (odds, self.base))
-        each = self.count * (told - by_base)
+        by_model, by_base = (-np.logaddexp(0.0, self.drawn - o) for o in (odds, self.base))
+        each = self.count * (by_model - by_base)
         total = np.bincount(self.row, each, minlength=target.rows)
         score: Array = total / np.bincount(self.row, minlength=target.rows)
         return score
@@ -84,7 +89,7 @@ class Pairs:
     def _by_bounds(self, target: Target) -> Array:
         """Return the log odds (pairs,) of rows and changed rows, by mean field."""
         changed = self._changed.with_model(target.model)
-        here, there = (BOUND.run(t, ("log_z",)).log_z for t in (target, changed))
+        here, there = (BOUND_METHOD.run(t, ("log_z",)).log_z for t in (target, changed))
         odds: Array = here[self.row] - there
         return odds
 
@@ -101,7 +106,7 @@ class Pairs:
         return replace(target, evidence=replace(target.evidence, values=values))
 
     def _by_products(self, target: Target) -> Array:
-        """Return the same where hidden units are independent, by the fields that change."""
+        """Return the log odds (pairs,) where hidden units are independent, by changed inputs."""
         q, odds = Factors(target, np.float32), np.zeros(len(self.row))
         q.settle(1, 0.0)
         layers = target.structure.layers
@@ -125,7 +130,7 @@ class Pairs:
 
 
 def by_products(target: Target) -> bool:
-    """Return whether all hidden units are independent in layers that are free as a whole."""
+    """Return whether all hidden units are independent given the row, in layers without evidence."""
     s, pattern = target.structure, target.pattern
     return (
         pattern.independent
@@ -142,7 +147,7 @@ def changed_units(
     etas: Mapping[str, Array],
     each: Mapping[str, Array],
 ) -> Pairs | None:
-    """Return rows with changed units; None where a row has no unit to change.
+    """Return pairs of rows and changed rows; None if a row has no unit to change.
 
     Parameters
     ----------
@@ -156,7 +161,11 @@ def changed_units(
     if not (total > 0).all():
         return None
     share /= total
-    each_row = max(MANY, -(-FEWEST // target.rows)) if by_products(target) else ONE
+    each_row = (
+        max(CHANGES_BY_WEIGHTS, -(-MIN_CHANGES_BY_WEIGHTS // target.rows))
+        if by_products(target)
+        else CHANGES_BY_BOUND
+    )
     row = np.repeat(np.arange(target.rows), each_row)
     past = share.cumsum(axis=1)[row] > rng.random((len(row), 1))
     chosen = np.where(past.any(axis=1), past.argmax(axis=1), share[row].argmax(axis=1))
@@ -190,11 +199,11 @@ def _chances(mask: Array, log_rates: Array) -> Array:
     """Return how often units are changed, (rows, size): in proportion to their uncertainty."""
     unsure = -np.where(mask, log_rates, 0.0).sum(axis=0) / np.maximum(mask.sum(axis=0), 1)
     unsure = np.maximum(unsure, 0.0)
-    return np.where(mask, unsure + ALIKE * unsure.mean() + 1e-9, 0.0)
+    return np.where(mask, unsure + EVEN_SHARE * unsure.mean() + 1e-9, 0.0)
 
 
 def _another(layer: Layer, value: Array, eta: Array, rng: np.random.Generator) -> Array:
-    """Return another state of each unit; a draw at base rates if its values are infinitely many."""
+    """Return another state of each unit, or a draw at base rates for infinitely many values."""
     support = layer.unit.support
     if support is None:
         return layer.unit.sample(eta, rng)

@@ -2,9 +2,9 @@
 
 A fit measures its model by a score that is 0 for independent units at the base rates of the data
 (scores.py): at the start, after half of its updates and at the end, and a long fit also after an
-eighth and a quarter. Changes from one point to another are compared with their standard errors over
-rows, and with all that the model has above the base rates. A run that is twice as long gains about
-as much as the second half of the updates, so that a finding is made where that is a large share.
+eighth and a quarter. Changes of the score are compared with their standard errors over rows, and
+with the whole score. A run of twice the length gains about as much as the second half of the
+updates, so there is a finding if this half gave a large share of the score.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from pgmengine.learn.monitoring.scores import Score, learned_units, score_for
 from pgmengine.learn.run import Run
 from pgmengine.model.model import Model
 
-# Share of the rows of all updates that are measured at each point, and the rows at least and most.
-SHARE, FEWEST, MOST = 0.02, 50, 500
-# Updates from which on a fit is also measured after an eighth and a quarter of them. Where chains
-# drive the likelihood down, it was often best there.
-LONG = 400
-# A change counts from so many standard errors on, and from this share of the score.
-ERRORS, LARGE = 2.5, 0.05
-# Shares of the entropy of base rates. Up to the first a score is that of base rates if its error
-# allows it; up to the second it is in any case, and a change is none.
-NOTHING, LITTLE = 0.01, 0.005
+# The number of rows measured at each point, as a share of the rows of all updates; and its smallest
+# and largest value.
+MEASURED_SHARE, MIN_MEASURED_ROWS, MAX_MEASURED_ROWS = 0.02, 50, 500
+# Fits of at least this many updates are also measured after an eighth and a quarter of them. If the
+# chains make the likelihood fall, it was often best there.
+LONG_FIT_UPDATES = 400
+# A change counts if it exceeds this many standard errors, and this share of the score.
+MIN_CHANGE_ERRORS, MIN_CHANGE_SHARE = 2.5, 0.05
+# Shares of the entropy of base rates. A score below the second share equals that of base rates, and
+# so does a score below the first that is within its standard errors. A change below the second
+# share does not count.
+NO_GAIN_SHARE, SURELY_NO_GAIN_SHARE = 0.01, 0.005
 
 log = logging.getLogger(__name__)
 
@@ -61,16 +63,16 @@ class FindingKind(Enum):
 class Finding:
     """A sign at the end of a fit that its model could be much better.
 
-    Scores are the log-likelihood where that is cheap, else a bound or a pseudo-likelihood, less the
-    one of independent units with the means of the data, on some of the training rows.
+    The score is the log-likelihood if that is cheap, else a bound or a pseudo-likelihood, less the
+    same quantity for independent units with the means of the data. It is measured on some of the
+    training rows.
 
     Attributes
     ----------
-    kind : the sign: the score was STILL_RISING in the second half of the updates, it is hardly
+    kind : the sign: the score rose in the second half of the updates (STILL_RISING), it is hardly
         above the score of independent units (AT_BASE_RATES), or it FELL. The value of the kind says
         what to do.
-    nats : nats a row by which the score rose or fell, or by which it differs from independent
-        units.
+    nats : the rise or fall of the score, or its difference from independent units, in nats a row.
     error : standard error of `nats`; 0 for a change that was measured on all rows.
 
     Examples
@@ -102,9 +104,8 @@ class Finding:
 class Watch:
     """The scores of a fit: update -> score of each row.
 
-    `score` is None where the model has no score that is cheap; then nothing is found. `left` is
-    the share of the rows of data that are not measured: a change of the training rows has no
-    sampling error where there are none.
+    `score` is None if the model has no score that is cheap; there are then no findings. `left` is
+    the share of the rows of data that are not measured; if it is 0, a change has no sampling error.
     """
 
     score: Score | Pairs | None
@@ -116,25 +117,27 @@ class Watch:
     due: frozenset[int] = frozenset()
 
     def resume(self, scores: Mapping[int, Array]) -> None:
-        """Take the scores that a checkpoint has, if they are of the same rows."""
+        """Take the scores of a checkpoint, if they belong to the same rows."""
         if all(np.shape(values) == self.weights.shape for values in scores.values()):
             self.scores = {update: np.asarray(values) for update, values in scores.items()}
 
     def begin(self, model: Model, update: int) -> None:
-        """Measure the model before its first update here, if no checkpoint has scores."""
+        """Measure the model before its first update, unless a checkpoint has given scores."""
         if not self.scores:
             self.measure(model, update)
         first = min(self.scores, default=update)
         made = self.total - first
-        self.due = frozenset(first + made // part for part in ((8, 4, 2) if made >= LONG else (2,)))
+        self.due = frozenset(
+            first + made // part for part in ((8, 4, 2) if made >= LONG_FIT_UPDATES else (2,))
+        )
 
     def look(self, model: Model, update: int) -> None:
-        """Measure the model if it is time."""
+        """Measure the model if this update is one of the points of measurement."""
         if update in self.due:
             self.measure(model, update)
 
     def measure(self, model: Model, update: int) -> None:
-        """Keep the scores of a model."""
+        """Measure the scores of a model, and keep them."""
         if self.score is None or update in self.scores:
             return
         try:
@@ -144,35 +147,37 @@ class Watch:
             self.score = None
 
     def findings(self, ended: bool) -> tuple[Finding, ...]:
-        """Return the findings of a fit, of which `ended` tells whether it made all its updates."""
+        """Return the findings of a fit; `ended` says whether it has made all its updates."""
         updates = sorted(self.scores)
         if self.score is None or len(updates) < 2:
             return ()
         first, last = updates[0], updates[-1]
         gain, error = self._mean(self.scores[last])
         best = max(updates[:-1], key=lambda u: self._mean(self.scores[u])[0])
-        top, little = self._mean(self.scores[best])[0], LITTLE * self.score.entropy
+        top, little = self._mean(self.scores[best])[0], SURELY_NO_GAIN_SHARE * self.score.entropy
         fall, fall_error = self._change(best, last)
         found = []
-        if -fall > max(ERRORS * fall_error, LARGE * top, little):
+        if -fall > max(MIN_CHANGE_ERRORS * fall_error, MIN_CHANGE_SHARE * top, little):
             found.append(Finding(FindingKind.FELL, fall, fall_error))
-        at_base = gain <= max(min(NOTHING * self.score.entropy, ERRORS * error), little)
+        at_base = gain <= max(
+            min(NO_GAIN_SHARE * self.score.entropy, MIN_CHANGE_ERRORS * error), little
+        )
         if self.dependent and at_base:
             found.append(Finding(FindingKind.AT_BASE_RATES, gain, error))
         half = min(updates[:-1], key=lambda u: abs(2 * u - first - last))
         if found or not ended or not first < half:
             return tuple(found)
         rise, rise_error = self._change(half, last)
-        if rise > max(ERRORS * rise_error, LARGE * gain, little):
+        if rise > max(MIN_CHANGE_ERRORS * rise_error, MIN_CHANGE_SHARE * gain, little):
             found.append(Finding(FindingKind.STILL_RISING, rise, rise_error))
         return tuple(found)
 
     def _change(self, early: int, late: int) -> tuple[float, float]:
         """Return the mean change of the score of training rows, and its standard error."""
-        # Rows that a model makes impossible have no change.
+        # Rows that are impossible in a model give NaN, and are left out.
         with np.errstate(invalid="ignore"):
             change, error = self._mean(self.scores[late] - self.scores[early])
-        # A score by changed rows is of a few units of each row.
+        # A score by changed rows samples units of each row, and always has a sampling error.
         return change, error if isinstance(self.score, Pairs) else error * math.sqrt(self.left)
 
     def _mean(self, values: Array) -> tuple[float, float]:
@@ -188,9 +193,11 @@ class Watch:
 def watch_of(run: Run, means: States, size: int, total: int) -> Watch:
     """Return the watch of a fit of `total` updates with mini-batches of `size` rows."""
     rows = np.flatnonzero(run.weights > 0)
-    count = int(np.clip(SHARE * size * (total - run.count), FEWEST, MOST))
+    count = int(
+        np.clip(MEASURED_SHARE * size * (total - run.count), MIN_MEASURED_ROWS, MAX_MEASURED_ROWS)
+    )
     if len(rows) > count:
-        # Random numbers of its own, so that the fit has the same bits as without it.
+        # A generator of its own, so that the random numbers of the fit stay the same.
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:count])
     target = run.target.take(rows).with_model(run.model)
     learned = [mask.any(axis=1) for mask in learned_units(target, run.given).values()]

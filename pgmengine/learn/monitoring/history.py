@@ -37,7 +37,7 @@ class History:
         return self.stops() if self.stopping else ""
 
     def _merge(self, found: dict[str, Value], more: Mapping[str, Value]) -> None:
-        """Add values to the ones of this update; PgmError if two of one name differ."""
+        """Add values to those of this update; raise PgmError if two values of one name differ."""
         for name, value in more.items():
             if name in found and not np.array_equal(value, found[name], equal_nan=True):
                 raise PgmError(f"two callbacks say {name!r}: give one of them another name")
@@ -51,7 +51,7 @@ class History:
         return ""
 
     def arrays(self) -> dict[str, dict[str, Array]]:
-        """Return name -> {"update": (n,), "value": (n,)}, or (n, numbers) of rows of numbers."""
+        """Return name -> {"update": (n,), "value": (n,)}; "value" is (n, numbers) for rows."""
         return {
             name: {
                 "update": np.array([u for u, _ in pairs]),

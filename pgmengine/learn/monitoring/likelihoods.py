@@ -58,7 +58,7 @@ class ExactLogLikelihood(Periodic):
 class VariationalBound(Periodic):
     """The mean-field bound of the mean log-likelihood, in nats a row.
 
-    It is E_Q[log_density] + H(Q) - log Z (system 3, eq. 3): exact where the posterior factorises,
+    It is E_Q[log_density] + H(Q) - log Z. Where the posterior factorises it is the log-likelihood,
     up to the error of log Z.
 
     Parameters
@@ -96,7 +96,7 @@ class VariationalBound(Periodic):
         if model.structure.normalized:
             return {self.name: float(bound.mean()), f"{self.name}_error": 0.0}
         whole = self.log_z.run(target.nothing_observed, ("log_z",), rng=self.rng)
-        # Rows that have a log Z each have chains each, so that their errors are independent.
+        # If each row has its own log Z, it also has its own chains, and the errors are independent.
         error = float(np.linalg.norm(whole.log_z_error)) / len(whole.log_z)
         return {self.name: float((bound - whole.log_z).mean()), f"{self.name}_error": error}
 
@@ -105,7 +105,8 @@ class VariationalBound(Periodic):
 class AISLogLikelihood(Periodic):
     """The mean log-likelihood of a data set, in nats a row, with log Z by AIS.
 
-    For models too large for ExactLogLikelihood, and rows whose posterior factorises.
+    Use it for models that are too large for ExactLogLikelihood, if the posterior of each row
+    factorises.
 
     Parameters
     ----------
@@ -148,9 +149,9 @@ class AISLogLikelihood(Periodic):
 class PseudoLikelihood(Periodic):
     """The mean log pseudo-likelihood of a data set, in nats a row.
 
-    The sum over all units of log p(unit | the other units of the row), with hidden units summed
-    out. All units, no random one: the same data give the same number. For complete rows of
-    undirected layers given which the hidden units are independent.
+    It is the sum over all units of log p(unit | the other units of the row), with hidden units
+    marginalised. No unit is chosen at random, so that the same data give the same number. Rows must
+    be complete, layers undirected, and the hidden units independent given the row.
 
     Parameters
     ----------
@@ -199,7 +200,7 @@ class PseudoLikelihood(Periodic):
 
 
 def _check_pseudo(target: Target, data: Iterable[str]) -> None:
-    """PgmError for rows or models that have no pseudo-likelihood."""
+    """Raise PgmError for rows or models that have no pseudo-likelihood."""
     for name in data:
         layer = target.structure.layers[name]
         if (
@@ -226,7 +227,7 @@ def _log_conditional(
 ) -> Array:
     """Return log p(unit | the rest of the row), (rows,), of the unit at `columns` of a layer.
 
-    `by_tables` are the log weights (rows, K) of its states that its tables give.
+    `by_tables` (rows, K) are the log weights of its states by its tables.
     """
     layers, value = q.target.structure.layers, q.mean[name][:, columns]
     unit = layers[name].unit
@@ -254,9 +255,9 @@ def _log_conditional(
 class FreeEnergyGap(Periodic):
     """The free energy of validation rows less that of training rows: a measure of over-fitting.
 
-    The mean over rows of log sum over hidden units of exp(log_density), of training rows less that
-    of validation rows, in nats. Both have the same normaliser, which is not needed. By mean field;
-    exact where posteriors factorise.
+    It is the mean over training rows of the log of the sum over hidden units of exp(log_density),
+    less the same mean over validation rows, in nats. The normaliser cancels. The values are
+    mean-field bounds, which are exact where posteriors factorise.
 
     Parameters
     ----------

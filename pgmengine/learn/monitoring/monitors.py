@@ -1,7 +1,7 @@
-"""Monitors: callbacks (model, update) -> name -> value, or None for updates in between.
+"""Monitors: callbacks that take (model, update), and return name -> value or None.
 
-All but EarlyStopping take `every`, the number of updates from one value to the next. Those that
-look at data take layer -> (rows, size) of complete or incomplete rows, or a DataFrame, as fit does.
+All but EarlyStopping take `every`, the number of updates from one value to the next. Monitors that
+use data take layer -> (rows, size), with complete or incomplete rows, or a DataFrame, as fit does.
 The monitors of likelihoods are in likelihoods.py.
 """
 
@@ -50,7 +50,7 @@ class Periodic:
 
 
 def check_no_input(monitor: object, model: Model) -> None:
-    """PgmError if a model has Input layers."""
+    """Raise PgmError if a model has Input layers."""
     for name, layer in model.structure.layers.items():
         if layer.unit.observed_only:
             raise PgmError(
@@ -63,15 +63,15 @@ def check_no_input(monitor: object, model: Model) -> None:
 class ReconstructionError(Periodic):
     """The mean square of x - E[x | means of the hidden units given x], over units and rows.
 
-    A quick sign of progress, without log Z. It may fall while the likelihood falls, too.
-    Categorical units count over their states.
+    It is a quick sign of progress that does not need log Z. It may fall while the likelihood falls
+    as well. For Categorical units the mean is also over their states.
 
     Parameters
     ----------
     data : layer -> (rows, size), or a DataFrame.
     name : name of the value in the history.
     every : updates from one value to the next.
-    updates : rounds of mean field at most, where hidden units are coupled.
+    updates : the largest number of rounds of mean field, where hidden units are coupled.
     tolerance : the change of a mean in the last of these rounds.
 
     Raises
@@ -115,7 +115,7 @@ class ReconstructionError(Periodic):
 
 
 def _check_reconstruction(target: Target, data: Iterable[str]) -> None:
-    """PgmError for models without means of hidden units and of data given these."""
+    """Raise PgmError for models without means of the hidden units, or of the data given these."""
     for name in data:
         if name in target.structure.directed_layers or any(
             c.a == c.b == name for c in target.structure.couplings
@@ -172,7 +172,7 @@ class WeightNorms(Periodic):
 class FlipRates(Periodic):
     """The share of units that a sweep changes, under "flips " and the name of layer or variable.
 
-    Measured in chains of its own that have run for a while, it tells how well chains can mix.
+    It is measured in separate chains after some sweeps, and shows how well chains can mix.
 
     Parameters
     ----------
@@ -227,15 +227,14 @@ class FlipRates(Periodic):
 class Occupancy:
     """Moves on the ladder of a trainer that has one: CAST, AdaptiveSAP, PT or TransSAP.
 
-    Every `every` updates the history gains, of all chains and sweeps on the ladder since the last
-    entry: "occupancy", a row with the share of each level, beta = 1 first; "round_trips", the
-    number of ways from beta = 1 to the other end and back; "hop_acceptance", the accepted share of
-    the proposed changes of level (of TransSAP, of whole excursions); and with CAST
-    "swap_acceptance", the share of pairs that changed places when it was time to. No entry is made
-    where no chain moved on the ladder, as at update 0. Levels without a chain mean that the trainer
-    does less than its name says. PT and TransSAP visit all levels alike, whatever happens, so that
-    only round trips and acceptance tell of them. A fit takes one Occupancy, for its entries start
-    the counts again.
+    Every `every` updates the history gets an entry about all chains and sweeps on the ladder since
+    the last entry: "occupancy", a row with the share of each rung, beta = 1 first; "round_trips",
+    the number of ways from beta = 1 to the other end and back; "hop_acceptance", the accepted share
+    of the proposed changes of rung (for TransSAP, of whole excursions); and with CAST
+    "swap_acceptance", the share of due exchanges that were made. There is no entry if no chain has
+    moved on the ladder, as at update 0. If rungs have no chain, tempering does not work there. PT
+    and TransSAP always visit all rungs equally often, so that only round trips and acceptance say
+    how well they work. A fit can have only one Occupancy, because each entry sets the counts to 0.
 
     Parameters
     ----------
@@ -262,7 +261,7 @@ class Occupancy:
         check_whole(self, "every")
 
     def __call__(self, model: ModelLike, update: int) -> Mapping[str, float] | None:
-        """Refuse: a model has no chains."""
+        """Raise PgmError, because a model alone has no chains."""
         raise PgmError("Occupancy looks at the chains of a fit: give it to fit itself in callbacks")
 
     def watching(self, phase: ModelPhase) -> Monitor:
@@ -276,7 +275,7 @@ class Occupancy:
 
 
 def _occupied(travels: Travels, every: int, model: Model, update: int) -> dict[str, Any] | None:
-    """Return the entry of an update; None between two, and where no chain has moved."""
+    """Return the entry of an update; None if none is due, or if no chain has moved."""
     if update % every:
         return None
     entry = travels.entry()
@@ -292,12 +291,12 @@ def _occupied(travels: Travels, every: int, model: Model, update: int) -> dict[s
 
 @dataclass(frozen=True, eq=False)
 class EarlyStopping:
-    """A monitor that ends the fit when its value has stopped to rise, or to fall.
+    """A monitor that ends the fit when its value no longer rises, or no longer falls.
 
     Parameters
     ----------
     monitor : the monitor whose values decide.
-    patience : number of values without a rise by more than `least` after which the fit ends.
+    patience : the fit ends after this many values without a rise by more than `least`.
     least : the least rise that counts.
     rising : whether the value should rise; False for errors, which should fall.
     name : name of the value that decides, if the monitor has several.
@@ -332,7 +331,7 @@ class EarlyStopping:
 
     @property
     def watched(self) -> str:
-        """The name in the history that decides."""
+        """The name of the value in the history that decides."""
         name: str = self.name or getattr(self.monitor, "name", "")
         if not name:
             raise PgmError(

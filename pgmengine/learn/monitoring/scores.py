@@ -1,14 +1,14 @@
 """The score of a model in training: nats a row above independent units at base rates.
 
-`fit` measures it a few times, on the same few rows, to tell how learning went (findings.py). The
-score is the first of three that is cheap, of the units that are learned:
+`fit` measures it a few times, always on the same rows, to judge how learning went (findings.py).
+The score covers the units that are learned. It is the first of these three that is cheap:
 
 - log p(row | given), exact, where that takes no longer than a few updates;
 - the mean-field bound of log p(row), if the model is normalised, so that log Z is 0;
-- else the log probability with which the model tells a row from the same row with one unit changed,
-  which does not need log Z (Ceylan and Gutmann 2018). For a unit of two states it is the log
-  pseudo-likelihood of the unit. The changed unit stands for all units of its row: those that the
-  base rates leave uncertain are changed more often, and count less each.
+- else the log probability with which the model distinguishes a row from the same row with one unit
+  changed, which does not need log Z (Ceylan and Gutmann 2018). For a unit with two states it is the
+  log pseudo-likelihood of the unit. The changed unit represents all units of its row: units that
+  are uncertain at base rates are changed more often, and have smaller weights.
 
 In all three the score of independent units with the means of the data is subtracted, so that a
 model has the score 0 if it has learned no more than these means.
@@ -25,16 +25,18 @@ from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.monitoring.changes import BOUND, Pairs, changed_units, log_rate
+from pgmengine.learn.monitoring.changes import BOUND_METHOD, Pairs, changed_units, log_rate
 from pgmengine.learn.positive import one_of_each_pattern
 from pgmengine.model.model import Model
 
-# log2 of the states, and the table entries, up to which exact scores are considered.
-BITS, STATES = 14, 2**14
-# Seconds that an exact score may take, and seconds more for each update of the fit.
-CHEAP_SECONDS, SECONDS_AN_UPDATE = 2e-3, 2e-6
-# Evidence patterns for which it is planned at most.
-PATTERNS = 20
+# The largest log2 of the number of states, and the largest number of table entries, for which exact
+# scores are considered.
+MAX_SCORE_BITS, MAX_SCORE_ENTRIES = 14, 2**14
+# The largest planned time of an exact score: seconds, and additional seconds for each update of the
+# fit.
+MAX_SCORE_SECONDS, SCORE_SECONDS_PER_UPDATE = 2e-3, 2e-6
+# The largest number of evidence patterns for which an exact score is planned.
+MAX_SCORED_PATTERNS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +46,11 @@ class Score:
     Attributes
     ----------
     rows : the rows with their evidence.
-    others : the rows whose log Z is subtracted: as the model phase sees them; None where
-        that log Z is 0.
-    method : the method for both log Z.
-    base : (rows,) the same difference for independent units at base rates.
-    entropy : the mean log probability of a row by these units, without its sign.
+    others : the rows as the model phase sees them, whose log Z is subtracted; None if that log Z is
+        0.
+    method : the method for the log Z of both.
+    base : (rows,) the log probability of the row by independent units at base rates.
+    entropy : the entropy of these units in nats: minus the mean log probability of a row.
     """
 
     rows: Target
@@ -73,12 +75,12 @@ def score_for(
     means: Mapping[str, Array],
     updates: int,
 ) -> Score | Pairs | None:
-    """Return the score of a fit on some rows; None where there is none.
+    """Return the score of a fit on some rows; None if no score is cheap.
 
     Parameters
     ----------
     target : rows with all their evidence, each with an observed unit that is learned.
-    conditioned : the rows as the model phase sees them, or a single one if it sees all alike.
+    conditioned : the rows as the model phase sees them; a single one if they are all the same.
     given : layer -> (size,) the units that are given.
     means : layer -> the means of the data.
     updates : updates of the fit, which say how long an exact score may take.
@@ -99,19 +101,19 @@ def score_for(
     entropy = float(np.abs(base.mean()))
     normalised = target.structure.normalized and not given
     others = None if normalised else conditioned
-    exact, seconds = Exact(BITS, max_states=STATES, max_work=0), 0.0
-    if one_of_each_pattern(target).rows > PATTERNS:
+    exact, seconds = Exact(MAX_SCORE_BITS, max_states=MAX_SCORE_ENTRIES, max_work=0), 0.0
+    if one_of_each_pattern(target).rows > MAX_SCORED_PATTERNS:
         seconds = np.inf
     for part in (target, others):
         if part is not None and seconds < np.inf:
             plan = exact.plan(part, ("log_z",))
             seconds += plan.seconds if plan.accepted else np.inf
-    if seconds <= max(CHEAP_SECONDS, SECONDS_AN_UPDATE * updates):
+    if seconds <= max(MAX_SCORE_SECONDS, SCORE_SECONDS_PER_UPDATE * updates):
         return Score(target, others, exact, base, entropy)
-    if not BOUND.plan(target, ("log_z",)).accepted:
+    if not BOUND_METHOD.plan(target, ("log_z",)).accepted:
         return None
     if normalised:
-        return Score(target, None, BOUND, base, entropy)
+        return Score(target, None, BOUND_METHOD, base, entropy)
     return changed_units(target, learned, etas, each)
 
 

@@ -1,4 +1,4 @@
-"""AdaptiveSAP: persistent chains that wander over temperatures at times."""
+"""AdaptiveSAP: persistent chains that at times move over a ladder of temperatures."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from pgmengine.learn.statistics import Statistics
 
 @dataclass(frozen=True)
 class AdaptiveSAP:
-    """Stochastic approximation with adaptive simulated tempering (system 3, section 6).
+    """Stochastic approximation with adaptive simulated tempering (Salakhutdinov 2010).
 
-    PCD whose chains also wander over a ladder by Wang-Landau simulated tempering. They start at
-    beta = 1, share the weights of the levels, and go on from the state in which they have been at
-    beta = 1 again steps / len(betas) times: a number of visits that does not depend on the states,
-    so that with fixed weights these stay draws from the model. (The last state at beta = 1 of a
-    fixed number of steps is none.) A chain that has not come back so often in 10 * steps goes on
-    from its last visit. Watch `Occupancy`.
+    This is PCD whose chains also make excursions over a ladder by Wang-Landau simulated tempering.
+    The chains share the weights of the rungs. An excursion starts at beta = 1, and ends when the
+    chain has been at beta = 1 again steps / len(betas) times. This number of visits does not depend
+    on the states, so that with fixed weights the states stay draws from the model. (The last state
+    at beta = 1 within a fixed number of steps would not be a draw.) A chain that has not returned
+    so often within 10 * steps goes on from the state of its last visit. Watch `Occupancy`.
 
     Parameters
     ----------
     betas : the ladder: a schedule, or numbers in [0, 1] that reach 1.
-    every : updates from one walk to the next.
-    steps : steps of a walk, about; see above.
-    k : sweeps of an update, besides walks.
+    every : updates from one excursion to the next.
+    steps : approximate number of steps of an excursion; see above.
+    k : sweeps of an update, besides excursions.
     chains : number of chains.
     kernel : a kernel, or a schedule of kernels, update -> kernel.
-    gamma : schedule of the weights of the levels. Its rate needs a floor, as in CAST, or the
-        weights cannot follow a model that learns.
+    gamma : schedule of the weights of the rungs. Its rate needs a floor, as in CAST; without one
+        the weights cannot follow a model that learns.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class _Phase(Laddered):
         self.settings, self.weights = settings, Weights(1, len(self.betas), settings.gamma)
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
-        """Make k sweeps, and a walk over the ladder when it is time for one."""
+        """Make k sweeps, and an excursion over the ladder at every `every`-th update."""
         chains = self.adopt(batch.model, update, rng)
         sweep(chains, self.settings.k)
         if (update + 1) % self.settings.every == 0:
@@ -98,7 +98,7 @@ class _Phase(Laddered):
         return batch.mean(chains.values(dtype=batch.precision))
 
     def _wander(self, chains: Chains, rng: np.random.Generator) -> None:
-        """Walk from beta = 1 until each chain has been there again often enough."""
+        """Move over the ladder from beta = 1 until each chain has been there again often enough."""
         top, count = len(self.betas) - 1, len(chains.beta)
         level, last = np.full((1, count), top), chains.values()
         left = np.full(count, max(1, self.settings.steps // len(self.betas)))
@@ -120,7 +120,7 @@ class _Phase(Laddered):
         chains.place_at(last)
 
     def snapshot(self) -> Snapshot:
-        """Return the states of the chains, the ladder, the weights of its levels, the travels."""
+        """Return the chains, the ladder, the weights of its rungs, and the counts of moves."""
         return super().snapshot() | self.weights.state()
 
     def restore(self, snapshot: Snapshot) -> None:

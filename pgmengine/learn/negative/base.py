@@ -1,4 +1,4 @@
-"""Chains of negative phases: persistent ones, and chains under parameters that change.
+"""Chains of negative phases, whose parameters change from update to update.
 
 A negative phase is a frozen dataclass of settings whose `start` makes a ModelPhase. Its
 `statistics` is the algorithm; the chains, their engine and their snapshots are kept here.
@@ -40,7 +40,7 @@ class Persistent(ModelPhase):
         self.chains = make_chains(many, at(kernel, 0), start(many, rng), rng)
 
     def adopt(self, model: Model, update: int, rng: np.random.Generator) -> Chains:
-        """Return the chains at the parameters of a model."""
+        """Return the chains with the parameters of a model."""
         self.chains = adopted(self.chains, model, self.kernel, update, rng)
         return self.chains
 
@@ -59,7 +59,7 @@ class Persistent(ModelPhase):
 
 
 class Laddered(Persistent):
-    """Persistent chains that leave beta = 1 for a ladder of temperatures at times."""
+    """Persistent chains that at times leave beta = 1 for a ladder of temperatures."""
 
     travels: Travels
 
@@ -77,7 +77,7 @@ class Laddered(Persistent):
         self.travels = Travels(name, len(self.betas), count)
 
     def snapshot(self) -> Snapshot:
-        """Return the states of the chains, the travels, and the ladder as it was found."""
+        """Return the states of the chains, the counts of moves, and the ladder."""
         return super().snapshot() | {"/betas": self.betas} | self.travels.state()
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -101,7 +101,7 @@ def adopted(
 
 
 def sweep(chains: Chains, count: int) -> None:
-    """Make the sweeps of an update; one has a faster way, which keeps nothing for the next."""
+    """Make the sweeps of an update; a single sweep has a faster way, which caches nothing."""
     if count == 1:
         chains.sweep_once()
     else:
@@ -109,7 +109,7 @@ def sweep(chains: Chains, count: int) -> None:
 
 
 def unconditioned(name: str, given: Target) -> Target:
-    """Return the one row of the model phase; PgmError if rows of data have phases of their own."""
+    """Return the single row of the model phase; PgmError if each row of data has its own phase."""
     for layer, free in given.free.items():
         known = np.logical_not((free | given.cut[layer]).all(axis=0))
         if not known.any():
@@ -123,5 +123,5 @@ def unconditioned(name: str, given: Target) -> Target:
 
 
 def restored(setting: Betas, betas: Array, snapshot: Snapshot) -> Array:
-    """Return the ladder to go on with: that of a snapshot, unless the settings give numbers."""
+    """Return the ladder to go on with: the rungs of the settings, else those of a snapshot."""
     return betas if isinstance(setting, tuple) else np.array(snapshot["/betas"])

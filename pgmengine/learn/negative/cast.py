@@ -23,19 +23,20 @@ from pgmengine.learn.steps.schedules import at
 
 @dataclass(frozen=True)
 class CAST:
-    """Coupled adaptive simulated tempering (system 3, section 6.1).
+    """Coupled adaptive simulated tempering (Salakhutdinov 2010, section 6.1).
 
-    For models whose modes plain chains rarely leave. Slow chains at beta = 1 give the gradient; as
-    many fast ones wander over a ladder with adaptive weights, and at times the two of a pair change
-    places, if the fast one is at beta = 1 just then. See CoupledTempering.
+    Use it for models whose modes plain chains rarely leave. Slow chains at beta = 1 give the
+    gradient. As many fast chains move over a ladder with adaptive weights. Every `swap_every`
+    updates the two chains of a pair change places, if the fast one is then at beta = 1. See
+    CoupledTempering.
 
     The model phase takes 1.7 to 3.3 times as long as that of PCD with as many slow chains, because
     it has twice the chains and computes log p of the fast ones. The factor is larger in small
     models and with more sweeps. A whole update takes 1.2 to 1.8 times as long with k = 1, and up to
     2.7 times with k = 5.
 
-    All pairs share the weights of the levels. (The paper has weights for each chain: they follow
-    the mode that the chain is in as well, and bias the shares of modes more.)
+    All pairs share the weights of the rungs. (In the paper each chain has its own weights. These
+    also adapt to the mode of the chain, and bias the shares of modes more.)
 
     Parameters
     ----------
@@ -45,11 +46,12 @@ class CAST:
     swap_every : updates from one exchange to the next.
     k : sweeps of an update.
     kernel : a kernel, or a schedule of kernels, update -> kernel.
-    gamma : schedule of the weights of the levels. They have to follow a model that learns, so its
-        rate has a floor. The floor has a price: at fixed parameters the shares of modes that chains
-        rarely leave are off by the more, the higher the floor and the fewer the chains, and
-        learning suffers (see the results); OneOverT() has no such error, and stands still. Watch
-        `Occupancy`: levels without chains ask for a higher floor, or for more or closer betas.
+    gamma : schedule of the weights of the rungs. They have to follow a model that learns, so the
+        rate has a floor. The floor has a price: with a higher floor or fewer chains, the shares of
+        modes that chains rarely leave have larger errors, even at fixed parameters, and learning
+        suffers (see the results). OneOverT() has no such error, but its weights soon cease to
+        follow the model. Watch `Occupancy`: if rungs are without chains, use a higher floor, or
+        more or closer betas.
 
     Raises
     ------
@@ -94,7 +96,7 @@ class _Phase(ModelPhase):
         self.travels = self.coupled.travels
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
-        """Make k steps of sweeps, hops and exchanges; the slow chains give the expectation."""
+        """Make k steps of the coupled chains; the slow chains give the expectation."""
         coupled, kernel = self.coupled, self.settings.kernel
         coupled.chains = adopted(coupled.chains, batch.model, kernel, update, rng)
         coupled.rng = rng

@@ -22,16 +22,16 @@ from pgmengine.learn.steps.schedules import at
 class CD:
     """Contrastive divergence: chains of k sweeps that start at the data.
 
-    Its gradient is biased, with little variance; PCD is less biased. It is the default with `given`
-    layers, where each row has a model phase of its own.
+    Its gradient is biased and has little variance; PCD is less biased. It is the default with
+    `given` layers, where each row has a model phase of its own.
 
     Hidden units are drawn given the data; then each sweep visits the layers that have data first,
     and the others by their distance from these. An RBM goes h_0 | v_0, v_1 | h_0, h_1 | v_1, ...,
     whichever layer was declared first, and the statistics are taken at (v_k, h_k): at
     (v_k, h_(k-1)) they would teach the hidden layer nothing with k = 1. The last sweep draws layers
-    without data from their conditionals, whatever the kernel, so that the mean is that of
-    v_k E[h | v_k] (system 2): moved by flip-the-state, h_k would still depend on h_0. Missing
-    values in a layer with data move with their layer.
+    without data from their conditionals, whatever the kernel, so that the statistics have the mean
+    v_k E[h | v_k] (Brügge, Fischer and Igel 2013). After a sweep of flip-the-state, h_k would
+    depend on h_0 as well. Missing values in a layer with data are drawn with their layer.
 
     Parameters
     ----------
@@ -61,18 +61,18 @@ class CD:
         check_whole(self, "k")
 
     def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
-        """Start with the first batch, as there are no chains to keep."""
+        """Start the phase; there are no persistent chains."""
         return _Phase(self, given)
 
 
 class _Phase(ModelPhase):
     def __init__(self, settings: CD, given: Target) -> None:
         self.k, self.kernel, self.given = settings.k, settings.kernel, given
-        # Chains for a batch of as many rows, where all rows have the same phase.
+        # The chains are kept for later batches of the same size, if all rows have the same phase.
         self.kept: Chains | None = None
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
-        """Draw the hidden units, make k sweeps; the expectation is taken at their end."""
+        """Draw the hidden units, and make k sweeps; the states after them give the expectation."""
         x = batch.complete()
         chains, (_, hidden) = self._chains(batch, update, rng), batch.outward
         chains.place_at(x)

@@ -14,22 +14,23 @@ from pgmengine.learn.batch import Batch
 from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.statistics import Statistics
 
-# Parameters from which on products take most of an update.
-LARGE = 10_000
+# The smallest number of parameters with which matrix products take most of an update.
+MIN_LARGE_PARAMETERS = 10_000
 
 
 @dataclass(frozen=True)
 class ExactGradient:
     """The exact model expectation, by enumeration; with `given` layers, of each row.
 
-    For small models, and for layers such as labels whose states are few (system 1, eqs. 25-28).
+    Use it for small models, and for layers with few states such as labels (Yokoyama et al. 2019,
+    equations 25 to 28).
 
     Parameters
     ----------
     max_bits : log2 of the number of states that may be enumerated.
     single : whether rows with few states each (`given` layers, complete) are computed in single
-        precision, at twice the speed; by default with at least 10,000 parameters, as smaller models
-        gain nothing. All else is in double precision.
+        precision, at twice the speed; by default with at least 10,000 parameters, because smaller
+        models gain nothing. Everything else is computed in double precision.
 
     Examples
     --------
@@ -43,9 +44,9 @@ class ExactGradient:
     precision: ClassVar[type] = np.float64
 
     def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
-        """Start: nothing is kept from update to update but the question."""
+        """Start the phase; only the prepared question is kept from update to update."""
         numbers = sum(np.size(value) for value in given.model.params.values())
-        single = numbers >= LARGE if self.single is None else self.single
+        single = numbers >= MIN_LARGE_PARAMETERS if self.single is None else self.single
         few = mixture_of(given, np.float32 if single else np.float64)
         if few is not None and given.rows > 1 and few.cover.bits <= self.max_bits:
             return _MixturePhase(few)
@@ -57,7 +58,7 @@ class _Phase(ModelPhase):
         self.method, self.given = method, given
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
-        """Enumerate each row, or the one that all rows share."""
+        """Enumerate each row, or the single row of the model phase."""
         target, weights = batch.given, batch.weights / len(batch.weights)
         if target is None:
             target, weights = self.given.with_model(batch.model), np.array([batch.weights.mean()])
@@ -67,13 +68,13 @@ class _Phase(ModelPhase):
 
 
 class _MixturePhase(ModelPhase):
-    """The phase of rows that have few states each, and one evidence pattern."""
+    """The phase of rows of one evidence pattern with few states each."""
 
     def __init__(self, mixture: Mixture) -> None:
         self.mixture, self.precision = mixture, mixture.precision
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
-        """Compute all states of all rows side by side."""
+        """Compute all states of all rows in one array."""
         assert batch.given is not None
         out = batch.nothing()
         self.mixture.expect(batch.given, batch.weights / len(batch.weights), out)

@@ -1,4 +1,4 @@
-"""FastPCD: persistent chains driven on by fast weights."""
+"""FastPCD: persistent chains with fast weights, which drive them out of the states they visit."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class FastPCD:
     """Fast persistent contrastive divergence: PCD whose chains see additional, fast weights.
 
     The chains move at theta + theta_fast; after each update theta_fast = decay theta_fast + rate
-    gradient. So the probability falls where the chains are, and they move on (system 3, section
-    4.1).
+    gradient. The probability of the states that the chains visit therefore falls, and the chains
+    move on.
 
     Parameters
     ----------
     k : sweeps of an update.
     chains : number of chains.
     rate : learning rate of the fast weights, or a schedule, update -> rate.
-    decay : share of the fast weights that stays from one update to the next, from 0 to 1.
+    decay : share of the fast weights that remains from one update to the next, from 0 to 1.
     kernel : a kernel, or a schedule of kernels, update -> kernel.
 
     Raises

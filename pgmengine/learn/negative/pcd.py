@@ -20,9 +20,9 @@ from pgmengine.learn.statistics import Statistics
 class PCD:
     """Persistent contrastive divergence: chains that go on from update to update.
 
-    The usual choice for undirected models. While parameters change slowly, the chains stay close
-    to the distribution of the model; if it falls apart into modes that they rarely leave, take a
-    phase with tempering (PT, CAST).
+    It is the usual choice for undirected models. While parameters change slowly, the chains stay
+    close to the distribution of the model. If this has modes that chains rarely leave, take a phase
+    with tempering (PT, CAST).
 
     Parameters
     ----------

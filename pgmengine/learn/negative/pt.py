@@ -22,14 +22,14 @@ from pgmengine.learn.steps.schedules import at
 
 @dataclass(frozen=True)
 class PT:
-    """Parallel tempering: persistent ladders of chains that swap places (t-PT_k of system 2).
+    """Parallel tempering: persistent ladders of chains that swap places.
 
-    For models whose modes plain chains rarely leave. An update makes k sweeps of all chains, then
-    swaps between neighbours on each ladder; the chains at beta = 1 give the gradient.
+    Use it for models whose modes plain chains rarely leave. An update makes k sweeps of all chains,
+    then swaps between neighbours on each ladder; the chains at beta = 1 give the gradient.
 
     Parameters
     ----------
-    temperatures : chains of a ladder, at inverse temperatures even in [0, 1].
+    temperatures : number of chains of a ladder, at evenly spaced inverse temperatures in [0, 1].
     k : sweeps of an update.
     chains : number of ladders, and so of states at beta = 1.
     kernel : a kernel, or a schedule of kernels, update -> kernel.
@@ -82,7 +82,7 @@ class _Phase(ModelPhase):
         ladders.rng = rng
         before, parity = ladders.at.copy(), ladders.sweeps % 2
         ladders.chains.sweep(self.settings.k - 1)
-        # The last sweep of the k, and the swaps.
+        # This step makes the last of the k sweeps, and the swaps.
         ladders.step()
         self._count(before, parity)
         return batch.mean(ladders.chains.values(ladders.top(), dtype=batch.precision))
@@ -97,7 +97,7 @@ class _Phase(ModelPhase):
         self.travels.add(level, 2 * pairs, 2 * swapped)
 
     def snapshot(self) -> Snapshot:
-        """Return the snapshots of the ladders and of the travels on them."""
+        """Return the snapshots of the ladders, and the counts of moves on them."""
         return self.ladders.state() | self.travels.state()
 
     def restore(self, snapshot: Snapshot) -> None:

@@ -20,10 +20,10 @@ from pgmengine.learn.statistics import Statistics
 
 @dataclass(frozen=True)
 class TransSAP:
-    """Stochastic approximation with tempered transitions (system 3, section 7).
+    """Stochastic approximation with tempered transitions (Salakhutdinov 2009).
 
-    PCD whose chains also make excursions: each goes from beta = 1 down a ladder and back, and the
-    state at the end is accepted or not as a whole.
+    This is PCD whose chains also make excursions. An excursion goes from beta = 1 down a ladder and
+    back, and the state at its end is accepted or rejected.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class _Phase(Laddered):
         self.settings = settings
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
-        """Make k sweeps, and an excursion of each chain when it is time for one."""
+        """Make k sweeps, and an excursion of each chain at every `every`-th update."""
         chains = self.adopt(batch.model, update, rng)
         sweep(chains, self.settings.k)
         if (update + 1) % self.settings.every == 0:

@@ -1,1 +1,1 @@
-"""The start of learning: base rates, and weights pretrained pair by pair."""
+"""The start of learning: base rates, and weights that are pretrained pair by pair of layers."""

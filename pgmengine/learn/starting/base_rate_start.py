@@ -2,9 +2,9 @@
 
 With inputs of 0 the units of an observed layer have the means of the data if A'(bias) = mean. The
 drawn weights W add W x to the inputs of their neighbours, which is noise as long as nothing is
-learned. A centred model adds W (x - E[x]), which is 0 on average: its biases are less by W E[x]
-(Montavon and Mueller 2012). So the first update finds independent units with the means of the data,
-and no hidden unit does the work of a bias.
+learned. A centred model adds W (x - E[x]) instead, which is 0 on average (Montavon and Mueller
+2012). It is the same model with biases that are smaller by W E[x]. At the first update the units
+are therefore independent with the means of the data, and no hidden unit has to act as a bias.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pgmengine.evidence.target import Target
 from pgmengine.learn.steps.optimizers import floors, raised
 from pgmengine.model.model import Model
 
-# Observations at the mean of a unit with bias 0 that are added to the data of each bounded unit, as
-# a mean at the edge of its range has no finite bias.
-ADDED = 1.0
+# The number of observations, at the mean that belongs to bias 0, that are added to the data of each
+# bounded unit. Without them a mean at the edge of the range would have no finite bias.
+ADDED_OBSERVATIONS = 1.0
 
 
 def observed_means(target: Target, weights: Array) -> dict[str, Array]:
     """Return the mean of each unit over the rows that observe it, layer -> (size[, k]).
 
-    Layers that no row observes are absent. Bounded units have ADDED observations more, and units
-    that no row observes have the mean that belongs to bias 0.
+    Layers that no row observes are absent. ADDED_OBSERVATIONS observations at the mean of bias 0
+    are added to the data of bounded units, and units that no row observes have this mean.
     """
     out = {}
     for name, layer in target.structure.layers.items():
@@ -39,17 +39,17 @@ def observed_means(target: Target, weights: Array) -> dict[str, Array]:
             out[name] = total / np.maximum(count, 1.0).reshape(-1, *[1] * (total.ndim - 1))
             continue
         middle = layer.unit.mean(np.zeros(layer.bias_shape))
-        added = np.where(count == 0, 1.0, ADDED if layer.unit.bounded else 0.0)
+        added = np.where(count == 0, 1.0, ADDED_OBSERVATIONS if layer.unit.bounded else 0.0)
         count, added = (a.reshape(-1, *[1] * (total.ndim - 1)) for a in (count, added))
         out[name] = (total + added * middle) / (count + added)
     return out
 
 
 def started(model: Model, means: dict[str, Array]) -> tuple[Model, tuple[str, ...]]:
-    """Return the centred model at these means, and the layers whose biases they set.
+    """Return the centred model with these means, and the layers whose biases were set.
 
     Units with a conditional have no bias. Units of several components that are not one-hot keep
-    their bias, as their means alone do not give one.
+    their bias, because it does not follow from their means.
     """
     layers = model.structure.layers
     bias = {name: model.bias(name).copy() for name in layers}
@@ -79,7 +79,7 @@ def started(model: Model, means: dict[str, Array]) -> tuple[Model, tuple[str, ..
 
 
 def _with_biases(model: Model, bias: dict[str, Array]) -> Params:
-    """Return the parameters with these biases, 0 where a unit has none, none below its floor."""
+    """Return the parameters with these biases: 0 if a unit has none, and at least its floor."""
     s = model.structure
     params = {}
     for name, layer in s.layers.items():

@@ -18,7 +18,7 @@ from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.methods.base_rates import base_rates
 from pgmengine.learn.arguments import row_weights
-from pgmengine.learn.defaults import RATE, falling_rate
+from pgmengine.learn.defaults import SCALED_RATE, falling_rate
 from pgmengine.learn.fit import fit, pass_on
 from pgmengine.learn.positive import posterior_draw
 from pgmengine.learn.starting.base_rate_start import observed_means, started
@@ -31,22 +31,22 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.weights import is_sparse
 
-# Draws of a layer at least, however few rows there are.
-ROWS = 1000
+# The smallest number of draws of a layer, even if there are fewer rows.
+MIN_LAYER_DRAWS = 1000
 
 
 def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05) -> Model:
     """Return the model with biases at the base rates of the data.
 
-    With weights of zero the observed layers then have the means of the data: early chains look like
-    data, and learning need not begin by finding the biases. Layers that `base_rates` leaves out
-    keep theirs.
+    With weights of zero the observed layers then have the means of the data. The first chains look
+    like data, and learning need not find the biases first. Layers that `base_rates` leaves out keep
+    their biases.
 
     Parameters
     ----------
     data : layer -> (rows, size), or a DataFrame with a column for each unit.
-    strength : number of states drawn evenly, as a share of the rows, that count besides the data in
-        each unit with bounded values, so that a unit that never changes gets a finite bias.
+    strength : weight of uniformly distributed states, as a share of the rows, that are added to the
+        data of each unit with bounded values, so that a unit that never changes gets a finite bias.
 
     Returns
     -------
@@ -81,20 +81,20 @@ def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05)
 def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
     """Return a stack of layers pretrained greedily, pair by pair of layers.
 
-    Deep models learn faster from such a start. The layers must form a path from the one layer of
-    data on. Each coupling is learned as an RBM between the layer below, with the states that the
-    RBMs before it give the data, and the layer above. Where a layer of an undirected model will
-    get input from both sides, its RBM has two copies of the layer at the other end with tied
-    parameters, so that in the whole model the inputs from below and above together are of the right
-    size.
+    Deep models learn faster from such a start. The layers must form a path that begins at the only
+    layer with data. Each coupling is learned as an RBM of the layer below and the layer above. Its
+    data are the states of the layer below that the RBMs before it draw from the data. If a layer of
+    an undirected model gets input from both sides, its RBM has two copies of the layer at the other
+    end, with tied parameters. In the whole model the inputs from below and from above then add up
+    to the right size.
 
     Parameters
     ----------
     data : layer -> (rows, size), or a DataFrame, for the first layer of the path.
     settings : settings of `fit`, for every RBM, except `checkpoint` and `state`; with copies the
         optimizer is wrapped in Tied, and cannot be Centered. Callbacks see one RBM after the other.
-        RBMs after the first learn from at least 1,000 rows, which counts where `epochs` sets the
-        length.
+        RBMs after the first learn from at least 1,000 rows, so that `epochs` means more updates for
+        them if the data have fewer rows.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
     for step in _steps(model, data):
         found, rows = _learned(model, step, x, settings | {"rng": rng, "sample_weight": weights})
         _merge(out, step, found)
-        index = np.tile(np.arange(rows.rows), -(-ROWS // rows.rows))
+        index = np.tile(np.arange(rows.rows), -(-MIN_LAYER_DRAWS // rows.rows))
         weights = None if weights is None else np.asarray(weights)[index]
         x = step.above.shaped(posterior_draw(rows.take(index), seeded(rng))[step.above.name])
     return model.with_params(out)
@@ -141,7 +141,7 @@ def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
 
 @dataclass(frozen=True)
 class _Step:
-    """A coupling on the path from the data on; flipped if its weight runs from above to below."""
+    """A coupling on the path from the data; flipped if its weight has the upper layer first."""
 
     below: Layer
     above: Layer
@@ -152,7 +152,7 @@ class _Step:
 
 
 def _steps(model: Model, data: Iterable[str]) -> list[_Step]:
-    """Return the path from the data on; PgmError if there is none."""
+    """Return the path that begins at the data; PgmError if there is none."""
     path = _path(model, data)
     undirected = [False, *(not c.directed for c, _, _ in path), False]
     return [
@@ -164,7 +164,7 @@ def _steps(model: Model, data: Iterable[str]) -> list[_Step]:
 
 
 def _path(model: Model, data: Iterable[str]) -> list[tuple[Coupling, Layer, Layer]]:
-    """Return (coupling, layer below, layer above) from the data on."""
+    """Return (coupling, layer below, layer above) for each step, beginning at the data."""
     s, name = model.structure, next(iter(data), "")
     left, out = list(s.couplings), list[tuple[Coupling, Layer, Layer]]()
     while True:
@@ -192,7 +192,7 @@ def _learned(
     upper = _copies(step.above, step.both[0] and not step.both[1])
     ties, optimizer = _ties(lower, upper), settings.get("optimizer")
     rows = StateNumbers.fromkeys(lower, x)
-    # Centred gradients of tied parameters are not those of one parameter.
+    # Centring would change each copy of a tied parameter in a different way.
     tied = Tied(optimizer or Scaled(SGD(_falling(settings, len(x)))), ties) if ties else optimizer
     found = fit(_pair(model, step, lower, upper), rows, **{**settings, "optimizer": tied})
     pass_on(found)
@@ -200,19 +200,19 @@ def _learned(
 
 
 def _falling(settings: Mapping[str, Any], rows: int) -> linear_decay:
-    """Return the rate of `fit` by default, for as many updates as these settings make."""
+    """Return the default rate of `fit` for the number of updates of these settings."""
     size = min(settings.get("batch_size", 100), rows)
     updates = settings.get("updates") or settings.get("epochs", 10) * -(-rows // size)
-    return falling_rate(RATE, updates)
+    return falling_rate(SCALED_RATE, updates)
 
 
 def _merge(out: dict[str, Any], step: _Step, found: Model) -> None:
-    """Add the parameters of an RBM to the ones of the whole model."""
+    """Add the parameters of an RBM to those of the whole model."""
     below, above, (from_below, from_above) = step.below.name, step.above.name, step.both
     weight = found.params[f"{below}-{above}.weight"] * (0.5 if from_below and from_above else 1.0)
     out[f"{step.key}.weight"] = weight.T if step.flipped else weight
     bias = found.params[f"{below}.bias"]
-    # Between two undirected couplings: the mean of both RBMs' biases.
+    # A layer between two undirected couplings gets the mean of the biases of both RBMs.
     out[f"{below}.bias"] = (out[f"{below}.bias"] + bias) / 2 if from_below else bias
     out[f"{above}.bias"] = found.params[f"{above}.bias"]
 

@@ -1,9 +1,9 @@
 """Optimizers: ascent on the log-likelihood, one frozen dataclass each.
 
 `start(params)` makes the moments, name -> array; `step(structure, params, gradient, moments, t)`
-returns new parameters and changes the moments in place; t counts from 0. The loops are compiled
-(optimizers.h): a step of a parameter is one pass over its numbers, which also writes them in single
-precision for the chains. With weight decay the gradient of a weight loses
+returns new parameters and changes the moments in place; t is the number of the step, from 0. The
+loops are compiled (optimizers.h): a step of a parameter is one pass over its numbers, which also
+writes them in single precision for the chains. With weight decay the gradient of a weight loses
 weight_decay * weight + l1 * sign(weight); biases do not decay. After a step `fit` projects: a
 parameter that leaves its range is set to the edge of the range.
 """
@@ -31,12 +31,12 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.tables import normalised
 from pgmengine.model.weights import elementwise, like, numbers
 
-# Parameters for each thread of a step.
-WORTH_A_THREAD = 20_000
+# The number of parameters for each thread of a step.
+PARAMETERS_PER_THREAD = 20_000
 
-# The least leak of a noisy-or unit: at 0 a row that no cause explains would be impossible, and
-# could not be learned from.
-LEAK = 1e-6
+# The smallest leak of a noisy-or unit. With a leak of 0, a row in which no cause is active would be
+# impossible, and nothing could be learned from it.
+MIN_LEAK = 1e-6
 
 
 class Stepped(dict[str, Any]):
@@ -44,23 +44,23 @@ class Stepped(dict[str, Any]):
 
     Attributes
     ----------
-    singles : name -> (parameter, its numbers in single precision). An optimizer around the one that
-        made them may replace some of the parameters. As their arrays cannot change in place, the
-        numbers are valid as long as the parameter is the array with which they were made.
+    singles : name -> (parameter, its numbers in single precision). Another optimizer around this
+        one may replace some of the parameters. Arrays of parameters cannot change in place, so the
+        numbers are valid as long as the parameter is the same array object.
     """
 
     singles: dict[str, tuple[Weight, Weight]]
 
 
 def check_optimizer(optimizer: object, what: str) -> None:
-    """PgmError unless it is an optimizer."""
+    """Raise PgmError unless the object is an optimizer."""
     check_instance(optimizer, what)
     if not isinstance(optimizer, Optimizer):
         raise PgmError(f"{what} must be one such as pgm.Adam(), not {optimizer!r}")
 
 
 class _Ascent:
-    """Base of the compiled optimizers: steps by the rule of each update."""
+    """Base of the compiled optimizers, whose steps follow the rule of each update."""
 
     rate: Rate
     weight_decay: float
@@ -72,15 +72,15 @@ class _Ascent:
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """The names of the moments that it keeps of each parameter."""
+        """The names of the moments that are kept for each parameter."""
         return ("m", "v")
 
     @abstractmethod
     def rule(self, t: int) -> dict[str, Any]:
         """Return the compiled step of update t.
 
-        "kind" is the routine, "keep" the shares of the first and second moment that stay, "unbias"
-        the factors that undo the bias of the moments towards their start at 0.
+        "kind" is the compiled routine. "keep" has the shares of the first and second moment that
+        remain at each step. "unbias" has the factors that correct the moments for their start at 0.
         """
 
     def start(self, params: Params) -> Snapshot:
@@ -96,7 +96,7 @@ class _Ascent:
     ) -> Params:
         """Return the parameters after step t.
 
-        PgmError names the first parameter that is not a number within LARGEST.
+        A PgmError names the first parameter that is not a finite number of at most LARGEST.
         """
         rule, rate, out = self.rule(t), rate_at(self.rate, t), Stepped()
         out.singles = {}
@@ -105,7 +105,7 @@ class _Ascent:
             g = g if g.dtype == np.float32 else g.astype(np.float64, copy=False)
             impossible = np.isneginf(p) if k.endswith(".table") else np.zeros(0, dtype=bool)
             if impossible.any():
-                # The routine takes finite numbers only; moments of these entries stay 0.
+                # The routine takes only finite numbers; the moments of these entries remain 0.
                 p, g = np.where(impossible, 0.0, p), np.where(impossible, g.dtype.type(0), g)
             new, single = np.empty(len(p)), np.empty(len(p), dtype=np.float32)
             within = _kernels.ascend(
@@ -118,7 +118,7 @@ class _Ascent:
                 copy=single,
                 m=moments.get(f"m/{k}"),
                 v=moments.get(f"v/{k}"),
-                parts=parts(len(p), WORTH_A_THREAD),
+                parts=parts(len(p), PARAMETERS_PER_THREAD),
             )
             if not within:
                 raise PgmError(
@@ -133,7 +133,7 @@ class _Ascent:
 
 
 def _diverged(name: str, gradient: Array, stepped: Array) -> str:
-    """Return the fault of a parameter after a step."""
+    """Return the error for a parameter that has diverged in a step."""
     if not np.isfinite(gradient).all():
         return f"the gradient of {name!r} is not finite"
     if not np.isfinite(stepped).all():
@@ -148,7 +148,7 @@ class SGD(_Ascent):
     Parameters
     ----------
     rate : learning rate, or a schedule, update -> rate.
-    momentum : share of the velocity m that stays from step to step, below 1.
+    momentum : share of the velocity m that remains from step to step, below 1.
     weight_decay, l1 : strengths of the penalties of weights.
 
     Raises
@@ -184,7 +184,7 @@ class SGD(_Ascent):
 
 @dataclass(frozen=True)
 class _Adaptive(_Ascent):
-    """Base of optimizers whose steps are divided by a running size of the gradient."""
+    """Base of optimizers that divide each step by a running average of the size of the gradient."""
 
     rate: Rate = 1e-3
     beta1: float = 0.9
@@ -206,7 +206,7 @@ class Adam(_Adaptive):
     Parameters
     ----------
     rate : learning rate, or a schedule, update -> rate.
-    beta1, beta2 : shares of the first and second moment that stay from step to step, below 1.
+    beta1, beta2 : shares of the first and second moment that remain from step to step, below 1.
     epsilon : added to the root of the second moment.
     weight_decay, l1 : strengths of the penalties of weights.
 
@@ -239,7 +239,8 @@ class AdaMax(_Adaptive):
     Parameters
     ----------
     rate : learning rate, or a schedule, update -> rate.
-    beta1, beta2 : shares of the first moment and of the norm that stay from step to step, below 1.
+    beta1, beta2 : shares of the first moment and of the norm that remain from step to step, below
+        1.
     epsilon : added to the norm.
     weight_decay, l1 : strengths of the penalties of weights.
 
@@ -267,19 +268,19 @@ class AdaMax(_Adaptive):
 
 
 def floors(structure: Structure) -> dict[str, float]:
-    """Return the least value of each parameter that has one."""
+    """Return the smallest allowed value of each parameter that has one."""
     out: dict[str, float] = {}
     for name, layer in structure.layers.items():
         if layer.unit.nonnegative:
-            out[f"{name}.bias"] = LEAK
+            out[f"{name}.bias"] = MIN_LEAK
             out |= {f"{c.key}.weight": 0.0 for c in structure.arrows_into[name]}
     return out
 
 
 def projected(structure: Structure, params: Params) -> Params:
-    """Return the parameters in their ranges: none below its least value, conditionals normalised.
+    """Return the parameters in their ranges: at least their floors, conditionals normalised.
 
-    Parameters that are in their ranges are the same arrays.
+    A parameter that is within its range is returned as the same array.
     """
     return with_normalised(structure, raised(params, floors(structure)))
 
@@ -291,7 +292,7 @@ def with_normalised(structure: Structure, params: Params) -> Params:
 
 
 def raised(params: Params, least: Mapping[str, float]) -> Params:
-    """Return the parameters, the named ones raised to at least these values."""
+    """Return the parameters, where the named ones are at least these values."""
     if not least:
         return params
     out: dict[str, Weight] = dict(params)

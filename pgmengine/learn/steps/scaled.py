@@ -9,9 +9,9 @@ together, for which the total variance of the layer stands:
     s_a = 4 v_a (1 + T_a / 50),    T_a = sum_i var(x_i) / (4 v_a),
 
 with v_a the largest variance of a unit of the layer, so that T_a is the total variance if units
-were scaled to values 0 and 1. A weight moves by rate / (s_a s_b) times its gradient, and a bias,
-whose work the base rates have done, by a quarter of rate / s_a. The constants were chosen on RBMs
-of 10 to 500 hidden units and six data sets, those of benchmarks/defaults.py.
+were scaled to values 0 and 1. A weight moves by rate / (s_a s_b) times its gradient, and a bias by
+a quarter of rate / s_a, because biases start at the base rates. The constants were chosen on RBMs
+of 10 to 500 hidden units and the six data sets of benchmarks/defaults.py.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.weights import elementwise
 from pgmengine.units.base import Unit
 
-# Total variance of a layer, in units of two values 0 and 1, that halves the steps.
-HALVING = 50.0
-# Steps of biases, as a share of the steps of weights.
-OF_BIASES = 0.25
-# Scales of layers are far inside of this and its inverse, unless a checkpoint is damaged.
-LEAST = 1e-40
-# Means are moved by this share towards the middle of their range, where they have a finite eta.
-INWARD = 1e-3
+# The total variance of a layer that halves its steps, if units are scaled to values 0 and 1.
+HALVING_VARIANCE = 50.0
+# The rate of biases, as a share of the rate of weights.
+BIAS_STEP_SHARE = 0.25
+# Scales of layers lie far from this value and its inverse, unless a checkpoint is damaged.
+MIN_LAYER_SCALE = 1e-40
+# Means are moved by this share towards the middle of their range, so that their eta is finite.
+INWARD_SHARE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Scaled:
         check_optimizer(self.optimizer, "Scaled: optimizer")
 
     def start(self, params: Params) -> Snapshot:
-        """Return the moments of the optimizer, and scales of layers that are not known yet."""
+        """Return the moments of the optimizer, and scales of layers, which are not known yet."""
         names = [k.removesuffix(".bias") for k in params if k.endswith(".bias")]
         return self.optimizer.start(params) | {f"scale/{n}": np.full(1, np.nan) for n in names}
 
@@ -88,32 +88,34 @@ class Scaled:
             for name, layer in structure.layers.items():
                 moments[f"scale/{name}"][0] = scale(layer, means.get(name))
         s = {name: float(moments[f"scale/{name}"][0]) for name in structure.layers}
-        if bad := [n for n, value in s.items() if not LEAST < value < 1 / LEAST]:
+        if bad := [
+            n for n, value in s.items() if not MIN_LAYER_SCALE < value < 1 / MIN_LAYER_SCALE
+        ]:
             raise PgmError(f"the state of Scaled has the scale {s[bad[0]]} for layer {bad[0]!r}")
-        factor = {f"{name}.bias": OF_BIASES / s[name] for name in s}
+        factor = {f"{name}.bias": BIAS_STEP_SHARE / s[name] for name in s}
         factor |= {f"{c.key}.weight": 1.0 / (s[c.a] * s[c.b]) for c in structure.couplings}
         scaled = {k: elementwise(partial(_times, f), gradient[k]) for k, f in factor.items()}
         return self.optimizer.step(structure, params, gradient.replaced(scaled), moments, t)
 
 
 def _times(factor: float, slope: Array) -> Array:
-    """Return a slope times a number, in the precision of the slope."""
+    """Return a gradient times a number, in the precision of the gradient."""
     product: Array = slope * slope.dtype.type(factor)
     return product
 
 
 def scale(layer: Layer, mean: Array | None) -> float:
-    """Return s_a of a layer with these means (width,); None = unknown."""
+    """Return the scale s_a of a layer with these means (width,), or without known means."""
     most = largest_variance(layer.unit)
-    # Unbounded units may all vary together as far as they vary at all.
+    # In an unbounded layer all units may vary together, so the total variance is the largest one.
     total = layer.width / 4.0 if layer.unit.bounded else float(layer.width)
     known = layer.unit.one_hot or layer.unit.width == 1
     if mean is not None and known and layer.unit.bounded and not layer.unit.observed_only:
         middle = layer.unit.mean(np.zeros(layer.bias_shape))
         inside = layer.shaped(np.asarray(mean, dtype=np.float64))
-        eta = layer.unit.natural(inside + INWARD * (middle - inside))
+        eta = layer.unit.natural(inside + INWARD_SHARE * (middle - inside))
         total = float(layer.unit.variance(eta).sum()) / (4 * most)
-    return 4 * most * (1 + total / HALVING)
+    return 4 * most * (1 + total / HALVING_VARIANCE)
 
 
 def largest_variance(unit: Unit) -> float:
@@ -123,5 +125,5 @@ def largest_variance(unit: Unit) -> float:
     if unit.support is not None:
         values = np.reshape(unit.support, (len(unit.support), -1))
         return float(np.square(np.ptp(values, axis=0)).max()) / 4
-    # The unit interval [-1, 1] has its largest variance when all mass is at its ends.
+    # A unit on the interval [-1, 1] has its largest variance if it takes only the values -1 and 1.
     return 1.0 if unit.curvature is None else float(unit.curvature)

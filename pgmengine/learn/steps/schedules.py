@@ -19,7 +19,7 @@ Rate: TypeAlias = Scheduled[float]
 
 @dataclass(frozen=True)
 class harmonic:  # noqa: N801 - called like a function
-    """The schedule a / (b + t) of update t, as in system 3.
+    """The schedule a / (b + t) of update t, as in Salakhutdinov (2010).
 
     Parameters
     ----------
@@ -53,14 +53,14 @@ class harmonic:  # noqa: N801 - called like a function
 class linear_decay:  # noqa: N801 - called like a function
     """The schedule rate (1 - t / updates) of update t, and 0 from `updates` on.
 
-    Large steps come first, and at the end none is left that moves the parameters about.
+    Steps are large at first, and so small at the end that the parameters no longer fluctuate.
 
     Parameters
     ----------
     rate : the rate at the start.
     updates : the update from which on the rate is 0.
-    rise : updates in which the rate rises, by the factor (t + 1) / rise: large steps at the very
-        start can switch hidden units off for good.
+    rise : number of updates at the start in which the rate rises, by the factor (t + 1) / rise:
+        large steps at the very start can switch off hidden units permanently.
 
     Raises
     ------
@@ -92,8 +92,8 @@ class linear_decay:  # noqa: N801 - called like a function
 class GrowingBlend:
     """A schedule of kernels from Gibbs to flip-the-state, for `kernel=` of negative phases.
 
-    Flip-the-state mixes faster when weights are large, so learning may start with Gibbs (system 2,
-    section 5.2).
+    Flip-the-state mixes faster when weights are large, so learning may start with Gibbs (Brügge,
+    Fischer and Igel 2013, section 5.2).
 
     Parameters
     ----------

@@ -18,18 +18,20 @@ from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse, like, numbers, pattern, plus
 
-# Updates between two that count: neighbours differ little, and an average costs as much as a step.
-EVERY = 10
+# The number of updates from one that enters the average to the next. Successive parameters differ
+# little, and averaging costs as much as a step.
+UPDATES_PER_AVERAGE = 10
 
 
 @dataclass(frozen=True)
 class Centered:
-    """The gradient of the centred model, handed to another optimizer.
+    """Another optimizer with the gradient of the centred model.
 
-    The same model in other coordinates: the fixed points are the same, the way to them is not, and
-    is often shorter. With offsets o, running means of E[x | data], dW' = dW - o_a db_b^T - db_a
-    o_b^T, and db' = db less the sum of dW' o over the couplings. It acts on undirected couplings
-    of layers without directed parents.
+    The centred model is the same model in other coordinates. Learning has the same fixed points,
+    and often reaches them sooner. The offsets o are running means of E[x | data]. The gradient of a
+    weight becomes dW' = dW - o_a db_b^T - db_a o_b^T, and that of a bias db' = db less the sum of
+    dW' o over its couplings. Only undirected couplings of layers without directed parents are
+    centred.
 
     Parameters
     ----------
@@ -61,7 +63,7 @@ class Centered:
         _check_inside(self, Tied)
 
     def start(self, params: Params) -> Snapshot:
-        """Return the moments of the optimizer, and offsets that are not known yet."""
+        """Return the moments of the optimizer, and offsets, which are not known yet."""
         offsets = {
             f"offset/{k.removesuffix('.bias')}": np.full(v.size, np.nan)
             for k, v in params.items()
@@ -74,7 +76,7 @@ class Centered:
     ) -> Params:
         """Return the parameters after step t along the centred gradient."""
         means = gradient.data.means(structure)
-        # Offsets of a damaged checkpoint may be of any size: the step then ends as diverged.
+        # Offsets of a damaged checkpoint may have any size; the step then reports divergence.
         with np.errstate(over="ignore", invalid="ignore"):
             centred = self._centred(structure, params, gradient, moments, means)
         return self.optimizer.step(structure, params, gradient.replaced(centred), moments, t)
@@ -87,7 +89,7 @@ class Centered:
         moments: Snapshot,
         means: Mapping[str, Array],
     ) -> dict[str, Any]:
-        """Return the parts of the gradient that centring changes; the offsets follow the means."""
+        """Return the parts of the gradient that centring changes, and update the offsets."""
         for name, mean in means.items():
             offset = moments[f"offset/{name}"]
             followed = (1 - self.follow) * offset + self.follow * mean
@@ -95,13 +97,14 @@ class Centered:
         bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in means}
         out: dict[str, Any] = {}
         for c in structure.undirected:
-            # An end with directed parents has no mean of its own.
+            # Offsets exist only for layers without directed parents.
             if not {c.a, c.b} <= set(means):
                 continue
             weight, a, b = f"{c.key}.weight", moments[f"offset/{c.a}"], moments[f"offset/{c.b}"]
             terms = ((-a, bias[c.b]), (-bias[c.a], b))
             slope = out[weight] = c.projected(params[weight], _plus_outer(gradient[weight], terms))
-            # In the precision of the slope, or all of it would be converted.
+            # The offsets take the precision of the gradient, which would otherwise be converted as
+            # a whole.
             a, b = a.astype(slope.dtype), b.astype(slope.dtype)
             for name, share in ((c.a, slope @ b), (c.b, a @ slope))[: 1 + (c.a != c.b)]:
                 key = f"{name}.bias"
@@ -114,17 +117,17 @@ class Centered:
 
 
 def holds(optimizer: object, kind: type) -> bool:
-    """Return whether an optimizer is of a kind, or has one of that kind inside."""
+    """Return whether an optimizer, or one inside it, is of a kind."""
     while optimizer is not None and not isinstance(optimizer, kind):
         optimizer = getattr(optimizer, "optimizer", None)
     return optimizer is not None
 
 
 def _check_inside(outer: Centered | Tied, other: type) -> None:
-    """PgmError if an optimizer is inside that does not go with this one.
+    """Raise PgmError if an optimizer is inside that cannot be combined with this one.
 
-    Centred gradients shift each bias by offsets of its own: ties would break, or the fixed points
-    of their sum would move.
+    Centring shifts each bias by offsets of its own. Tied parameters would then differ, or the fixed
+    points of their sum would move.
     """
     if holds(outer.optimizer, other):
         raise PgmError(
@@ -134,7 +137,7 @@ def _check_inside(outer: Centered | Tied, other: type) -> None:
 
 
 def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Weight:
-    """Return slope + sum of a b', at the stored entries of a sparse one."""
+    """Return the gradient plus the sum of a b', at the stored entries of a sparse gradient."""
     if not is_sparse(slope):
         left, right = (
             np.stack([term[i] for term in terms], axis=1).astype(slope.dtype) for i in (0, 1)
@@ -154,7 +157,7 @@ class Tied:
     Parameters
     ----------
     optimizer : the optimizer that makes the steps. Centered is refused.
-    groups : groups of names of parameters, equal to begin with.
+    groups : groups of names of parameters that have to be equal at the start.
 
     Raises
     ------
@@ -184,11 +187,11 @@ class Tied:
             )
         if not all(groups):
             raise PgmError("Tied: a group names no parameter; remove it")
-        # An iterator would be at its end.
+        # An iterator would be exhausted after one use.
         object.__setattr__(self, "groups", tuple(groups))
 
     def start(self, params: Params) -> Snapshot:
-        """Return the moments of the optimizer; PgmError if a group is not equal to begin with."""
+        """Return the moments of the optimizer; PgmError if a group is not equal at the start."""
         for group in self.groups:
             for name in group:
                 if sum(list(other).count(name) for other in self.groups) > 1:
@@ -238,11 +241,11 @@ def _equal(one: Weight, other: Weight) -> bool:
 class Averaged:
     """An optimizer that also keeps an average of the parameters, which `Fit.averaged` returns.
 
-    While steps are not yet small, parameters move about the place where they would settle, and
-    their average is nearer to it. Learning itself is as without it. After t updates a = theta_t for
-    t <= 10, and a += max(10 follow, 10 / t) (theta_t - a) at every further tenth: the mean so far
-    at first, without the place where learning began; later the mean over about the last 1 / follow
-    updates.
+    While steps are large, parameters fluctuate around the point to which smaller steps would
+    converge, and their average is nearer to it. Learning itself does not change. After t updates
+    the average is a = theta_t for t <= 10; then a += max(10 follow, 10 / t) (theta_t - a) at every
+    tenth update. At first this is the mean over all updates, without the initial parameters; later
+    it is the mean over about the last 1 / follow updates.
 
     Parameters
     ----------
@@ -289,13 +292,13 @@ class Averaged:
     def step(
         self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
     ) -> Params:
-        """Return the parameters after step t, and let the average follow them."""
+        """Return the parameters after step t, and update the average."""
         stepped, made = self.optimizer.step(structure, params, gradient, moments, t), t + 1
-        if made % EVERY == 0 or made < EVERY:
-            share = min(max(EVERY * self.follow, EVERY / made), 1.0)
+        if made % UPDATES_PER_AVERAGE == 0 or made < UPDATES_PER_AVERAGE:
+            share = min(max(UPDATES_PER_AVERAGE * self.follow, UPDATES_PER_AVERAGE / made), 1.0)
             for k, value in raised(stepped, floors(structure)).items():
                 average = moments[f"average/{k}"]
-                # Entries of tables that are impossible stay so: -inf less -inf is no number.
+                # Impossible entries of tables remain so: -inf less -inf would be NaN.
                 with np.errstate(invalid="ignore"):
                     moved = share * (numbers(value) - average)
                 average += np.where(np.isneginf(average), 0.0, moved)

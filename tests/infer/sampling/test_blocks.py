@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from random_graphs import random_graph, unit_numbers
 
-from pgmengine.infer.sampling.draws.blocks import SHARE, VISITS, blocks, unit_graph
+from pgmengine.infer.sampling.draws.blocks import (
+    BLOCKS_PER_UNIT,
+    MAX_CLIQUE_SHARE,
+    blocks,
+    unit_graph,
+)
 
 
 def joined_pairs(graph, model):
@@ -51,7 +56,7 @@ def test_some_order_eliminates_a_block_within_its_limits(seed, states):
     visits = np.zeros(len(graph.units), dtype=int)
     for block, closed in blocks(target, states, np.random.default_rng(seed)):
         # A closed block comes once, and no unit outside shares a factor with one of its units.
-        visits[block] += VISITS if closed else 1
+        visits[block] += BLOCKS_PER_UNIT if closed else 1
         inside = set(block.tolist())
         assert not closed or not any(p & inside and p - inside for p in pairs)
         assert np.array_equal(block, np.unique(block))
@@ -60,9 +65,9 @@ def test_some_order_eliminates_a_block_within_its_limits(seed, states):
         }
         largest, total = eliminated(near, counts)
         # A first unit enters in any case.
-        assert len(block) == 1 or largest <= states * SHARE
-        assert total <= states * (1 + SHARE)
-    assert visits.min() >= VISITS
+        assert len(block) == 1 or largest <= states * MAX_CLIQUE_SHARE
+        assert total <= states * (1 + MAX_CLIQUE_SHARE)
+    assert visits.min() >= BLOCKS_PER_UNIT
 
 
 def eliminated(near, counts):

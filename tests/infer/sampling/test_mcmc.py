@@ -151,7 +151,7 @@ def test_states_that_are_counted_give_the_sums_of_values(case, batches, draws, m
     if case == "mixed":
         model = pgm.rbm(5, 3, visible=pgm.Categorical(3), rng=0)
     evidence = {"v": np.array([[1, np.nan, 0, np.nan, 1]] * 2)} if case == "observed" else None
-    monkeypatch.setattr(collected, "TRACE", batches)
+    monkeypatch.setattr(collected, "MAX_TRACE_BATCHES", batches)
     method = pgm.MCMC(chains=3, warmup=10, draws=draws)
     counted = pgm.infer(model, evidence, method=method, rng=0)
     monkeypatch.setattr(layerwise.CompiledChains, "two_valued", lambda chains: {})

@@ -1,1 +1,1 @@
-"""Draws of chains: their starts, their sums, their memory, and a comparison with exact blocks."""
+"""Draws of chains: starts, sums, memory, and the comparison with exact conditionals of blocks."""

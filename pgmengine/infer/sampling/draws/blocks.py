@@ -2,10 +2,10 @@
 
 Two units are neighbours if a table, a coupling, or the conditional of a common child joins them. A
 block grows from a free unit to random neighbours. Its units are eliminated in the reverse order of
-its growth: `back` holds the earlier neighbours of each unit. Eliminating a unit joins these with
-each other, so that the latest of them inherits the others. A unit enters the block if no clique
-{unit} + back then has more states than a share of those that all cliques may have
-together.
+its growth: `back` holds the earlier neighbours of each unit. Eliminating a unit joins its earlier
+neighbours with each other, so that the latest of them inherits the others. All cliques {unit} +
+back of a block may have a limited number of states together. A unit enters the block if no clique
+then has more than MAX_CLIQUE_SHARE of this limit.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from pgmengine.evidence.target import Target
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.parameters import Parameters
 
-# The largest share of the states of all cliques that one clique may have. With 1/16 and 1/64 fewer
-# chains that could not cross were found.
-SHARE = 1 / 4
+# The largest number of states of one clique, as a share of the limit for all cliques together. With
+# 1/16 and 1/64 the comparison found fewer of the chains that could not leave their part of the
+# space.
+MAX_CLIQUE_SHARE = 1 / 4
 
-# Blocks that each free unit is in.
-VISITS = 4
+# The number of blocks that each free unit is part of.
+BLOCKS_PER_UNIT = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ _graphs: WeakKeyDictionary[Parameters, UnitGraph] = WeakKeyDictionary()
 
 
 def unit_graph(model: Parameters) -> UnitGraph:
-    """Return the graph of the units of a model, which remembers it."""
+    """Return the graph of the units of a model; it is computed once for each model."""
     return remembered(_graphs, model, _unit_graph)
 
 
@@ -96,7 +97,7 @@ def _unit_graph(model: Parameters) -> UnitGraph:
     for c in s.undirected:
         a, b = _joined(model, c)
         one, two = [*one, a, b], [*two, b, a]
-    # The conditional of a child of arrows has the number of the child, after all tables.
+    # Factors are numbered: first the tables, then the conditionals of children of arrows.
     factor, member = [index.table], [index.unit]
     for name in s.directed_layers:
         children = s.first_unit[name] + np.arange(s.layers[name].size)
@@ -128,16 +129,17 @@ def _joined(model: Parameters, c: Coupling) -> tuple[Array, Array]:
 
 
 def blocks(target: Target, states: float, rng: np.random.Generator) -> Iterator[tuple[Array, bool]]:
-    """Yield blocks of free units, in ascending order, until each of these has been in VISITS.
+    """Yield blocks of free units until each free unit has been in BLOCKS_PER_UNIT of them.
 
     Each block grows from one of the units that have been in the fewest blocks so far. The cliques
-    of a block have up to `states` states together. With it comes whether the block is closed: no
-    free unit outside is a neighbour. Its conditional then does not depend on the others.
+    of a block have up to `states` states together. The second value says whether the block is
+    closed, which means that no free unit outside it is a neighbour. The conditional of a closed
+    block does not depend on the draws.
     """
     graph, names = unit_graph(target.model), target.structure.layers
     free = np.concatenate([target.free[name].any(axis=0) for name in names])
     visits = np.where(free, 0.0, np.inf)
-    while visits.min(initial=np.inf) < VISITS:
+    while visits.min(initial=np.inf) < BLOCKS_PER_UNIT:
         first = rng.choice(np.flatnonzero(visits == visits.min()))
         block, closed = _Block(graph, states).grown(free, int(first), rng)
         visits[block] += np.inf if closed else 1.0
@@ -150,8 +152,8 @@ class _Block:
 
     Attributes
     ----------
-    most : states that its cliques may have together.
-    back : unit -> its earlier neighbours, with those that elimination adds.
+    most : the limit of the number of states of all its cliques together.
+    back : unit -> its earlier neighbours, including the ones that elimination adds.
     rank : unit -> its place in the order of growth.
     """
 
@@ -166,7 +168,7 @@ class _Block:
         open_, inside = free.copy(), np.zeros(len(free), dtype=bool)
         open_[first] = False
         while waiting and states < self.most:
-            # A random one of those that wait, whose place the last one takes.
+            # Take a random waiting unit, and move the last one to its place in the list.
             at = int(rng.integers(len(waiting)))
             waiting[at], waiting[-1] = waiting[-1], waiting[at]
             unit = waiting.pop()
@@ -191,7 +193,7 @@ class _Block:
 
     def _with(self, unit: int, near: set[int]) -> dict[int, set[int]] | None:
         """Return the entries of `back` that change with a unit; None if a clique is too large."""
-        changed, limit = {unit: near}, math.log2(self.most * SHARE)
+        changed, limit = {unit: near}, math.log2(self.most * MAX_CLIQUE_SHARE)
         while self._bits(unit, changed[unit]) <= limit:
             if not changed[unit]:
                 return changed

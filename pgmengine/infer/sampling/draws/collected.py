@@ -1,9 +1,9 @@
 """Sums over draws that all samplers share: answers, traces for diagnostics, and kept samples.
 
-A sampler adds draw t of all chains at once. The draws of all units would not fit into memory, so
-that the collector keeps sums over draws, and the series of each unit as at most TRACE batch means,
-whose mean and MCSE are the mean and MCSE of the draws (see convergence). Importance weights of mean
-1 enter all sums; the series then are the ones of the weighted means.
+A sampler adds draw t of all chains at once. The draws of all units would not fit into memory. The
+collector therefore keeps sums over draws, and for each unit a series of at most MAX_TRACE_BATCHES
+batch means, whose mean and MCSE are the mean and MCSE of the draws (diagnostics/convergence.py).
+Importance weights have mean 1 and enter all sums; the series are then those of the weighted means.
 
 Arrays of chains are flat, (rows * chains, width), with the chains of a row of evidence together.
 """
@@ -32,21 +32,22 @@ from pgmengine.model.couplings import only_parameters
 from pgmengine.model.structure import Structure
 from pgmengine.units import Unit
 
-# A smaller relative variance is due to rounding.
-ROUNDING = 1e-13
+# A relative variance below this is due to rounding.
+VARIANCE_ROUNDING = 1e-13
 
-# Number of batch means as which a longer series is kept.
-TRACE = 200
+# The largest number of batch means in the series of a unit; longer series are averaged.
+MAX_TRACE_BATCHES = 200
 
-# Draws of a chain that are kept for the comparison with exact conditionals (rao_blackwell.py), and
-# numbers of units in those of one chain of each row, beyond which there are fewer.
-SOME, LEAST, NUMBERS = 256, 64, 2**22
+# The largest and the smallest number of draws that each chain keeps for the comparison with exact
+# conditionals (rao_blackwell.py). Between them, one chain of each row keeps at most
+# MAX_COMPARED_NUMBERS numbers.
+MAX_COMPARED_DRAWS, MIN_COMPARED_DRAWS, MAX_COMPARED_NUMBERS = 256, 64, 2**22
 
-# The quantities that draws of a posterior give.
-OF_DRAWS = frozenset({"marginals", "samples", "pairs", "gradient"})
+# The wanted quantities that draws of a posterior can answer.
+WANTS_BY_DRAWS = frozenset({"marginals", "samples", "pairs", "gradient"})
 
 # The statistics of chains.
-OF_CHAINS: dict[str, tuple[Axis, ...]] = {
+CHAIN_STATISTICS: dict[str, tuple[Axis, ...]] = {
     "ess": (Axis.ROW, Axis.UNIT),
     "rhat": (Axis.ROW, Axis.UNIT),
     "mcse": (Axis.ROW, Axis.UNIT),
@@ -60,15 +61,15 @@ OF_CHAINS: dict[str, tuple[Axis, ...]] = {
 class Sampler(Method):
     """Base of the methods whose answers are draws of chains, judged by R-hat up to `rhat_limit`."""
 
-    gives = OF_DRAWS
+    gives = WANTS_BY_DRAWS
     source = "draws give"
-    statistics = OF_CHAINS
+    statistics = CHAIN_STATISTICS
     single = True
 
     rhat_limit: float
 
     def unmixed(self, stats: Mapping[str, Any], structure: Structure) -> tuple[str, ...]:
-        """Return a line for everything that has not mixed."""
+        """Return a warning for each quantity that has not mixed."""
         return unmixed_notes(stats, self.rhat_limit, structure)
 
 
@@ -85,15 +86,15 @@ class Draws:
     trace : layer -> (batches, rows * chains, width), sums over the draws of a batch.
     weight : (batches, rows * chains), sums of the importance weights.
     energy : (draws, rows * chains).
-    prob : layer -> (rows * chains, size, K), sums of states, where means do not tell them.
+    prob : layer -> (rows * chains, size, K), counts of states, where means do not determine them.
     square : layer -> (rows * chains, width), sums of squares of infinite units.
     pairs : coupling -> (rows, width of a, width of b), sums of products, if wanted.
-    picked : the draws that are kept for the comparison with exact conditionals.
+    picked : the numbers of the draws that are kept for the comparison with exact conditionals.
     kept : layer -> (chains, draws, rows, width), the states of each draw, if samples are wanted.
-    some : the states of these draws from `small`, with their importance weights.
+    some : the states of the picked draws as bytes (see `small`), with their importance weights.
     gradient : sum of the gradients of all draws, if wanted.
-    held : layer -> (rows * chains, size), numbers of draws of a batch in the second state of units
-        with two states, which are not in `trace` yet.
+    held : layer -> (rows * chains, size), counts of the draws in the second state, for units with
+        two states; they are added to `trace` at the end of a batch.
     holding : number of draws in `held`.
     """
 
@@ -118,16 +119,16 @@ class Draws:
     def none(
         cls, target: Target, wanted: tuple[str, ...], chains: int, draws: int, examined: bool = True
     ) -> Draws:
-        """Return the sums over no draws yet; energies and kept states are NaN until they come.
+        """Return sums over no draws; energies and kept states are NaN until they are added.
 
         `examined` says whether some draws are kept for the comparison with exact conditionals.
         """
-        layers, many, batches = target.structure.layers, target.rows, min(draws, TRACE)
+        layers, many, batches = target.structure.layers, target.rows, min(draws, MAX_TRACE_BATCHES)
         rows, pairs = many // chains, [c for c in target.structure.couplings if "pairs" in wanted]
         supports = {n: x.unit.support for n, x in layers.items() if x.unit.support is not None}
         kept = layers if "samples" in wanted else {}
         some = compared(target.structure, rows, draws) if examined else 0
-        # Every so many draws, up to the last one.
+        # The picked draws are evenly spaced, and the last one is among them.
         picked = ((np.arange(some) + 1) * draws // max(some, 1) - 1).tolist()
         return cls(
             target,
@@ -150,9 +151,9 @@ class Draws:
 
     @classmethod
     def joined(cls, target: Target, parts: list[Draws]) -> Draws:
-        """Return the draws of all chains from groups of the chains of a single row, in order.
+        """Return the draws of all chains of a single row from groups of its chains, in order.
 
-        Groups have no pairs and no gradient.
+        A group of chains has no sums of pairs and no gradient.
         """
         if len(parts) == 1:
             return replace(parts[0], target=target)
@@ -173,7 +174,7 @@ class Draws:
         )
 
     def detached(self) -> Draws:
-        """Return the draws without their target, to be sent from a worker."""
+        """Return the draws without their target, so that a worker sends less."""
         return replace(self, target=cast(Target, None))
 
     @cached_property
@@ -182,7 +183,7 @@ class Draws:
         return np.bincount(self._batch(np.arange(self.draws)), minlength=len(self.weight))
 
     def _batch(self, t: Any) -> Any:
-        """Return the batch of draw t; of an int an int, of an array an array."""
+        """Return the number of the batch of draw t, elementwise if t is an array."""
         return t * len(self.weight) // self.draws
 
     def add(self, t: int, x: States, energy: Array, weight: Array | None = None) -> None:
@@ -223,8 +224,8 @@ class Draws:
     def add_now(self, t: int, chains: Chains) -> None:
         """Add draw number t, the present states of all chains.
 
-        Where sums over two-valued units are all there is to add, their states are counted in bytes,
-        and the counts enter the sums at the end of a batch: this takes a tenth of the time.
+        If only sums over two-valued units are needed, their states are counted in bytes, and the
+        counts are added to the sums at the end of a batch. This takes a tenth of the time.
         """
         states = {} if self._more_than_sums else chains.two_valued()
         if len(states) < len(self.trace):
@@ -246,7 +247,7 @@ class Draws:
         if last or self.holding == np.iinfo(np.uint8).max:
             for name, count in self.held.items():
                 low, high = cast(Array, self.target.structure.layers[name].unit.support)
-                # Most values are 0 and 1, and their counts the sums.
+                # Most units have the values 0 and 1, whose counts are the sums.
                 zero_one = (low, high) == (0, 1)
                 sums = count if zero_one else self.holding * low + (high - low) * count
                 self.trace[name][batch] += sums
@@ -254,15 +255,15 @@ class Draws:
 
     @cached_property
     def _more_than_sums(self) -> bool:
-        """Whether draws enter more than sums, energies and draws for a comparison."""
+        """True if more is collected than sums, energies and the draws for the comparison."""
         return bool(self.square or self.prob or self.pairs or self.kept) or (
             "gradient" in self.wanted
         )
 
     def answers(self, target: Target) -> dict[str, Any]:
-        """Return the wanted answers, and the means over draws and chains in any case."""
+        """Return the wanted answers; the means over draws and chains are always among them."""
         s, draws = target.structure, self.draws * self.chains
-        # Exact means check the chains, whatever is wanted of them (sure_facts.py).
+        # Means are always needed, because exact means check the chains (sure_facts.py).
         out: dict[str, Any] = {"mean": public(target, self.mean)}
         if "marginals" in self.wanted:
             out["prob"] = squeeze(
@@ -292,15 +293,15 @@ class Draws:
     ) -> tuple[dict[str, Any], Status, tuple[str, ...]]:
         """Return statistics, status and warnings: whether the chains agree.
 
-        An infinite limit of R-hat leaves the diagnostics out. `seconds` is what the answer is
-        planned to take.
+        With an infinite limit of R-hat there are no diagnostics. `seconds` is the planned time of
+        the answer.
         """
         stats: dict[str, Any] = {}
         missed: tuple[str, ...] = ()
         if limit < math.inf:
             variance = {n: self._variance(n, target) for n in self.mean}
             stats = chain_statistics(self.series, variance, self.energy, target, self.chains)
-            # Impossible draws have no conditional, and a warning of their own.
+            # Impossible draws have no conditional; another warning reports them.
             if self.some and np.isfinite(self.energy).all():
                 stats["mcse"], missed = with_gaps(self._some(target), self.mean, stats, seconds)
         stats["energy"] = self.energies(target)
@@ -340,10 +341,10 @@ class Draws:
     def series(self) -> States:
         """Batch means, layer -> (batches, rows * chains, width), with mean and MCSE of the answer.
 
-        The mean of draws with importance weights w is a ratio, sum of w x by sum of w; to first
-        order it varies as the mean of w x - (w - 1) mean, w of mean 1. Without importance weights
-        these are the draws themselves. The series take the place of the sums in `trace`, which are
-        the largest arrays of many answers.
+        The mean of draws with importance weights w is the ratio of the sum of w x to the sum of w.
+        To first order it varies as the mean of w x - (w - 1) mean, where w has mean 1. Without
+        importance weights these are the draws themselves. The series overwrite the sums in `trace`
+        to save memory, because these are often the largest arrays of an answer.
         """
         beyond, mean = self.weight - self.counts[:, None], self.mean
         trace, self.trace = self.trace, {}
@@ -365,7 +366,7 @@ class Draws:
             support = layer.unit.support.reshape(-1, layer.unit.width)
             square = (self._prob(name, target) @ support**2).reshape(mean.shape)
         found = square - mean**2
-        return np.where(found > ROUNDING * (1.0 + square), found, 0.0)
+        return np.where(found > VARIANCE_ROUNDING * (1.0 + square), found, 0.0)
 
     def _prob(self, name: str, target: Target) -> Array:
         """Return the probabilities of states, (rows, size, states)."""
@@ -395,11 +396,13 @@ def _in_order(parts: Array) -> Array:
 def compared(structure: Structure, rows: int, draws: int) -> int:
     """Return the number of draws of a chain that are compared with exact conditionals."""
     units = sum(layer.size for layer in structure.layers.values()) * rows
-    return min(draws, max(LEAST, min(SOME, NUMBERS // units)))
+    return min(
+        draws, max(MIN_COMPARED_DRAWS, min(MAX_COMPARED_DRAWS, MAX_COMPARED_NUMBERS // units))
+    )
 
 
 def small(structure: Structure, x: States) -> States:
-    """Return states that take a byte for each finite unit; `whole` returns their values."""
+    """Return states in one byte for each finite unit; `whole` turns them back into values."""
     return {
         name: value
         if (support := structure.layers[name].unit.support) is None
@@ -409,7 +412,7 @@ def small(structure: Structure, x: States) -> States:
 
 
 def whole(structure: Structure, x: States) -> States:
-    """Return flat values (..., width) of states from `small`."""
+    """Return flat values (..., width) of states that `small` has packed."""
     return {
         name: value
         if (support := structure.layers[name].unit.support) is None

@@ -13,30 +13,37 @@ import numpy as np
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import judging_bytes
 from pgmengine.infer.question.wanted import answer_bytes, evidence_bytes, peak_bytes
-from pgmengine.infer.sampling.draws.collected import TRACE, by_mean, compared
-from pgmengine.infer.sampling.draws.rao_blackwell import BLOCKS, DRAWS, NUMBERS, STATES
+from pgmengine.infer.sampling.draws.collected import MAX_TRACE_BATCHES, by_mean, compared
+from pgmengine.infer.sampling.draws.rao_blackwell import (
+    MAX_BLOCK_STATES,
+    MAX_BLOCKS,
+    MAX_DISTINCT_DRAWS,
+    MAX_DISTINCT_NUMBERS,
+)
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count
 
-# Bytes of a chain for each number of its state: its start, and the chain itself.
-CHAIN = 40.0
+# Bytes for each number in the state of a chain: of its start, and of the chain itself.
+BYTES_PER_NUMBER_OF_CHAIN = 40.0
 
-# Bytes for each number of a state that chains have reached: a copy each of the last states of two
-# annealing runs and of chains of the model, and of their means over time.
-REACHED = 32.0
+# Bytes for each number in the states from which further annealing runs start: the last states of
+# two runs and of chains of the model, and the means of these chains over time.
+BYTES_PER_REACHED_NUMBER = 32.0
 
-# Bytes more for the log density of evidence that differs from row to row.
-EVIDENCE = 20.0
+# Additional bytes for each number of a state where evidence differs between rows, for the log
+# density of the evidence.
+BYTES_PER_NUMBER_OF_ROW_EVIDENCE = 20.0
 
 # Bytes of the packed weights for each parameter.
-PACKED = 12.0
+BYTES_PER_PACKED_PARAMETER = 12.0
 
-# Bytes of the graph of units for each entry of couplings and tables, and of the distinct draws that
-# are compared for each number in them, and for each joint state of a block and its rests.
-GRAPH, DISTINCT, STATE = 64.0, 72.0, 8.0
+# Bytes of the graph of units for each entry of couplings and tables; bytes of the distinct draws
+# for each number in them; and bytes for each joint state of a block, for each state of the other
+# units.
+BYTES_PER_GRAPH_ENTRY, BYTES_PER_DISTINCT_NUMBER, BYTES_PER_BLOCK_STATE = 64.0, 72.0, 8.0
 
-# Copies of the draws that are compared with exact conditionals.
-COPIES = 3
+# The number of copies of the draws that are compared with exact conditionals.
+COPIES_OF_COMPARED_DRAWS = 3
 
 
 def sampler_bytes(
@@ -57,21 +64,24 @@ def sampler_bytes(
     chains : number of chains whose draws are kept.
     draws : number of draws of each of them.
     limit : the limit of R-hat; infinite if the draws are not judged.
-    work : unit updates, which decide in how many parts the rows are divided.
+    work : number of unit updates, which determines into how many parts the rows are divided.
     replicas : number of chains that move for each chain whose draws are kept.
     more : bytes of other working arrays of the method.
     """
     width = sum(layer.width for layer in target.structure.layers.values())
     working = chain_bytes(target, chains * replicas) + _of_draws(target, wanted, chains, draws)
-    # Three statistics of each unit, energies, and the last states.
+    # These are three statistics of each unit, the energies, and the last states.
     statistics = 8.0 * target.rows * (3 * width + chains * (draws + width))
     fixed = packed_bytes(target)
     if limit < math.inf:
-        batches, energies = (target.rows * width, min(draws, TRACE)), (target.rows, draws)
+        batches, energies = (
+            (target.rows * width, min(draws, MAX_TRACE_BATCHES)),
+            (target.rows, draws),
+        )
         judging = max(judging_bytes(series, chains, n) for series, n in (batches, energies))
         # The draws are judged, and then compared with exact conditionals.
         fixed += max(judging, _of_comparison(target))
-    # The gradient of a draw, and its sum with all others, beside the sum.
+    # The gradient of one draw and the new sum are held in addition to the old sum.
     fixed += 2 * answer_bytes(target, ("gradient",), 0) * ("gradient" in wanted)
     samples = chains * draws
     return peak_bytes(target, wanted, samples, work, working + more, statistics, fixed)
@@ -84,40 +94,53 @@ def _of_comparison(target: Target) -> float:
     units = sum(layer.size for layer in s.layers.values())
     entries = float(sum(count(target.model.weight(c)) for c in s.couplings))
     entries += float(s.table_index.axis_entries.sum())
-    distinct = float(min(DRAWS, NUMBERS // units))
-    states = min(distinct * 2.0 ** min(units, 50), STATES / BLOCKS)
-    return GRAPH * entries + DISTINCT * width * distinct + STATE * states
+    distinct = float(min(MAX_DISTINCT_DRAWS, MAX_DISTINCT_NUMBERS // units))
+    states = min(distinct * 2.0 ** min(units, 50), MAX_BLOCK_STATES / MAX_BLOCKS)
+    return (
+        BYTES_PER_GRAPH_ENTRY * entries
+        + BYTES_PER_DISTINCT_NUMBER * width * distinct
+        + BYTES_PER_BLOCK_STATE * states
+    )
 
 
 def packed_bytes(target: Target) -> float:
-    """Return the memory of the parameters as chains read them."""
-    return PACKED * sum(map(count, target.model.params.values()))
+    """Return the memory of the packed parameters, from which chains read."""
+    return BYTES_PER_PACKED_PARAMETER * sum(map(count, target.model.params.values()))
 
 
 def chain_bytes(target: Target, chains: int) -> float:
     """Return the memory of some chains of each row: their starts, states and inputs.
 
-    Chains with evidence have copies of it, and compute its share of the log density.
+    Chains with evidence have copies of it, and compute its terms of the log density.
     """
-    each = CHAIN * sum(layer.width for layer in target.structure.layers.values())
+    each = BYTES_PER_NUMBER_OF_CHAIN * sum(
+        layer.width for layer in target.structure.layers.values()
+    )
     if target.rows > 1:
-        each += each * EVIDENCE / CHAIN + evidence_bytes(target) / target.rows
+        each += (
+            each * BYTES_PER_NUMBER_OF_ROW_EVIDENCE / BYTES_PER_NUMBER_OF_CHAIN
+            + evidence_bytes(target) / target.rows
+        )
     return target.rows * chains * each
 
 
 def reached_bytes(target: Target, chains: int) -> float:
     """Return the memory of states that further runs of one row start from."""
-    return REACHED * sum(layer.width for layer in target.structure.layers.values()) * chains
+    return (
+        BYTES_PER_REACHED_NUMBER
+        * sum(layer.width for layer in target.structure.layers.values())
+        * chains
+    )
 
 
 def _of_draws(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:
     """Return the memory of `Draws` beside samples."""
     s, many = target.structure, target.rows * chains
-    numbers: float = min(draws, TRACE) * sum(layer.width for layer in s.layers.values())
-    # Energies are there without their rounding as well while they are judged.
+    numbers: float = min(draws, MAX_TRACE_BATCHES) * sum(layer.width for layer in s.layers.values())
+    # While energies are judged there are two copies, one of them without rounding.
     numbers += 2 * draws
-    # Draws that are compared with exact conditionals, in bytes, copied while they are ordered.
-    numbers += COPIES * compared(s, target.rows, draws) * small_bytes(s) / 8
+    # The draws for the comparison with exact conditionals are copied while they are ordered.
+    numbers += COPIES_OF_COMPARED_DRAWS * compared(s, target.rows, draws) * small_bytes(s) / 8
     for layer in s.layers.values():
         # Squares of infinite units; counts of states, and the states of a draw as counts.
         if layer.unit.support is None:
@@ -129,7 +152,7 @@ def _of_draws(target: Target, wanted: tuple[str, ...], chains: int, draws: int) 
 
 
 def small_bytes(structure: Structure) -> float:
-    """Return the memory of a state from `small`."""
+    """Return the bytes of one state that `small` has packed."""
     return float(
         sum(
             8 * x.width

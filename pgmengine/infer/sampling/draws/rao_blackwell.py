@@ -1,8 +1,9 @@
-"""Means of draws against exact conditional means of blocks of units.
+"""Comparison of means of draws with exact conditional means of blocks of units.
 
 Chains that move one unit at a time cannot cross where tables or strong couplings forbid every
-single move, and no statistic of their draws can show it. But the conditional of a block S given all
-other units is exact, and the mean over the posterior of E[x_S | rest] is E[x_S]:
+single move, and no statistic of their draws can show it. However, the conditional of a block S
+given all other units can be computed exactly, and the mean over the posterior of E[x_S | rest] is
+E[x_S]. Therefore
 
     gap_i = mean over some draws t of E[x_i | rest of draw t] - mean of x_i over all draws
 
@@ -12,12 +13,13 @@ chains have visited, the gap is the probability of these states. The error of a 
 
     mcse_i^2    and    var_t(E[x_i | rest of draw t]) / n,
 
-for n independent draws. The second part is never taken to be smaller than the error by a rest that
-n draws have not shown (convergence.least_error), and it is 0 where a block is closed: without a
-free neighbour outside, its conditional does not depend on the draws.
+for n independent draws. The "rest" of a draw are its units outside the block. The second part is at
+least the error from rests that may exist but are not among n draws (convergence.least_error). It is
+0 where a block is closed: without a free neighbour outside, its conditional does not depend on the
+draws.
 
-Blocks are larger where there are fewer distinct draws, and rows with few distinct draws are looked
-at first: chains that cannot move repeat themselves.
+Blocks are larger where there are fewer distinct draws. Rows with few distinct draws are compared
+first, because chains that cannot move repeat the same states.
 """
 
 from __future__ import annotations
@@ -37,22 +39,25 @@ from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.sampling.draws.blocks import blocks
 from pgmengine.model.variables import described
 
-# Distinct draws, of all rows together, the numbers of units in these, and the draws of each row if
-# there are many rows or units.
-DRAWS, NUMBERS, EACH = 2048, 2**18, 64
+# Limits of the comparison: the distinct draws of all rows together, the numbers in them, and the
+# draws of each row if there are many rows or units.
+MAX_DISTINCT_DRAWS, MAX_DISTINCT_NUMBERS, MAX_DRAWS_PER_ROW = 2048, 2**18, 64
 
-# Blocks, units of all blocks together, and states of the cliques of all blocks together.
-BLOCKS, UNITS, STATES = 16, 2**11, 2.0**24
+# Limits of the number of blocks, of the units of all blocks together, and of the states of the
+# cliques of all blocks together.
+MAX_BLOCKS, MAX_BLOCK_UNITS, MAX_BLOCK_STATES = 16, 2**11, 2.0**24
 
-# Seconds to grow a block, for each unit of the model, and to condition on each unit of each draw.
-GROWING, CONDITIONING = 1e-5, 2e-8
+# Seconds for growing a block, for each unit of the model; and for conditioning, for each unit of
+# each draw.
+GROWING_SECONDS_PER_UNIT, CONDITIONING_SECONDS_PER_UNIT = 1e-5, 2e-8
 
-# The elimination of a block may find an order that is somewhat worse than the block's own.
-CONDITIONAL = Exact(max_bits=20, max_states=2.0**22, max_work=0)
+# Elimination may find a somewhat worse order than the one in which the block has grown, so its
+# limit on states is larger than needed.
+BLOCK_METHOD = Exact(max_bits=20, max_states=2.0**22, max_work=0)
 
-# Standard errors beyond which a gap widens the error of its mean, and beyond which the largest one
-# of thousands of gaps is no chance.
-NOTABLE, CHANCE = 3.0, 5.0
+# A gap of more than NOTABLE_GAP_ERRORS standard errors widens the error of its mean. The largest of
+# thousands of gaps is below MAX_CHANCE_GAP_ERRORS standard errors if it is due to chance.
+NOTABLE_GAP_ERRORS, MAX_CHANCE_GAP_ERRORS = 3.0, 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +76,12 @@ class SomeDraws:
     weight: Array
 
     def distinct(self) -> DistinctDraws:
-        """Return the distinct draws of the rows that have the fewest, as many as are compared."""
+        """Return the distinct draws of the rows with the fewest of them, up to the limits."""
         rows, draws = self.weight.shape
-        most = min(DRAWS, NUMBERS // sum(v.shape[2] for v in self.x.values()))
-        each = min(draws, max(EACH, most // rows))
+        most = min(
+            MAX_DISTINCT_DRAWS, MAX_DISTINCT_NUMBERS // sum(v.shape[2] for v in self.x.values())
+        )
+        each = min(draws, max(MAX_DRAWS_PER_ROW, most // rows))
         chosen = np.arange(each) * draws // each
         groups = [_groups(*(v[row, chosen] for v in self.x.values())) for row in range(rows)]
         counts = np.array([len(first) for first, _ in groups])
@@ -95,16 +102,16 @@ class SomeDraws:
 
 @dataclass(frozen=True, eq=False)
 class DistinctDraws:
-    """The distinct draws of some rows, all draws of a row together.
+    """The distinct draws of some rows; the draws of each row are adjacent.
 
     Attributes
     ----------
-    target : these rows.
+    target : the target of these rows.
     rows : (rows,) their numbers among all rows.
     states : layer -> (distinct draws, size) states, or values of units with infinitely many.
     x : layer -> (distinct draws, width) values.
     row : (distinct draws,) the row of each.
-    weight : (distinct draws,) its share of the draws of its row.
+    weight : (distinct draws,) share of the draws of its row that are equal to it.
     draws : number of draws of each row.
     """
 
@@ -124,8 +131,8 @@ class DistinctDraws:
     def given_rest(self, inside: dict[str, Array]) -> tuple[Target, Array]:
         """Return the target in which all units outside a block are observed as they were drawn.
 
-        It has one row for each different rest. The second array has the number of the rest of each
-        draw.
+        The target has one row for each distinct state of these units. The second array says for
+        each draw which of these rows it belongs to.
 
         Parameters
         ----------
@@ -138,7 +145,7 @@ class DistinctDraws:
             else np.ones((len(self.row), layer.size), dtype=bool)
             for name, layer in s.layers.items()
         }
-        # States take an eighth of the bytes of values.
+        # States are compared, because they take an eighth of the bytes of values.
         rest = (np.where(seen[name], state, 0) for name, state in self.states.items())
         first, group = _groups(self.row[:, None], *rest)
         many = self.target.take(self.row[first])
@@ -153,7 +160,7 @@ class DistinctDraws:
 
 
 def _groups(*columns: Array) -> tuple[Array, Array]:
-    """Return the first of each group of equal rows of some columns, and the group of each row.
+    """Return the first row of each group of rows that are equal, and the group of each row.
 
     Groups are numbered in the order in which they appear.
     """
@@ -184,20 +191,24 @@ class Gap:
 
 
 def gaps(some: DistinctDraws, mean: States, ess: States, most: float) -> Iterator[Gap]:
-    """Yield the gaps of blocks of units, until these take `most` planned seconds.
+    """Yield the gaps of blocks of units until their planned time reaches `most` seconds.
 
-    `mean` and `ess`, each layer -> (rows, width), are of all draws of the rows of `some`.
+    `mean` and `ess`, each layer -> (rows, width), are the means and effective numbers of all draws
+    of the rows of `some`.
     """
     target, seconds, units = some.target, 0.0, 0
     layers = target.structure.layers
     all_units = sum(layer.size for layer in layers.values())
-    growing, conditioning = GROWING * all_units, CONDITIONING * all_units * len(some.row)
-    # The same blocks in every run: they do not depend on the random numbers of the chains.
-    each = blocks(target, STATES / BLOCKS / len(some.row), np.random.default_rng(0))
-    for (block, closed), _ in zip(each, range(BLOCKS), strict=False):
+    growing, conditioning = (
+        GROWING_SECONDS_PER_UNIT * all_units,
+        CONDITIONING_SECONDS_PER_UNIT * all_units * len(some.row),
+    )
+    # The seed is fixed, so that blocks do not depend on the random numbers of the chains.
+    each = blocks(target, MAX_BLOCK_STATES / MAX_BLOCKS / len(some.row), np.random.default_rng(0))
+    for (block, closed), _ in zip(each, range(MAX_BLOCKS), strict=False):
         inside = _inside(target, block)
         rest, group = some.given_rest(inside)
-        question = CONDITIONAL.prepare(rest, ("marginals",))
+        question = BLOCK_METHOD.prepare(rest, ("marginals",))
         seconds += question.plan.seconds + growing + conditioning
         units += len(block)
         if seconds > most:
@@ -212,7 +223,7 @@ def gaps(some: DistinctDraws, mean: States, ess: States, most: float) -> Iterato
             unseen = 0.0 if closed else least_error(layers[name], n)
             size = np.where(layers[name].components(mask), center - mean[name], 0.0)
             yield Gap(name, len(block), size, np.maximum(np.sqrt(variance / n), unseen))
-        if units > UNITS:
+        if units > MAX_BLOCK_UNITS:
             return
 
 
@@ -229,33 +240,33 @@ def _inside(target: Target, block: Array) -> dict[str, Array]:
 def with_gaps(
     some: SomeDraws, mean: States, stats: dict[str, dict[str, Array]], drawing: float
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Return the MCSE of each mean with its gaps, and a warning if a gap is no chance.
+    """Return the MCSE of each mean widened by its gaps, and a warning for a gap beyond chance.
 
-    The MCSE that is returned covers gaps of more than NOTABLE standard errors, as far as they
-    exceed the 95 % interval of the conditional mean. Smaller gaps belong to the error as it is, and
-    intervals that grew with them would hold more often than they say.
+    The MCSE that is returned covers gaps of more than NOTABLE_GAP_ERRORS standard errors, as far as
+    they exceed the 95 % interval of the conditional mean. The MCSE of the draws already covers
+    smaller gaps; widening intervals by these as well would make them too wide.
 
     Parameters
     ----------
     some : some draws.
     mean : layer -> (rows, width), means of all draws.
     stats : ess and mcse, each layer -> (rows, size[, k]).
-    drawing : planned seconds of the draws, of which the comparison takes a share. Large questions
-        are answered in parts of few rows, each with its own comparison.
+    drawing : planned seconds of the draws; the comparison may take a share of this time. Large
+        questions are answered in parts of few rows, each with its own comparison.
     """
     layers, found, note = some.target.structure.layers, some.distinct(), ""
     mcse, ess = ({n: layers[n].flat(v) for n, v in stats[key].items()} for key in ("mcse", "ess"))
     means, counts = ({n: v[found.rows] for n, v in part.items()} for part in (mean, ess))
-    wider, worst = {n: v.copy() for n, v in mcse.items()}, CHANCE
+    wider, worst = {n: v.copy() for n, v in mcse.items()}, MAX_CHANCE_GAP_ERRORS
     seconds = comparing_limit(some.target.rows, drawing)
     for gap in gaps(found, means, counts, seconds):
         size, own = np.abs(gap.size), mcse[gap.layer][found.rows]
         with np.errstate(divide="ignore", invalid="ignore"):
             score = np.where(size > 0, size / np.hypot(gap.error, own), 0.0)
         beyond = np.hypot(own, np.maximum(size / NORMAL_95 - gap.error, 0.0))
-        beyond = np.where(score > NOTABLE, beyond, own)
+        beyond = np.where(score > NOTABLE_GAP_ERRORS, beyond, own)
         wider[gap.layer][found.rows] = np.maximum(wider[gap.layer][found.rows], beyond)
-        # Units that were not examined have the MCSE NaN, and no score.
+        # Units that were not examined have an MCSE of NaN; they are left out here.
         if np.nanmax(score, initial=0.0) > worst:
             worst = float(np.nanmax(score))
             at = np.unravel_index(int(np.nanargmax(score)), score.shape)
@@ -264,7 +275,7 @@ def with_gaps(
 
 
 def _note(some: DistinctDraws, gap: Gap, at: tuple[int, int], mean: float, score: float) -> str:
-    """Return a warning that names the unit of a row and component, and its two means."""
+    """Return a warning with the unit at a row and component, and the two means that disagree."""
     s, (row, column) = some.target.structure, at
     layer = s.layers[gap.layer]
     unit = np.arange(layer.size) == layer.owners(np.array(column))

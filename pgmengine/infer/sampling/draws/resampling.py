@@ -1,4 +1,4 @@
-"""Systematic resampling: draws of equal importance weight from weighted ones.
+"""Systematic resampling: draws of equal importance weight, chosen from weighted draws.
 
 One uniform number u for each row places the grid (i + u) / draws on the cumulative importance
 weights p. A draw is chosen either floor(draws * p) or ceil(draws * p) times, and draws * p times on

@@ -1,14 +1,14 @@
-"""Dispersed starts: chains that begin in different modes, so that agreement means something.
+"""Dispersed starts: chains begin in different modes, so that their agreement is evidence of mixing.
 
-Chains that start at random share a mode by chance: of two equal modes, four chains meet both
-with a probability of 7/8 only. For this reason every second chain starts from the opposite of the
-state that its neighbour has reached after some sweeps, with each unit at the other end of its
+Chains that start at random may all fall into the same mode: with two equal modes, four chains reach
+both with a probability of only 7/8. For this reason every second chain starts from the opposite of
+the state that its neighbour has reached after some sweeps, with each unit at the other end of its
 range. Between two modes that are mirror images, as in a ferromagnet, the two chains always start
-apart. Where nothing is symmetric, the opposite state is one more random start.
+apart. Where the model has no such symmetry, the opposite state is as good as a random start.
 
-Of four chains, two start in this way. The other two start in modes that mean field has climbed to
-from spread starts, because random starts of a trained model may all fall into one phase, and the
-mass may be in another one: then the chains stay apart, which R-hat shows.
+Two of four chains start in this way. The other two start in modes that mean field has climbed to
+from spread starts, because random starts of a trained model may all fall into one phase while most
+of the probability is in another one. The chains then stay apart, and R-hat shows it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.modes import modes, near
 from pgmengine.model.layer import Layer
 
-# Sweeps after which a chain has fallen into the mode that it started in.
-FALL = 30
+# The number of sweeps in which a chain reaches the mode nearest to its start.
+SWEEPS_INTO_A_MODE = 30
 
-# Chains of which two start at random and two in modes.
-TURN = 4
+# The size of a group of chains, in which two start at random and two in modes.
+CHAINS_PER_GROUP = 4
 
 
 def dispersed(many: Target, chains: int, kernel: Kernel, rng: np.random.Generator) -> States:
@@ -49,7 +49,7 @@ def dispersed(many: Target, chains: int, kernel: Kernel, rng: np.random.Generato
     fallen = make_chains(
         many.take(second - 1), kernel, {n: v[second - 1] for n, v in x.items()}, rng
     )
-    fallen.sweep(FALL)
+    fallen.sweep(SWEEPS_INTO_A_MODE)
     here, there, layers = fallen.values(), many.take(second), many.structure.layers
     mirrored = there.clamp({n: opposite(layers[n], v, number[second]) for n, v in here.items()})
     possible = np.isfinite(there.log_density(mirrored))[:, None]
@@ -57,18 +57,18 @@ def dispersed(many: Target, chains: int, kernel: Kernel, rng: np.random.Generato
     for name, value in mirrored.items():
         out[name][second - 1] = here[name]
         out[name][second] = np.where(possible, value, here[name])
-    return _in_modes(many, chains, out, rng) if chains >= TURN - 1 else out
+    return _in_modes(many, chains, out, rng) if chains >= CHAINS_PER_GROUP - 1 else out
 
 
 def _in_modes(many: Target, chains: int, x: States, rng: np.random.Generator) -> States:
-    """Return the states with two of every TURN chains in the best modes, where there are modes."""
+    """Return the states, with two of every CHAINS_PER_GROUP chains moved to the best modes."""
     one_each = many.take(np.arange(0, many.rows, chains))
     found = None if one_each.pattern.independent else modes(one_each, rng)
     if found is None:
         return x
-    number = np.arange(many.rows) % chains % TURN
-    moved = np.flatnonzero(number >= TURN - 2)
-    row, place = moved // chains, (number[moved] == TURN - 1).astype(np.int64)
+    number = np.arange(many.rows) % chains % CHAINS_PER_GROUP
+    moved = np.flatnonzero(number >= CHAINS_PER_GROUP - 2)
+    row, place = moved // chains, (number[moved] == CHAINS_PER_GROUP - 1).astype(np.int64)
     there = many.take(moved)
     eta = near(there, {n: v[row, place] for n, v in found.mean.items()})
     layers = many.structure.layers
@@ -85,8 +85,8 @@ def _in_modes(many: Target, chains: int, x: States, rng: np.random.Generator) ->
 def opposite(layer: Layer, x: Array, number: Array) -> Array:
     """Return flat values (chains, width) with each unit at the other end of its range.
 
-    Ordered states are reversed. States without an order move on by as many places as the number
-    (chains,) of the chain says, so that several chains meet several states.
+    Ordered states are reversed. A state without an order is moved on, cyclically, by the number
+    (chains,) of its chain, so that different chains get different states.
     """
     if layer.unit.support is None:
         return -x

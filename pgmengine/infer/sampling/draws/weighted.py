@@ -1,8 +1,9 @@
 """Weighted draws of directed models, the draws of `Forward`.
 
-A step of the structure's drawing order has layers of children of arrows, which are drawn whole or
-unit by unit, and single units with conditional tables (engine/ancestral_draws.py). Observed units
-and undirected terms multiply the importance weight. The equations are in forward.py.
+Units are drawn in the steps of the drawing order of the structure. A step has layers of children of
+arrows, which are drawn as a whole or generation by generation, and single units with conditional
+tables (engine/ancestral_draws.py). Observed units and undirected terms multiply the importance
+weight. The equations are in forward.py.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pgmengine.model.layer import Layer
 class Drawn:
     """Draws of all units, `each` for each row, with their log importance weights (rows * each,).
 
-    `conditionals` holds the states, and values as they are needed; it is None without tables.
+    `conditionals` holds the states, and computes values on demand; it is None without tables.
     """
 
     target: Target
@@ -33,11 +34,11 @@ class Drawn:
     conditionals: Conditionals | None
 
     def values(self, *names: str) -> States:
-        """Return values (rows * each, width) of some layers at least."""
+        """Return layer -> values (rows * each, width), which has at least the given layers."""
         return self.conditionals.refresh(names) if self.conditionals else self.x
 
     def counts(self, name: str, p: Array) -> tuple[Array, Array] | None:
-        """Return the sums of weights (rows, each) and of their squares at each state, if known."""
+        """Return sums of the weights (rows, each), and of their squares, at each state if kept."""
         if self.conditionals is None or self.target.structure.layers[name].unit.support is None:
             return None
         return self.conditionals.counted(name, p)
@@ -47,7 +48,7 @@ def drawn(target: Target, rng: np.random.Generator, each: int = 1) -> Drawn:
     """Return draws of the free units, `each` for each row of a target."""
     s = target.structure
     copies = np.repeat(np.arange(target.rows), each)
-    # Models of conditional tables alone do not read copies of the evidence.
+    # A model that has only conditional tables does not need a copy of the evidence for each draw.
     many = target.take(copies) if s.directed_layers or not s.tables else target
     log_w = np.zeros(len(copies))
     conditionals = Conditionals(target, target.evidence.values, each) if s.tables else None
@@ -71,8 +72,8 @@ def drawn(target: Target, rng: np.random.Generator, each: int = 1) -> Drawn:
 def _weigh(draws: Drawn) -> None:
     """Add the terms that no unit was drawn from to the log importance weights.
 
-    They are hints, tables and couplings, and the biases and base measures of units that have no
-    conditional: these are observed.
+    They are soft evidence, tables and couplings, and the biases and base measures of units without
+    a conditional. All such units are observed.
     """
     target, s, log_w = draws.target, draws.target.structure, draws.log_w
     for name, field in target.soft.items():
@@ -98,9 +99,9 @@ def _layer_drawn(
 ) -> tuple[Array, Array]:
     """Return the states (rows, width) of a layer, and log p (rows,) of its observed units.
 
-    Its parents in other layers have been drawn. Arrows inside the layer are followed generation by
-    generation, in arrays with the unit as first axis, so that the cost of a generation depends on
-    its own units only.
+    Its parents in other layers must have been drawn before. Arrows inside the layer are followed
+    generation by generation, in arrays with the unit as first axis, so that the cost of a
+    generation depends on its own units only.
     """
     s, layer = target.structure, target.structure.layers[name]
     free = distinct(target.free[name])

@@ -1,1 +1,1 @@
-"""Ladders of temperatures: replicas that swap, chains that wander, and log Z from both."""
+"""Ladders of temperatures: replicas that swap places, chains that change rungs, and log Z."""

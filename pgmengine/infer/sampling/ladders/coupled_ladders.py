@@ -1,14 +1,14 @@
-"""Coupled adaptive simulated tempering, on which CAST training runs (system 3, section 6.1).
+"""Coupled adaptive simulated tempering (Salakhutdinov 2010, section 6.1), which CAST uses.
 
-Each pair has a slow chain at beta = 1, whose states are the draws, and a fast chain that wanders
-over a ladder with adaptive weights (see levels). Every `swap_every` steps the two chains of a pair
+Each pair has a slow chain at beta = 1, whose states are the draws, and a fast chain that moves over
+a ladder with adaptive weights (wandering.py). Every `swap_every` steps the two chains of a pair
 change places if the fast one is at beta = 1: both then have the same distribution, so that the
 exchange leaves the slow chain's invariant.
 
 The paper exchanges the slow chain with the fast chain's last state at beta = 1. The time at which a
-chain comes to beta = 1 depends on its state, so that this state has another distribution: between
-modes that are rarely left, the slow chains would get the shares that the modes have over all
-temperatures.
+chain arrives at beta = 1 depends on its state, so that this state does not have the distribution at
+beta = 1. Where chains rarely leave modes, the slow chains would then visit each mode in proportion
+to its share over all temperatures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class CoupledTempering:
     """Slow chains at beta = 1, each coupled to a fast chain that wanders over a ladder.
 
     Use it for draws from models that change between the steps, as in learning; pgm.CAST does. Fast
-    chains adapt their weights at each step, so that only states of slow chains are draws.
+    chains adapt their weights at each step, so that only the states of slow chains are draws of the
+    model.
 
     Parameters
     ----------
@@ -42,7 +43,8 @@ class CoupledTempering:
 
     Attributes
     ----------
-    travels : counts of visits, hops, round trips and exchanges of the fast chains.
+    travels : counts of visits to rungs, changes of rung, round trips and exchanges of the fast
+        chains.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
@@ -68,7 +70,8 @@ class CoupledTempering:
         self.weights = Weights(1, len(self.betas), schedule)
         self.travels = Travels("CAST", len(self.betas), self.pairs)
         self.rung = rng.integers(len(self.betas), size=(1, self.pairs))
-        # The numbers of the chains that are slow and fast now; an exchange swaps two numbers.
+        # The numbers of the chains that are now slow, and of the ones that are fast. An exchange
+        # swaps two numbers, and no state is copied.
         self.slow = np.arange(self.pairs)
         self.fast = np.arange(self.pairs) + self.pairs
         both = target.take(np.tile(np.arange(self.pairs), 2))

@@ -7,19 +7,21 @@ With log p_beta(x) = path(x) + beta * power(x) and S = power, one step of a ladd
         log_ratio = (beta_(k+1) - beta_k) (S(x_k) - S(x_(k+1)))
         swap x_k and x_(k+1) with probability min(1, exp(log_ratio))
 
-Even and odd pairs in turn make states travel without turning back (Okabe et al. 2001; Syed et al.
-2022). A replica keeps its memory and changes its beta: `at` has the replica on each rung. During
-the warm-up the rungs are moved between rounds of doubling length, so that all pairs reject equally
-often. Then they are fixed, and the states at beta = 1 are draws.
+Even and odd pairs swap in turn, so that states tend to keep their direction on the ladder (Okabe et
+al. 2001; Syed et al. 2022). A swap exchanges the betas of two replicas, and their states stay in
+place: `at` has the number of the replica on each rung. During the warm-up the rungs are moved
+between rounds of doubling length, so that all pairs reject equally often. Then they are fixed, and
+the states at beta = 1 are draws.
 
 A tour of a replica leads from one visit of beta = 0, where its state is drawn anew, to the next.
-Draws of different tours are independent, so that n_i draws at beta = 1 from tour i are worth
+Draws of different tours are independent. If tour i has n_i draws at beta = 1, all draws are worth
+at least as much as this number of independent draws:
 
     tours = (sum of n_i over the tours that have ended)^2 / (sum of n_i^2 over all tours)
 
-independent ones at least (the tour effectiveness of Biron-Lattes et al. 2023). Replicas that hold
-beta = 1 for good, such as the few that reached a rare state by luck, give hardly any tours, however
-freely the others exchange below them.
+This is the tour effectiveness of Biron-Lattes et al. (2023). Replicas that stay at beta = 1, such
+as the few that reached a rare state by luck, give hardly any tours, however often the replicas
+below them swap.
 
 log Z comes from stepping_stones.py. The tests compare draws with exact answers, swaps with
 invariance by chi-square, and log Z with enumeration.
@@ -40,7 +42,7 @@ from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import with_rounding
-from pgmengine.infer.sampling.ladders.stepping_stones import FromStones, SteppingStones
+from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones, SteppingStones
 
 
 class Ladders:
@@ -70,29 +72,29 @@ class Ladders:
         self.forget()
 
     def forget(self, coming: int = 0) -> None:
-        """Start all running sums again, with the sums of log Z over the next `coming` sweeps."""
+        """Set all running sums to 0; the sums for log Z then cover the next `coming` sweeps."""
         rows, ladders, count = self.at.shape
         self.sweeps = 0
         self.rejected, self.proposed = np.zeros(count - 1), np.zeros(count - 1)
         self.trips = np.zeros(rows)
-        # Sweeps at beta = 1 of each replica in its present tour; and of the tours that have ended,
-        # the sum for each row, and the sum of squares.
+        # The number of sweeps at beta = 1 of each replica in its present tour; then the sum of this
+        # number over the tours of a row that have ended, and the sum of its squares.
         self.on_tour = np.zeros(self.at.size)
         self.toured, self.squares = np.zeros(rows), np.zeros(rows)
-        self.stones = SteppingStones(self.betas, rows, ladders, coming)
+        self.stepping_stones = SteppingStones(self.betas, rows, ladders, coming)
 
     def step(self) -> None:
-        """Sweep all replicas, then propose to swap the even pairs, or in the next step the odd."""
+        """Sweep all replicas, then propose to swap the even pairs, or every second time the odd."""
         path, power = (part[self.at] for part in self.chains.sweep_path())
         with np.errstate(invalid="ignore"):
             at_1 = (path + power).reshape(len(self.highest), -1)
         np.fmax(self.highest, np.fmax.reduce(at_1, axis=1), out=self.highest)
-        self.stones.add(power)
+        self.stepping_stones.add(power)
         self._swap(power, self.sweeps % 2)
         self.sweeps += 1
 
     def _swap(self, power: Array, parity: int) -> None:
-        """Propose to swap the pairs of one parity; the probabilities of all pairs are summed."""
+        """Propose to swap the pairs of one parity; add up the acceptance of all pairs."""
         with np.errstate(invalid="ignore"):
             log_ratio = (self.betas[1:] - self.betas[:-1]) * (power[..., :-1] - power[..., 1:])
         log_ratio[np.isnan(log_ratio)] = 0.0
@@ -122,7 +124,7 @@ class Ladders:
         self.on_tour[bottom] = 0.0
 
     def tours(self) -> Array:
-        """Return the effective number (rows,) of tours that the states at beta = 1 come from."""
+        """Return the effective number (rows,) of tours from which the states at beta = 1 come."""
         cut_off = np.square(self.on_tour[self.at]).sum(axis=(1, 2))
         return np.asarray(self.toured**2 / np.maximum(self.squares + cut_off, 1.0))
 
@@ -151,14 +153,14 @@ class Ladders:
             self.chains.beta[self.at] = self.betas
         self.forget()
 
-    def log_z(self) -> FromStones:
+    def log_z(self) -> FromSteppingStones:
         """Return log Z of all rows by stepping stones."""
-        found = self.stones.estimate(self.target.log_z_at_0())
+        found = self.stepping_stones.estimate(self.target.log_z_at_0())
         log_z, error, ends = with_rounding(self.target, found.log_z, found.error, found.interval)
         return replace(found, log_z=log_z, error=error, interval=ends)
 
     def state(self) -> dict[str, Any]:
-        """Return a snapshot of replicas and rungs, without the sums, under names no layer has."""
+        """Return a snapshot of replicas and rungs, without sums, by names that no layer has."""
         return {
             **self.chains.values(),
             "/betas": self.betas,
@@ -174,7 +176,7 @@ class Ladders:
         self.chains.beta[self.at] = self.betas
 
     def stats(self) -> dict[str, Any]:
-        """Return statistics of the ladders and of the travels of replicas."""
+        """Return statistics of the ladders and of the round trips of replicas."""
         sweeps = max(self.sweeps, 1)
         return {
             "betas": self.betas,

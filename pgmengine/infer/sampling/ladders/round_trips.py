@@ -1,4 +1,4 @@
-"""Counts of how chains travel over a ladder while a trainer runs, for monitors and warnings.
+"""Counts of the moves of chains over a ladder while a trainer runs, for monitors and warnings.
 
 Rungs are numbered in ascending order of beta. A round trip of a chain goes from beta = 1 to the
 other end of the ladder and back; it is counted on arrival at beta = 1.
@@ -16,21 +16,23 @@ from pgmengine.base.types import Array
 
 log = logging.getLogger(__name__)
 
-# A single chain that hops freely crosses a ladder in about rungs^2 sweeps. A chain that has missed
-# a rung for ten times as long is held back, but for one case in ten thousand.
-PATIENCE = 10
+# A chain whose proposals are all accepted crosses a ladder in about rungs^2 sweeps. If no chain has
+# been on a rung for this many times as long, something holds the chains back: by chance it happens
+# in one case of ten thousand.
+MAX_CROSSING_TIMES_WITHOUT_CHAIN = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Counts since the last entry.
+    """Counts of the moves on a ladder since the last entry.
 
     Attributes
     ----------
     visits : (rungs,), sweeps of chains on each rung, beta = 1 first.
     trips : round trips of chains.
-    proposed, taken : changes of rung.
-    due, swapped : exchanges with chains outside the ladder, 0 for trainers without such chains.
+    proposed, taken : numbers of proposed and of accepted changes of rung.
+    due, swapped : numbers of exchanges with chains outside the ladder that were due and that were
+        made; 0 for trainers without such chains.
     """
 
     visits: Array
@@ -42,7 +44,7 @@ class Entry:
 
 
 class Travels:
-    """Counts of visits, round trips, hops and exchanges of chains on a ladder.
+    """Counts of visits, round trips, changes of rung and exchanges of chains on a ladder.
 
     Parameters
     ----------
@@ -62,10 +64,11 @@ class Travels:
     def __init__(self, trainer: str, rungs: int, chains: int) -> None:
         self.trainer, self.warned = trainer, False
         self.visits = np.zeros(rungs, dtype=np.int64)
-        # The step at which a rung last had a chain.
+        # The last step at which each rung had a chain.
         self.seen = np.zeros(rungs, dtype=np.int64)
         self.from_below = np.zeros(chains, dtype=bool)
-        # All steps; then, since the last entry: trips, proposed, taken, due, swapped.
+        # The number of all steps; then the counts of an entry: trips, proposed, taken, due,
+        # swapped.
         self.counts = np.zeros(6, dtype=np.int64)
 
     def add(self, rung: Array, proposed: int, taken: int, due: int = 0, swapped: int = 0) -> None:
@@ -81,9 +84,9 @@ class Travels:
         self._warn()
 
     def _warn(self) -> None:
-        """Warn once about rungs that stay without chains."""
+        """Warn once if a rung has had no chain for long."""
         steps, rungs = int(self.counts[0]), len(self.seen)
-        missed = np.flatnonzero(steps - self.seen >= PATIENCE * rungs**2)
+        missed = np.flatnonzero(steps - self.seen >= MAX_CROSSING_TIMES_WITHOUT_CHAIN * rungs**2)
         if len(missed) and not self.warned:
             self.warned = True
             log.warning(
@@ -92,7 +95,7 @@ class Travels:
                 self.trainer,
                 len(missed),
                 rungs,
-                PATIENCE * rungs**2,
+                MAX_CROSSING_TIMES_WITHOUT_CHAIN * rungs**2,
             )
 
     def excursions(self, proposed: int, taken: int) -> None:
@@ -102,17 +105,17 @@ class Travels:
         self.seen[:] = self.counts[0]
 
     def back(self) -> None:
-        """Forget the ways of all chains, which start at beta = 1 again."""
+        """Forget the round trips under way, because all chains start at beta = 1 again."""
         self.from_below[:] = False
 
     def entry(self) -> Entry:
-        """Return the counts since the last entry, and start them again."""
+        """Return the counts since the last entry, and set them to 0."""
         out = Entry(self.visits[::-1].copy(), *(int(n) for n in self.counts[1:]))
         self.visits[:], self.counts[1:] = 0, 0
         return out
 
     def state(self) -> dict[str, Any]:
-        """Return a snapshot of all counts, under names that no layer has."""
+        """Return a snapshot of all counts; its names differ from all layers."""
         return {
             "/travels/visits": self.visits,
             "/travels/seen": self.seen,

@@ -1,4 +1,4 @@
-"""Stepping stones: log Z from the replicas of a ladder, with errors that the replicas vouch for.
+"""Stepping stones: log Z from the replicas of a ladder, with errors from the spread of replicas.
 
 With S = d log p_beta / d beta and a step d = beta_(k+1) - beta_k (Xie et al. 2011),
 
@@ -6,17 +6,17 @@ With S = d log p_beta / d beta and a step d = beta_(k+1) - beta_k (Xie et al. 20
                           = -log E_(k+1) exp(-d S)                              from above
                           = log E_k exp(d S / 2) - log E_(k+1) exp(-d S / 2)    in the middle
 
-of which the first is low on average, the second high, and the third, the geometric bridge of Meng
+The first is too low on average, and the second too high. The third, the geometric bridge of Meng
 and Wong (1996), varies least. The expectations are kept as means over at most BATCHES batches of
 the sweeps of each ladder, log_means (batches, rows, ladders, rungs - 1). To first order, an
-estimate varies as the sum over rungs of (mean of a batch) / (mean of all batches). This sum is a
-series of each ladder, and is judged as the series of a unit is: its MCSE, which knows the
-autocorrelation and the spread of the ladders, is the error of log Z, and its R-hat shows ladders
-that disagree. Rare events that replicas reach by luck give few jumps of a series, and so an R-hat
-far above the limit.
+estimate varies as the sum over rungs of (mean of a batch) / (mean of all batches). This sum gives a
+series for each ladder, which is judged like the series of a unit. Its MCSE, which accounts for the
+autocorrelation and the spread of the ladders, is the error of log Z. Its R-hat shows ladders that
+disagree. A rare state that few replicas reach by luck makes a series jump a few times, and its
+R-hat is then far above the limit.
 
-All three estimates have the same limit. Stones from below that lie above the stones from above by
-more than their common error contradict each other.
+All three estimates have the same limit. If the estimate from below lies above the estimate from
+above by more than their common error, they contradict each other.
 """
 
 from __future__ import annotations
@@ -30,29 +30,30 @@ from pgmengine.base.types import Array
 from pgmengine.infer.diagnostics.convergence import series_statistics
 from pgmengine.infer.diagnostics.trust import BATCHES, SURE, interval
 
-# Shares of a step that stepping stones take: from the lower rung if positive, else from the upper.
-SHARES = (1.0, -1.0, 0.5, -0.5)
+# The factor of d in each of the four expectations: over the lower rung if positive, else the upper.
+STEP_SHARES = (1.0, -1.0, 0.5, -0.5)
 
-# Nats by which the stepping stones from above may lie above the ones from below.
-WIDE = 1.0
+# The largest difference in nats of log Z from above less log Z from below.
+MAX_STEPPING_STONE_GAP_NATS = 1.0
 
-# Standard errors by which the stepping stones from below may lie above the ones from above.
-CROSSED = 5.0
+# The largest number of standard errors by which log Z from below may exceed log Z from above.
+MAX_CROSSED_ERRORS = 5.0
 
-# Relative rounding of log Z in single precision, in which replicas compute.
-ROUNDING = 1e-6
+# Relative rounding error of log Z in single precision, in which replicas compute.
+REPLICA_LOG_Z_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class FromStones:
-    """Estimates of log Z, each (rows,) unless stated.
+class FromSteppingStones:
+    """Estimates of log Z; arrays have the shape (rows,) unless stated.
 
     Attributes
     ----------
-    log_z, error : the estimate in the middle, and its standard error.
-    interval : (rows, 2), from SURE errors below the lowest estimate to as many above the highest.
+    log_z, error : the third estimate, of the geometric bridge, and its standard error.
+    interval : (rows, 2), from SURE standard errors below the lowest of the three estimates to SURE
+        standard errors above the highest.
     rhat : R-hat of the series of log_z.
-    gap, gap_error : stepping stones from above less the ones from below, and the standard error.
+    gap, gap_error : log Z from above less log Z from below, and its standard error.
     """
 
     log_z: Array
@@ -68,9 +69,9 @@ class FromStones:
         return {"log_z": self.log_z, "log_z_error": self.error, "log_z_interval": self.interval}
 
     def apart(self, first: int) -> tuple[str, ...]:
-        """Return a warning where the stones from above lie far above the ones from below."""
+        """Return a warning where log Z from above lies far above log Z from below."""
         with np.errstate(invalid="ignore"):
-            beyond = self.gap - WIDE - SURE * self.gap_error
+            beyond = self.gap - MAX_STEPPING_STONE_GAP_NATS - SURE * self.gap_error
         row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf)))
         if not beyond[row] > 0:
             return ()
@@ -80,9 +81,13 @@ class FromStones:
         )
 
     def crossed(self, first: int) -> tuple[str, ...]:
-        """Return a warning where the stones from below lie above the ones from above."""
+        """Return a warning where log Z from below lies above log Z from above."""
         with np.errstate(invalid="ignore"):
-            beyond = -self.gap - CROSSED * self.gap_error - ROUNDING * (1.0 + np.abs(self.log_z))
+            beyond = (
+                -self.gap
+                - MAX_CROSSED_ERRORS * self.gap_error
+                - REPLICA_LOG_Z_ROUNDING * (1.0 + np.abs(self.log_z))
+            )
         row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf)))
         if not beyond[row] > 0:
             return ()
@@ -98,41 +103,41 @@ class SteppingStones:
 
     Parameters
     ----------
-    betas : (rungs,), which stay as they are.
+    betas : (rungs,), which must not change while sweeps are added.
     rows, ladders : number of rows, and of ladders for each row.
     coming : number of sweeps that will be added.
     """
 
     def __init__(self, betas: Array, rows: int, ladders: int, coming: int) -> None:
         self.steps, self.coming, self.sweeps = np.diff(betas), coming, 0
-        shape = (len(SHARES), min(BATCHES, coming), rows, ladders, len(self.steps))
+        shape = (len(STEP_SHARES), min(BATCHES, coming), rows, ladders, len(self.steps))
         self.log_sums = np.full(shape, -np.inf)
 
     def add(self, power: Array) -> None:
-        """Add one sweep, with S (rows, ladders, rungs) of the replica on each rung."""
+        """Add one sweep, given S (rows, ladders, rungs) of the replica on each rung."""
         if self.sweeps == self.coming:
             return
         batch = self.sweeps * self.log_sums.shape[1] // self.coming
-        for sums, share in zip(self.log_sums[:, batch], SHARES, strict=True):
+        for sums, share in zip(self.log_sums[:, batch], STEP_SHARES, strict=True):
             rung = power[..., :-1] if share > 0 else power[..., 1:]
             np.logaddexp(sums, share * self.steps * rung, out=sums)
         self.sweeps += 1
 
-    def estimate(self, at_0: Array) -> FromStones:
-        """Return log Z of all rows by the sweeps so far, with log Z (rows,) at beta = 0."""
+    def estimate(self, at_0: Array) -> FromSteppingStones:
+        """Return log Z of all rows by the sweeps so far; `at_0` is log Z (rows,) at beta = 0."""
         batches = self.log_sums.shape[1]
         counts = np.bincount(np.arange(self.sweeps) * batches // self.coming)
         log_means = self.log_sums[:, : len(counts)] - np.log(counts)[:, None, None, None]
-        (up, below), (down, above), (half_up, one), (half_down, two) = map(_summed, log_means)
+        (up, below), (down, above), (half_up, one), (half_down, two) = map(_over_rungs, log_means)
         (_, error), (_, low_error), (_, high_error), (_, gap_error) = found = [
             _judged(series) for series in (one - two, below, above, below + above)
         ]
-        # Where no replica has met a possible state, nothing is known: infinities less infinities.
+        # Where no replica has met a possible state, differences of infinities give NaN.
         with np.errstate(invalid="ignore"):
             middle, gap = half_up - half_down, -down - up
         low, high = interval(up, low_error, -down, high_error).T
         least, most = interval(middle, error, middle, error).T
-        return FromStones(
+        return FromSteppingStones(
             at_0 + middle,
             error,
             at_0[:, None] + np.stack((np.fmin(low, least), np.fmax(high, most)), axis=1),
@@ -142,7 +147,7 @@ class SteppingStones:
         )
 
 
-def _summed(log_means: Array) -> tuple[Array, Array]:
+def _over_rungs(log_means: Array) -> tuple[Array, Array]:
     """Return the sum over rungs of log means (rows,), and its series (ladders, batches, rows)."""
     batches, _, ladders, _ = log_means.shape
     total = log_sum(log_sum(log_means, axis=0), axis=1) - np.log(batches * ladders)

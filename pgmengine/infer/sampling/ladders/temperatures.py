@@ -1,9 +1,9 @@
 """Ladders: ascending inverse temperatures, from independent units at 0 to the model at 1.
 
 A tempered method takes a schedule, a number of evenly spaced rungs, or the rungs themselves;
-`ladder` makes rungs of any of these and checks them. Linear and ThreePiece place the rungs without
-looking at the model; Adaptive measures it first. The tests compare Adaptive with the variance that
-linear ladders of the same length give.
+`ladder` turns each of these into rungs and checks them. Linear and ThreePiece place the rungs
+without looking at the model; Adaptive measures it first. The tests compare the variance of Adaptive
+with that of linear ladders of the same length.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ThreePiece:
     """Three evenly spaced pieces that become denser towards 1.
 
     The rungs divide in the proportion 500 up to 0.5, 4,000 up to 0.9 and 10,000 up to 1. Use it to
-    repeat the settings of the reference with AIS.
+    repeat AIS with the settings of the paper.
 
     Parameters
     ----------
@@ -128,8 +128,8 @@ class Adaptive:
     ----------
     count : number of rungs.
     chains : number of chains of the pilot run, over all rows; each row has at least two.
-    pilot : number of inverse temperatures at which the standard deviation is taken, with four
-        sweeps between two of them.
+    pilot : number of inverse temperatures at which the standard deviation is measured, with four
+        sweeps from one to the next.
 
     References
     ----------
@@ -167,7 +167,7 @@ class Adaptive:
 
 
 def _spread(power: Array) -> float:
-    """Return the mean over rows of the standard deviation (rows, chains) among possible states."""
+    """Return the standard deviation over chains of S (rows, chains), averaged over the rows."""
     possible = np.isfinite(power)
     count = possible.sum(axis=1)
     centre = np.where(possible, power, 0.0).sum(axis=1) / np.maximum(count, 1)
@@ -191,14 +191,14 @@ def ladder(betas: Betas, target: Target, kernel: Kernel, rng: np.random.Generato
 
 
 def fixed(betas: Betas) -> Betas:
-    """Return numbers as a tuple, so that settings can be compared; anything else as it is."""
+    """Return numbers as a tuple, so that settings can be compared; other settings as they are."""
     if isinstance(betas, Schedule) or np.ndim(betas) != 1:
         return betas
     return tuple(np.asarray(betas, dtype=np.float64).tolist())
 
 
 def count_of(betas: Betas) -> int:
-    """Return the number of rungs that `ladder` makes."""
+    """Return the number of rungs that `ladder` returns."""
     if isinstance(betas, (int, np.integer)):
         return int(betas)
     return int(betas.count) if isinstance(betas, Schedule) else np.size(betas)

@@ -1,8 +1,8 @@
-"""Chains that wander over a ladder, with log weights of the rungs by Wang and Landau's rule.
+"""Chains that move over a ladder, with log weights of the rungs by the Wang-Landau rule.
 
 A chain has a state x and a rung l. Their joint distribution is p_l(x) / g_l, with p_l the
-unnormalised density at beta_l: with g_l = Z_l all rungs are visited equally often (system 3,
-algorithm 1). One step of a chain is
+unnormalised density at beta_l: with g_l = Z_l all rungs are visited equally often (Salakhutdinov
+2010, algorithm 1). One step of a chain is
 
     x ~ kernel that leaves p_l invariant
     l' = a neighbour of l, proposed with q(l' | l) = 1/2, or 1 from an end of the ladder
@@ -53,13 +53,14 @@ class GammaSchedule(Protocol):
 class OneOverT:
     """log(1 + gamma) = min(initial, bins / t) at sweep t, and never less than `floor`.
 
-    Use it for a model whose parameters do not change: the errors of the weights then fall as the
-    error of an average does. Weights that follow a model while it learns need a floor, since they
-    would stand still without one.
+    Use it for a model whose parameters do not change: the errors of the weights then fall like the
+    error of an average. Weights that follow a model while it learns need a floor, because without
+    one they soon cease to change.
 
     Parameters
     ----------
-    initial : the first increment of a log weight; 2.4 is log(1 + 10), the first gamma of system 3.
+    initial : the first increment of a log weight; 2.4 is log(1 + 10), for the first gamma of
+        Salakhutdinov (2010).
     floor : the smallest increment.
 
     References
@@ -89,9 +90,9 @@ class FlatHistogram:
     """The increment shrinks by `factor` whenever the histogram of visits is flat.
 
     The histogram is flat when every bin that has been visited has at least `flatness` of the mean
-    number of visits. From bins / t on the increment is bins / t, because it would shrink too early
-    by factors. Use it for ladders whose weights differ widely, over which chains have to travel
-    before small increments make sense.
+    number of visits. Once the increment has fallen to bins / t it remains bins / t, because with
+    further factors it would shrink too fast. Use it for ladders whose weights differ widely: chains
+    have to cross them before small increments make sense.
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ class FlatHistogram:
         least = max(bins / max(t, 1), self.floor)
         if rate <= least:
             return least, False
-        # A bin that no chain has found yet must not hold up the others.
+        # A bin that no chain has visited yet must not prevent a flat histogram of the others.
         met = visits > 0
         mean = visits.sum(axis=1, keepdims=True) / np.maximum(met.sum(axis=1, keepdims=True), 1)
         flat = bool(np.all((visits >= self.flatness * mean) | ~met)) and t >= 10 * bins
@@ -141,9 +142,9 @@ def check_gamma(settings: Any) -> None:
 
 
 class Weights:
-    """Log weights log g (rows, bins), which grow at the bins of a row's chains while they adapt.
+    """Log weights log g (rows, bins), which grow at the bins of the chains of a row.
 
-    Only differences matter: log g of the first bin is kept at 0.
+    Only differences of log g matter, so log g of the first bin is kept at 0.
     """
 
     def __init__(self, rows: int, bins: int, schedule: GammaSchedule) -> None:
@@ -175,7 +176,7 @@ class Weights:
 
 
 class Levels:
-    """Chains (rows, chains) of a target with a rung each.
+    """Chains (rows, chains) of a target, each on a rung of a ladder.
 
     Attributes
     ----------
@@ -231,7 +232,7 @@ def hop(rung: Array, power: Array, betas: Array, log_g: Array, rng: np.random.Ge
     step = np.where(rng.random(rung.shape) < 0.5, 1, -1)
     proposed = np.where(rung == 0, 1, np.where(rung == top, top - 1, rung + step))
     rows = np.arange(len(rung))[:, None]
-    # An impossible state may have a power of NaN: the densities then say nothing about the rung.
+    # An impossible state may have a power of NaN, which says nothing about the rung.
     with np.errstate(invalid="ignore"):
         gain = np.nan_to_num((betas[proposed] - betas[rung]) * power, nan=0.0)
     log_ratio = (

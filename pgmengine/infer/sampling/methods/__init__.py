@@ -1,1 +1,1 @@
-"""Methods that sample: a dataclass for each."""
+"""Methods that sample, one dataclass each."""

@@ -7,10 +7,10 @@
 
 `annealing` does both runs; this module judges them. The two check each other only if the reverse
 run starts from exact draws of the model, which need a small cover that can be enumerated, or a
-small junction tree. Elsewhere the reverse run starts from the states that the forward run has
-reached, and both miss a phase that the forward run has missed. `references` therefore anneals again
-from other references, and down from the states of other chains. The highest estimate counts; where
-no further run agrees with it, the status is ONE_SIDED, which is not good. The tests compare log Z,
+small junction tree. Without exact draws the reverse run starts from the states that the forward run
+has reached, and misses the same phases. `references` therefore anneals again from other references,
+and down from the states of other chains. The highest estimate is the answer; where no further run
+agrees with it, the status is ONE_SIDED, which does not count as good. The tests compare log Z,
 errors and intervals with exact answers.
 """
 
@@ -43,10 +43,10 @@ from pgmengine.infer.sampling.methods.bound_check import below_a_bound, check_wi
 from pgmengine.infer.sampling.methods.references import Confirmed, annealed
 
 # Relative rounding of log Z in single precision, over thousands of temperatures.
-ROUNDING = 1e-5
+ANNEALED_LOG_Z_ROUNDING = 1e-5
 
-# The warning of a run that nothing independent confirms.
-START = (
+# The warning for rows in which no independent run confirms the answer.
+UNCONFIRMED_WARNING = (
     "no run from another reference agrees with the highest estimate, and the reverse run did not "
     "start from exact draws: the interval holds if the runs have missed no part of the space"
 )
@@ -65,17 +65,17 @@ class AIS(Method):
     chains : number of chains for each row of evidence.
     betas : a schedule (Linear, ThreePiece, Adaptive), a number of even steps, or numbers from 0 to
         1.
-    kernel : any kernel; the layers that the importance weights sum out are drawn by Gibbs sampling
-        all the same.
+    kernel : any kernel; layers that the importance weights marginalise are always drawn by Gibbs
+        sampling.
     reverse : whether to anneal down as well. From exact draws, the upper end of log_z_interval is
         then independent of the lower end.
     reference : layer -> (size[, k]), or variable -> a number or (k,): natural parameters of the
         units at beta = 0 in the first run; base_rates(data) are good ones.
-    confirm : the largest number of further runs, from references that chains of the model, its
-        training and mean field give, for rows whose reverse run has no exact draws. The highest
-        estimate counts. Runs end when one confirms the highest; where none does, an adaptive
-        schedule is tried once more with four times as many temperatures. With 0 such rows stay
-        ONE_SIDED.
+    confirm : the largest number of further runs for rows whose reverse run has no exact draws.
+        Their references come from chains of the model, from its training and from mean field. The
+        highest estimate counts. Runs end when one confirms the highest; where none does, an
+        adaptive schedule is tried once more with four times as many temperatures. With 0 such rows
+        stay ONE_SIDED.
 
     Notes
     -----
@@ -87,20 +87,21 @@ class AIS(Method):
 
     The reverse run starts from exact draws where a cover of at most 2^16 states can be enumerated,
     or a junction tree has at most 2^20 table entries. Otherwise it starts from the last states of
-    the forward run, resampled by their importance weights and swept on. Both runs then miss the
-    same phases. Further runs start from other references for this reason, and their reverse runs
-    from the last states of chains of the model and of the earlier runs. The status is ONE_SIDED
-    where these do not agree with the highest estimate. Rows whose free units are all summed out in
-    closed form, such as rows of all visible units of an RBM, need no annealing. The status is
-    FEW_WEIGHTS where few chains carry most of the importance weight, where the tail of the
-    importance weights is heavy, and where the forward and the reverse run disagree. It is
-    CONTRADICTED where a mean-field lower bound lies above the interval.
+    the forward run, resampled by their importance weights, and makes some sweeps first. Both runs
+    then miss the same phases. Further runs start from other references for this reason, and their
+    reverse runs from the last states of chains of the model and of the earlier runs. The status is
+    ONE_SIDED where these do not agree with the highest estimate. Rows whose free units can all be
+    marginalised in closed form, such as rows with all visible units of an RBM observed, need no
+    annealing. The status is FEW_WEIGHTS where few chains carry most of the importance weight, where
+    the tail of the importance weights is heavy, and where the forward and the reverse run disagree.
+    It is CONTRADICTED where a mean-field lower bound lies above the interval.
 
     `stats` holds log_weights (chains, rows); log_weight_sd (infinite where a chain has no
     importance weight), ess and pareto_shape, each (rows,); and reverse_log_z, reverse_error,
     reverse_ess, reverse_pareto_shape and reverse_exact, whether the reverse run started from exact
-    draws, each (rows,). `references` and `agreed` (rows,) count the runs, and say whether a further
-    run agrees with the highest, up and down; the statistics above belong to the highest run.
+    draws, each (rows,). `references` (rows,) counts the runs, and `agreed` (rows,) says whether the
+    forward and the reverse run of another reference agree with the highest estimate. The other
+    statistics belong to the highest run.
 
     References
     ----------
@@ -154,7 +155,7 @@ class AIS(Method):
         chains = [run.rows * self.chains for run in runs]
         passes = 2.25 if self.reverse else 1.0
         work = sum(chains) * steps * sweep_work(target) * passes
-        # The two runs of log_prob come one after the other.
+        # log_prob takes two runs, one after the other, so that the larger one counts.
         working = max(chain_bytes(run, self.chains) for run in runs)
         prices = [
             engine(run, self.kernel).anneal(n, steps) for run, n in zip(runs, chains, strict=True)
@@ -164,9 +165,9 @@ class AIS(Method):
         if self.reverse:
             how += ", up and down" + " from exact draws" * exact
         if self.confirm and not (exact and self.reverse):
-            # Most rows need one run to confirm the first one.
+            # Most rows need one more run, which confirms the first.
             passes *= 2.0
-            # One row after the other is annealed again.
+            # Rows are annealed again one after the other.
             again = max(chain_bytes(run, self.chains) / run.rows for run in runs)
             working = max(working, again + reached_bytes(target, self.chains))
             how += f", from 2 to {self.confirm + 1} references"
@@ -184,7 +185,7 @@ class AIS(Method):
         work = question.plan.work
 
         def judged(run: Target) -> tuple[Confirmed, Array, tuple[str, ...], tuple[str, ...]]:
-            """Return the runs of a target, the interval, and what contradicts or weakens them."""
+            """Return the runs of a target, the interval, and the doubts about them."""
             found = check.modes(run)
             runs = annealed(self, self.confirm, run, found, generator, work, executor)
             ends, first = _interval(runs), target.first if run.rows == target.rows else 0
@@ -209,14 +210,14 @@ class AIS(Method):
         elif notes:
             status = Status.FEW_WEIGHTS
         elif not all(map(_confirmed, both)):
-            status, notes = Status.ONE_SIDED, (START,)
+            status, notes = Status.ONE_SIDED, (UNCONFIRMED_WARNING,)
         else:
             status = Status.OK
         return question.result(answers, stats, status, notes)
 
 
 def _statistics(runs: Confirmed) -> dict[str, Array]:
-    """Return the statistics of the best runs, and of their number."""
+    """Return the statistics of the best runs, and the number of runs."""
     up, down = runs.best
     with np.errstate(invalid="ignore"):
         spread = np.nan_to_num(up.log_weights.std(axis=1), nan=np.inf)
@@ -240,12 +241,12 @@ def _statistics(runs: Confirmed) -> dict[str, Array]:
 
 
 def _confirmed(runs: Confirmed) -> bool:
-    """Return whether something independent agrees in every row that moves.
+    """Return whether an independent run confirms the answer in every row with annealed units.
 
     It is a reverse run from exact draws, or a run from another reference.
     """
     up, down = runs.best
-    # Rows that are summed in closed form are exact on the way up as well.
+    # In rows that are marginalised in closed form, the forward run is exact as well.
     exact = up.closed if down is None else up.closed | down.exact
     return bool((exact | runs.agreed | (up.error == 0)).all())
 
@@ -253,9 +254,9 @@ def _confirmed(runs: Confirmed) -> bool:
 def _interval(runs: Confirmed) -> Array:
     """Return the interval (rows, 2) of the best runs.
 
-    Without exact draws it also ends above the log mean of normal log importance weights, and above
-    the runs from other references that agree. It contains the estimate of the forward run, which
-    noise may put above the reverse run's end.
+    Without exact draws, the upper end is also above the log mean of normal log importance weights,
+    and above the runs from other references that agree. It contains the estimate of the forward
+    run, which noise may put above the reverse run's end.
     """
     up, down = runs.best
     high = down or up
@@ -289,7 +290,9 @@ def _notes(runs: Confirmed, chains: int, first: int = 0) -> tuple[str, ...]:
         # Rows without a possible state have -inf in both.
         same = up.log_z == down.log_z
         gap = np.where(same, 0.0, up.log_z) - np.where(same, 0.0, down.log_z)
-        wide = 5.0 * np.hypot(up.error, down.error) + ROUNDING * (1.0 + np.abs(up.log_z))
+        wide = 5.0 * np.hypot(up.error, down.error) + ANNEALED_LOG_Z_ROUNDING * (
+            1.0 + np.abs(up.log_z)
+        )
         if np.any(gap > wide) or np.any(-gap > np.maximum(wide, 1.0)):
             row = int(np.abs(gap).argmax())
             out.append(

@@ -1,14 +1,15 @@
 """Annealing runs: chains that move from one end of a ladder to the other, with importance weights.
 
 A run starts with exact or resampled draws x_0 at the first beta and makes one sweep at each of the
-following ones. With f_beta the unnormalised density, whose fast layers are summed out,
+following ones. With f_beta the unnormalised density, from which some layers are marginalised in
+closed form,
 
     log w = sum_t log f_(beta_(t+1))(x_t) - log f_(beta_t)(x_t),    x_t the state before sweep t + 1
 
 has E[w] = Z_end / Z_start (Neal 2001). Going up, log Z = log Z_0 + log mean w; going down, log Z =
 log Z_0 - log mean w. `Chains.anneal` does the sweeps and adds up log w; this module has the starts
-of both runs, and the statistics of their importance weights. Chains are in single precision, whose
-rounding is the least error that a run reports.
+of both runs, and the statistics of their importance weights. Chains compute in single precision,
+and a run reports at least the error of this rounding.
 """
 
 from __future__ import annotations
@@ -38,18 +39,19 @@ from pgmengine.infer.sampling.draws.resampling import systematic
 from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
 
-# States whose log Z is within so many nats of a run give starts to its reverse run. A phase far
-# below has no mass, and chains that are stuck in it would say nothing.
-COUNTS = 10.0
+# A reverse run may start from states that other chains have reached, if the log Z of their phase is
+# at most this many nats below that of the forward run. A phase far below holds almost no
+# probability, and a run from there would confirm nothing.
+MAX_NATS_BELOW_RUN = 10.0
 
-# States of each chain that are averaged for a reference.
-SNAPSHOTS = 10
+# Number of states of each chain that are averaged for a reference.
+SNAPSHOTS_PER_CHAIN = 10
 
 # Largest number of states of a cover that are enumerated for exact draws.
-SMALL = 2.0**16
+MAX_EXACT_DRAW_STATES = 2.0**16
 
 # Largest number of table entries of a junction tree for exact draws, whose pass takes milliseconds.
-ENTRIES = 2.0**20
+MAX_EXACT_DRAW_ENTRIES = 2.0**20
 
 
 class Settings(Protocol):
@@ -100,7 +102,7 @@ class AnnealedRun:
 
     @property
     def closed(self) -> Array:
-        """Rows (rows,) that are summed in closed form: all log weights are exactly 0."""
+        """Mask (rows,) of rows that are marginalised in closed form: all log weights are 0."""
         return np.asarray((self.log_weights == 0.0).all(axis=1))
 
     def take(self, rows: Array) -> AnnealedRun:
@@ -125,9 +127,9 @@ class Reached:
 class Annealing:
     """Annealing of all rows of a target.
 
-    Rows in which the same layers move are annealed together: the layers that the importance weights
-    sum out must not depend on the other rows of a question. `reference` takes the place of the
-    reference of the settings. `drawn` is False where it is known that there are no exact draws.
+    Rows in which the same layers move are annealed together: the set of layers that importance
+    weights marginalise must not depend on the other rows of a question. `reference` takes the place
+    of the reference of the settings. `drawn` is False if exact draws are known to be too expensive.
     `reached` holds states that other chains of the same row have reached: the reverse run then
     starts from these, so that it meets phases that its own forward run may have missed.
     """
@@ -148,7 +150,11 @@ class Annealing:
     def exact_draws(self) -> Prepared:
         """The question for exact draws to start the reverse run from; refused where too large."""
         return quick(
-            self.target.at(1.0), ("samples",), np.log2(SMALL), ENTRIES, self.settings.chains
+            self.target.at(1.0),
+            ("samples",),
+            np.log2(MAX_EXACT_DRAW_STATES),
+            MAX_EXACT_DRAW_ENTRIES,
+            self.settings.chains,
         )
 
     def runs(
@@ -176,11 +182,11 @@ class Annealing:
     ) -> tuple[AnnealedRun, AnnealedRun | None]:
         """Anneal from independent units to the model, and from draws of the model back.
 
-        Where every sum over the free units is closed, nothing is annealed.
+        Where all free units are marginalised in closed form, nothing is annealed.
         """
         closed = Enumeration(0.0, 1).prepare(self.target.at(1.0), ("log_z",))
         if closed.plan.accepted:
-            up = _summed(closed.run().log_z, self.target, self.settings.chains)
+            up = _closed_run(closed.run().log_z, self.target, self.settings.chains)
             return up, up if self.settings.reverse else None
         count, target = self.settings.chains, self.target.at(0.0, self.reference)
         betas = ladder(self.settings.betas, target, self.settings.kernel, rng)
@@ -200,30 +206,31 @@ class Annealing:
             return up, None
         # Down: x ~ p_1, one sweep at each rung, and log Z = log Z_0 - log mean w.
         # Rows without a possible state have no draws that could be annealed down.
-        live, dead = np.flatnonzero(up.ess > 0), np.flatnonzero(~(up.ess > 0))
-        runs = [_nothing(len(dead), count)]
-        if len(live):
-            if len(dead):
-                chains = (live[:, None] * count + np.arange(count)).ravel()
+        some, rest = np.flatnonzero(up.ess > 0), np.flatnonzero(~(up.ess > 0))
+        runs = [_impossible_run(len(rest), count)]
+        if len(some):
+            if len(rest):
+                chains = (some[:, None] * count + np.arange(count)).ravel()
                 many, x = many.take(chains), {name: value[chains] for name, value in x.items()}
             others = self._from_others(up, rng)
             if others:
-                x, sweeps, exact = others, settling(len(betas)), False
+                x, sweeps, exact = others, sweeps_before_reverse(len(betas)), False
             else:
-                x, sweeps, exact = self._model_draws(live, x, up.log_weights[live], len(betas), rng)
+                x, sweeps, exact = self._model_draws(some, x, up.log_weights[some], len(betas), rng)
             log_w, _ = self._annealed(executor, many.at(1.0), x, rng, work, sweeps, betas[::-1])
             down = _estimate(
-                log_w.reshape(len(live), -1), at_0[live], -1.0, known[live], rounding[live]
+                log_w.reshape(len(some), -1), at_0[some], -1.0, known[some], rounding[some]
             )
-            runs.insert(0, replace(down, exact=exact | ~moves[live]))
-        return up, joined_runs(runs, np.argsort(np.concatenate((live, dead))))
+            runs.insert(0, replace(down, exact=exact | ~moves[some]))
+        return up, joined_runs(runs, np.argsort(np.concatenate((some, rest))))
 
     def _from_others(self, up: AnnealedRun, rng: np.random.Generator) -> States:
         """Return states (chains, width) that other chains of this row have reached, if any have.
 
-        All sources whose log Z counts beside the one of `up` give the same share.
+        Each source whose log Z is at most MAX_NATS_BELOW_RUN below that of `up` gives as many
+        states.
         """
-        states = [r.states for r in self.reached if r.log_z > up.log_z[0] - COUNTS]
+        states = [r.states for r in self.reached if r.log_z > up.log_z[0] - MAX_NATS_BELOW_RUN]
         if not states:
             return {}
         pool = {n: np.concatenate([x[n] for x in states]) for n in states[0]}
@@ -248,7 +255,8 @@ class Annealing:
             return x, 0, True
         chosen = systematic(softmax(log_weights), rng)
         index = (chosen + count * np.arange(len(rows))[:, None]).ravel()
-        return {name: value[index] for name, value in last.items()}, settling(steps), False
+        x = {name: value[index] for name, value in last.items()}
+        return x, sweeps_before_reverse(steps), False
 
     def _annealed(
         self,
@@ -282,8 +290,8 @@ def _anneal(
     return chains.anneal(betas, backward=_backward(many)), chains.values()
 
 
-def _summed(log_z: Array, target: Target, chains: int) -> AnnealedRun:
-    """Return the run of rows whose log Z is a closed sum; rounding is the only error."""
+def _closed_run(log_z: Array, target: Target, chains: int) -> AnnealedRun:
+    """Return the run of rows with log Z in closed form; rounding is the only error."""
     known, rows = known_log_z(target), target.rows
     possible = np.isfinite(log_z)
     error = np.where(np.isfinite(known), 0.0, ROUNDING * np.abs(log_z))
@@ -293,7 +301,7 @@ def _summed(log_z: Array, target: Target, chains: int) -> AnnealedRun:
     return AnnealedRun(log_z, error, every, weights, none, possible)
 
 
-def _nothing(rows: int, chains: int) -> AnnealedRun:
+def _impossible_run(rows: int, chains: int) -> AnnealedRun:
     """Return the reverse run of rows without a possible state."""
     unknown = np.full(rows, np.inf)
     none = np.full((rows, chains), -np.inf)
@@ -301,9 +309,9 @@ def _nothing(rows: int, chains: int) -> AnnealedRun:
 
 
 def joined_runs(runs: Sequence[AnnealedRun], order: Array) -> AnnealedRun:
-    """Return runs of some rows each as one run, with the rows in the given order.
+    """Return runs of different rows as one run, with the rows in the given order.
 
-    It has no last states.
+    The joined run has no last states.
     """
     names = [f.name for f in fields(AnnealedRun) if f.name != "last"]
     joined: dict[str, Any] = {
@@ -319,7 +327,7 @@ def has_chains(target: Target) -> bool:
     return left and all(bool(free.all()) for free in target.free.values())
 
 
-def settled_chains(
+def swept_chains(
     settings: Settings,
     target: Target,
     sweeps: int,
@@ -327,10 +335,11 @@ def settled_chains(
     work: float,
     executor: Executor | None,
 ) -> tuple[States, States]:
-    """Return the last states (chains, width) of chains of the only row, and their means (1, width).
+    """Return the last states (chains, width) of chains of a single row, and their means (1, width).
 
-    The chains go on from the last states of the training where nothing is observed and it has left
-    any, and from dispersed starts elsewhere. The means are those of states over all sweeps.
+    If nothing is observed and the training of the model has left chains, these go on from their
+    last states. Otherwise the chains have dispersed starts. The means are averages over states of
+    all sweeps.
     """
     many = target.at(1.0).take(np.zeros(settings.chains, dtype=np.int64))
     training = target.model.training
@@ -341,13 +350,13 @@ def settled_chains(
     else:
         x = dispersed(many, settings.chains, settings.kernel, rng)
     found = over_chains(
-        executor, _settle, many, settings.kernel, x, rng, work, settings.kernel, sweeps
+        executor, _swept, many, settings.kernel, x, rng, work, settings.kernel, sweeps
     )
     last, means = ({n: np.concatenate([f[i][n] for f in found]) for n in x} for i in (0, 1))
     return last, {n: v.mean(axis=0, keepdims=True) for n, v in means.items()}
 
 
-def _settle(
+def _swept(
     many: Target, x: States, rng: np.random.Generator, streams: Array, kernel: Kernel, sweeps: int
 ) -> tuple[States, States]:
     """Sweep some chains; return their last states and their means over time."""
@@ -355,21 +364,21 @@ def _settle(
         make_chains(many, kernel, x, rng, streams),
         {n: np.zeros_like(v) for n, v in x.items()},
     )
-    for _ in range(SNAPSHOTS):
-        chains.sweep(-(-sweeps // SNAPSHOTS))
+    for _ in range(SNAPSHOTS_PER_CHAIN):
+        chains.sweep(-(-sweeps // SNAPSHOTS_PER_CHAIN))
         states = chains.values()
         for name, value in states.items():
             total[name] += value
-    return states, {n: v / SNAPSHOTS for n, v in total.items()}
+    return states, {n: v / SNAPSHOTS_PER_CHAIN for n, v in total.items()}
 
 
-def settling(steps: int) -> int:
-    """Return the number of sweeps before a reverse run of so many steps without exact draws."""
+def sweeps_before_reverse(steps: int) -> int:
+    """Return the number of sweeps before a reverse run of `steps` steps without exact draws."""
     return max(steps // 4, 50)
 
 
 def _shares(log_weights: Array) -> Array:
-    """Return the shares (rows, chains) of importance weights, equal ones where all are 0."""
+    """Return normalised importance weights (rows, chains), equal ones where all are 0."""
     top = log_weights.max(axis=1, keepdims=True)
     return softmax(np.where(np.isfinite(top), log_weights, 0.0))
 
@@ -388,19 +397,20 @@ def _estimate(
 ) -> AnnealedRun:
     """Return log Z = log Z_0 + sign * log mean w from log importance weights (rows, chains).
 
-    Rows in which nothing moves have their `known` log Z. `rounding` is of single precision.
+    Rows without annealed units have their `known` log Z. `rounding` is the error of single
+    precision.
     """
     count = log_weights.shape[1]
     top = log_weights.max(axis=1, keepdims=True)
     w = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
     mean = w.mean(axis=1)
-    # Rows without any importance weight divide by 0.
+    # Where all importance weights of a row are 0, the division is by 0.
     with np.errstate(divide="ignore", invalid="ignore"):
         if count > 1:
             error = w.std(axis=1, ddof=1) / (mean * np.sqrt(count))
         else:
             error = np.full(len(w), np.inf)
-        # Where all layers are summed out, nothing is drawn, and rounding is the only error.
+        # Where all layers are marginalised, nothing is drawn, and rounding is the only error.
         sums = ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0]))
         error = np.sqrt(error**2 + sums**2 + (rounding / SURE) ** 2)
         error = np.where(mean > 0, np.where(np.isfinite(known), 0.0, error), np.inf)

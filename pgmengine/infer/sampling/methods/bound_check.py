@@ -2,10 +2,10 @@
 
 Chains that are cooled from independent units do not reach a phase that appears late and suddenly,
 and no statistic of these chains can show it. Mean field climbs from spread starts, and its bound is
-proven: where it lies above the interval of an estimate, the estimate is wrong. Where all free units
-have finitely many values, the log density of any single state is a lower bound as well.
+proven: where the bound lies above the interval of an estimate, the estimate is wrong. Where all
+free units have finitely many values, the log density of any single state is a lower bound as well.
 
-The check takes no longer than the method that it checks is planned to take, or `FREE_SECONDS`.
+The check takes no longer than the method that it checks is planned to take, or `MIN_CHECK_SECONDS`.
 Where all rounds from all starts would take longer, there are fewer of them: any Q has a proven
 bound, so that the check is then weaker, but not wrong. The plan says so.
 """
@@ -22,14 +22,15 @@ from pgmengine.infer.variational.mean_field import by_tables
 from pgmengine.infer.variational.modes import CLIMB, Modes, modes, start_count
 from pgmengine.infer.variational.prices import settling
 
-# Rounds from one start that usually reach a fixed point, and that at least come near one.
-ROUNDS, FEW_ROUNDS = 25, 10
+# Rounds of mean field from one start: enough to usually reach a fixed point, and the fewest that
+# still come near one.
+USUAL_ROUNDS, FEWEST_ROUNDS = 25, 10
 
-# Seconds that a check may always take.
-FREE_SECONDS = 0.1
+# Seconds that a check may take even if the method takes less.
+MIN_CHECK_SECONDS = 0.1
 
 # Relative error of a bound by rounding.
-ROUNDING = 1e-6
+BOUND_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Check:
     ----------
     starts, rounds : the largest numbers of starts, and of rounds from each.
     seconds, work : its planned time and work.
-    how : a part of the plan in words, where there is less time than for all starts and rounds.
+    how : a note for the plan if there is not enough time for all starts and rounds.
     """
 
     starts: int = 0
@@ -50,29 +51,29 @@ class Check:
     how: str = ""
 
     def modes(self, target: Target) -> Modes | None:
-        """Return the modes of a target, the same ones at every call; None without a search."""
+        """Return the modes of a target, the same at every call; None if nothing is searched."""
         if not self.starts:
             return None
         return modes(target, np.random.default_rng(0), self.starts, self.rounds)
 
 
 def check_within(target: Target, seconds: float) -> Check:
-    """Return the check of an estimate that is planned to take some seconds itself."""
+    """Return the check of an estimate whose own planned time is `seconds`."""
     plan = CLIMB.plan(target, ("bound",))
     if not plan.accepted:
         return Check()
-    starts, limit = start_count(target), max(seconds, FREE_SECONDS)
+    starts, limit = start_count(target), max(seconds, MIN_CHECK_SECONDS)
     most = CLIMB.rounds_within(target, limit)
-    if most >= starts * ROUNDS:
-        return _check(target, starts, CLIMB.updates, starts * ROUNDS)
-    few = int(np.clip(most // FEW_ROUNDS, 1, starts))
+    if most >= starts * USUAL_ROUNDS:
+        return _check(target, starts, CLIMB.updates, starts * USUAL_ROUNDS)
+    few = int(np.clip(most // FEWEST_ROUNDS, 1, starts))
     rounds = int(np.clip(most // few, 1, CLIMB.updates))
     how = f", checked by {rounds} rounds of mean field from each of {few} starts"
-    return _check(target, few, rounds, few * min(rounds, ROUNDS), how)
+    return _check(target, few, rounds, few * min(rounds, USUAL_ROUNDS), how)
 
 
 def _check(target: Target, starts: int, rounds: int, expected: float, how: str = "") -> Check:
-    """Return a check that is expected to make so many rounds in all."""
+    """Return a check of this expected total number of rounds."""
     plan = CLIMB.plan(target, ("bound",))
     seconds = settling(target, expected, by_tables(target))
     return Check(starts, rounds, seconds, plan.work * starts, how)
@@ -90,8 +91,8 @@ def below_a_bound(target: Target, interval: Array, found: Modes | None) -> tuple
     if found is None:
         return ()
     bound = found.bound[:, 0]
-    above = bound - interval[:, 1] - ROUNDING * (1.0 + np.abs(bound))
-    # A row without a number, as of a bound of -inf, has no verdict and must not hide another one.
+    above = bound - interval[:, 1] - BOUND_ROUNDING * (1.0 + np.abs(bound))
+    # A row with NaN, such as one with a bound of -inf, has no verdict and must not hide other rows.
     row = int(np.argmax(np.where(np.isnan(above), -np.inf, above)))
     if not above[row] > 0:
         return ()
@@ -113,7 +114,7 @@ def below_a_state(target: Target, highest: Array, interval: Array) -> tuple[str,
     layers = target.structure.layers.items()
     if any(layer.unit.support is None and target.free[n].any() for n, layer in layers):
         return ()
-    above = highest - interval[:, 1] - ROUNDING * (1.0 + np.abs(highest))
+    above = highest - interval[:, 1] - BOUND_ROUNDING * (1.0 + np.abs(highest))
     row = int(np.argmax(np.nan_to_num(above, nan=-np.inf)))
     if not above[row] > 0:
         return ()

@@ -4,16 +4,17 @@ For each draw, with log w = 0, in the order of the arrows:
 
     x_i ~ p(x_i | parents)                            for a free unit
     x_i = its value, log w += log p(x_i | parents)    for an observed unit
-    x_i = its value                                   for a unit clamped by do()
+    x_i = its value                                   for an intervened unit, set by do()
 
 and log w += log f(x) for every undirected table and coupling f, so that E[w] = p(evidence) and
-E[w f(x)] / E[w] = E[f | evidence] (Fung and Chang 1990; Shachter and Peot 1990). Units are given
-one by one by their conditional tables (engine/ancestral_draws.py), or as layers of children of
-arrows. Without evidence below free units all importance weights are equal. Else a few draws, or one
-that is yet to come, may carry the importance weight; for this reason they are judged in four ways:
-by their effective number and the Pareto shape of the largest ones, by the agreement of independent
-halves, by a short annealing run (Neal 2001), which meets explanations that the parents hardly ever
-draw, and by the mean-field lower bound. The tests compare with exact answers.
+E[w f(x)] / E[w] = E[f | evidence] (Fung and Chang 1990; Shachter and Peot 1990). Units are drawn
+one by one from conditional tables (engine/ancestral_draws.py), or as layers of children of arrows.
+Without evidence below free units all importance weights are equal. With such evidence a few draws,
+or even one that has not been drawn, may carry most of the importance weight. The weights are
+therefore judged in four ways: by their effective number and the Pareto shape of the largest ones,
+by the agreement of independent halves, by a short annealing run (Neal 2001), which finds states of
+the parents that are rarely drawn but explain the evidence, and by the mean-field lower bound. The
+tests compare with exact answers.
 """
 
 from __future__ import annotations
@@ -50,19 +51,19 @@ from pgmengine.model.variables import described
 from pgmengine.model.weights import count, is_sparse
 
 # Bytes of states that are drawn at once.
-PART = 2.0**26
+DRAW_BYTES_AT_ONCE = 2.0**26
 
-# Pairs of units that are looked at together.
-AT_ONCE = 2**12
+# Pairs of units that are processed in one array.
+PAIRS_AT_ONCE = 2**12
 
-# Annealing as a cross-check: short, and up only.
-CHECK = AIS(chains=40, betas=Linear(200), reverse=False, confirm=0)
+# The cross-check by annealing: a short run, without a reverse run.
+ANNEALING_CHECK = AIS(chains=40, betas=Linear(200), reverse=False, confirm=0)
 
 # Standard errors by which the estimates of log Z of two halves may differ.
-HALVES = 4.0
+MAX_ERRORS_BETWEEN_HALVES = 4.0
 
 # Relative rounding of log Z.
-ROUNDING = 1e-6
+FORWARD_LOG_Z_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -125,18 +126,19 @@ class Forward(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the draws.
 
-        Refuse free units without parents to be drawn from, and much evidence below free units. An
-        undirected table or coupling of free units is evidence.
+        Free units that have no conditional to be drawn from are refused, and so is much evidence
+        below free units. An undirected table or coupling of free units is evidence.
         """
         if why := self._obstacle(target, want):
             return Scheme(refusal=why)
         s = target.structure
         width = _numbers(target)
-        # All draws of a row are made at once, and the draws of several rows where they fit.
+        # All draws of a row are made at once, and several rows at once where memory allows.
         most = max(self.draws, self.most) if _weighing(target).any() else self.draws
         rows = min(target.rows, self._rows_at_once(target, most))
         working = rows * most * _bytes_of_draw(target, want)
-        # Log weights of the first draws. The answers of several parts are there joined as well.
+        # Log weights of the first draws are kept. While parts are joined, their answers exist
+        # twice.
         working += 8.0 * target.rows * self.draws
         working += answer_bytes(target, want, self.draws) * (rows < target.rows)
         arrows = sum(count(target.model.weight(c)) / 8.0 for c in s.arrows)
@@ -145,7 +147,10 @@ class Forward(Method):
         seconds = drawing(target, want, self.draws)
         how, check = f"{self.draws} draws, parents first", Check()
         if _weighing(target).any():
-            check, annealing = check_within(target, seconds), CHECK.plan(target, ("log_z",))
+            check, annealing = (
+                check_within(target, seconds),
+                ANNEALING_CHECK.plan(target, ("log_z",)),
+            )
             how += check.how
             work += check.work + annealing.work * annealing.accepted
             seconds += check.seconds + annealing.seconds * annealing.accepted
@@ -153,7 +158,7 @@ class Forward(Method):
         return Scheme(how, work, memory, seconds, check)
 
     def _obstacle(self, target: Target, want: tuple[str, ...]) -> str:
-        """Return the reason why it cannot answer, or an empty string."""
+        """Return the reason why the method cannot answer, or an empty string."""
         s = target.structure
         if "log_prob" in want and not s.normalized:
             return "log_prob needs log Z of the undirected part"
@@ -174,7 +179,7 @@ class Forward(Method):
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
-        """Draw, and draw more until the error of log_z is the one asked for; judge the weights."""
+        """Draw until the error of log_z is at most `error`, and judge the importance weights."""
         generator, count = seeded(rng), self.draws
         found = self._drawn(question, generator, count)
         while (needed := self._needed(found.stats["ess"], count)) > count:
@@ -185,19 +190,19 @@ class Forward(Method):
     def _needed(self, ess: Array, count: int) -> int:
         """Return the number of draws that the row with the largest error of log_z needs.
 
-        The error follows from the effective number (rows,) of `count` draws.
+        It follows from the effective number (rows,) of `count` draws.
         """
         error = np.sqrt(np.maximum(1.0 / np.maximum(ess, 1.0) - 1.0 / count, 0.0)).max()
         if error <= self.error:
             return count
-        # The error of few effective draws is itself uncertain, so that fewer than four times as
-        # many draws are not worth a round.
+        # The error estimated from few effective draws is uncertain, so a further round has at least
+        # four times as many draws.
         more = max(4.0, (error / max(self.error, 1e-9)) ** 2)
         return max(count, int(min(more * count, self.most)))
 
     def _rows_at_once(self, target: Target, count: int) -> int:
         """Return the number of rows whose draws, `count` of each, are made at once."""
-        return max(int(PART / (8.0 * count * max(_numbers(target), 1))), 1)
+        return max(int(DRAW_BYTES_AT_ONCE / (8.0 * count * max(_numbers(target), 1))), 1)
 
     def _drawn(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
         """Return answers by `count` draws for each row, some rows at a time."""
@@ -216,7 +221,7 @@ class Forward(Method):
         found = drawn(target, rng, count)
         log_w = found.log_w.reshape(target.rows, count)
         top = log_w.max(axis=1, keepdims=True)
-        # Where no draw can give the evidence nothing is known, and the answers are NaN.
+        # Where no draw can give the evidence, the answers are NaN.
         possible = np.isfinite(top)
         p = np.exp(log_w - np.where(possible, top, 0.0))
         p = np.where(possible, p / np.where(possible, p.sum(axis=1, keepdims=True), 1.0), np.nan)
@@ -273,8 +278,8 @@ class Forward(Method):
             )
         if len(rows := np.flatnonzero(found.stats["halves_apart"])):
             note += (f"two halves of the draws disagree on log Z of row {first + rows[0]}",)
-        # Equal importance weights prove nothing where evidence lies below free units: all draws may
-        # be alike. Bound and annealing judge these rows.
+        # Where evidence lies below free units, equal importance weights prove nothing, because all
+        # draws may be the same state. The bound and annealing judge these rows.
         varies = np.flatnonzero((ess > 0) & (_weighing(target) > 0))
         status, ends = Status.FEW_WEIGHTS if note else Status.OK, found.answers["log_z_interval"]
         if len(varies) and not note:
@@ -293,11 +298,11 @@ def _numbers(target: Target) -> int:
 
 
 def _bytes_of_draw(target: Target, want: tuple[str, ...]) -> float:
-    """Return the peak memory of one draw: states, values of layers, and steps on the way to them.
+    """Return the peak memory of one draw: states, values of layers, and temporary arrays.
 
     A step of units with conditionals takes a random number for each of them. Layers of arrows are
-    there as values, and take a few temporary arrays while they are drawn and averaged. So are all
-    layers where draws are looked at value by value; each of them is copied in its turn.
+    kept as values, and take a few temporary arrays while they are drawn and averaged. If draws are
+    averaged value by value, all layers are kept as values, and are copied one after the other.
     """
     s, layers = target.structure, target.structure.layers
     steps = (sum(map(len, step.units.values())) for step in s.drawing_steps)
@@ -313,7 +318,7 @@ def _bytes_of_draw(target: Target, want: tuple[str, ...]) -> float:
 
 
 def log_mean_error(log_w: Array) -> tuple[Array, Array]:
-    """Return the log mean (rows,) of exp(log_w), log_w (rows, draws), and its error."""
+    """Return the logarithm (rows,) of the mean of exp(log_w) (rows, draws), and its error."""
     log_mean = log_sum(log_w, axis=1) - np.log(log_w.shape[1])
     same = (log_w == log_w[:, :1]).all(axis=1)
     ratio = np.exp(log_w - np.where(np.isfinite(log_mean), log_mean, 0.0)[:, None])
@@ -328,13 +333,15 @@ def _apart(one: tuple[Array, Array], two: tuple[Array, Array]) -> Array:
     """Return whether log Z of two halves differs by more than the errors explain, (rows,)."""
     with np.errstate(invalid="ignore"):
         gap = np.abs(one[0] - two[0])
-        explained = HALVES * np.hypot(one[1], two[1]) + ROUNDING * (1.0 + np.abs(one[0]))
+        explained = MAX_ERRORS_BETWEEN_HALVES * np.hypot(
+            one[1], two[1]
+        ) + FORWARD_LOG_Z_ROUNDING * (1.0 + np.abs(one[0]))
         return np.asarray(gap > explained)
 
 
 def _above_annealing(target: Target, ends: Array, rng: np.random.Generator) -> tuple[str, ...]:
     """Return a warning if annealing finds log Z above the upper end of an interval (rows, 2)."""
-    annealing = CHECK.prepare(target, ("log_z",))
+    annealing = ANNEALING_CHECK.prepare(target, ("log_z",))
     if not annealing.plan.accepted:
         return ()
     found = annealing.run(rng)
@@ -404,7 +411,7 @@ def _drawn_units(target: Target) -> dict[str, Array]:
 def _weighing(target: Target) -> Array:
     """Return the number of observed units of each row that depend on free units, (rows,).
 
-    Undirected tables of free units count as well, and coupled pairs of units with a free one.
+    Undirected tables with a free unit count as well, and so do coupled pairs with a free unit.
     """
     count = np.zeros(target.rows, dtype=int)
     for name in target.structure.directed_layers:
@@ -416,7 +423,7 @@ def _weighing(target: Target) -> Array:
 
 
 def _weighing_pairs(target: Target, c: Undirected) -> Array:
-    """Return the number of pairs of units (rows,) that a coupling joins, with a free one."""
+    """Return the number (rows,) of pairs of units that a coupling joins, one or both free."""
     a, b = (target.structure.layers[name] for name in (c.a, c.b))
     acting = acts(target.model, c, False)
     one, two = acting.tocoo().coords if is_sparse(acting) else np.nonzero(acting)
@@ -424,34 +431,35 @@ def _weighing_pairs(target: Target, c: Undirected) -> Array:
     if c.a == c.b:
         one, two = one[one < two], two[one < two]
     count = np.zeros(target.rows, dtype=int)
-    for begin in range(0, len(one), AT_ONCE):
-        some = slice(begin, begin + AT_ONCE)
+    for begin in range(0, len(one), PAIRS_AT_ONCE):
+        some = slice(begin, begin + PAIRS_AT_ONCE)
         count += (target.free[c.a][:, one[some]] | target.free[c.b][:, two[some]]).sum(axis=1)
     return count
 
 
 def _weighing_tables(target: Target) -> Array:
-    """Return the number of tables that weigh draws: they join free units with evidence.
+    """Return the number (rows,) of tables that contribute to the importance weights.
 
-    A conditional does where its child is observed, and any other table.
+    These are the tables with a free unit, except conditionals from which the child is drawn.
     """
     s, index = target.structure, target.structure.table_index
     free = np.concatenate([target.free[n] for n in s.layers], axis=1)
-    cut = np.concatenate([target.cut[n] for n in s.layers], axis=1)
+    intervened = np.concatenate([target.cut[n] for n in s.layers], axis=1)
     some = np.logical_or.reduceat(free[:, index.unit], index.start[:-1], axis=1)
-    drawn = (free | cut)[:, index.child] & (index.child >= 0)
-    hints = sum(
+    drawn = (free | intervened)[:, index.child] & (index.child >= 0)
+    soft = sum(
         (hinted(target, n) & target.free[n] & (s.child_tables[n] >= 0)).sum(axis=1)
         for n in s.layers
     )
-    return np.asarray((some & ~drawn).sum(axis=1) + hints)
+    return np.asarray((some & ~drawn).sum(axis=1) + soft)
 
 
 def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, Array]:
     """Return log_z = log mean w, with its standard error and interval.
 
-    Where evidence lies below free units, (rows,), equal importance weights have an error as well: n
-    draws exclude others up to a probability of 3 / n, and SURE errors of 1 / n allow for as much.
+    Where evidence lies below free units, (rows,), equal importance weights have an error as well.
+    States with a total probability of up to 3 / n may be missing from n draws, so the error is at
+    least 1 / n, and SURE errors are 3 / n.
     """
     log_z, error = log_mean_error(log_w)
     error = np.where(below, np.maximum(error, 1.0 / log_w.shape[1]), error)
@@ -462,7 +470,7 @@ def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, 
 
 def _averaged(x: Array, p: Array) -> tuple[Array, Array]:
     """Return weighted means (rows, width) of x (rows, draws, width), and their variances."""
-    # Contiguous, so that all sums are made in the same order and have the same bits.
+    # A contiguous array makes all sums in the same order, so that they have the same bits.
     x = np.ascontiguousarray(x)
     mean = np.einsum("rd,rdi->ri", p, x)
     return mean, np.einsum("rd,rdi->ri", p**2, (x - mean[:, None]) ** 2)
@@ -471,7 +479,7 @@ def _averaged(x: Array, p: Array) -> tuple[Array, Array]:
 def _of_states(layer: Layer, prob: Array, squares: Array) -> tuple[Array, Array]:
     """Return means (rows, width) and their variances from sums at states (rows, size, K).
 
-    They are the sums of weights, which are probabilities, and the sums of their squares.
+    The arguments are the sums of the normalised weights in each state, and of their squares.
     """
     assert layer.unit.support is not None
     value = layer.unit.support.reshape(prob.shape[-1], -1)

@@ -1,10 +1,10 @@
 """Markov chain Monte Carlo: several chains for each row of evidence, with diagnostics.
 
 Each chain sweeps its kernel, drops the sweeps of the warm-up, and keeps every `thin`-th state.
-Chains start dispersed (see starts), so that their agreement means something; convergence judges
-them by R-hat and effective sample size. Groups of chains have random numbers of their own, so that
-the answer has the same bits on any executor. The tests compare means with exact answers, and
-kernels with invariance by chi-square.
+Chains have dispersed starts (draws/starts.py), so that their agreement is evidence of mixing. They
+are judged by R-hat and effective sample size (diagnostics/convergence.py). Groups of chains have
+random numbers of their own, so that the answer has the same bits on any executor. The tests compare
+means with exact answers, and kernels with invariance by chi-square.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from pgmengine.infer.sampling.draws.collected import Draws, Sampler
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
 from pgmengine.infer.sampling.draws.starts import dispersed
 
-# Sweeps of warming up in one call. They overlap where visits are independent
+# Sweeps of the warm-up in one call. Where visits are independent, the sweeps of one call overlap
 # (engine/single_site/independent_visits.py).
-AT_ONCE = 8
+WARMUP_SWEEPS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
 class MCMC(Sampler):
     """Chains of sweeps of a kernel at beta = 1.
 
-    Use it for marginals, samples, pairs and gradients of models that are too large to enumerate,
-    and whose modes single chains can leave; elsewhere use ParallelTempering.
+    Use it for marginals, samples, pairs and gradients of models that are too large for exact
+    answers and in which chains move between modes. If chains stay in one mode, use
+    ParallelTempering.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class MCMC(Sampler):
     (['energy', 'energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
     """
 
-    # Sweeps move from one mode to the next only through the states between them.
+    # Chains can reach another mode only through the states in between.
     local = True
     groups_chains = True
 
@@ -85,7 +86,7 @@ class MCMC(Sampler):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains.
 
-        Refuse free parents of directed units with infinitely many values.
+        Free parents of directed units are refused if they have infinitely many values.
         """
         sweeps = self.warmup + self.draws * self.thin
         slow = sorted(map(repr, target.structure.declared(target.pattern.by_unit)))
@@ -103,9 +104,9 @@ class MCMC(Sampler):
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
-        """Sweep the chains, and the chains of a single row in groups on an executor.
+        """Sweep the chains; those of a single row are divided into groups on an executor.
 
-        Sums over all chains are made in one group, so that they have the same bits.
+        If sums over all chains are wanted, there is one group, so that the sums have the same bits.
         """
         target, want = question.target, question.want
         work = 0.0 if {"pairs", "gradient"} & set(want) else question.plan.work
@@ -134,8 +135,8 @@ class MCMC(Sampler):
     ) -> tuple[Draws, States]:
         """Return the draws of some chains, and their last states."""
         chains = make_chains(many, self.kernel, x, rng, streams)
-        for made in track(range(0, self.warmup, AT_ONCE), "warming up"):
-            chains.sweep(min(AT_ONCE, self.warmup - made))
+        for made in track(range(0, self.warmup, WARMUP_SWEEPS_AT_ONCE), "warming up"):
+            chains.sweep(min(WARMUP_SWEEPS_AT_ONCE, self.warmup - made))
         judged = self.rhat_limit < math.inf
         draws = Draws.none(many, wanted, many.rows // rows, self.draws, judged)
         for t in track(range(self.draws), "sampling"):

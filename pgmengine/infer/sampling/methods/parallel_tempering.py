@@ -33,16 +33,22 @@ from pgmengine.infer.diagnostics.trust import (
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.sampling.draws.collected import OF_CHAINS, OF_DRAWS, Draws, Sampler
+from pgmengine.infer.sampling.draws.collected import (
+    CHAIN_STATISTICS,
+    WANTS_BY_DRAWS,
+    Draws,
+    Sampler,
+)
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
 from pgmengine.infer.sampling.ladders.replicas import Ladders
-from pgmengine.infer.sampling.ladders.stepping_stones import FromStones
+from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones
 from pgmengine.infer.sampling.ladders.temperatures import Betas, count_of, ladder
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
 from pgmengine.infer.variational.modes import Modes
 
-# Numbers in memory for each rung of a ladder: four stepping stones in batches, and their means.
-STONES_EACH = 8 * BATCHES
+# Numbers in memory for each rung of a ladder: four expectations of stepping stones, in batches, and
+# their means.
+STEPPING_STONE_NUMBERS_PER_RUNG = 8 * BATCHES
 
 
 @dataclass(frozen=True)
@@ -65,18 +71,18 @@ class ParallelTempering(Sampler):
     -----
     `log_z` is the estimate half way between the stepping stones from below and from above.
     `log_z_interval` goes from the lowest to the highest of these three estimates, three standard
-    errors wider at each end. All are made of the same replicas, so that it holds if these have
-    missed no part of the space. The status is FEW_TRIPS where the draws of a row come from few
-    tours of replicas (see `tours` below), NOT_MIXED where the ladders disagree on log Z,
-    CONTRADICTED where the stepping stones from below lie above the ones from above, and FEW_WEIGHTS
-    where they lie far below.
+    errors wider at each end. All three come from the same replicas, so that the interval is valid
+    only if these have missed no part of the space. The status is FEW_TRIPS where the draws of a row
+    come from few tours of replicas (see `tours` below), NOT_MIXED where the ladders disagree on log
+    Z, CONTRADICTED where the stepping stones from below lie above the ones from above, and
+    FEW_WEIGHTS where they lie far below.
 
     `stats` holds the statistics of MCMC; betas (rungs,) and swap_rejection (rungs - 1,), both with
-    an axis of rows in front where parts of a large question have ladders of their own; round_trips
-    (rows,); round_trip_rate (rows,), round trips for each sweep and ladder; tours (rows,), the
-    effective number of independent tours from beta = 0 that the states at beta = 1 come from; and
-    swap_accepted (chains, draws, rows), the share of accepted swaps before each draw. With log_z it
-    also holds log_z_rhat (rows,), the R-hat of log Z.
+    a first axis of rows if a large question is answered in parts, each with its own ladder;
+    round_trips (rows,); round_trip_rate (rows,), round trips for each sweep and ladder; tours
+    (rows,), the effective number of independent tours from beta = 0 that the states at beta = 1
+    come from; and swap_accepted (chains, draws, rows), the share of accepted swaps before each
+    draw. With log_z it also holds log_z_rhat (rows,), the R-hat of log Z.
 
     References
     ----------
@@ -95,8 +101,8 @@ class ParallelTempering(Sampler):
     (3,)
     """
 
-    gives = OF_DRAWS | {"log_z", "log_prob"}
-    statistics = OF_CHAINS | {
+    gives = WANTS_BY_DRAWS | {"log_z", "log_prob"}
+    statistics = CHAIN_STATISTICS | {
         "betas": (Axis.RUNG,),
         "swap_rejection": (Axis.RUNG,),
         "round_trips": (Axis.ROW,),
@@ -136,8 +142,11 @@ class ParallelTempering(Sampler):
         check = check_within(target, seconds)
         work = sweeps * target.rows * ladders * rungs * sweep_work(target) + check.work
         size = (self.chains, self.draws, self.rhat_limit)
-        # Ladders without evidence come after the draws, which are still there.
-        replicas, more = rungs * (1 + twice), 8.0 * (self.draws + STONES_EACH * rungs)
+        # Ladders without evidence run after the draws, which stay in memory.
+        replicas, more = (
+            rungs * (1 + twice),
+            8.0 * (self.draws + STEPPING_STONE_NUMBERS_PER_RUNG * rungs),
+        )
         more *= target.rows * self.chains
         return Scheme(
             f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps{check.how}",
@@ -168,7 +177,8 @@ class ParallelTempering(Sampler):
         stats |= ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
         doubts: Doubts = []
         if len(ladders.betas) > 1:
-            # Also where log Z is not wanted: a bound above it shows a phase without replicas.
+            # log Z is estimated even if it is not wanted, because a bound above it shows a phase
+            # without replicas.
             found = ladders.log_z()
             doubts += _bounds(ladders, found, question.basis.modes(target))
         if {"log_z", "log_prob"} & set(want):
@@ -181,7 +191,7 @@ class ParallelTempering(Sampler):
                 stats["log_prob_error"], doubts = np.hypot(found.error, error), doubts + more
         needed = LOG_Z_TOURS if "log_z" in answers else TOURS
         doubts += _hardly_travelled(ladders, needed)
-        # With R-hat of log Z, which is judged as that of a unit is.
+        # The R-hat of log Z is judged like the R-hat of a unit.
         unmixed += self.unmixed(stats, target.structure)
         doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
         return question.result(answers, stats, *worst(doubts))
@@ -189,7 +199,7 @@ class ParallelTempering(Sampler):
     def _warmed(self, target: Target, rng: np.random.Generator) -> Ladders:
         """Return ladders after the warm-up, with their rungs adapted."""
         if isinstance(self.rungs, int):
-            # A single rung is at beta = 1.
+            # A single rung must be at beta = 1.
             betas = np.linspace(1, 0, self.rungs)[::-1].copy()
         else:
             betas = ladder(self.rungs, target, self.kernel, rng)
@@ -238,8 +248,8 @@ def rounds(total: int) -> list[int]:
     return out[::-1]
 
 
-def _bounds(ladders: Ladders, found: FromStones, modes: Modes | None) -> Doubts:
-    """Return doubts about log Z: mean field, or a single state, may prove that it is larger."""
+def _bounds(ladders: Ladders, found: FromSteppingStones, modes: Modes | None) -> Doubts:
+    """Return doubts about log Z where mean field or a single state proves that it is larger."""
     target = ladders.target
     return [
         (Status.CONTRADICTED, below_a_bound(target, found.interval, modes)),
@@ -247,14 +257,14 @@ def _bounds(ladders: Ladders, found: FromStones, modes: Modes | None) -> Doubts:
     ]
 
 
-def _apart(ladders: Ladders, found: FromStones) -> Doubts:
-    """Return doubts about log Z: stepping stones from below and from above may disagree."""
+def _apart(ladders: Ladders, found: FromSteppingStones) -> Doubts:
+    """Return doubts about log Z where stepping stones from below and from above disagree."""
     first = ladders.target.first
     return [(Status.CONTRADICTED, found.crossed(first)), (Status.FEW_WEIGHTS, found.apart(first))]
 
 
 def _hardly_travelled(ladders: Ladders, needed: int) -> Doubts:
-    """Return doubts about replicas that did not come from beta = 0; a single rung has no tours."""
+    """Return doubts where draws come from few tours that began at beta = 0; none with one rung."""
     several = len(ladders.betas) > 1
     few = travelled(ladders.tours(), ladders.target.first, needed)
     return [(Status.FEW_TRIPS, few)] * several

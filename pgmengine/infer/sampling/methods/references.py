@@ -2,30 +2,31 @@
 
     E[w] = Z,   hence   P(estimate of log Z > log Z + t) < e^-t      (Markov)
 
-for every reference. An estimate can be far too low, where its chains miss the phase that holds the
-mass, but hardly too high: of several runs the highest counts. One run alone is no evidence that
-nothing was missed, nor is its reverse run, which starts where it has ended. A second run on another
-path is:
+for every reference. An estimate can be far too low, if its chains miss the phase with most of the
+probability, but hardly too high. The highest estimate of several runs is therefore the answer. A
+single run cannot show that it has missed nothing. Neither can its own reverse run, which starts
+where the forward run has ended. Therefore more runs are made on other paths:
 
     first  : from the reference of the settings, uniform units by default
-    second : from the means of chains of the model itself, which no annealing has led there
+    second : from the means of chains of the model at beta = 1, which were not annealed
     third  : from the base rates that the training has left with the model, if it has
-    fourth : from the mean-field fixed point with the highest bound, climbed to from spread starts
-    last   : from the reference of the best run, with LONGER times as many temperatures
+    fourth : from the mean-field fixed point with the highest bound, over spread starts
+    last   : from the reference of the best run, at LAST_RUN_LENGTH_RATIO times as many temperatures
 
-The chains go on from the last states of the training where the model has them and nothing is
-observed, because chains that move while the parameters do have visited modes in proportion.
-Elsewhere their starts are dispersed. Their means are the reference from which most mass is near:
-of an RBM 784x500 after 20 epochs, 1,000 temperatures gave 470 from uniform units and from the base
-rates, and 476.5 from the means of all layers, as ten times as many do.
+If nothing is observed and the model has the last chains of its training, the chains go on from
+these: because the parameters changed while they moved, they have visited modes in proportion.
+Otherwise the chains have dispersed starts. Their means are the reference nearest to most of the
+probability. For an RBM 784x500 after 20 epochs, 1,000 temperatures gave a log Z of 470 from uniform
+units and from base rates, and 476.5 from the means of all layers. Ten times as many temperatures
+also give 476.5.
 
 Two forward runs may agree because both miss the same modes. The reverse run of each further run
-therefore starts from the last states of the chains and of the earlier runs. From states that its
-path does not reach, it comes out too high, and the run confirms nothing. Chains of the training
-were not led by any of the runs, nor by mean field, so that a reverse run from them is enough to
-confirm its own forward run. Without them a forward run from another reference has to agree as well:
-of an RBM 784x10 of many modes, runs from the means of dispersed chains were low by 0.5 to 0.7 nats,
-with errors of 0.1, and so were the runs down from these chains.
+therefore starts from the last states of the chains and of the earlier runs. If its own path does
+not reach such states, the reverse run gives too high an estimate, and the run confirms nothing.
+Chains of the training depend neither on the runs nor on mean field. A reverse run from them is
+therefore enough to confirm its own forward run. Without them a forward run from another reference
+has to agree as well. For an RBM 784x10 with many modes, forward runs from the means of dispersed
+chains and reverse runs from these chains were both low by 0.5 to 0.7 nats, with errors of 0.1.
 
 Each row of evidence goes on until its best run is confirmed and has enough effective weights, or
 until no more runs are left.
@@ -55,40 +56,41 @@ from pgmengine.infer.sampling.methods.annealing import (
     Settings,
     has_chains,
     joined_runs,
-    settled_chains,
-    settling,
+    sweeps_before_reverse,
+    swept_chains,
 )
 from pgmengine.infer.variational.modes import Modes, near
 
-# Nats by which two runs that agree may differ beyond their errors.
-ALIKE = 0.01
+# Nats by which two runs that agree may differ in addition to their errors.
+MIN_AGREEMENT_NATS = 0.01
 
 # Nats by which a reverse run may differ from a forward run that it confirms, whatever the errors.
-# The error of few weights is itself too small where modes are missed.
-GAP = 0.5
+# The error that a few weights give is too small if modes are missed.
+MAX_REVERSE_GAP_NATS = 0.5
 
-# Nats that SURE errors of a run may be if it confirms another one. A coarser one agrees with
-# anything.
-COARSE = 1.0
+# The largest value in nats of SURE standard errors of a run that may confirm another one. A run
+# with larger errors would agree with anything.
+MAX_CONFIRMING_ERROR_NATS = 1.0
 
-# Temperatures of the last run, in those of the others.
-LONGER = 4
+# The number of temperatures of the last run, as a multiple of that of the others.
+LAST_RUN_LENGTH_RATIO = 4
 
 
-# A forward run, and a reverse run where the settings ask for it.
+# A forward run, and a reverse run if the settings ask for one.
 Runs: TypeAlias = "tuple[AnnealedRun, AnnealedRun | None]"
 
 
 @dataclass(frozen=True, eq=False)
 class Confirmed:
-    """The best run of each row, with the evidence for it.
+    """The best run of each row, and whether other runs confirm it.
 
     Attributes
     ----------
     best : the runs with the highest estimate.
     count : (rows,), number of references.
     agreed : (rows,), whether a run from another reference agrees with the best one.
-    high : (rows,), the largest estimate plus SURE errors of the other runs that agree, or -inf.
+    high : (rows,), the largest upper end (estimate plus SURE errors) of the other runs that agree,
+        or -inf.
     """
 
     best: Runs
@@ -106,9 +108,9 @@ def annealed(
     work: float,
     executor: Executor | None,
 ) -> Confirmed:
-    """Anneal all rows, and rows without exact draws again, from at most `confirm` references.
+    """Anneal all rows; anneal rows without exact draws again, from up to `confirm` references.
 
-    `found` has the modes of the target, or is None without any.
+    `found` holds the modes of the target, or is None if there are none.
     """
     up, down = first = Annealing(settings, target).runs(rng, work, executor)
     count, agreed = np.ones(target.rows, dtype=np.int64), np.zeros(target.rows, dtype=bool)
@@ -137,7 +139,7 @@ def annealed(
 
 @dataclass(frozen=True, eq=False)
 class _Tried:
-    """A pair of runs, and the reference they started from."""
+    """A forward and a reverse run, and the reference of both."""
 
     runs: Runs
     reference: Mapping[str, ArrayLike] | None
@@ -179,17 +181,17 @@ class _Search:
         return max(self.tried, key=lambda one: one.least)
 
     @property
-    def settled(self) -> bool:
-        """Whether the best run is agreed upon, and has enough effective weights."""
+    def finished(self) -> bool:
+        """True if another run agrees with the best one, and this has enough effective weights."""
         return self.agreement[0] and self.best.sound
 
     def go(self, mode: States | None, most: int) -> None:
-        """Make at most `most` runs, and a longer one where they do not settle the row."""
+        """Make at most `most` runs, and then a longer one if the row is not finished."""
         for reference in islice(self._references(mode), most):
             self._run(self.settings, reference)
-            if self.settled:
+            if self.finished:
                 return
-        steps = LONGER * count_of(self.settings.betas)
+        steps = LAST_RUN_LENGTH_RATIO * count_of(self.settings.betas)
         if isinstance(self.settings.betas, Adaptive):
             betas: Betas = replace(self.settings.betas, count=steps)
             self._run(_Longer(self.settings, betas), self.best.reference)
@@ -197,13 +199,11 @@ class _Search:
     @cached_property
     def chains(self) -> tuple[States, States]:
         """The last states (chains, width) of chains of the model, and their means (1, width)."""
-        sweeps = settling(count_of(self.settings.betas))
-        return settled_chains(
-            self.settings, self.target, sweeps, self.rng, self.work, self.executor
-        )
+        sweeps = sweeps_before_reverse(count_of(self.settings.betas))
+        return swept_chains(self.settings, self.target, sweeps, self.rng, self.work, self.executor)
 
     def _references(self, mode: States | None) -> Iterator[dict[str, Array]]:
-        """Yield means of the chains, base rates of the training, and the best mode."""
+        """Yield the references of further runs: means of chains, base rates, and the best mode."""
         yield _only(near(self.target, self.chains[1]))
         training = self.target.model.training
         if training is not None:
@@ -216,20 +216,20 @@ class _Search:
         ups = [one.runs[0] for one in self.tried]
         reached = [Reached(up.last, float(up.log_z[0])) for up in ups if up.last]
         reached.append(Reached(self.chains[0]))
-        # The first run of this row has had no exact draws.
+        # The first run of this row has shown that there are no exact draws.
         again = Annealing(settings, self.target, reference, drawn=False, reached=reached)
         runs = again.runs(self.rng, self.work, self.executor)
         self.tried.append(_Tried(runs, reference))
 
     @property
     def agreement(self) -> tuple[bool, float]:
-        """Whether further runs agree with the best one, and the end of those that do."""
+        """The value of `_agreement`: whether further runs agree, and the upper end of these."""
         return _agreement(self.tried, has_chains(self.target))
 
 
 @dataclass(frozen=True)
 class _Longer:
-    """Settings with another ladder."""
+    """Settings of annealing with another ladder."""
 
     settings: Settings
     betas: Betas
@@ -266,17 +266,17 @@ def _only(eta: States) -> dict[str, Array]:
 
 
 def _agreement(tried: Sequence[_Tried], trained: bool) -> tuple[bool, float]:
-    """Return whether further runs agree with the best forward run, and the end of those that do.
+    """Return whether further runs agree with the best forward run, and the upper end of these.
 
-    All runs have one row. The reverse run of a further run starts from states of other chains than
-    its own, and has to agree as well. These chains are a witness of their own if they come from the
-    training; elsewhere a forward run from another reference has to agree, too.
+    All runs have one row. The reverse run of a further run starts from states of other chains, and
+    has to agree as well. If these chains come from the training, this is enough. Otherwise a
+    forward run from another reference has to agree, too.
     """
     top = max(tried, key=lambda one: one.least)
     best = top.runs[0]
     alike = [one for one in tried if one is top or _alike(one.runs[0], best)]
     down = [one for one in alike if one is not tried[0] and _comes_down_to(one.runs, best)]
-    # The first run comes down from its own states, which says nothing.
+    # The reverse run of the first run starts from its own states, and confirms nothing.
     ways = [one.reference for one in [*down, *tried[:1]] if one in alike and _precise(one.runs)]
     agreed = bool(down) and (trained or any(way is not ways[0] for way in ways))
     ends = [_most(one.runs[0]) for one in alike]
@@ -285,31 +285,31 @@ def _agreement(tried: Sequence[_Tried], trained: bool) -> tuple[bool, float]:
 
 def _precise(runs: Runs) -> bool:
     """Return whether a forward run is precise enough to confirm another one."""
-    return bool(SURE * runs[0].error[0] <= COARSE)
+    return bool(SURE * runs[0].error[0] <= MAX_CONFIRMING_ERROR_NATS)
 
 
 def _comes_down_to(runs: Runs, best: AnnealedRun) -> bool:
-    """Return whether a run is precise, and its reverse run agrees with the best forward run."""
+    """Return whether a run is precise and its reverse run agrees with the best forward run."""
     down = runs[1]
-    return _precise(runs) and down is not None and _alike(down, best, GAP)
+    return _precise(runs) and down is not None and _alike(down, best, MAX_REVERSE_GAP_NATS)
 
 
 def _alike(run: AnnealedRun, best: AnnealedRun, most: float = np.inf) -> bool:
     """Return whether two estimates of log Z agree within their errors and within `most` nats."""
     if not (np.isfinite(run.log_z[0]) and np.isfinite(best.log_z[0])):
         return False
-    wide = SURE * np.hypot(run.error[0], best.error[0]) + ALIKE
+    wide = SURE * np.hypot(run.error[0], best.error[0]) + MIN_AGREEMENT_NATS
     return bool(abs(run.log_z[0] - best.log_z[0]) <= min(wide, most))
 
 
 def _least(up: AnnealedRun) -> float:
-    """Return the lower end of the estimate of a single row; -inf where there is none."""
+    """Return the lower end of the estimate of a single row; -inf without an estimate."""
     known = np.isfinite(up.log_z[0]) and np.isfinite(up.error[0])
     return float(up.log_z[0] - SURE * up.error[0]) if known else -np.inf
 
 
 def _most(up: AnnealedRun) -> float:
-    """Return the upper end of the estimate of a single row; -inf where there is none."""
+    """Return the upper end of the estimate of a single row; -inf without an estimate."""
     known = np.isfinite(up.log_z[0]) and np.isfinite(up.error[0])
     return float(up.log_z[0] + SURE * up.error[0]) if known else -np.inf
 

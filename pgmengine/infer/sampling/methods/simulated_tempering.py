@@ -1,13 +1,14 @@
-"""Simulated tempering: chains that wander over a ladder, with weights learned on the way.
+"""Simulated tempering: chains that move over a ladder, with adaptive weights of the rungs.
 
-This is algorithm 1 of Salakhutdinov (2010), system 3. `levels` holds one step of it and the log
-weights g of the rungs. Once the weights are frozen, (x, l) has the density p_l(x) / g_l, so that
+This is algorithm 1 of Salakhutdinov (2010). `Levels` (wandering.py) holds one step of it and the
+log weights of the rungs, log g. Once the weights are frozen, (x, l) has the density p_l(x) / g_l,
+so that
 
     states at beta = 1 are draws of the model,
     log Z_1 - log Z_0 = log(g_1 * occupancy of beta = 1) - log(g_0 * occupancy of beta = 0).
 
-Adaptive sweeps change their own target: their states are never among the draws. The tests compare
-weights and draws with exact answers.
+Adaptive sweeps change the distribution that they sample, so their states are never draws. The tests
+compare weights and draws with exact answers.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import (
-    OF_CHAINS,
-    OF_DRAWS,
+    CHAIN_STATISTICS,
+    WANTS_BY_DRAWS,
     Draws,
     Sampler,
     small,
@@ -57,19 +58,20 @@ from pgmengine.infer.sampling.ladders.wandering import (
 )
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
 
-# Bytes for each sweep of a chain: its rung, and the last sweeps at both ends of the ladder.
-TRIPS = 40.0
+# Bytes for each sweep of a chain: for its rung, and for the last sweeps at both ends of the ladder,
+# by which round trips are counted.
+TRIP_BYTES_PER_SWEEP = 40.0
 
 
 @dataclass(frozen=True)
 class SimulatedTempering(Sampler):
-    """Chains that wander over a ladder, first with adaptive and then with frozen weights.
+    """Chains that move over a ladder, first with adaptive and then with frozen weights.
 
     Use it where single chains stay in one mode, and where the share of each rung is of interest;
     ParallelTempering usually needs less care. After each sweep at its rung's beta a chain proposes
-    a neighbouring rung. During the warm-up the log weight of the rung that a chain is on grows by
-    log(1 + gamma), shared among the chains of a row. Then the weights are frozen, and the states at
-    beta = 1 are the draws.
+    a neighbouring rung. During the warm-up each chain adds log(1 + gamma) / chains to the log
+    weight of its rung; the chains of a row share these weights. Then the weights are frozen, and
+    the states at beta = 1 are the draws.
 
     Parameters
     ----------
@@ -78,15 +80,15 @@ class SimulatedTempering(Sampler):
     kernel : any kernel.
     chains : number of chains for each row of evidence; they share the weights.
     warmup : adaptive sweeps.
-    draws : sweeps with frozen weights; a chain has as many draws as the row's chain that is at
-        beta = 1 least often.
+    draws : sweeps with frozen weights; each chain gives as many draws as the chain of the row that
+        is at beta = 1 least often.
     gamma : FlatHistogram() or OneOverT().
     rhat_limit : largest R-hat of chains that have mixed.
 
     Notes
     -----
     The status is FEW_TRIPS where the draws of a row come from few tours of chains from one end of
-    the ladder to the other and back: the weights have not settled, and neither `log_z` nor the
+    the ladder to the other and back: the weights have not converged, and neither `log_z` nor the
     draws can be trusted. It is NOT_MIXED where the chains disagree on log Z. `log_z` is NaN where
     the chains never were at one of the ends with frozen weights.
 
@@ -107,8 +109,8 @@ class SimulatedTempering(Sampler):
     True
     """
 
-    gives = OF_DRAWS | {"log_z"}
-    statistics = OF_CHAINS | {
+    gives = WANTS_BY_DRAWS | {"log_z"}
+    statistics = CHAIN_STATISTICS | {
         "log_g": (Axis.ROW, Axis.RUNG),
         "occupancy": (Axis.ROW, Axis.RUNG),
         "occupancy_adaptive": (Axis.ROW, Axis.RUNG),
@@ -143,8 +145,10 @@ class SimulatedTempering(Sampler):
         check = check_within(target, seconds)
         work = sweeps * chains * sweep_work(target) + check.work
         draws = max(self.draws // max(rungs, 1), 1)
-        # The rungs of all sweeps, and of the round trips among them; the states at beta = 1.
-        more = TRIPS * chains * sweeps + chains * draws * small_bytes(target.structure)
+        # These are the rungs of all sweeps, the counts of round trips, and the states at beta = 1.
+        more = TRIP_BYTES_PER_SWEEP * chains * sweeps + chains * draws * small_bytes(
+            target.structure
+        )
         size = (self.chains, draws, self.rhat_limit)
         return Scheme(
             f"{self.chains} chains over {rungs} levels, {self.warmup} adaptive sweeps, "
@@ -179,7 +183,7 @@ class SimulatedTempering(Sampler):
         draws, absent = kept.draws(want, levels)
         answers = draws.answers(target)
         stats, _, unmixed = draws.judged(target, self.rhat_limit, question.plan.seconds)
-        stats |= _travels(rungs, self.warmup, betas) | {"log_g": levels.weights.log_g}
+        stats |= _ladder_statistics(rungs, self.warmup, betas) | {"log_g": levels.weights.log_g}
         doubts: Doubts = []
         if "log_z" in want:
             found, stats["log_z_rhat"] = _log_z(
@@ -193,13 +197,13 @@ class SimulatedTempering(Sampler):
             ]
         if len(betas) > 1:
             doubts.append((Status.FEW_TRIPS, travelled(stats["tours"], target.first)))
-        # With R-hat of log Z, which is judged as that of a unit is.
+        # The R-hat of log Z is judged like the R-hat of a unit.
         unmixed = absent + unmixed + self.unmixed(stats, target.structure)
         doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
         return question.result(answers, stats, *worst(doubts))
 
 
-def _travels(rungs: Array, warmup: int, betas: Array) -> dict[str, Any]:
+def _ladder_statistics(rungs: Array, warmup: int, betas: Array) -> dict[str, Any]:
     """Return the statistics of the rungs (sweeps, rows, chains) of the chains."""
     return {
         "occupancy_adaptive": _occupancy(rungs[:warmup], len(betas)),
@@ -252,7 +256,7 @@ class _Kept:
         self.add(levels, absent)
         count = int(self.count.min())
         chain, energy = np.concatenate(self.chain), np.concatenate(self.energy)
-        # Layer by layer: its parts, and all of them as one, are there together.
+        # One layer at a time, because its parts and the joined array are in memory together.
         x = {
             name: np.concatenate([part.pop(name) for part in self.x])
             for name in target.structure.layers
@@ -269,7 +273,7 @@ class _Kept:
 
 
 def round_trips(rungs: Array, count: int) -> Array:
-    """Return how often the chains of each row came from the first rung to the last one, (rows,).
+    """Return the number (rows,) of times that chains came from the first rung to the last.
 
     Parameters
     ----------
@@ -286,7 +290,7 @@ def round_trips(rungs: Array, count: int) -> Array:
 
 
 def tours(rungs: Array, count: int) -> Array:
-    """Return the effective number (rows,) of tours that the sweeps on the last rung come from.
+    """Return the effective number (rows,) of tours from which sweeps on the last rung come.
 
     A tour of a chain leads from one visit of the first rung to the next; see replicas.py.
 
@@ -321,7 +325,7 @@ def _log_z(
 ) -> tuple[dict[str, Array], Array]:
     """Return log Z by the occupancies of both ends, and its R-hat.
 
-    The error is the MCSE of the series of batches that log Z varies with to first order.
+    To first order log Z varies as a series of batches, whose MCSE is the error.
     """
     batches = np.array_split(rungs, min(BATCHES, len(rungs)))
     # Shares of the sweeps at both ends, (ends, chains, batches, rows).
@@ -333,7 +337,7 @@ def _log_z(
     with np.errstate(divide="ignore", invalid="ignore"):
         log_z = target.log_z_at_0() + log_g[:, -1] - log_g[:, 0] + np.log(top) - np.log(bottom)
         series = high / top - low / bottom
-    # Nothing is known where the chains missed one of the ends.
+    # log Z is NaN where the chains never reached one of the ends.
     visited = np.isfinite(log_z)
     found = series_statistics(np.where(visited, series, 0.0)[..., None], ranked=False)
     log_z = np.where(visited, log_z, np.nan)

@@ -1,14 +1,14 @@
 """Tempered transitions: excursions to high temperature, accepted or rejected as a whole.
 
-Neal (1996). From a state x_0 at b_0 = 1 the chain sweeps at ever smaller betas b_1 > ... > b_n,
-which is annealing down, and back to b_1 with the reversed sweeps, which is annealing up. With S = d
-log p_beta / d beta,
+The method is that of Neal (1996). From a state x_0 at b_0 = 1 the chain sweeps at smaller and
+smaller betas b_1 > ... > b_n, which is annealing down. Then it returns to b_1 with the reversed
+sweeps, which is annealing up. With S = d log p_beta / d beta,
 
     log_ratio = sum_i (b_(i+1) - b_i) S(x_i) on the way down + the same sum on the way up,
 
 where the way up ends with the step from b_1 to 1, after which no sweep follows. The end is accepted
-with probability min(1, exp(log_ratio)). Both sums are the log importance weights that
-`Chains.anneal` adds up, over the density itself (joint), because the sweeps must be reversible as a
+with probability min(1, exp(log_ratio)). Both sums are log importance weights from `Chains.anneal`.
+They use the joint density, without marginalised layers, because the sweeps must be reversible as a
 whole. A rejected chain returns to x_0. The tests check by chi-square that an excursion leaves the
 model invariant.
 """
@@ -31,7 +31,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Result
-from pgmengine.infer.sampling.draws.collected import OF_CHAINS, Draws, Sampler
+from pgmengine.infer.sampling.draws.collected import CHAIN_STATISTICS, Draws, Sampler
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
 from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, count_of, ladder
@@ -39,7 +39,7 @@ from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, count_o
 
 @dataclass(frozen=True)
 class TemperedTransitions(Sampler):
-    """Plain sweeps in turn with tempered transitions.
+    """Plain sweeps that alternate with tempered transitions.
 
     Use it where draws at beta = 1 alone are wanted, without chains at other temperatures; on large
     models few excursions are accepted, and ParallelTempering is the better choice.
@@ -68,7 +68,7 @@ class TemperedTransitions(Sampler):
     (1,)
     """
 
-    statistics = OF_CHAINS | {"acceptance": (Axis.ROW,)}
+    statistics = CHAIN_STATISTICS | {"acceptance": (Axis.ROW,)}
 
     betas: Betas = Linear(20)
     kernel: Kernel = Gibbs()
@@ -123,7 +123,7 @@ def excursion(chains: Chains, betas: Array, rng: np.random.Generator) -> Array:
 
     Parameters
     ----------
-    chains : chains at beta = 1, which are there again afterwards.
+    chains : chains at beta = 1; they are at beta = 1 again afterwards.
     betas : (rungs,), ascending to 1.
     rng : numpy Generator, for the acceptance.
     """
@@ -133,7 +133,7 @@ def excursion(chains: Chains, betas: Array, rng: np.random.Generator) -> Array:
     before = chains.keep()
     log_ratio = chains.anneal(down, joint=True)
     up = np.concatenate((down[-1:], betas[:-1]))
-    # States that are impossible before and after give NaN, and are not accepted.
+    # If the state is impossible before and after, the ratio is NaN, and the end is not accepted.
     with np.errstate(invalid="ignore"):
         log_ratio = log_ratio + chains.anneal(up, joint=True, backward=True)
         log_ratio = log_ratio + np.nan_to_num((1.0 - betas[-2]) * chains.path()[1], nan=0.0)

@@ -1,15 +1,15 @@
-"""Wang-Landau sampling over the bins of a partition of the state space (system 3, section 4).
+"""Wang-Landau sampling over the bins of a partition of the state space.
 
 Chains have the density p(x) / g(b(x)), with b(x) the bin of a state. One sweep is
 
     each unit of a layer that b reads: x_i ~ p(x_i | rest) / g(b(x_i, rest)), over all its values
-    every other layer: as the kernel moves it under p
-    while adapting: log g_b += log(1 + gamma) / chains, for the bin b of each chain
+    every other layer: moved by the kernel for p while adapting: log g_b += log(1 + gamma) / chains,
+    for the bin b of each chain
 
 so that g tends to the probabilities of the bins, up to a factor, and all bins are visited equally
 often. Draws with frozen weights have the importance weights g(b(x)). `layers` names the layers that
-b reads, and b gets no others. Sweeps use the reference kernels in numpy, unit by unit. The tests
-compare bin probabilities and means with exact answers.
+b reads; b is called with these only. Sweeps use the reference kernels in numpy, unit by unit. The
+tests compare bin probabilities and means with exact answers.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from pgmengine.infer.diagnostics.trust import few
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Named, Result, Status
-from pgmengine.infer.sampling.draws.collected import OF_CHAINS, Draws, Sampler, small, whole
+from pgmengine.infer.sampling.draws.collected import CHAIN_STATISTICS, Draws, Sampler, small, whole
 from pgmengine.infer.sampling.draws.memory import sampler_bytes, small_bytes
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.model.variables import Member, as_members, units_named
 
-# Bins that the estimate of memory counts at most: a larger integer may be too large for a float.
-MOST_BINS = 2**60
+# The largest number of bins in the estimate of memory, because a larger integer may not fit a
+# float.
+MAX_COUNTED_BINS = 2**60
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class WangLandau(Sampler):
     (1, 5)
     """
 
-    statistics = OF_CHAINS | {
+    statistics = CHAIN_STATISTICS | {
         "log_g": (Axis.ROW, Axis.BIN),
         "occupancy": (Axis.ROW, Axis.BIN),
         "bin_prob": (Axis.ROW, Axis.BIN),
@@ -114,17 +115,17 @@ class WangLandau(Sampler):
         if not callable(self.partition):
             raise PgmError(f"WangLandau: partition must be a function, not {self.partition!r}")
         if self.layers is not None:
-            # Names that can be read only once would be gone after the first question.
+            # An iterator of names would be exhausted after the first question.
             object.__setattr__(self, "layers", as_members(self.layers, "WangLandau: layers"))
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""
         sweeps, length = self.warmup + self.draws, (self.warmup, self.draws)
         work = 20.0 * sweeps * target.rows * self.chains * sweep_work(target)
-        # States, bins and importance weights of all draws, and the draws chosen by their weight.
+        # Memory holds states, bins and importance weights of all draws, and the resampled draws.
         each = small_bytes(target.structure) + 8.0 * 8
         more = each * target.rows * self.chains * self.draws
-        more += 32.0 * target.rows * min(self.bins, MOST_BINS)
+        more += 32.0 * target.rows * min(self.bins, MAX_COUNTED_BINS)
         size = (self.chains, self.draws, self.rhat_limit)
         return Scheme(
             f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, "
@@ -142,16 +143,16 @@ class WangLandau(Sampler):
         target, want, generator = question.target, question.want, seeded(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
         weights = Weights(target.rows, self.bins, self.gamma)
-        walk = _Walk(self, many, weights, generator)
+        chains = _TiltedChains(self, many, weights, generator)
         for _ in track(range(self.warmup), "adapting"):
-            weights.adapt(walk.step().reshape(target.rows, -1))
+            weights.adapt(chains.step().reshape(target.rows, -1))
         states: list[States] = []
         energy = np.empty((self.draws, many.rows))
         bins = np.empty((self.draws, target.rows, self.chains), dtype=np.int64)
         for t in track(range(self.draws), "sampling"):
-            bins[t] = walk.step().reshape(target.rows, -1)
-            states.append(small(target.structure, walk.x))
-            energy[t] = -many.log_density(walk.x)
+            bins[t] = chains.step().reshape(target.rows, -1)
+            states.append(small(target.structure, chains.x))
+            energy[t] = -many.log_density(chains.x)
         w = importance_weights(weights.log_g[np.arange(target.rows)[:, None], bins])
         draws = Draws.none(many, want, self.chains, self.draws)
         for t, x in enumerate(states):
@@ -226,8 +227,8 @@ def _resample(draws: Draws, target: Target, w: Array, rng: np.random.Generator) 
             kept[:, :, row] = kept[chain[row].T, draw[row].T, row]
 
 
-class _Walk:
-    """Chains of p / g, all rows and chains of a target together."""
+class _TiltedChains:
+    """Chains with the density p / g, for all rows of a target together."""
 
     def __init__(
         self, method: WangLandau, many: Target, weights: Weights, rng: np.random.Generator
@@ -261,7 +262,7 @@ class _Walk:
         return self._checked(self.method.partition(state))
 
     def _checked(self, found: object) -> Array:
-        """Return bin numbers as integers; raise PgmError for anything else."""
+        """Return bin numbers as integers; raise PgmError for other values of the partition."""
         bins, rows = self.method.bins, self.many.rows
         expected = (
             f"WangLandau: the partition must return a bin number 0..{bins - 1} for each of {rows} "
