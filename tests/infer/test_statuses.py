@@ -17,7 +17,7 @@ from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.methods import annealing, references
 from pgmengine.infer.sampling.methods.annealing import AnnealedRun
 from pgmengine.infer.sampling.methods.simulated_tempering import round_trips
-from pgmengine.infer.variational.modes import SHRINK
+from pgmengine.infer.variational.modes import SHRINK_SHARE
 from pgmengine.model.training import Training
 
 
@@ -99,7 +99,7 @@ def test_base_rates_of_training_are_a_reference():
     assert len(list(some_search(model)._references(None))) == 1
     _, reference = some_search(model.with_training(rates))._references(None)
     assert list(reference) == ["v"]
-    middle = rates.base_rates["v"] + SHRINK * (0.5 - rates.base_rates["v"])
+    middle = rates.base_rates["v"] + SHRINK_SHARE * (0.5 - rates.base_rates["v"])
     np.testing.assert_allclose(1 / (1 + np.exp(-reference["v"])), middle)
 
 
@@ -116,7 +116,7 @@ def test_chains_of_training_are_a_reference(apart=8.0):
         chains = {name: np.outer(signs, np.ones(n)) for name in ("v", "h")}
         reference, _ = some_search(model.with_training(Training({}, chains)))._references(None)
         mean = np.tanh(np.concatenate(list(reference.values())))
-        np.testing.assert_allclose(mean, (1 - SHRINK) * (2 * share - 1), atol=0.02)
+        np.testing.assert_allclose(mean, (1 - SHRINK_SHARE) * (2 * share - 1), atol=0.02)
 
 
 def test_a_further_run_comes_down_from_the_states_of_the_chains(n=20, apart=8.0):

@@ -14,7 +14,7 @@ from pgmengine.base.types import Array
 log = logging.getLogger(__name__)
 
 # Estimates of an autocorrelation time agree if they differ by at most this many standard errors.
-APART = 4.0
+MAX_TIME_GAP_IN_ERRORS = 4.0
 
 
 def autocorrelation_function(x: ArrayLike, lags: int | None = None) -> Array:
@@ -174,7 +174,10 @@ class Times:
     @property
     def agree(self) -> bool:
         """Whether `window` and `ar` are within four standard errors of `means`."""
-        return max(abs(self.window - self.means), abs(self.ar - self.means)) <= APART * self.error
+        return (
+            max(abs(self.window - self.means), abs(self.ar - self.means))
+            <= MAX_TIME_GAP_IN_ERRORS * self.error
+        )
 
 
 def autocorrelation_times(x: ArrayLike) -> Times:

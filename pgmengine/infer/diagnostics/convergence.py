@@ -5,9 +5,10 @@ of the batch means is the MCSE of the draws, because both have the same mean; th
 size of the draws then follows from their variance: ess = variance / mcse^2.
 
 The means of independent chains have the variance mcse^2 * chains, whatever the autocorrelation.
-From MANY_CHAINS chains on, the MCSE is taken from their spread. With fewer chains it comes from the
-autocorrelation, which takes LONG draws of each chain: of 8 independent draws each of 500 chains it
-gives half the error. Fewer draws of fewer chains are not judged, and MCSE and ESS are NaN.
+With at least MIN_CHAINS_FOR_SPREAD chains, the MCSE is computed from this variance. With fewer
+chains it is computed from the autocorrelation, which takes MIN_DRAWS_FOR_AUTOCORRELATION draws of
+each chain: with 500 chains of 8 independent draws, it gives half the true error. If there are
+neither enough chains nor enough draws, MCSE and ESS are NaN.
 
 R-hat is the larger one of two split R-hats of normal scores of ranks (Vehtari, Gelman, Simpson,
 Carpenter and Buerkner 2021): of the series, which shows chains of different location, and of the
@@ -34,24 +35,24 @@ from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
 
 # Above this number of series, units are examined at even spacing and the others get NaN.
-MANY_SERIES = 20_000
+MAX_SERIES_EXAMINED = 20_000
 
 # Numbers of series whose judging is worth a thread: it takes about a nanosecond for each.
-WORTH_A_THREAD = 50_000
+MIN_SERIES_NUMBERS_PER_THREAD = 50_000
 
 # Energies of single precision that differ by this share of themselves are equal.
-ROUNDING = 1e-5
+ENERGY_ROUNDING = 1e-5
 
 # Chains whose means give the MCSE by their spread. Its relative error is 13 % with 30 chains, and
 # intervals of normal means hold in 94 % where 95 % are meant.
-MANY_CHAINS = 30
+MIN_CHAINS_FOR_SPREAD = 30
 
 # Draws of each chain, or batch means, that an estimate by autocorrelation needs. Of 95 % intervals,
 # 93 to 95 % hold with 4 to 25 chains of 25 independent draws, and 87 % with 16 chains of 10.
-LONG = 25
+MIN_DRAWS_FOR_AUTOCORRELATION = 25
 
 # Draws of each chain that a split R-hat needs: halves of two.
-LEAST_DRAWS = 4
+MIN_DRAWS_PER_CHAIN_FOR_RHAT = 4
 
 # 95 % of a normal distribution lie within this many standard deviations.
 NORMAL_95 = 1.96
@@ -79,7 +80,7 @@ def chain_statistics(
     The R-hat of a single chain compares its halves. All are NaN where chains are `too_short`.
     """
     widths = sum(v.shape[2] for v in trace.values()) * target.rows
-    step = -(-widths // MANY_SERIES)
+    step = -(-widths // MAX_SERIES_EXAMINED)
     energies = _rounded(_by_chain(energy[:, :, None], target.rows, chains))
     total = series_statistics(energies, ranked=False)
     out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}}
@@ -111,7 +112,7 @@ def _rounded(energy: Array) -> Array:
     """Return energies (chains, draws, rows, 1) without differences that are due to rounding."""
     low, high = (end(energy, axis=(0, 1)) for end in (np.min, np.max))
     with np.errstate(invalid="ignore"):
-        same = high - low <= ROUNDING * np.maximum(abs(low), abs(high))
+        same = high - low <= ENERGY_ROUNDING * np.maximum(abs(low), abs(high))
     return np.where(same, low, energy)
 
 
@@ -212,12 +213,12 @@ def _judged(x: Array, where: Array, ranked: bool, kinds: bool = False) -> tuple[
         where,
         compared,
         normal_scores(chains * compared) if ranked else None,
-        chains >= MANY_CHAINS,
+        chains >= MIN_CHAINS_FOR_SPREAD,
         not too_short(chains, draws),
         kinds,
-        parts(len(where) * chains * draws, WORTH_A_THREAD),
+        parts(len(where) * chains * draws, MIN_SERIES_NUMBERS_PER_THREAD),
     )
-    if not compared and draws >= LEAST_DRAWS:
+    if not compared and draws >= MIN_DRAWS_PER_CHAIN_FOR_RHAT:
         # A single chain whose halves are too short.
         rhat[:] = 1.0
     return kind, rhat, mcse, variance
@@ -229,19 +230,21 @@ def _compared_draws(chains: int, draws: int) -> int:
     A single chain is judged by two halves of equal length.
     """
     if chains == 1:
-        return draws // 2 * 2 if draws >= 2 * LEAST_DRAWS else 0
-    return draws if draws >= LEAST_DRAWS else 0
+        return draws // 2 * 2 if draws >= 2 * MIN_DRAWS_PER_CHAIN_FOR_RHAT else 0
+    return draws if draws >= MIN_DRAWS_PER_CHAIN_FOR_RHAT else 0
 
 
 def too_short(chains: int, draws: int) -> bool:
     """Return whether chains of so many draws are too short to be judged."""
-    return draws < LEAST_DRAWS or (chains < MANY_CHAINS and draws < LONG)
+    return draws < MIN_DRAWS_PER_CHAIN_FOR_RHAT or (
+        chains < MIN_CHAINS_FOR_SPREAD and draws < MIN_DRAWS_FOR_AUTOCORRELATION
+    )
 
 
 def judging_bytes(series: int, chains: int, draws: int) -> float:
     """Return the working memory of judging so many series: each thread has a block of them."""
     blocks = -(-series // _kernels.LANES)
-    shared = min(parts(series * chains * draws, WORTH_A_THREAD), blocks)
+    shared = min(parts(series * chains * draws, MIN_SERIES_NUMBERS_PER_THREAD), blocks)
     return 8.0 * shared * chains * draws * (2 * _kernels.LANES + 9)
 
 

@@ -8,13 +8,14 @@ log Z is promised relative to its own size: for it, S may be 2^30 max(1, |log Z|
 precision draw each unit from its own terms, which are off by 2^-24 of their size; at 2^16 the log
 odds of a draw are off by 2^-8, a probability by less than a thousandth.
 
-Larger terms are looked at in two steps:
+Rows with larger terms are treated in two steps:
 
-    ease      A unit whose bias, soft evidence and observed neighbours exceed all other terms of the
-              unit by FAR has one possible state in double precision, whatever all other units do.
-              It is observed in this state. The biases and the soft evidence of observed units are
-              constants of log Z, and are added to it at the end. A state of a categorical unit that
-              is excluded in the same way keeps a weight that is just small enough.
+    ease      If the bias, the soft evidence and the observed neighbours of a unit exceed all its
+              other terms by CERTAIN_LEAD_NATS, the unit has one possible state in double precision,
+              whatever the states of all other units are. It is then taken as observed in this
+              state. The biases and the soft evidence of observed units are constants of log Z, and
+              are added to it at the end. A state of a categorical unit that is excluded in the same
+              way keeps a weight that is just small enough.
     withhold  Rows whose terms are still too large have NaN for answers, and the status is ROUNDED.
 
 Units in tables with entries of 0, noisy-or units and their causes stay as they are, because there
@@ -43,26 +44,26 @@ from pgmengine.model.model import Model
 from pgmengine.model.weights import is_sparse
 
 # Largest size of the terms of a log weight in double precision: 2^-52 of it is 2^-22.
-DOUBLE = 2.0**30
+MAX_TERMS_IN_DOUBLE = 2.0**30
 
 # Relative rounding of single precision.
-ROUNDING = 2.0**-24
+SINGLE_ROUNDING = 2.0**-24
 
 # Largest size of the terms of one unit in single precision: 2^-24 of it is 2^-8.
-SINGLE = 2.0**16
+MAX_TERMS_IN_SINGLE = 2.0**16
 
 # Nats by which a state has to lead before all others have the probability 0 in double precision,
 # whose smallest number is e^-745.
-FAR = 800.0
+CERTAIN_LEAD_NATS = 800.0
 
 # Rounding of a sum of few terms, relative to their sizes.
-SLIP = 2.0**-48
+SUM_ROUNDING = 2.0**-48
 
 # Rows that a warning names.
-SHOWN = 3
+MAX_ROWS_NAMED = 3
 
 # Answers with a row of evidence on axis 0, unless the evidence had no rows.
-BY_ROW = ("mean", "prob", "pairs", "joint", "mode")
+ANSWERS_BY_ROW = ("mean", "prob", "pairs", "joint", "mode")
 
 
 def fits(target: Target, single: bool) -> bool:
@@ -75,8 +76,8 @@ def fits(target: Target, single: bool) -> bool:
         support = target.structure.layers[name].unit.support
         most = 1.0 if support is None else max(1.0, float(np.abs(support).max()))
         hints += 2.0 * most * float(np.abs(soft).sum(axis=1).max(initial=0.0))
-    small = total * scale**2 + hints <= DOUBLE
-    return bool(small and (not single or of_a_unit * scale**2 + hints <= SINGLE))
+    small = total * scale**2 + hints <= MAX_TERMS_IN_DOUBLE
+    return bool(small and (not single or of_a_unit * scale**2 + hints <= MAX_TERMS_IN_SINGLE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +100,13 @@ class Eased:
     def lost(self, single: bool) -> Array:
         """Return the rows (rows,) whose posterior has lost its digits."""
         # Written so that NaN has lost them, too.
-        lost = ~(self.sizes.of_states <= DOUBLE)
+        lost = ~(self.sizes.of_states <= MAX_TERMS_IN_DOUBLE)
         if single:
             # Chains add up the log densities of states, with all constants.
-            lost = ~((self.sizes.of_a_unit <= SINGLE) & (self.sizes.total <= DOUBLE))
+            lost = ~(
+                (self.sizes.of_a_unit <= MAX_TERMS_IN_SINGLE)
+                & (self.sizes.total <= MAX_TERMS_IN_DOUBLE)
+            )
         return np.broadcast_to(lost, self.gain.shape)
 
     @property
@@ -115,7 +119,7 @@ def ease(target: Target, single: bool) -> Eased:
     """Observe the units that are decided, in the rows where terms are too large."""
     none, sizes = np.zeros(target.rows), magnitudes(target)
     as_it_is = Eased(target, none, sizes, none)
-    rows = as_it_is.lost(single) | ~(sizes.total <= DOUBLE)
+    rows = as_it_is.lost(single) | ~(sizes.total <= MAX_TERMS_IN_DOUBLE)
     if not rows.any() or not target.untempered:
         return as_it_is
     decided, sizes = _decided(target, sizes, rows)
@@ -152,7 +156,7 @@ def _rooms(target: Target, sizes: Magnitudes) -> dict[str, Array]:
         if layer.unit.support is None or not (layer.unit.width == 1 or layer.unit.one_hot):
             continue
         own = sizes.own[name].reshape(len(sizes.own[name]), layer.size, -1).sum(axis=-1)
-        room = sizes.rest[name] + SLIP * (own + sizes.seen[name]) + FAR
+        room = sizes.rest[name] + SUM_ROUNDING * (own + sizes.seen[name]) + CERTAIN_LEAD_NATS
         room = np.where(sizes.loose[name], room, np.inf)
         out[name] = np.broadcast_to(room, target.free[name].shape)
     return out
@@ -243,7 +247,7 @@ def withheld(result: Result, eased: Eased, single: bool, target: Target) -> Resu
     for name in ("log_z", "bound"):
         if name in answers:
             bad[name] = _cancels(eased.whole, answers[name]) | (lost if single else False)
-    bad |= {name: lost for name in (*BY_ROW, "samples", "gradient") if name in answers}
+    bad |= {name: lost for name in (*ANSWERS_BY_ROW, "samples", "gradient") if name in answers}
     bad = {name: rows for name, rows in bad.items() if rows.any()}
     return _without(replace(result, answers=answers), bad, eased.sizes, target)
 
@@ -281,7 +285,7 @@ def checked_difference(result: Result, target: Target) -> Result:
 def _cancels(size: Array, log_z: Array) -> Array:
     """Return the rows in which a sum of terms of this size has too few digits of its own."""
     # -inf is exact. NaN, a sum that has overflown, is not.
-    return ~(size <= DOUBLE * np.maximum(1.0, np.abs(log_z)))
+    return ~(size <= MAX_TERMS_IN_DOUBLE * np.maximum(1.0, np.abs(log_z)))
 
 
 def rounding_of_chains(target: Target) -> Array:
@@ -290,7 +294,7 @@ def rounding_of_chains(target: Target) -> Array:
     The errors of the terms t are independent, and sum t^2 <= (sum t) (max t).
     """
     sizes = magnitudes(target)
-    return np.broadcast_to(ROUNDING * np.sqrt(sizes.total * sizes.of_a_unit), (target.rows,))
+    return np.broadcast_to(SINGLE_ROUNDING * np.sqrt(sizes.total * sizes.of_a_unit), (target.rows,))
 
 
 def known_log_z(target: Target) -> Array:
@@ -352,9 +356,9 @@ def _without(result: Result, bad: Mapping[str, Array], sizes: Magnitudes, target
         answers["log_prob"] = np.where(bad["log_z"], np.nan, answers["log_prob"])
     rows = np.flatnonzero(np.any(list(bad.values()), axis=0))
     posterior = any(name not in ("log_z", "bound", "log_prob") for name in bad)
-    lines = [_line(int(row), sizes, target, posterior) for row in rows[:SHOWN]]
-    if len(rows) > SHOWN:
-        lines.append(f"the same holds for {len(rows) - SHOWN} more rows")
+    lines = [_line(int(row), sizes, target, posterior) for row in rows[:MAX_ROWS_NAMED]]
+    if len(rows) > MAX_ROWS_NAMED:
+        lines.append(f"the same holds for {len(rows) - MAX_ROWS_NAMED} more rows")
     return replace(
         result,
         answers=answers,
@@ -383,7 +387,7 @@ def _blanked(name: str, value: Any, rows: Array, target: Target) -> Any:
     out = np.array(value, dtype=np.float64)
     if name == "samples":
         out[:, rows] = np.nan
-    elif name in BY_ROW and not target.evidence.has_rows:
+    elif name in ANSWERS_BY_ROW and not target.evidence.has_rows:
         out[...] = np.nan
     else:
         out[rows] = np.nan

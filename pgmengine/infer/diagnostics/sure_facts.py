@@ -19,21 +19,21 @@ import numpy as np
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import APART, SURE
+from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, MAX_MEAN_GAP_IN_ERRORS
 from pgmengine.infer.exact.exact import quick
 from pgmengine.infer.question.prepared import Prepared
 from pgmengine.infer.results.result import Plan, Result, Status
 
 # The largest cover, as log2 of its states, and the largest junction tree, in table entries, that
 # check an estimate.
-BITS, ENTRIES = 22.0, 2.0**20
+MAX_CHECK_BITS, MAX_CHECK_ENTRIES = 22.0, 2.0**20
 
 # Unit updates and bytes of a sum that checks an estimate: about a second of one core. Sums may take
 # as much as the estimate itself. Of many rows as many as fit are checked, at even spacing.
-WORK, BYTES = 4e9, 2.0**24
+MAX_CHECK_UPDATES, MAX_CHECK_BYTES = 4e9, 2.0**24
 
 # Relative rounding of log Z and of means of chains, which are in single precision.
-ROUNDING = 1e-5
+ESTIMATE_ROUNDING = 1e-5
 
 
 def checked(target: Target, result: Result) -> Result:
@@ -65,7 +65,7 @@ def _not_exact(target: Target, result: Result) -> Iterator[str]:
         yield from _outside(target.first + rows, exact["log_z"], ends, "log Z")
     if "log_prob" in answers:
         every = np.broadcast_to(stats.get("log_prob_error", np.inf), (target.rows,))
-        log_p, error = answers["log_prob"][rows], SURE * every[rows]
+        log_p, error = answers["log_prob"][rows], ERRORS_PER_INTERVAL_SIDE * every[rows]
         ends = np.stack((log_p - error, log_p + error), axis=-1)
         yield from _outside(target.first + rows, exact["log_prob"], ends, "log p")
     if "mean" in answers and "mcse" in stats:
@@ -82,18 +82,18 @@ def _quick_sum(target: Target, want: tuple[str, ...], plan: Plan) -> tuple[Array
     `plan` is the plan of the estimate.
     """
     rows = np.arange(target.rows)
-    question = quick(target, want, BITS, ENTRIES, draws=1)
+    question = quick(target, want, MAX_CHECK_BITS, MAX_CHECK_ENTRIES, draws=1)
     if not question.plan.accepted:
         return None
-    share = max(WORK, plan.work) / max(question.plan.work, 1.0)
-    share = min(share, max(BYTES, plan.bytes) / max(question.plan.bytes, 1.0))
+    share = max(MAX_CHECK_UPDATES, plan.work) / max(question.plan.work, 1.0)
+    share = min(share, max(MAX_CHECK_BYTES, plan.bytes) / max(question.plan.bytes, 1.0))
     if share >= 1:
         return rows, question
     count = int(share * target.rows)
     if not count:
         return None
     rows = np.unique(np.linspace(0, target.rows - 1, count).astype(np.int64))
-    question = quick(target.take(rows), want, BITS, ENTRIES, draws=1)
+    question = quick(target.take(rows), want, MAX_CHECK_BITS, MAX_CHECK_ENTRIES, draws=1)
     return (rows, question) if question.plan.accepted else None
 
 
@@ -101,7 +101,7 @@ def _outside(rows: Array, exact: Array, ends: Array, what: str) -> Iterator[str]
     """Yield a line if exact values (rows,) lie outside of intervals (rows, 2)."""
     with np.errstate(invalid="ignore"):
         beyond = np.maximum(ends[:, 0] - exact, exact - ends[:, 1])
-        beyond = beyond - ROUNDING * (1.0 + np.abs(exact))
+        beyond = beyond - ESTIMATE_ROUNDING * (1.0 + np.abs(exact))
     at = int(np.nan_to_num(beyond, nan=-np.inf).argmax())
     if beyond[at] > 0:
         yield (
@@ -117,7 +117,7 @@ def _other_means(mean: States, mcse: States, exact: States) -> Iterator[str]:
         error = np.reshape(mcse[name], gap.shape)
         # Series that were not examined have the error NaN, and no verdict.
         with np.errstate(invalid="ignore"):
-            apart = gap > APART * error + ROUNDING * (1.0 + np.abs(value))
+            apart = gap > MAX_MEAN_GAP_IN_ERRORS * error + ESTIMATE_ROUNDING * (1.0 + np.abs(value))
         if apart.any():
             yield (
                 f"an exact sum disagrees on {np.count_nonzero(apart)} means of layer "
@@ -134,7 +134,12 @@ def _too_probable(target: Target, result: Result) -> Iterator[str]:
     rows = np.flatnonzero(np.isfinite(log_p) & np.isfinite(error) & _probabilities(target))
     for some in _alternatives(target, rows):
         total = float(log_sum(log_p[some]))
-        if total - SURE * float(error[some].max()) - ROUNDING * (1.0 + abs(total)) > 0:
+        if (
+            total
+            - ERRORS_PER_INTERVAL_SIDE * float(error[some].max())
+            - ESTIMATE_ROUNDING * (1.0 + abs(total))
+            > 0
+        ):
             worst = target.first + int(some[log_p[some].argmax()])
             alone = f"the probability of row {worst} is"
             several = f"{len(some)} rows that exclude each other, row {worst} and others, sum to"

@@ -28,7 +28,7 @@ from pgmengine.infer.results.result import WANTS, Result
 from pgmengine.model.weights import is_sparse
 
 # Seconds of an enumeration below which no junction tree is planned.
-SHORT = 0.02
+MAX_ENUMERATION_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,11 @@ class Exact(Method):
         bits = cover_bits(enumeration)
         # Above either width no junction tree is smaller, or none fits.
         hopeless = least_width(target) >= min(bits, np.log2(max(self.max_states, 1.0)))
-        if enumeration.plan.accepted and enumeration.plan.seconds < SHORT or hopeless:
+        if (
+            enumeration.plan.accepted
+            and enumeration.plan.seconds < MAX_ENUMERATION_SECONDS
+            or hopeless
+        ):
             return _scheme(enumeration)
         tree = self._tree.prepare(target, want)
         if not tree.plan.accepted and not enumeration.plan.accepted:

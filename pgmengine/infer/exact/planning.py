@@ -27,7 +27,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits
 from pgmengine.infer.exact.junction_tree.causal_independence import equal_findings, has_causes
 from pgmengine.infer.exact.junction_tree.conditioned_model import (
-    PAIRS,
+    NEED_ALL_FACTORS,
     Conditioned,
     Form,
     condition,
@@ -35,8 +35,20 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import (
 from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_order, has_order
 from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
-from pgmengine.infer.exact.junction_tree.trees import MOMENTS, MOST, PASSES, Limits, Tree
-from pgmengine.infer.exact.shared_rows import RARE, free_in_some, freed, planning_seconds, rare_rows
+from pgmengine.infer.exact.junction_tree.trees import (
+    MAX_TREE_ENTRIES,
+    NEED_MARGINALS,
+    PASSES_FOR_MARGINALS,
+    Limits,
+    Tree,
+)
+from pgmengine.infer.exact.shared_rows import (
+    MIN_ROWS_OF_OWN_TREE,
+    free_in_some,
+    freed,
+    planning_seconds,
+    rare_rows,
+)
 from pgmengine.infer.exact.zero_leaks import with_leaks, with_weights
 from pgmengine.infer.question.prepared import Scheme
 from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
@@ -44,30 +56,30 @@ from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import quantity
 
 # Seconds for a table entry and a pass, and for a clique of a row that has a tree of its own.
-ENTRY, CLIQUE = 3e-9, 3e-7
+PASSED_ENTRY_SECONDS, CLIQUE_SECONDS = 3e-9, 3e-7
 # Seconds for an entry of the tables of the model: it becomes a probability in each pass, and is
 # counted in a gradient.
-TABULATED, COUNTED = 2e-9, 1e-8
+TABULATED_ENTRY_SECONDS, COUNTED_ENTRY_SECONDS = 2e-9, 1e-8
 # Seconds for the passes on one tree, however small it is.
-CALL = 1.5e-4
+CALL_SECONDS = 1.5e-4
 
 # Seconds of the search for an order that fits. There is none where a quick search finds a largest
 # clique of more than 2^50 states, or proves that every order has one of more than 2^34.
-SEARCH = 3.0
-FAR, PROVEN = 50, 34
+MAX_SEARCH_SECONDS = 3.0
+MAX_QUICK_BITS, MAX_PROVEN_BITS = 50, 34
 
 # The longest search for a tree that rows of rare patterns share. It is enough for trees that fit.
-SHORT_SEARCH = 0.05
+MAX_SHARED_SEARCH_SECONDS = 0.05
 
 # Table entries up to which the quick search takes longer than elimination.
-QUICK = 2**12
+MAX_ENTRIES_WITHOUT_SEARCH = 2**12
 
 # Small tables are taken where they take less than this share of the time of whole tables.
-WHOLE = 1.0
+MAX_SHARE_OF_WHOLE_TABLES = 1.0
 
 # Table entries above which impossible states may be looked for, and above which units with
 # independent causes may have small tables.
-WORTH = 2**16
+MIN_ENTRIES_TO_REDUCE = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +122,12 @@ class Planned:
                 working, fixed = self._needs(draws, answer_bytes(target, self.want, draws))
         memory = peak_bytes(target, self.want, draws, work, working, fixed=fixed)
         filling = sum(len(tree.rows) * tree.conditioned.filling for tree in self.trees)
-        filling += TABULATED * sum(tree.tabulated(self.want, draws) for tree in self.trees)
+        filling += TABULATED_ENTRY_SECONDS * sum(
+            tree.tabulated(self.want, draws) for tree in self.trees
+        )
         if "gradient" in self.want:
-            filling += COUNTED * float(target.structure.table_index.first[-1])
-        seconds = work * ENTRY + CALL * len(self.trees) + filling
+            filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.first[-1])
+        seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(self.trees) + filling
         return Scheme(most.described, work, memory, seconds, self)
 
     def _needs(self, draws: int, answers: float) -> tuple[float, float]:
@@ -133,7 +147,7 @@ class Planned:
             refusal += f"; the extra treewidth may find a better one: {install('goatd')}"
         if limits.work > 0:
             refusal += self._outside(most)
-        if limits.max_states >= MOST:
+        if limits.max_states >= MAX_TREE_ENTRIES:
             refusal += f" (max_states is {limits.max_states:.4g}; 2^50 is too much for any tree)"
         if causes := most.conditioned.described:
             refusal += f" ({causes})"
@@ -204,8 +218,8 @@ def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
     """Return a tree for every evidence pattern, and one that rows of rare patterns share."""
     kinds = {quantity(w) for w in want}
     form = Form(
-        prune=not kinds & {"samples", "mode", *MOMENTS},
-        structural=bool(PAIRS & kinds),
+        prune=not kinds & {"samples", "mode", *NEED_MARGINALS},
+        structural=bool(NEED_ALL_FACTORS & kinds),
         joints=tuple(units_of(target.structure, w) for w in want if isinstance(w, Joint)),
         pairs="pairs" in kinds,
         maximum="mode" in kinds,
@@ -238,14 +252,18 @@ def _shared(target: Target, rows: Array, form: Form, limits: Limits) -> list[Tre
         # Nothing is built before its price is known: tables may have 2^parents entries.
         if filling > planning_seconds(draft.conditioned, draft.looked_at):
             return []
-        tree = draft.tree(SHORT_SEARCH)
+        tree = draft.tree(MAX_SHARED_SEARCH_SECONDS)
     except PgmError:
         return []
     alone = planning_seconds(tree.conditioned, draft.looked_at if tree.possible else 0.0)
     if filling > alone:
         return []
     sizes = tree.sizes(some, tree.rows)
-    seconds = PASSES * ENTRY * sizes[:, 0] + CLIQUE * tree.tree.cliques + filling
+    seconds = (
+        PASSES_FOR_MARGINALS * PASSED_ENTRY_SECONDS * sizes[:, 0]
+        + CLIQUE_SECONDS * tree.tree.cliques
+        + filling
+    )
     fits = seconds <= alone
     fits &= sizes[:, 0] <= limits.states
     return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
@@ -256,11 +274,18 @@ def _row_by_row(tree: Tree, target: Target, most: float) -> Tree:
 
     It is where the evidence of a row excludes many states that other rows leave possible.
     """
-    if tree.possible is None or len(tree.rows) < RARE or not tree.possible.cards.all():
+    if (
+        tree.possible is None
+        or len(tree.rows) < MIN_ROWS_OF_OWN_TREE
+        or not tree.possible.cards.all()
+    ):
         return tree
-    some = np.unique(np.linspace(0, len(tree.rows) - 1, RARE).astype(int))
+    some = np.unique(np.linspace(0, len(tree.rows) - 1, MIN_ROWS_OF_OWN_TREE).astype(int))
     mean = tree.sizes(target, tree.rows[some])[:, 0].mean()
-    if mean * ENTRY + tree.tree.cliques * CLIQUE > 0.5 * tree.order.entries * ENTRY:
+    if (
+        mean * PASSED_ENTRY_SECONDS + tree.tree.cliques * CLIQUE_SECONDS
+        > 0.5 * tree.order.entries * PASSED_ENTRY_SECONDS
+    ):
         return tree
     sizes = tree.sizes(target, tree.rows)
     return replace(tree, restricted=sizes) if sizes[:, 0].max() <= most else tree
@@ -277,7 +302,7 @@ def _of_pattern(target: Target, rows: Array, form: Form) -> list[Tree]:
     seconds = np.inf
     try:
         whole = _draft(target, rows, form)
-        if whole.rough.entries <= WORTH:
+        if whole.rough.entries <= MIN_ENTRIES_TO_REDUCE:
             return [whole.tree()]
         seconds = whole.seconds
     except PgmError:
@@ -286,8 +311,10 @@ def _of_pattern(target: Target, rows: Array, form: Form) -> list[Tree]:
     small = replace(form, small=True)
     drafts = [_draft(target, some, small) for some in equal_findings(target, rows)]
     # Each row has the tree that it would have alone, so that parts of a question have equal bits.
-    large = [draft.rows for draft in drafts if draft.seconds >= WHOLE * seconds]
-    trees = [draft.tree() for draft in drafts if draft.seconds < WHOLE * seconds]
+    large = [draft.rows for draft in drafts if draft.seconds >= MAX_SHARE_OF_WHOLE_TABLES * seconds]
+    trees = [
+        draft.tree() for draft in drafts if draft.seconds < MAX_SHARE_OF_WHOLE_TABLES * seconds
+    ]
     if large:
         trees.append(_draft(target, np.sort(np.concatenate(large)), form).tree())
     return trees
@@ -308,7 +335,10 @@ class _Draft:
     @property
     def seconds(self) -> float:
         """About the seconds of the passes for a row by the first order, with its tables filled."""
-        return PASSES * ENTRY * self.rough.entries + self.conditioned.filling
+        return (
+            PASSES_FOR_MARGINALS * PASSED_ENTRY_SECONDS * self.rough.entries
+            + self.conditioned.filling
+        )
 
     @cached_property
     def looked_at(self) -> float:
@@ -317,10 +347,14 @@ class _Draft:
         It is 0 for small trees, and where the passes are faster than filling these entries.
         """
         entries, filling = self.conditioned.excluding(self.target)
-        large = self.rough.entries > WORTH
-        return entries if large and filling <= PASSES * ENTRY * self.rough.entries else 0.0
+        large = self.rough.entries > MIN_ENTRIES_TO_REDUCE
+        return (
+            entries
+            if large and filling <= PASSES_FOR_MARGINALS * PASSED_ENTRY_SECONDS * self.rough.entries
+            else 0.0
+        )
 
-    def tree(self, search: float = SEARCH) -> Tree:
+    def tree(self, search: float = MAX_SEARCH_SECONDS) -> Tree:
         """Return the tree of these rows.
 
         `search` is the longest time in seconds of the search for an order.
@@ -330,7 +364,7 @@ class _Draft:
 
         def make() -> tuple[Order, JunctionTree]:
             order = self.rough
-            if _may_fit(order) and order.entries > QUICK:
+            if _may_fit(order) and order.entries > MAX_ENTRIES_WITHOUT_SEARCH:
                 order = best_order(states, scopes.start, scopes.scope, search, conditioned.passing)
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
@@ -379,7 +413,7 @@ def _has_order(target: Target, rows: Array, form: Form, most: float) -> bool:
 
 def _may_fit(rough: Order) -> bool:
     """Whether a longer search may find an order that fits, after a quick one."""
-    return rough.largest <= FAR and rough.bound <= PROVEN
+    return rough.largest <= MAX_QUICK_BITS and rough.bound <= MAX_PROVEN_BITS
 
 
 def _reduced(

@@ -26,11 +26,11 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible
 
 # A pattern with fewer rows is rare, and as many rare patterns share a tree.
-RARE, FEW = 8, 3
+MIN_ROWS_OF_OWN_TREE, MIN_PATTERNS_TO_SHARE = 8, 3
 
 # Seconds of planning a pattern alone: for the pattern, for a free unit, and for a table entry where
 # impossible states are removed.
-ALONE, UNIT, REMOVED = 2e-3, 3e-6, 1e-6
+PATTERN_SECONDS, FREE_UNIT_SECONDS, REMOVED_ENTRY_SECONDS = 2e-3, 3e-6, 1e-6
 
 
 def rare_rows(target: Target, patterns: list[Array]) -> Array:
@@ -39,8 +39,8 @@ def rare_rows(target: Target, patterns: list[Array]) -> Array:
     Their patterns differ in units with finitely many states, and in nothing that do() or beta sets.
     The reference of the tempering path counts for free units alone, which differ between the rows.
     """
-    rare = [rows for rows in patterns if len(rows) < RARE]
-    if len(rare) < FEW or (target.reference and not target.untempered):
+    rare = [rows for rows in patterns if len(rows) < MIN_ROWS_OF_OWN_TREE]
+    if len(rare) < MIN_PATTERNS_TO_SHARE or (target.reference and not target.untempered):
         return np.empty(0, dtype=np.int64)
     rows = np.sort(np.concatenate(rare))
     some = target if len(rows) == target.rows else target.take(rows)
@@ -58,7 +58,11 @@ def planning_seconds(conditioned: Conditioned, looked_at: float) -> float:
     A row for which the shared tree takes longer has a tree of its own: an order for its pattern
     alone can be far better than one for the model without this evidence.
     """
-    return ALONE + UNIT * len(conditioned.free.states) + REMOVED * looked_at
+    return (
+        PATTERN_SECONDS
+        + FREE_UNIT_SECONDS * len(conditioned.free.states)
+        + REMOVED_ENTRY_SECONDS * looked_at
+    )
 
 
 def free_in_some(target: Target) -> dict[str, Array]:

@@ -9,9 +9,9 @@ loses the following part of the slope:
 With a leak of LIFT in place of 0, the state has the probability LIFT and the score 1 / LIFT, whose
 product is right. Everything else changes by LIFT divided by the probability of the evidence.
 Products of tables allow any LIFT that is a float. Enumeration computes 1 - e^-z, so that it
-needs WALK_LIFT, which is far above rounding; there, only the slopes of lifted leaks, and of weights
-of 0 beside them, come from the lifted target. Their error is that of a forward difference with this
-step.
+needs ENUMERATION_LIFT, which is far above rounding. In enumeration, only two kinds of slopes come
+from the lifted target: those of lifted leaks, and those of weights of 0 of the same units. Their
+error is the error of a forward difference with this step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.target import Target
 from pgmengine.model.weights import is_sparse, like
 
-LIFT, WALK_LIFT = 1e-100, 1e-9
+LIFT, ENUMERATION_LIFT = 1e-100, 1e-9
 
 
 def zero_leaks(target: Target) -> dict[str, Array]:

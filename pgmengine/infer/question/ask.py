@@ -52,12 +52,12 @@ DEFAULT = Auto()
 
 # The last questions about each model, without the model: they go when the model goes.
 REMEMBERED: WeakKeyDictionary[Parameters, Cache[Prepared]] = WeakKeyDictionary()
-QUESTIONS = 32
+MAX_REMEMBERED_QUESTIONS = 32
 _lock = Lock()
 
 # Largest count of numbers, parameters and evidence together, of a question that is remembered.
 # Larger models take far longer to answer than to plan.
-SMALL = 2**19
+MAX_REMEMBERED_NUMBERS = 2**19
 
 
 def infer(
@@ -302,10 +302,10 @@ def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prep
     size += sum(count(p) for p in target.model.params.values())
     # Methods that are not frozen may change between two questions.
     frozen = isinstance(method, Method) and is_dataclass(method)
-    if not frozen or size > SMALL or _by_value(target):
+    if not frozen or size > MAX_REMEMBERED_NUMBERS or _by_value(target):
         return make()
     with _lock:
-        questions = REMEMBERED.setdefault(target.model, Cache(most=QUESTIONS))
+        questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
     pattern = target.pattern
     masks = tuple(m.tobytes() for part in (pattern.observed, pattern.cut) for m in part.values())
     hints = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())

@@ -31,7 +31,7 @@ from pgmengine.base.checks import check_limit, check_method, real, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import APART
+from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method, MethodLike, Prepared, as_method
 from pgmengine.infer.question.splitting import answer
@@ -425,7 +425,7 @@ def disagreement(target: Target, chains: Result, ladder: Result) -> str:
         one, two = (np.reshape(r.stats["mcse"][name], gap.shape) for r in (chains, ladder))
         # Series that were not examined have the error NaN, and no verdict.
         with np.errstate(invalid="ignore"):
-            apart = np.flatnonzero(gap > APART * np.hypot(one, two))
+            apart = np.flatnonzero(gap > MAX_MEAN_GAP_IN_ERRORS * np.hypot(one, two))
         if len(apart):
             return (
                 f"a ladder of temperatures disagrees on {len(apart)} means of layer "

@@ -11,7 +11,15 @@ from pgmengine.infer.results.result import Plan
 if TYPE_CHECKING:
     from rich.table import Table
 
-COLUMNS = ("", "method", "guarantee", "what it would do, or why not", "updates", "time", "memory")
+PLAN_COLUMNS = (
+    "",
+    "method",
+    "guarantee",
+    "what it would do, or why not",
+    "updates",
+    "time",
+    "memory",
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ class Part:
         )
 
     def cells(self) -> Iterator[tuple[Plan, tuple[str, ...]]]:
-        """Yield each plan with its cells of a table, in the order of COLUMNS after the mark."""
+        """Yield each plan with its table cells, in the order of PLAN_COLUMNS after the mark."""
         for plan in self.shown:
             sizes = ("", "", "") if plan.refusal else (f"{plan.work:.2g}", *plan.sizes[1:])
             yield (
@@ -108,7 +116,7 @@ class Explanation(str):
         from rich.table import Table
 
         table = Table(title=escape(self.head), title_justify="left", box=SIMPLE_HEAD)
-        for number, column in enumerate(COLUMNS):
+        for number, column in enumerate(PLAN_COLUMNS):
             table.add_column(column, no_wrap=number != 3, justify="right" if number > 3 else "left")
         for part in self.parts:
             if part.title:
@@ -122,10 +130,10 @@ class Explanation(str):
         """Return the table for notebooks."""
         from html import escape
 
-        rows = f"<tr>{''.join(f'<th>{c}</th>' for c in COLUMNS)}</tr>"
+        rows = f"<tr>{''.join(f'<th>{c}</th>' for c in PLAN_COLUMNS)}</tr>"
         for part in self.parts:
             if part.title:
-                rows += f'<tr><td colspan="{len(COLUMNS)}">{escape(part.title)}:</td></tr>'
+                rows += f'<tr><td colspan="{len(PLAN_COLUMNS)}">{escape(part.title)}:</td></tr>'
             for plan, cells in part.cells():
                 every = ("→" if plan is part.chosen else "", *cells)
                 rows += f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in every)}</tr>"

@@ -20,7 +20,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.results.axes import Axis
 
 # The axes of a statistic of each draw.
-OF_DRAWS = (Axis.CHAIN, Axis.DRAW, Axis.ROW)
+AXES_OF_DRAWS = (Axis.CHAIN, Axis.DRAW, Axis.ROW)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +105,7 @@ def _sample_stats(result: Result, energy: Array | None) -> dict[str, Array]:
     if energy is None:
         return {}
     declared = getattr(result.method, "statistics", {})
-    of_draws = [name for name, axes in declared.items() if axes == OF_DRAWS]
+    of_draws = [name for name, axes in declared.items() if axes == AXES_OF_DRAWS]
     out = {"energy": energy, "adaptive": np.zeros(energy.shape, dtype=bool)}
     if "levels" in result.stats:
         # All draws are at beta = 1, the last rung.

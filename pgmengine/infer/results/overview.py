@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 Line = tuple[str, str]
 
 # Answers that are part of the lines of others.
-BESIDE = ("prob", "log_z_error", "log_z_interval")
+SHOWN_WITH_OTHERS = ("prob", "log_z_error", "log_z_interval")
 
-COLUMNS = ("answer", "value")
+ANSWER_COLUMNS = ("answer", "value")
 
 
 def result_text(result: Result) -> str:
@@ -42,7 +42,7 @@ def result_html(result: Result) -> str:
     """Return a result as a table for notebooks."""
     lines = list(_lines(result))
     rows = [line() for line in lines[:MOST_ROWS]]
-    return as_html(headline(result), COLUMNS, rows, len(lines), _warnings(result))
+    return as_html(headline(result), ANSWER_COLUMNS, rows, len(lines), _warnings(result))
 
 
 def headline(result: Result) -> str:
@@ -63,7 +63,7 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
     """Yield functions that return the lines: answers in one line first, then units one by one."""
     answers = result.answers
     for name, value in answers.items():
-        if name in BESIDE or isinstance(value, Mapping):
+        if name in SHOWN_WITH_OTHERS or isinstance(value, Mapping):
             continue
         yield partial(_numbers, name, value, answers.get("log_z_error") if name == "log_z" else 0.0)
     for units, table in answers.get("joint", {}).items():

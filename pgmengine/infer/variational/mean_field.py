@@ -35,20 +35,20 @@ from pgmengine.model.couplings import Coupling, only_parameters
 from pgmengine.model.weights import count
 
 # Bytes of the graph (packed_graph.py) for one weight.
-EDGE = 60.0
+WEIGHT_BYTES = 60.0
 
 # Bytes of the arrays of tables for one entry.
-ENTRY = 40.0
+TABLE_ENTRY_BYTES = 40.0
 
 # Rounds that plans expect: to a fixed point, to find that it is a maximum, and to leave it where it
 # is none. Evidence and biases break the symmetries that make saddles, so that most questions with
 # some of either need no runs to leave one.
-ROUNDS = 12
-RETURNING = 5
-LEAVING = 100
+EXPECTED_ROUNDS = 12
+EXPECTED_RETURN_ROUNDS = 5
+EXPECTED_ESCAPE_ROUNDS = 100
 
 # Rounds whose bound is worth having where there is no time for a fixed point.
-FEW_ROUNDS = 5
+MIN_USEFUL_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,9 @@ class MeanField(Method):
         )
         # Means, fields and changes of all states.
         working = 8.0 * target.rows * (10 if tables else 4) * numbers
-        working += EDGE * sum(entries.values()) * tables
+        working += WEIGHT_BYTES * sum(entries.values()) * tables
         working += 16.0 * target.rows * len(s.table_index.child)
-        working += ENTRY * len(target.model.table_entries)
+        working += TABLE_ENTRY_BYTES * len(target.model.table_entries)
         rounds = self._expected_rounds(target)
         # Questions are split by work, which counts the rounds of the starts alone.
         work *= target.rows * (1 + self.restarts) * self.updates / 8
@@ -161,15 +161,15 @@ class MeanField(Method):
         """Return mean field of fewer rounds, whose bound is proven as well."""
         # Each round of a start may have one that finds or leaves a saddle.
         updates = int(min(self.rounds_within(target, seconds) / (2 + self.restarts), self.updates))
-        return replace(self, updates=updates) if updates >= FEW_ROUNDS else None
+        return replace(self, updates=updates) if updates >= MIN_USEFUL_ROUNDS else None
 
     def _expected_rounds(self, target: Target) -> float:
         """Return the rounds that plans expect: from each start, and off a saddle."""
         if target.pattern.independent:
             return 1.0
         known = target.model.biased or any(m.any() for m in target.pattern.observed.values())
-        more = RETURNING if known else LEAVING
-        return min(self.updates, ROUNDS) * (1.0 + self.restarts) + min(self.updates, more)
+        more = EXPECTED_RETURN_ROUNDS if known else EXPECTED_ESCAPE_ROUNDS
+        return min(self.updates, EXPECTED_ROUNDS) * (1.0 + self.restarts) + min(self.updates, more)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None

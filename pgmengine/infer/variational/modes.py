@@ -36,22 +36,22 @@ CLIMB = MeanField(updates=60, tolerance=1e-4)
 
 # The size of a natural parameter that puts a bounded unit at an end of its range, and an unbounded
 # one at a distance from its middle.
-END, AWAY = 8.0, 1.0
+END_PARAMETER, UNBOUNDED_PARAMETER = 8.0, 1.0
 
 # Ends that are tried for a unit without order, layers that are put at an end by themselves, and
 # starts with an end for each unit.
-ENDS, LAYERS, RANDOM = 4, 4, 4
+MAX_ENDS_PER_UNIT, MAX_LAYERS_AT_AN_END, RANDOM_STARTS = 4, 4, 4
 
 # Bytes of the means of the rows that climb together.
-TOGETHER = 2.0**22
+MAX_CLIMB_BYTES = 2.0**22
 
 # Two fixed points are different modes where a mean differs by this share of the range of its unit,
 # and the second one counts if its bound of log Z is within so many nats of the first one.
-DIFFERENT, COUNTS = 0.5, 10.0
+MIN_MODE_DISTANCE, MAX_MODE_GAP_NATS = 0.5, 10.0
 
 # Means are moved by this share of their distance to the middle of the range, because a mean at the
 # end of the range has no finite natural parameter.
-SHRINK = 0.02
+SHRINK_SHARE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,9 @@ def near(target: Target, mean: States) -> States:
         unit = layer.unit
         if target.free[name].any() and (unit.width == 1 or unit.one_hot):
             x, middle = layer.shaped(mean[name]), unit.mean(np.zeros(layer.bias_shape))
-            out[name] = layer.flat(unit.natural(x + SHRINK * (middle - x) if unit.bounded else x))
+            out[name] = layer.flat(
+                unit.natural(x + SHRINK_SHARE * (middle - x) if unit.bounded else x)
+            )
     return out
 
 
@@ -98,7 +100,7 @@ def modes(
     if not CLIMB.prepare(target, ("bound",)).plan.accepted:
         return None
     width = sum(layer.width for layer in target.structure.layers.values())
-    at_once = TOGETHER / (8.0 * width * (starts or start_count(target)))
+    at_once = MAX_CLIMB_BYTES / (8.0 * width * (starts or start_count(target)))
     parts = blocks(np.arange(target.rows), at_once)
     found = [_climbed(target.take(some), rng, starts, rounds) for some in parts]
     mean = {n: np.concatenate([m.mean[n] for m in found]) for n in target.structure.layers}
@@ -138,8 +140,8 @@ def _second(target: Target, bound: Array, mean: States, best: Array) -> Array:
     for name, value in mean.items():
         support = target.structure.layers[name].unit.support
         wide = 2.0 if support is None else float(np.ptp(support))
-        other |= (np.abs(value - value[row, best][:, None]) > DIFFERENT * wide).any(axis=2)
-    top = np.where(other & (bound > bound[row, best][:, None] - COUNTS), bound, -np.inf)
+        other |= (np.abs(value - value[row, best][:, None]) > MIN_MODE_DISTANCE * wide).any(axis=2)
+    top = np.where(other & (bound > bound[row, best][:, None] - MAX_MODE_GAP_NATS), bound, -np.inf)
     return np.where(np.isfinite(top.max(axis=1)), top.argmax(axis=1), best)
 
 
@@ -175,7 +177,7 @@ def spread_starts(target: Target, rng: np.random.Generator) -> Iterator[States]:
     for number in range(max(map(len, ends.values()), default=0)):
         at_end = {n: np.tile(v[min(number, len(v) - 1)], layers[n].size) for n, v in ends.items()}
         yield {n: middle[n] + at_end[n] for n in layers}
-    for _ in range(RANDOM):
+    for _ in range(RANDOM_STARTS):
         drawn = {
             n: rng.integers(len(v), size=(target.rows, layers[n].size)) for n, v in ends.items()
         }
@@ -187,23 +189,23 @@ def start_count(target: Target) -> int:
     layers = target.structure.layers
     counts = {n: len(_ends(x)) for n, x in layers.items() if target.free[n].any()}
     together = max(counts.values(), default=0)
-    return 1 + sum(counts[n] for n in _alone(target)) + together + RANDOM
+    return 1 + sum(counts[n] for n in _alone(target)) + together + RANDOM_STARTS
 
 
 def _alone(target: Target) -> list[str]:
     """Return the layers that are put at an end by themselves: the largest that others react to."""
     layers, coupled = target.structure.layers, target.pattern.coupled
     largest = sorted(coupled, key=lambda name: -layers[name].size)
-    return largest[:LAYERS] if len(coupled) > 1 else []
+    return largest[:MAX_LAYERS_AT_AN_END] if len(coupled) > 1 else []
 
 
 def _ends(layer: Layer) -> Array:
     """Return natural parameters (ends, unit width) of one unit at the ends of its range."""
     unit = layer.unit
     if unit.one_hot:
-        states = np.linspace(0, unit.width - 1, min(unit.width, ENDS)).astype(int)
-        return np.asarray(END * np.eye(unit.width)[states])
-    away = END if unit.bounded else AWAY
+        states = np.linspace(0, unit.width - 1, min(unit.width, MAX_ENDS_PER_UNIT)).astype(int)
+        return np.asarray(END_PARAMETER * np.eye(unit.width)[states])
+    away = END_PARAMETER if unit.bounded else UNBOUNDED_PARAMETER
     return np.stack([np.full(unit.width, -away), np.full(unit.width, away)])
 
 

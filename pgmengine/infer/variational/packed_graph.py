@@ -49,7 +49,7 @@ class Group:
         return slice(self.first_comp, self.first_comp + self.count * self.width)
 
 
-NOTHING = Group(0, 1, 0, 0, 0, 0, 0, 0)
+EMPTY_GROUP = Group(0, 1, 0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class Net:
     ) -> None:
         """Append a group of units or terms, and its kinds."""
         values = np.asarray(values, dtype=np.float64).reshape(sets, len(base), -1)
-        last = next(reversed(to.values()), NOTHING)
+        last = next(reversed(to.values()), EMPTY_GROUP)
         to[layer.name] = Group(
             len(self.kinds),
             sets,
@@ -127,7 +127,7 @@ class Net:
         kind = [g.kind + np.arange(g.count, dtype=np.int32) % g.sets for g in groups.values()]
         state = [g.first_state + np.arange(g.count) * g.states for g in groups.values()]
         comp = [g.first_comp + np.arange(g.count) * g.width for g in groups.values()]
-        last = next(reversed(groups.values()), NOTHING)
+        last = next(reversed(groups.values()), EMPTY_GROUP)
         ends = ("states", "comps") if what == "unit" else ("term_states", "term_comps")
         return {
             f"{what}_kind": _joined(kind, np.int32),

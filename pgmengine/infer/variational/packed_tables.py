@@ -19,9 +19,9 @@ from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 
 # Probabilities of units in tables with zeros are 0 below this, or below the larger number that
-# keeps their products above UNDERFLOW.
-LEAST_PROB = 1e-25
-UNDERFLOW = 1e-290
+# keeps their products above MIN_PRODUCT.
+MIN_PROB = 1e-25
+MIN_PRODUCT = 1e-290
 
 
 def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, Any]:
@@ -51,11 +51,11 @@ def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
     """Return whether each unit is in a table with an entry of 0, and the least probability."""
     hard = np.zeros(len(arrays["own_table"]), dtype=np.int32)
     if not len(model.table_terms):
-        return {"hard": hard, "cut": LEAST_PROB}
+        return {"hard": hard, "cut": MIN_PROB}
     table = np.isneginf(np.minimum.reduceat(model.table_terms, arrays["table_entry"]))
     hard[arrays["axis_unit"][table[arrays["axis_table"]]]] = 1
     others = np.diff(arrays["table_start"])[table].max(initial=2) - 1
-    return {"hard": hard, "cut": max(LEAST_PROB, UNDERFLOW ** (1.0 / max(others, 1)))}
+    return {"hard": hard, "cut": max(MIN_PROB, MIN_PRODUCT ** (1.0 / max(others, 1)))}
 
 
 def barren_of_both(target: Target) -> dict[str, Array]:

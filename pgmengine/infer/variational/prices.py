@@ -11,10 +11,10 @@ from pgmengine.infer.variational.lateral import compiled
 from pgmengine.model.weights import count, is_sparse
 
 # Microseconds to find the barren children of tables in a row with an evidence pattern of its own.
-PATTERN = 100.0
+PATTERN_MICROSECONDS = 100.0
 
 # Microseconds and rounds of a usual search for possible states (support.py).
-SEARCH = 10_000.0
+SEARCH_MICROSECONDS = 10_000.0
 SEARCH_ROUNDS = 64
 
 
@@ -33,9 +33,9 @@ def _by_tables(target: Target, rounds: float) -> float:
         NS / LANES
     )
     start = sum(entries.values()) + 10 * units + 100 * len(entries)
-    start += PATTERN * target.rows * (bool(s.tables) and not target.pattern.alike)
+    start += PATTERN_MICROSECONDS * target.rows * (bool(s.tables) and not target.pattern.alike)
     if len(target.model.table_terms) and np.isneginf(target.model.table_terms).any():
-        start, rounds = start + SEARCH, rounds + SEARCH_ROUNDS
+        start, rounds = start + SEARCH_MICROSECONDS, rounds + SEARCH_ROUNDS
     return start * US + rounds * each * LANES * -(-target.rows // LANES)
 
 

@@ -27,28 +27,28 @@ from pgmengine.model.weights import count
 
 # Distances in means of units: of the step from a fixed point, of the steps of annealing runs, and
 # of a start from the reference where rounds are too few for a step from a fixed point.
-STEP = 1e-3
+STEP_FROM_FIXED_POINT = 1e-3
 STEP_OF_ANNEALING = 1e-2
 STEP_OF_START = 0.1
 
 # Shares of beta of an annealing run, and rounds at most at each of them.
-SHARES = tuple(2.0**-k for k in range(10, 0, -1))
-ROUNDS = 8
+ANNEALING_SHARES = tuple(2.0**-k for k in range(10, 0, -1))
+MAX_ROUNDS_PER_SHARE = 8
 
 # Rounds after a step, or at the end of an annealing run, that show how far the bound rises.
-SOME_ROUNDS = 20
+TRIAL_ROUNDS = 20
 
 # Runs off a saddle: at least two, and no more than visit so many units and read so many entries.
 # The first ones are annealing runs. The others go from a large random step, since annealing runs
 # often end at one maximum.
-RUNS = 9
-ANNEALED = 3
-FAR = 2.0
-SHORT = 60
-WORK = 2e7
+MAX_RUNS = 9
+ANNEALING_RUNS = 3
+LARGE_STEP = 2.0
+MAX_ROUNDS_AFTER_LARGE_STEP = 60
+MAX_VISITED_ENTRIES = 2e7
 
 # Smaller relative gains of the bound are the last steps to a fixed point, not the way off a saddle.
-ROUNDING = 1e-6
+NEGLIGIBLE_GAIN = 1e-6
 
 
 class Q(Protocol):
@@ -92,12 +92,12 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
         return q, 0
     best, target = _better(best, other, np.arange(q.target.rows)), q.target.take(rows)
     for seed in range(1, _runs(q.target) + 1):
-        if seed <= ANNEALED:
+        if seed <= ANNEALING_RUNS:
             other, more = _annealed(target, start, updates, tolerance, seed)
         else:
-            far = {name: value[rows] for name, value in q.nudged(FAR, seed).items()}
+            far = {name: value[rows] for name, value in q.nudged(LARGE_STEP, seed).items()}
             other = start(target, far)
-            more = other.settle(min(updates, SHORT), tolerance)[0]
+            more = other.settle(min(updates, MAX_ROUNDS_AFTER_LARGE_STEP), tolerance)[0]
         best, rounds = _better(best, other, rows), rounds + more
     q = start(q.target, best[1])
     return q, rounds + q.settle(updates, tolerance)[0]
@@ -110,9 +110,9 @@ def _after_a_step(
 
     The rounds end at fixed points, or once all rows have a higher bound.
     """
-    other, rounds, change = start(q.target, q.nudged(STEP, 0)), 0, np.inf
+    other, rounds, change = start(q.target, q.nudged(STEP_FROM_FIXED_POINT, 0)), 0, np.inf
     while rounds < updates and change > tolerance:
-        more, change = other.settle(min(SOME_ROUNDS, updates - rounds), tolerance)
+        more, change = other.settle(min(TRIAL_ROUNDS, updates - rounds), tolerance)
         rounds += more
         if _above(other.bound(), bound).all():
             break
@@ -123,13 +123,17 @@ def _annealed(
     target: Target, start: Start[AnyQ], updates: int, tolerance: float, seed: int
 ) -> tuple[AnyQ, int]:
     """Return the Q near the end of rounds at rising inverse temperatures, and their number."""
-    state, rounds, each = None, 0, int(np.clip(updates // len(SHARES), 1, ROUNDS))
-    for i, share in enumerate(SHARES):
+    state, rounds, each = (
+        None,
+        0,
+        int(np.clip(updates // len(ANNEALING_SHARES), 1, MAX_ROUNDS_PER_SHARE)),
+    )
+    for i, share in enumerate(ANNEALING_SHARES):
         q = start(target.at(share * target.beta), state)
         rounds += q.settle(each, STEP_OF_ANNEALING / 10)[0]
-        state = q.nudged(STEP_OF_ANNEALING, seed + RUNS * i)
+        state = q.nudged(STEP_OF_ANNEALING, seed + MAX_RUNS * i)
     q = start(target, state)
-    return q, rounds + q.settle(min(SOME_ROUNDS, updates), tolerance)[0]
+    return q, rounds + q.settle(min(TRIAL_ROUNDS, updates), tolerance)[0]
 
 
 def _runs(target: Target) -> int:
@@ -138,12 +142,16 @@ def _runs(target: Target) -> int:
     units = sum(layer.width for layer in s.layers.values())
     entries = sum(count(target.model.weight(c)) for c in s.couplings)
     each = units + entries + float(s.table_index.axis_entries.sum())
-    return int(np.clip(WORK / (each * ROUNDS * len(SHARES)), 2, RUNS))
+    return int(
+        np.clip(
+            MAX_VISITED_ENTRIES / (each * MAX_ROUNDS_PER_SHARE * len(ANNEALING_SHARES)), 2, MAX_RUNS
+        )
+    )
 
 
 def _above(one: Array, other: Array) -> Array:
     """Return where a bound is above another one by more than rounding."""
-    least = np.where(np.isfinite(other), ROUNDING * (1.0 + np.abs(other)), 0.0)
+    least = np.where(np.isfinite(other), NEGLIGIBLE_GAIN * (1.0 + np.abs(other)), 0.0)
     return np.asarray(one > other + least)
 
 

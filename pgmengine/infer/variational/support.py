@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from pgmengine.infer.variational.unit_tables import Belief
 
 # Logarithms that stand for log 0, one after the other, and the most rounds at each of them.
-SOFT = (-3.0, -10.0, -40.0)
-ROUNDS = 8
+STAND_INS_FOR_LOG_ZERO = (-3.0, -10.0, -40.0)
+MAX_ROUNDS_PER_STAND_IN = 8
 
 # Starts of the search: at least two, and no more than read so many entries of tables.
-TRIES = 20
-WORK = 3e8
+MAX_STARTS = 20
+MAX_READ_ENTRIES = 3e8
 
 
 def move_to_possible(q: Belief, rng: np.random.Generator | None) -> None:
     """Move every row without a bound to a possible state, where one is found."""
     generator = np.random.default_rng(0) if rng is None else rng
-    each = q.entries() * ROUNDS * (len(SOFT) + 1)
-    for number in range(int(np.clip(WORK / max(each, 1.0), 2, TRIES))):
+    each = q.entries() * MAX_ROUNDS_PER_STAND_IN * (len(STAND_INS_FOR_LOG_ZERO) + 1)
+    for number in range(int(np.clip(MAX_READ_ENTRIES / max(each, 1.0), 2, MAX_STARTS))):
         rows = np.flatnonzero(~q.possible())
         if not len(rows):
             return
@@ -47,13 +47,13 @@ def move_to_possible(q: Belief, rng: np.random.Generator | None) -> None:
 
 def _trials(trial: Belief, rng: np.random.Generator) -> Iterator[None]:
     """Put Q of every row on a single state, again and again."""
-    for least in SOFT:
-        trial.settle(ROUNDS, 1e-3, least)
+    for least in STAND_INS_FOR_LOG_ZERO:
+        trial.settle(MAX_ROUNDS_PER_STAND_IN, 1e-3, least)
     every = np.arange(trial.target.rows)
     trial.place_at(trial.likely(), every)
     yield
     # Units that were undecided together decide one after the other.
-    trial.settle(ROUNDS, 1e-3, SOFT[-1])
+    trial.settle(MAX_ROUNDS_PER_STAND_IN, 1e-3, STAND_INS_FOR_LOG_ZERO[-1])
     trial.place_at(trial.likely(), every)
     yield
     trial.place_at(start(trial.target, rng), every)

@@ -33,14 +33,14 @@ from pgmengine.model.tables import table_gradient
 LANES = _kernels.LANES
 
 # Newton steps in xi in one round, and for barren units after the last one.
-STEPS = 2
-FINAL = 12
+NEWTON_STEPS = 2
+LAST_NEWTON_STEPS = 12
 
 # The logarithm of a probability of 0, in the compiled rounds.
 LOG_ZERO = -690.0
 
 # Edges times blocks.
-WORTH_A_THREAD = 2_000
+MIN_EDGES_PER_THREAD = 2_000
 
 
 class Belief:
@@ -80,7 +80,7 @@ class Belief:
             if (found := log_sums(target, n, self.hidden)) is not None
         }
         self.net = net_of(target.model, names, sums)
-        self.steps, self.blocks = 0 if xi is not None else STEPS, -(-target.rows // LANES)
+        self.steps, self.blocks = 0 if xi is not None else NEWTON_STEPS, -(-target.rows // LANES)
         n = self.net.arrays
         units, terms = len(n["unit_kind"]), len(n["term_kind"])
         sizes = {
@@ -174,7 +174,7 @@ class Belief:
             if (g := self.net.units.get(name)) is not None and self.hidden[name].any()
         ]
         if follow:
-            self.routine.forward(np.concatenate(follow), FINAL, self._parts())
+            self.routine.forward(np.concatenate(follow), LAST_NEWTON_STEPS, self._parts())
         self.routine.forward_tables(self._barren_children(), self._parts())
         return rounds, max(moved, float(change.max(initial=0.0)))
 
@@ -268,7 +268,7 @@ class Belief:
     def _parts(self) -> int:
         n = self.net.arrays
         work = len(n["edge_unit"]) + len(n["axis_unit"]) + 1
-        return parts(work * self.blocks, WORTH_A_THREAD)
+        return parts(work * self.blocks, MIN_EDGES_PER_THREAD)
 
     def entries(self) -> float:
         """Return the number of entries of tables that a round reads."""

@@ -183,9 +183,9 @@ def test_slopes_at_leaks_and_weights_of_0(seed, monkeypatch, tolerance=1e-6):
     seen = np.where(network.weight.any(axis=0), seen, 0.0)
     want = ("log_z", "gradient")
     whole = pgm.infer(model, {"f": seen}, want, pgm.Elimination())
-    monkeypatch.setattr(planning, "WORTH", 0)
-    monkeypatch.setattr(planning, "WHOLE", np.inf)
-    monkeypatch.setattr(causal_independence, "SMALL", 1)
+    monkeypatch.setattr(planning, "MIN_ENTRIES_TO_REDUCE", 0)
+    monkeypatch.setattr(planning, "MAX_SHARE_OF_WHOLE_TABLES", np.inf)
+    monkeypatch.setattr(causal_independence, "MAX_WHOLE_ENTRIES", 1)
     # Another model, without what is remembered of the first.
     found = pgm.infer(network.model(leak, sparse=False), {"f": seen}, want, pgm.Elimination())
     np.testing.assert_allclose(found.log_z, whole.log_z, **EXACT)
@@ -207,9 +207,9 @@ def test_parents_are_passed_in_an_order_of_few_open_chains():
 
 def test_findings_beside_observed_causes_alone(monkeypatch):
     """No unit is free but the findings: p(f = 1) = 1 - exp(-z), one more finding is 1."""
-    monkeypatch.setattr(planning, "WORTH", 0)
-    monkeypatch.setattr(planning, "WHOLE", np.inf)
-    monkeypatch.setattr(causal_independence, "SMALL", 1)
+    monkeypatch.setattr(planning, "MIN_ENTRIES_TO_REDUCE", 0)
+    monkeypatch.setattr(planning, "MAX_SHARE_OF_WHOLE_TABLES", np.inf)
+    monkeypatch.setattr(causal_independence, "MAX_WHOLE_ENTRIES", 1)
     b = pgm.GraphBuilder()
     b.layer("d", pgm.Binary(), 2)
     b.layer("f", pgm.NoisyOr(), 3, bias=[0.1, 0.2, 0.3])

@@ -56,8 +56,8 @@ def test_rows_of_one_pattern_on_both_sides_of_the_limit_of_a_shared_tree(seed, m
     sizes = planning._trees(model.given(evidence), want, limits)[0].entries
     parted = 0
     for size in np.unique(sizes)[:-1]:
-        limit = 3 * planning.ENTRY * size * (1 + 1e-9)
-        monkeypatch.setattr(planning, "CLIQUE", 0.0)
+        limit = 3 * planning.PASSED_ENTRY_SECONDS * size * (1 + 1e-9)
+        monkeypatch.setattr(planning, "CLIQUE_SECONDS", 0.0)
         monkeypatch.setattr(planning, "planning_seconds", lambda *_, limit=limit: limit)
         shared = planning._trees(model.given(evidence), want, limits)[0]
         inside = np.isin(np.arange(30), shared.rows)
@@ -115,8 +115,8 @@ def some_hints(asked, graph, rng):
 def test_soft_evidence_in_some_rows_only(seed, monkeypatch):
     """Each row has the answer of the oracle: asked with others, and again by a remembered plan."""
     if seed % 3:
-        monkeypatch.setattr(planning, "WORTH", 0)
-        monkeypatch.setattr(planning, "WHOLE", np.inf)
+        monkeypatch.setattr(planning, "MIN_ENTRIES_TO_REDUCE", 0)
+        monkeypatch.setattr(planning, "MAX_SHARE_OF_WHOLE_TABLES", np.inf)
     rng = np.random.default_rng(seed)
     graph = random_causes(40_000 + seed, 2**9)
     asked = some_hints(draw_question(graph, seed, rows=3) * 3, graph, rng)
@@ -144,9 +144,9 @@ def test_soft_evidence_in_some_rows_only(seed, monkeypatch):
 @pytest.mark.parametrize("want", ["log_z", "marginals", "mode", "samples", "gradient"])
 def test_equal_rows_of_findings(rows, want, monkeypatch):
     """Small tables have auxiliary variables, of which no row observes any."""
-    monkeypatch.setattr(planning, "WORTH", 0)
-    monkeypatch.setattr(planning, "WHOLE", np.inf)
-    monkeypatch.setattr(planning, "CLIQUE", -1.0)
+    monkeypatch.setattr(planning, "MIN_ENTRIES_TO_REDUCE", 0)
+    monkeypatch.setattr(planning, "MAX_SHARE_OF_WHOLE_TABLES", np.inf)
+    monkeypatch.setattr(planning, "CLIQUE_SECONDS", -1.0)
     rng, b = np.random.default_rng(1), pgm.GraphBuilder()
     b.layer("d", pgm.Binary(), 8, bias=np.full(8, -2.0))
     b.layer("f", pgm.NoisyOr(), 9, bias=np.where(np.arange(9) % 2, 0.0, 0.1))

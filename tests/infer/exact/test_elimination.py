@@ -46,9 +46,9 @@ def small_tables(request, monkeypatch):
     if getattr(request.node, "callspec", None) is None:
         return
     if request.node.callspec.params.get("method") == "small tables":
-        monkeypatch.setattr(planning, "WORTH", 0)
-        monkeypatch.setattr(planning, "WHOLE", np.inf)
-        monkeypatch.setattr(causal_independence, "SMALL", 1)
+        monkeypatch.setattr(planning, "MIN_ENTRIES_TO_REDUCE", 0)
+        monkeypatch.setattr(planning, "MAX_SHARE_OF_WHOLE_TABLES", np.inf)
+        monkeypatch.setattr(causal_independence, "MAX_WHOLE_ENTRIES", 1)
 
 
 @functools.lru_cache(maxsize=4)

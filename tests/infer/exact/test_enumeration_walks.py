@@ -41,7 +41,7 @@ def test_eight_states_at_a_time_equal_the_numpy_walk(hidden, size, monkeypatch):
     b.couple("h", "c", weight=size / 5 * rng.uniform(-1, 1, (13 * hidden.width, 5)))
     model, want = b.build(rng=0), ("log_z", "marginals")
     by_program = pgm.infer(model, want=want)
-    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
+    monkeypatch.setattr(linear_plan, "MAX_PLANNED_ROWS", 0)
     calls = counted_enumerations(monkeypatch)
     compiled = pgm.infer(model, want=want)
     assert calls
@@ -58,7 +58,7 @@ def test_sums_whose_products_overflow(monkeypatch):
     model = pgm.rbm(12, 6, rng=0).with_params(
         {"v.bias": np.where(np.arange(12) % 3, 300.0, -300.0)}
     )
-    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
+    monkeypatch.setattr(linear_plan, "MAX_PLANNED_ROWS", 0)
     compiled = pgm.infer(model, want=("log_z", "marginals"))
     numpy_enumeration_only(monkeypatch)
     plain = pgm.infer(model.with_params({}), want=("log_z", "marginals"))

@@ -47,7 +47,7 @@ def trees_of(factors, variables):
 @pytest.mark.parametrize("seed", range(60))
 def test_all_quantities_equal_those_of_one_tree(seed, monkeypatch):
     factors, values, lanes, wide, rng = random_factors(seed)
-    monkeypatch.setattr(cutset, "LANES", int(rng.integers(1, 6)))
+    monkeypatch.setattr(cutset, "MAX_STATES_PER_PASS", int(rng.integers(1, 6)))
     variables = rng.permutation(len(factors.cards))[: rng.integers(1, 4)]
     tree, split = trees_of(factors, variables)
     asked = np.flatnonzero(rng.random(len(factors.sizes)) < 0.6)

@@ -30,7 +30,7 @@ def both(model, want, monkeypatch, **arguments):
     method = arguments.pop("method", pgm.Elimination())
     found = pgm.infer(model, want=want, method=method, **arguments)
     with monkeypatch.context() as alone:
-        alone.setattr(shared_rows, "RARE", 0)
+        alone.setattr(shared_rows, "MIN_ROWS_OF_OWN_TREE", 0)
         # A fresh model remembers no plan.
         right = pgm.infer(model.with_params({}), want=want, method=method, **arguments)
     assert "shared by" not in right.plan.why
@@ -107,8 +107,8 @@ def test_rows_that_are_too_large_have_trees_of_their_own(monkeypatch):
     model = network(2)
     evidence = rows_of(model, 30, 0.3)
     sizes = np.sort(np.concatenate([tree.entries for tree in _trees(model, evidence)]))
-    limit = 3 * planning.ENTRY * sizes[10]
-    monkeypatch.setattr(planning, "CLIQUE", 0.0)
+    limit = 3 * planning.PASSED_ENTRY_SECONDS * sizes[10]
+    monkeypatch.setattr(planning, "CLIQUE_SECONDS", 0.0)
     monkeypatch.setattr(planning, "planning_seconds", lambda *_: limit)
     trees = _trees(model, evidence)
     assert len(trees) > 1 and 0 < len(trees[0].rows) < 30
@@ -126,8 +126,8 @@ def test_rows_of_one_pattern_that_exclude_different_states(seed, monkeypatch):
     want = ("log_z", "marginals", "mode", "gradient")
     method = pgm.Elimination()
     right = pgm.infer(model, evidence, want=want, method=method)
-    monkeypatch.setattr(planning, "WORTH", 0)
-    monkeypatch.setattr(planning, "CLIQUE", -1.0)
+    monkeypatch.setattr(planning, "MIN_ENTRIES_TO_REDUCE", 0)
+    monkeypatch.setattr(planning, "CLIQUE_SECONDS", -1.0)
     found = pgm.infer(model.with_params({}), evidence, want=want, method=method)
     assert "shared by" in found.plan.why and "shared by" not in right.plan.why
     same(found.answers, right.answers, right.answers)

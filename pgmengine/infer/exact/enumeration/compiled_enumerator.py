@@ -20,17 +20,18 @@ from pgmengine.infer.exact.enumeration import cover_states
 from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, LogLinearForm
 
 # States of all rows of one task; fixed, so that answers do not depend on the number of threads.
-TASK = 16 * cover_states.PIECE
+STATES_PER_TASK = 16 * cover_states.STATES_PER_PIECE
 
 # Exponents up to this size stay far inside the range of a double.
-SAFE_EXPONENT = 600.0
+MAX_SAFE_EXPONENT = 600.0
 
-# The log weight of a state is updated at each of PIECE steps, and drifts by about sqrt(PIECE) units
-# in its last place. Linear and pair terms up to this size together keep the drift below 1e-7.
-SAFE_TOTAL = 2.0**22
+# Largest sum of the sizes of linear and pair terms in nats. The log weight of a state is updated at
+# each of the STATES_PER_PIECE steps of a piece, and drifts by about the square root of this number
+# of units in its last place: by less than 1e-7 with terms of this size.
+MAX_SAFE_TERMS = 2.0**22
 
 # 1 - e^a counts as 0 where it is far below this (gray.h).
-SAFE_GAP = 1e-3
+MIN_SAFE_GAP = 1e-3
 
 
 def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
@@ -57,7 +58,7 @@ def _compiled(p: LogLinearForm) -> tuple[Any, list[Array], float]:
     """
     size = [np.abs(b.value) for b in p.finite]
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
-    if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):
+    if not all(a.max(initial=0.0) < MAX_SAFE_EXPONENT for a in reach):
         return None, reach, 0.0
     value = laid_out(p.finite, [b.value for b in p.finite], p.pattern_form.indicators, 0.0)
     # The change of every component when an indicator is switched on.
@@ -91,9 +92,9 @@ class CompiledEnumerator:
         ]
         # Exponentials stay in range, and none close to 1 is subtracted from 1.
         self.safe = (
-            all(a < SAFE_EXPONENT for a in largest)
+            all(a < MAX_SAFE_EXPONENT for a in largest)
             # False for NaN and inf as well.
-            and bool(np.abs(p.theta).sum(axis=1).max(initial=0.0) + pairs < SAFE_TOTAL)
+            and bool(np.abs(p.theta).sum(axis=1).max(initial=0.0) + pairs < MAX_SAFE_TERMS)
             and all(_apart(b) for b in p.finite if b.complement)
         )
         factors = max(
@@ -109,7 +110,7 @@ class CompiledEnumerator:
 
         def run(task: tuple[slice, int]) -> _Sums:
             rows, start = task
-            piece, length = cover_states.PIECE, min(TASK, p.size - start)
+            piece, length = cover_states.STATES_PER_PIECE, min(STATES_PER_TASK, p.size - start)
             part = np.empty((rows.stop - rows.start, -(-length // piece)))
             out = np.zeros((len(part), moments, p.columns)) if moments else None
             scale, mass = self.routine.walk(
@@ -135,9 +136,9 @@ class CompiledEnumerator:
     def _tasks(self) -> list[tuple[slice, int]]:
         """Return rows and first states of the tasks: rows of few states are a task together."""
         p = self.form
-        together = max(1, TASK // p.size)
+        together = max(1, STATES_PER_TASK // p.size)
         rows = range(0, p.target.rows, together)
-        starts = range(0, p.size, TASK)
+        starts = range(0, p.size, STATES_PER_TASK)
         return [
             (slice(row, min(row + together, p.target.rows)), start)
             for row in rows
@@ -150,14 +151,14 @@ class CompiledEnumerator:
 
     def _log_weights(self, rows: Array | slice, piece: int, best: bool = False) -> Array:
         p = self.form
-        theta, start = p.theta[rows], piece * cover_states.PIECE
-        out = np.empty((len(theta), min(cover_states.PIECE, p.size - start)))
+        theta, start = p.theta[rows], piece * cover_states.STATES_PER_PIECE
+        out = np.empty((len(theta), min(cover_states.STATES_PER_PIECE, p.size - start)))
         self.routine.walk(
             theta=theta,
             offset=self.offset[rows],
             start=start,
             count=out.shape[1],
-            step=cover_states.PIECE,
+            step=cover_states.STATES_PER_PIECE,
             every=self.every,
             log_sums=np.empty((len(theta), 1)),
             log_weights=out,
@@ -168,7 +169,7 @@ class CompiledEnumerator:
     def best_states(self) -> Array:
         """Return the number (n,) of the state of the cover in the most probable state."""
         p = self.form
-        together = max(1, cover_states.PIECE // p.size)
+        together = max(1, cover_states.STATES_PER_PIECE // p.size)
         tasks = [
             (slice(row, row + together), piece)
             for row in range(0, p.target.rows, together)
@@ -178,7 +179,7 @@ class CompiledEnumerator:
         def run(task: tuple[slice, int]) -> tuple[Array, Array]:
             weight = self._log_weights(*task, best=True)
             top = weight.argmax(axis=1)
-            return weight[np.arange(len(top)), top], task[1] * cover_states.PIECE + top
+            return weight[np.arange(len(top)), top], task[1] * cover_states.STATES_PER_PIECE + top
 
         found = list(shared_out(run, tasks))
         of_piece = [
@@ -233,8 +234,8 @@ def _averages(done: Iterator[_Sums], out: Array) -> Array:
 
 
 def _apart(b: FiniteBlock) -> bool:
-    """Whether the subtracted term of every state is 1 exactly or at most 1 - SAFE_GAP."""
+    """Whether the subtracted term of every state is 1 exactly or at most 1 - MIN_SAFE_GAP."""
     offset, value = b.offset[..., -1], b.value[..., -1]
     top = offset + np.maximum(value, 0.0).sum(axis=0)
-    exact = (np.abs(top) < 1e-12) & ((np.abs(value) > SAFE_GAP) | (value == 0)).all(axis=0)
-    return bool(((top < -SAFE_GAP) | exact).all())
+    exact = (np.abs(top) < 1e-12) & ((np.abs(value) > MIN_SAFE_GAP) | (value == 0)).all(axis=0)
+    return bool(((top < -MIN_SAFE_GAP) | exact).all())

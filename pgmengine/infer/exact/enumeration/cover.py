@@ -27,10 +27,10 @@ Groups = dict[str, list[Array]]
 
 # Vertices above which a cover is searched for by the linear relaxation, and edges above which it is
 # greedy.
-MANY_VERTICES, MANY_EDGES = 400, 20_000
+MAX_SEARCHED_VERTICES, MAX_RELAXED_EDGES = 400, 20_000
 
 # Groups of merged units above which there is no search at all.
-MANY_GROUPS = 4000
+MAX_SEARCHED_GROUPS = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> d
         return out
     places = _merged_units(target, inside, acts)
     groups = {name: [inside[name][place] for place in found] for name, found in places.items()}
-    if sum(map(len, groups.values())) > MANY_GROUPS:
+    if sum(map(len, groups.values())) > MAX_SEARCHED_GROUPS:
         return _all_but_one_layer(target, groups, out)
     graph: nx.Graph = nx.Graph()
     for c, acting in acts.items():
@@ -222,7 +222,7 @@ def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     if len(graph) == 2:
         return {min(graph, key=lambda v: (weights[v], v))}
     greedy = _greedy_cover(graph, weights)
-    if graph.number_of_edges() > MANY_EDGES:
+    if graph.number_of_edges() > MAX_RELAXED_EDGES:
         return greedy
     # Slow to import, and seldom needed.
     import scipy.optimize as so
@@ -238,7 +238,7 @@ def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     )
     found = so.milp(
         np.array([weights[v] for v in vertices]),
-        integrality=np.full(len(vertices), int(len(vertices) <= MANY_VERTICES)),
+        integrality=np.full(len(vertices), int(len(vertices) <= MAX_SEARCHED_VERTICES)),
         bounds=so.Bounds(0, 1),
         constraints=so.LinearConstraint(incidence, lb=1.0),
         options={"time_limit": 2.0},

@@ -17,14 +17,14 @@ from pgmengine.infer.exact.enumeration.log_linear import LogLinearForm
 from pgmengine.units import Unit
 
 # States between two computations from scratch, which bound the drift of rounding.
-PIECE = 4096
+STATES_PER_PIECE = 4096
 
 # Log weights that draws are made from at a time.
-AT_ONCE = 2**22
+MAX_LOG_WEIGHTS_AT_ONCE = 2**22
 
 # Numbers of the states of draws that are filled in at a time, and bytes for each: values, natural
 # parameters, their means and random numbers.
-NUMBERS_AT_ONCE, FILLING = 2**19, 56.0
+MAX_DRAWN_NUMBERS_AT_ONCE, BYTES_PER_DRAWN_NUMBER = 2**19, 56.0
 
 
 class Enumerator(Protocol):
@@ -67,7 +67,7 @@ def indicators_of(p: LogLinearForm, index: Array) -> Array:
 
 def pieces(p: LogLinearForm) -> int:
     """Return the number of pieces into which the states are divided."""
-    return -(-p.size // PIECE)
+    return -(-p.size // STATES_PER_PIECE)
 
 
 def fill_rest(
@@ -110,17 +110,19 @@ def draw(
     chosen, made = np.empty((n, draws), dtype=np.int64), np.zeros(n, dtype=np.int64)
     for piece in np.flatnonzero(counts.any(axis=0)):
         some = np.flatnonzero(counts[:, piece])
-        for rows in np.array_split(some, -(-len(some) * min(p.size, PIECE) // AT_ONCE)):
+        for rows in np.array_split(
+            some, -(-len(some) * min(p.size, STATES_PER_PIECE) // MAX_LOG_WEIGHTS_AT_ONCE)
+        ):
             count = counts[rows, piece]
             row, ends = np.repeat(rows, count), np.cumsum(count)
             place = np.arange(len(row)) - np.repeat(ends - count, count) + made[row]
-            chosen[row, place] = piece * PIECE + _drawn(
+            chosen[row, place] = piece * STATES_PER_PIECE + _drawn(
                 enumerator.log_weights(rows, int(piece)), count, rng
             )
         made += counts[:, piece]
     index, layers = rng.permuted(chosen, axis=1).T, p.target.structure.layers
     out = {name: np.full((draws, n, layer.width), np.nan) for name, layer in layers.items()}
-    step = max(1, NUMBERS_AT_ONCE // (n * sum(layer.width for layer in layers.values())))
+    step = max(1, MAX_DRAWN_NUMBERS_AT_ONCE // (n * sum(layer.width for layer in layers.values())))
     for begin in range(0, draws, step):
         some = index[begin : begin + step]
         x = fill_rest(

@@ -23,32 +23,37 @@ from pgmengine.engine.cost import enumerating
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.diagnostics.rounding import check_digits
-from pgmengine.infer.exact.enumeration.compiled_enumerator import TASK
+from pgmengine.infer.exact.enumeration.compiled_enumerator import STATES_PER_TASK
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
-from pgmengine.infer.exact.enumeration.cover_states import FILLING, NUMBERS_AT_ONCE, draw, mode_of
+from pgmengine.infer.exact.enumeration.cover_states import (
+    BYTES_PER_DRAWN_NUMBER,
+    MAX_DRAWN_NUMBERS_AT_ONCE,
+    draw,
+    mode_of,
+)
 from pgmengine.infer.exact.enumeration.enumerator import make_enumerator
-from pgmengine.infer.exact.enumeration.linear_plan import PAYS_FROM, linear_plan_of
+from pgmengine.infer.exact.enumeration.linear_plan import FIRST_PLANNED_QUESTION, linear_plan_of
 from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
 from pgmengine.infer.exact.enumeration.moments import Expectations
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm, pattern_form_of
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
-from pgmengine.infer.exact.zero_leaks import WALK_LIFT, with_leaks, with_slopes
+from pgmengine.infer.exact.zero_leaks import ENUMERATION_LIFT, with_leaks, with_slopes
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
 from pgmengine.infer.results.result import WANTS, Result
 
 # Quantities that need the moments of every indicator.
-PAIRS = {"pairs", "gradient"}
-MOMENTS = PAIRS | {"marginals"}
-NEEDS_ALL = MOMENTS | {"samples", "mode"}
+NEED_PAIR_MOMENTS = {"pairs", "gradient"}
+NEED_MOMENTS = NEED_PAIR_MOMENTS | {"marginals"}
+NEED_ALL_UNITS = NEED_MOMENTS | {"samples", "mode"}
 # Rows of one pattern are taken in groups whose moments fit in this many bytes.
-ROWS_BYTES = 256 * 2**20
+MAX_MOMENT_BYTES = 256 * 2**20
 # Bytes of the plan of an evidence pattern, which is made for all rows of a question.
-PATTERN = 20e3
+PATTERN_BYTES = 20e3
 # The least input of noisy-or units that the compiled enumeration takes.
-LEAK = 1e-3
+MIN_COMPILED_LEAK = 1e-3
 # Bytes of working arrays up to which threads work on several patterns at a time.
-SMALL = 2**20
+MAX_BYTES_FOR_PATTERN_THREADS = 2**20
 
 
 @dataclass(frozen=True)
@@ -99,8 +104,10 @@ class Enumeration(Method):
         working = max(g.bytes for g in groups) + sum(g.problem_bytes for g in groups)
         if "samples" in want:
             width = sum(layer.width for layer in target.structure.layers.values())
-            working += FILLING * min(target.rows * self.draws * width, NUMBERS_AT_ONCE)
-        fixed = PATTERN * len(groups)
+            working += BYTES_PER_DRAWN_NUMBER * min(
+                target.rows * self.draws * width, MAX_DRAWN_NUMBERS_AT_ONCE
+            )
+        fixed = PATTERN_BYTES * len(groups)
         memory = peak_bytes(target, want, self.draws, work, working, fixed=fixed)
         largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
         if largest.bits > self.max_bits:
@@ -148,7 +155,7 @@ class Enumeration(Method):
         log_z, found = _enumerated(parts["posterior"], target, self.draws, rng)
         if slope := parts.get("slope"):
             check_possible(log_z, np.arange(target.rows), target)
-            lifted = _enumerated(slope, with_leaks(target, WALK_LIFT), self.draws, rng)[1]
+            lifted = _enumerated(slope, with_leaks(target, ENUMERATION_LIFT), self.draws, rng)[1]
             found["gradient"] = with_slopes(target, found["gradient"], lifted["gradient"])
         return log_z, found
 
@@ -178,7 +185,7 @@ class _Group:
     @property
     def at_once(self) -> int:
         """Rows that are taken together."""
-        return max(1, int(ROWS_BYTES // max(self.width, 1.0)))
+        return max(1, int(MAX_MOMENT_BYTES // max(self.width, 1.0)))
 
     @property
     def problem_bytes(self) -> float:
@@ -207,8 +214,8 @@ def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
     They are of the posterior; of the model "without evidence", for log_prob; and of leaks of 0
     lifted, for the "slope" of the gradient there (zero_leaks.py).
     """
-    needs = frozenset(wanted) & NEEDS_ALL
-    lifted = with_leaks(target, WALK_LIFT) if "gradient" in needs else target
+    needs = frozenset(wanted) & NEED_ALL_UNITS
+    lifted = with_leaks(target, ENUMERATION_LIFT) if "gradient" in needs else target
     if lifted is target:
         parts = {"posterior": _part(target, needs)}
     else:
@@ -221,7 +228,7 @@ def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
 
 def _part(target: Target, wanted: frozenset[str]) -> _Part:
     """Prune barren units where log_z alone is wanted; cover zero weights whose statistics are."""
-    groups, pairs = [], bool(PAIRS & wanted)
+    groups, pairs = [], bool(NEED_PAIR_MOMENTS & wanted)
     for rows in evidence_patterns(target):
         one = one_for_all(target, rows)
         cover = choose_cover(one, prune=not wanted, structural=pairs)
@@ -231,7 +238,7 @@ def _part(target: Target, wanted: frozenset[str]) -> _Part:
         if "pairs" in wanted:
             # A product of expectations is there beside the sum of all.
             width += answer_bytes(one, ("pairs",), 0)
-        per_state = float(max(cover.columns, 1) * (4 if MOMENTS & wanted else 1))
+        per_state = float(max(cover.columns, 1) * (4 if NEED_MOMENTS & wanted else 1))
         groups.append(_Group(rows, cover, per_state, width))
     return _Part(wanted, groups)
 
@@ -239,8 +246,11 @@ def _part(target: Target, wanted: frozenset[str]) -> _Part:
 def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> float:
     """Return the seconds: compiled, but for noisy-or units whose input may be nearly 0."""
     s, bias = target.structure, target.model.bias
-    plain = any(not s.layers[n].unit.canonical and bias(n).min() < LEAK for n in s.directed_layers)
-    sorts = (MOMENTS, PAIRS, {"mode", "samples"})
+    plain = any(
+        not s.layers[n].unit.canonical and bias(n).min() < MIN_COMPILED_LEAK
+        for n in s.directed_layers
+    )
+    sorts = (NEED_MOMENTS, NEED_PAIR_MOMENTS, {"mode", "samples"})
     moments, pairs, best = (bool(some & set(wanted)) for some in sorts)
     return sum(
         enumerating(
@@ -263,7 +273,10 @@ def _enumerated(
     Threads share many small patterns, but for draws and for sums, which are made in order.
     """
     jobs = [(group, rows) for group in part.groups for rows in blocks(group.rows, group.at_once)]
-    small = all(2.0**g.cover.bits <= TASK and g.bytes <= SMALL for g in part.groups)
+    small = all(
+        2.0**g.cover.bits <= STATES_PER_TASK and g.bytes <= MAX_BYTES_FOR_PATTERN_THREADS
+        for g in part.groups
+    )
     shared = len(jobs) > 1 and small and not part.wanted & {"samples", "gradient"}
     found = (shared_out if shared else map)(
         lambda job: _solved(part.wanted, target, job[0], job[1], draws, rng), jobs
@@ -294,13 +307,19 @@ def _solved(
     group.asked += 1
     target = whole if len(rows) == whole.rows else whole.take(rows)
     if target is whole and wanted == {"marginals"}:
-        plan = linear_plan_of(target, pattern_form) if group.asked >= PAYS_FROM else None
+        plan = (
+            linear_plan_of(target, pattern_form) if group.asked >= FIRST_PLANNED_QUESTION else None
+        )
         if plan is not None and (found := plan.run(target)) is not None:
             return found[0], {"mean": found[1], "prob": found[2]}
     p = log_linear_form(target, pattern_form)
     enumerator = make_enumerator(p)
     sums, moments = enumerator.sums(
-        1 + pattern_form.indicators if PAIRS & wanted else 1 if MOMENTS & wanted else 0
+        1 + pattern_form.indicators
+        if NEED_PAIR_MOMENTS & wanted
+        else 1
+        if NEED_MOMENTS & wanted
+        else 0
     )
     log_z, answers = log_sum(sums) + p.const, Answer()
     if np.isneginf(log_z).any():

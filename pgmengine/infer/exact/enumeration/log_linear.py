@@ -35,8 +35,8 @@ LANES = _kernels.LANES
 
 # A log weight whose exponential is nothing beside 1, and far from underflow.
 # The leak of a unit without one at beta = 0, where nothing is impossible.
-SMALL_LEAK = 1e-9
-SWITCHED_OFF = -60.0
+LEAK_AT_BETA_ZERO = 1e-9
+SWITCHED_OFF_LOG_WEIGHT = -60.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +278,7 @@ def _add_off_switches(
     """Add observed or enumerated children with p(0 | z) = e^-z.
 
     Their log weight is beta [-(1 - x) z + log(1 - x e^-z)], where x e^-z = e^(-z + log x), with
-    SWITCHED_OFF for log 0.
+    SWITCHED_OFF_LOG_WEIGHT for log 0.
     """
     if not len(index):
         return
@@ -291,10 +291,13 @@ def _add_off_switches(
     p.theta += beta * ((x - 1) @ change.T + zeta @ x_step.T)
     cross = beta * x_step @ change.T
     p.pair = p.pair + cross + cross.T
-    offset, value = (1 - x) * SWITCHED_OFF - zeta, -x_step * SWITCHED_OFF - change
+    offset, value = (
+        (1 - x) * SWITCHED_OFF_LOG_WEIGHT - zeta,
+        -x_step * SWITCHED_OFF_LOG_WEIGHT - change,
+    )
     if beta == 0:
         # Nothing is impossible here: the logarithm has to be finite, whatever it is.
-        offset = offset - SMALL_LEAK
+        offset = offset - LEAK_AT_BETA_ZERO
     p.finite.append(
         FiniteBlock(
             layer.name, index, beta, False, offset[..., None], value[..., None], complement=True

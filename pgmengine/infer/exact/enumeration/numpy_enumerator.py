@@ -30,13 +30,15 @@ class NumpyEnumerator:
         p = self.form
         widest = max([int(b.offset[0].size) for b in p.finite], default=1)
         widest = max([widest, p.pattern_form.indicators, *(len(b.index) for b in p.smooth)])
-        return min(max(500_000 // (widest * p.target.rows), 1), cover_states.PIECE)
+        return min(max(500_000 // (widest * p.target.rows), 1), cover_states.STATES_PER_PIECE)
 
     def _chunks(self, start: int, stop: int) -> Iterator[Array]:
         """Yield the numbers of the states from start to stop, piece by piece."""
         while start < stop:
             end = min(
-                start + self.chunk, stop, (start // cover_states.PIECE + 1) * cover_states.PIECE
+                start + self.chunk,
+                stop,
+                (start // cover_states.STATES_PER_PIECE + 1) * cover_states.STATES_PER_PIECE,
             )
             yield np.arange(start, end)
             start = end
@@ -57,8 +59,8 @@ class NumpyEnumerator:
             for s in p.smooth:
                 weight += s.log_weight(_inputs(s, ind)).sum(axis=-1)
             part = log_sum(weight)
-            sums[:, index[0] // cover_states.PIECE] = np.logaddexp(
-                sums[:, index[0] // cover_states.PIECE], part
+            sums[:, index[0] // cover_states.STATES_PER_PIECE] = np.logaddexp(
+                sums[:, index[0] // cover_states.STATES_PER_PIECE], part
             )
             if moments:
                 new = np.maximum(scale, part)
@@ -76,7 +78,8 @@ class NumpyEnumerator:
         """Return the log weights (rows, states) of some rows in the states of one piece."""
         p = self.form
         chunks = self._chunks(
-            piece * cover_states.PIECE, min((piece + 1) * cover_states.PIECE, p.size)
+            piece * cover_states.STATES_PER_PIECE,
+            min((piece + 1) * cover_states.STATES_PER_PIECE, p.size),
         )
         return np.concatenate(
             [self.weight(cover_states.indicators_of(p, index))[rows] for index in chunks], axis=1

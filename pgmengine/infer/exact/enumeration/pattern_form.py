@@ -20,7 +20,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.enumeration.cover import Cover
 
 # Numbers in an array of a form for which a linear plan (linear_plan.py) may be made.
-SMALL = 512
+MAX_PLANNED_NUMBERS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
         _fixed(target, cover),
         theta,
         pair,
-        target.untempered and numbers <= SMALL,
+        target.untempered and numbers <= MAX_PLANNED_NUMBERS,
     )
 
 

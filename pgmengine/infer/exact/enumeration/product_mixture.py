@@ -33,10 +33,10 @@ from pgmengine.model.couplings import Coupling, Pair
 from pgmengine.model.weights import is_sparse
 
 # log2 of the states of a cover up to which all are computed side by side.
-FEW_BITS = 6.0
+MAX_MIXTURE_BITS = 6.0
 
 # Natural parameters that are computed at a time.
-AT_ONCE = 2**14
+MAX_PARAMETERS_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def mixture_of(target: Target, precision: type) -> Mixture | None:
     if not plain or not pairs or len(patterns) > 1:
         return None
     cover = choose_cover(one_for_all(target, patterns[0]), prune=False, structural=True)
-    return Mixture(cover, precision) if 0 < cover.bits <= FEW_BITS else None
+    return Mixture(cover, precision) if 0 < cover.bits <= MAX_MIXTURE_BITS else None
 
 
 class _Components:
@@ -132,7 +132,7 @@ class _Components:
                 own, state = own[:, columns], state[:, columns]
             # NaN wherever a row were left out.
             mean: Array = np.full((rows, count, len(columns)), np.nan, dtype=self.precision)
-            step = max(1, AT_ONCE // (count * len(columns)))
+            step = max(1, MAX_PARAMETERS_AT_ONCE // (count * len(columns)))
             for some in (slice(i, i + step) for i in range(0, rows, step)):
                 eta = own[some, None] + state
                 eta = eta if layer.unit.width == 1 else _by_unit(eta, layer.unit.width)

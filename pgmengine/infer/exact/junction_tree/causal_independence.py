@@ -36,12 +36,16 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.relevance import barren, parents_of
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes
-from pgmengine.infer.exact.junction_tree.marginalised import MOST_ENTRIES, Field, scopes_of
+from pgmengine.infer.exact.junction_tree.marginalised import (
+    MAX_MARGINALISED_ENTRIES,
+    Field,
+    scopes_of,
+)
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.weights import is_sparse
 
 # Entries up to which the table over all parents is as good as a chain.
-SMALL = 8
+MAX_WHOLE_ENTRIES = 8
 
 
 def log_on(z: Array) -> Array:
@@ -239,18 +243,22 @@ class ChainTerm:
 def chained(target: Target, f: Field) -> bool:
     """Whether a child is a chain rather than one table over its parents."""
     causes = target.structure.layers[f.layer].unit.independent_causes
-    return causes and target.untempered and f.entries > SMALL
+    return causes and target.untempered and f.entries > MAX_WHOLE_ENTRIES
 
 
 def check_mode(target: Target, fields: list[Field]) -> None:
     """Raise PgmError for a child whose table is too large for the mode, which has no chains."""
     for f in fields:
-        if f.entries > MOST_ENTRIES and target.structure.layers[f.layer].unit.independent_causes:
+        if (
+            f.entries > MAX_MARGINALISED_ENTRIES
+            and target.structure.layers[f.layer].unit.independent_causes
+        ):
             raise PgmError(
                 f"the mode needs the whole table of unit {f.unit} of layer {f.layer!r}, whose "
                 f"{len(f.near)} free neighbours have {f.entries:.3g} joint states, the limit is "
-                f"{MOST_ENTRIES}: small tables of units with independent causes serve sums, not "
-                "the maximum; observe some of the parents, or ask for marginals or samples"
+                f"{MAX_MARGINALISED_ENTRIES}: small tables of units with independent causes serve "
+                "sums, not the maximum; observe some of the parents, or ask for marginals or "
+                "samples"
             )
 
 

@@ -64,8 +64,8 @@ T = TypeVar("T", bound=Term)
 
 # Bytes of the tables of rows that are looked at together in the search for impossible states, and
 # the copies of a table while it is filled.
-SEARCH_BYTES = 2.0**26
-COPIES = 2
+MAX_SEARCH_BYTES = 2.0**26
+COPIES_PER_FILLED_TABLE = 2
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ class Form:
 
 
 # The kinds of terms that tables have.
-TABLES = (TableTerm, FreeTables, SlicedTables)
+KINDS_OF_TABLE_TERMS = (TableTerm, FreeTables, SlicedTables)
 
 # Quantities that need the factors of all parameters.
-PAIRS = {"pairs", "gradient"}
+NEED_ALL_FACTORS = {"pairs", "gradient"}
 
 # Seconds for a table entry that is a function of a field.
-FILL = 1e-7
+FILLED_ENTRY_SECONDS = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,14 +169,14 @@ class Conditioned:
         out = np.zeros(int(self.sizes.sum()), dtype=bool)
         some = [(term, place) for term, place in self._spans if _may_exclude(target, term)]
         entries = float(sum(place.stop - place.start for term, place in some if _by_row(term)))
-        each = COPIES * 8.0 * entries
+        each = COPIES_PER_FILLED_TABLE * 8.0 * entries
         if why := no_room(each):
             raise PgmError(f"the factors of a row have {self.sizes.sum():.3g} entries: {why}")
         for term, place in some:
             if not _by_row(term):
                 np.isneginf(term.values(target)[:, 0], out=out[place])
         rows = [(term, place) for term, place in some if _by_row(term)]
-        parts = blocks(np.arange(target.rows), SEARCH_BYTES / max(each, 1.0)) if rows else []
+        parts = blocks(np.arange(target.rows), MAX_SEARCH_BYTES / max(each, 1.0)) if rows else []
         for number, part in enumerate(parts):
             given = target if len(parts) == 1 else target.take(part)
             for term, place in rows:
@@ -200,7 +200,7 @@ class Conditioned:
 
     def _filling(self, places: Iterable[slice]) -> float:
         """Return the seconds that entries take which are functions of a field."""
-        return FILL * float(sum(self.sizes[place].sum() for place in places))
+        return FILLED_ENTRY_SECONDS * float(sum(self.sizes[place].sum() for place in places))
 
     def largest(self, target: Target) -> list[Array]:
         """Return the entries for the mode: units that are summed out have their largest weight."""
@@ -238,7 +238,7 @@ class Conditioned:
 
     def asked(self, kinds: set[str]) -> Array:
         """Return the factors whose marginals the wanted quantities need, ascending."""
-        return np.arange(len(self.scopes)) if PAIRS & kinds else self.for_means
+        return np.arange(len(self.scopes)) if NEED_ALL_FACTORS & kinds else self.for_means
 
     def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
         """Yield the terms of a kind, or of several, with the places of their factors."""
@@ -256,13 +256,15 @@ class Conditioned:
     @property
     def tabled(self) -> list[tuple[TablesTerm, slice]]:
         """The terms of the tables of the model, with the places of their factors."""
-        return [(term, place) for term, place in self._placed if isinstance(term, TABLES)]
+        return [
+            (term, place) for term, place in self._placed if isinstance(term, KINDS_OF_TABLE_TERMS)
+        ]
 
     def held(self, lanes: int) -> float:
         """Return the bytes of the entries of all terms, and of their places."""
         return sum(
             term.held(lanes)
-            if isinstance(term, TABLES)
+            if isinstance(term, KINDS_OF_TABLE_TERMS)
             else 8.0 * (place.stop - place.start) * (lanes if _by_row(term) else 1)
             for term, place in self._spans
         )
@@ -283,14 +285,18 @@ def _may_exclude(target: Target, term: Term) -> bool:
     """Whether entries of a term can be -inf: those of tables, and of causes that are not there."""
     if isinstance(term, ChildTerm):
         return target.structure.layers[term.name].unit.independent_causes
-    if isinstance(term, TABLES):
+    if isinstance(term, KINDS_OF_TABLE_TERMS):
         return not target.model.table_sizes[1][term.tables].all()
     return isinstance(term, ChainTerm)
 
 
 def _by_row(term: Term) -> bool:
     """Whether the entries of a term may differ between rows of one pattern."""
-    return term.by_row if isinstance(term, TABLES) else not isinstance(term, (PairTerm, JointTerm))
+    return (
+        term.by_row
+        if isinstance(term, KINDS_OF_TABLE_TERMS)
+        else not isinstance(term, (PairTerm, JointTerm))
+    )
 
 
 def condition(target: Target, form: Form) -> Conditioned:

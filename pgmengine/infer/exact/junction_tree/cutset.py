@@ -26,9 +26,9 @@ from pgmengine.base.types import Array
 from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_order
 
 # Bytes of the joint states that share a pass, and the most of them.
-LANES_BYTES, LANES = 256 * 2**20, 8
+MAX_PASS_STATE_BYTES, MAX_STATES_PER_PASS = 256 * 2**20, 8
 # Seconds of the search for an order after each choice, and after the last one.
-STEP, LAST = 0.3, 1.0
+SEARCH_SECONDS_PER_CHOICE, LAST_SEARCH_SECONDS = 0.3, 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +88,8 @@ class Outside:
 
     def _at_once(self, lanes: int, distribute: bool) -> int:
         """Return the number of joint states that share a pass."""
-        fit = int(LANES_BYTES // self.tree.bytes(lanes, distribute))
-        return max(1, min(LANES, self.states, fit))
+        fit = int(MAX_PASS_STATE_BYTES // self.tree.bytes(lanes, distribute))
+        return max(1, min(MAX_STATES_PER_PASS, self.states, fit))
 
     @cached_property
     def _inner(self) -> Factors:
@@ -367,8 +367,12 @@ def condition_outside(
         inner = factors.without(np.array(outside))
         # There will be at least so many joint states.
         passes = states * found.entries / most
-        found = best_order(inner.cards, inner.start, inner.scope, STEP, found.order, passes)
-    found = best_order(inner.cards, inner.start, inner.scope, LAST, found.order, states)
+        found = best_order(
+            inner.cards, inner.start, inner.scope, SEARCH_SECONDS_PER_CHOICE, found.order, passes
+        )
+    found = best_order(
+        inner.cards, inner.start, inner.scope, LAST_SEARCH_SECONDS, found.order, states
+    )
     if found.entries * states > work:
         return None
     tree = JunctionTree(inner.cards, inner.start, inner.scope, found.order)

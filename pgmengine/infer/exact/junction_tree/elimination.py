@@ -31,7 +31,7 @@ from pgmengine.infer.exact.junction_tree.causal_independence import shares
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 from pgmengine.infer.exact.junction_tree.cutset import Outside
 from pgmengine.infer.exact.junction_tree.expectations import Expected
-from pgmengine.infer.exact.junction_tree.trees import MOMENTS, ROWS_BYTES, Limits, Tree
+from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
 from pgmengine.infer.exact.planning import Planned, lifted, normalised, planned
 from pgmengine.infer.exact.shared_rows import observed_states
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
@@ -164,7 +164,7 @@ def _solved(
     """Return log_z of some rows of a pattern, and the other answers; they share a pass."""
     given = whole if len(rows) == whole.rows else whole.take(rows)
     kinds, conditioned = {quantity(w) for w in want}, tree.conditioned
-    moments, posterior = not MOMENTS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
+    moments, posterior = not NEED_MARGINALS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
     asked = conditioned.asked(kinds)
     target = given if tree.restricted is None else tree.given(given)
     if tree.possible is not None and not tree.possible.cards.all():
@@ -216,7 +216,7 @@ def _separate(tree: Tree, target: Target, log_z: Array) -> States:
     """
     conditioned, rows, out = tree.conditioned, target.rows, States()
     for name, units in conditioned.separate.items():
-        at_once = max(1, int(ROWS_BYTES // max(tree.tree.bytes(rows), 1)))
+        at_once = max(1, int(MAX_PASS_BYTES // max(tree.tree.bytes(rows), 1)))
         chunks = [units[i : i + at_once] for i in range(0, len(units), at_once)]
         found = [_log_off(tree, target, name, chunk) for chunk in chunks]
         out[name] = -np.expm1(np.concatenate(found, axis=1) - log_z[:, None])

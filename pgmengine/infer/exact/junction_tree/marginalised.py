@@ -38,7 +38,7 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.weights import is_sparse
 
 # Entries of the largest table that a child or an infinite unit may have over its neighbours.
-MOST_ENTRIES = 2**22
+MAX_MARGINALISED_ENTRIES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,10 +146,10 @@ def _fields(
 def check_entries(fields: list[Field]) -> None:
     """Raise PgmError for a unit whose table over its free neighbours is too large."""
     for f in fields:
-        if f.entries > MOST_ENTRIES:
+        if f.entries > MAX_MARGINALISED_ENTRIES:
             raise PgmError(
                 f"unit {f.unit} of layer {f.layer!r} has {len(f.near)} free neighbours with "
-                f"{f.entries:.3g} joint states, the limit is {MOST_ENTRIES}"
+                f"{f.entries:.3g} joint states, the limit is {MAX_MARGINALISED_ENTRIES}"
             )
 
 

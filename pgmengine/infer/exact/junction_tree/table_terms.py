@@ -26,7 +26,7 @@ from pgmengine.model.tables import BLOCK, TableIndex
 
 # Table entries up to which tables are placed: of a question without evidence, of one table with
 # observed units, and of free tables that follow each other in the model.
-SMALL = 2**16
+MAX_PLACED_ENTRIES = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,11 +276,11 @@ def table_terms(target: Target, free: FreeUnits, counted: Array) -> list[TablesT
     start = np.concatenate([[0], np.cumsum(lengths[tables])])
     size = np.multiply.reduceat(index.states[axes], start[:-1])
     every = _Active(tables, axes, start, size, number)
-    if size.sum() <= SMALL:
+    if size.sum() <= MAX_PLACED_ENTRIES:
         return [_placed(target, every)]
     whole = size == index.first[tables + 1] - index.first[tables]
     out: list[TablesTerm] = list(_free(index, every.some(whole))) if whole.any() else []
-    sliced = ~whole & (size > SMALL)
+    sliced = ~whole & (size > MAX_PLACED_ENTRIES)
     if sliced.any():
         out.append(_sliced(index, every.some(sliced)))
     if (rest := ~whole & ~sliced).any():
@@ -297,7 +297,7 @@ def _free(index: TableIndex, these: _Active) -> list[FreeTables]:
     out, runs = list[FreeTables](), list[tuple[int, int]]()
     for a, b in pairwise(ends):
         run = int(first[a]), int(end[b - 1])
-        if run[1] - run[0] < SMALL and len(ends) > 2:
+        if run[1] - run[0] < MAX_PLACED_ENTRIES and len(ends) > 2:
             short[a:b] = True
             runs.append(run)
             continue

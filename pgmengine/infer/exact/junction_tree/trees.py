@@ -26,19 +26,19 @@ from pgmengine.infer.exact.shared_rows import freed, observed_states
 from pgmengine.infer.results.result import quantity
 
 # Passes of a question about marginals.
-PASSES = 3
+PASSES_FOR_MARGINALS = 3
 
 # Quantities that need the marginals of units.
-MOMENTS = {"marginals", "pairs", "gradient", "joint"}
+NEED_MARGINALS = {"marginals", "pairs", "gradient", "joint"}
 
 # Bytes of the rows that share a pass.
-ROWS_BYTES = 256 * 2**20
+MAX_PASS_BYTES = 256 * 2**20
 
 # Table entries up to which the entries of all terms are joined in one array for a pass.
-JOINED = 2**16
+MAX_JOINED_ENTRIES = 2**16
 
 # The number of table entries that no junction tree may have.
-MOST = 2.0**50
+MAX_TREE_ENTRIES = 2.0**50
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Limits:
     @property
     def states(self) -> float:
         """The largest number of table entries that a tree may have."""
-        return min(self.max_states, MOST - 1)
+        return min(self.max_states, MAX_TREE_ENTRIES - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ class Tree:
             ends, stays = np.cumsum([0, *map(len, parts)]), self.possible.stays
             parts = [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
         flat = [part.ravel() for part in parts]
-        if self._joins or sum(map(len, flat)) <= JOINED:
+        if self._joins or sum(map(len, flat)) <= MAX_JOINED_ENTRIES:
             flat = [np.concatenate([np.empty(0), *flat])]
         if lanes == 1:
             return flat, np.ones(len(self.conditioned.scopes), dtype=np.uint8)
@@ -152,7 +152,7 @@ class Tree:
     def sizes(self, target: Target, rows: Array) -> Array:
         """Return the entries of all cliques and of the largest over the states of each row."""
         found = [np.empty((0, 2))]
-        for part in blocks(rows, ROWS_BYTES / (16 * max(self.conditioned.sizes.sum(), 1))):
+        for part in blocks(rows, MAX_PASS_BYTES / (16 * max(self.conditioned.sizes.sum(), 1))):
             some = target if len(part) == target.rows else target.take(part)
             parts = self.conditioned.tables(self.given(some))
             values, wide = self.values(parts, some.rows)
@@ -195,7 +195,7 @@ class Tree:
     def work(self, draws: int, want: tuple[str, ...]) -> float:
         """Return the number of table entries of all passes and rows."""
         kinds = {quantity(w) for w in want}
-        passes = 1 + (PASSES - 1) * bool(MOMENTS & kinds) + ("mode" in kinds)
+        passes = 1 + (PASSES_FOR_MARGINALS - 1) * bool(NEED_MARGINALS & kinds) + ("mode" in kinds)
         if "marginals" in kinds:
             passes += sum(map(len, self.conditioned.separate.values()))
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
@@ -219,14 +219,14 @@ class Tree:
         if len(self.rows) == 1:
             return 1
         each = self._bytes(2, want, draws) - self._bytes(1, want, draws)
-        return int(max(1, ROWS_BYTES // max(each, 1)))
+        return int(max(1, MAX_PASS_BYTES // max(each, 1)))
 
     def _bytes(self, rows: int, want: tuple[str, ...], draws: int, answers: float = 0.0) -> float:
         """Return the memory of a pass over some rows: of its results, and of all that it needs."""
         kinds, c = {quantity(w) for w in want}, self.conditioned
         draws = draws if "samples" in kinds else 0
         units = float(c.free.states.sum())
-        asked = float(c.sizes[c.asked(kinds)].sum()) if MOMENTS & kinds else 0.0
+        asked = float(c.sizes[c.asked(kinds)].sum()) if NEED_MARGINALS & kinds else 0.0
         # A state of a draw is there as a number of 4 bytes, and of 8 while values are looked up.
         results = 12.0 * rows * draws * len(c.free.states)
         # Marginals of the units, and of the factors that are asked for.
@@ -251,7 +251,7 @@ class Tree:
         wide = float(entries.sum()) - narrow
         # The values of all terms, then those of the states that are left, or joined.
         memory = c.held(rows)
-        if self.possible is not None or self._joins or narrow + wide * rows <= JOINED:
+        if self.possible is not None or self._joins or narrow + wide * rows <= MAX_JOINED_ENTRIES:
             memory += 8.0 * (narrow + wide * rows)
         if self.possible is not None:
             memory += 2.0 * len(self.possible.stays)

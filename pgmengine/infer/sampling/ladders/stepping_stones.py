@@ -28,7 +28,7 @@ import numpy as np
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array
 from pgmengine.infer.diagnostics.convergence import series_statistics
-from pgmengine.infer.diagnostics.trust import BATCHES, SURE, interval
+from pgmengine.infer.diagnostics.trust import BATCHES_PER_CHAIN, ERRORS_PER_INTERVAL_SIDE, interval
 
 # Shares of a step that stepping stones take: from the lower rung if positive, else from the upper.
 SHARES = (1.0, -1.0, 0.5, -0.5)
@@ -70,7 +70,7 @@ class FromStones:
     def apart(self, first: int) -> tuple[str, ...]:
         """Return a warning where the stones from above lie far above the ones from below."""
         with np.errstate(invalid="ignore"):
-            beyond = self.gap - WIDE - SURE * self.gap_error
+            beyond = self.gap - WIDE - ERRORS_PER_INTERVAL_SIDE * self.gap_error
         row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf)))
         if not beyond[row] > 0:
             return ()
@@ -105,7 +105,7 @@ class SteppingStones:
 
     def __init__(self, betas: Array, rows: int, ladders: int, coming: int) -> None:
         self.steps, self.coming, self.sweeps = np.diff(betas), coming, 0
-        shape = (len(SHARES), min(BATCHES, coming), rows, ladders, len(self.steps))
+        shape = (len(SHARES), min(BATCHES_PER_CHAIN, coming), rows, ladders, len(self.steps))
         self.log_sums = np.full(shape, -np.inf)
 
     def add(self, power: Array) -> None:

@@ -22,9 +22,9 @@ from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import (
-    BATCHES,
-    LOG_Z_TOURS,
-    TOURS,
+    BATCHES_PER_CHAIN,
+    MIN_TOURS,
+    MIN_TOURS_FOR_LOG_Z,
     Doubts,
     log_z_apart,
     travelled,
@@ -42,7 +42,7 @@ from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_
 from pgmengine.infer.variational.modes import Modes
 
 # Numbers in memory for each rung of a ladder: four stepping stones in batches, and their means.
-STONES_EACH = 8 * BATCHES
+STONES_EACH = 8 * BATCHES_PER_CHAIN
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class ParallelTempering(Sampler):
                 log_z, error, more = self._without_evidence(question, generator)
                 answers["log_prob"] = found.log_z - log_z
                 stats["log_prob_error"], doubts = np.hypot(found.error, error), doubts + more
-        needed = LOG_Z_TOURS if "log_z" in answers else TOURS
+        needed = MIN_TOURS_FOR_LOG_Z if "log_z" in answers else MIN_TOURS
         doubts += _hardly_travelled(ladders, needed)
         # With R-hat of log Z, which is judged as that of a unit is.
         unmixed += self.unmixed(stats, target.structure)
@@ -219,7 +219,7 @@ class ParallelTempering(Sampler):
             ladders.step()
         found = ladders.log_z()
         doubts = _bounds(ladders, found, question.basis.modes(whole)) + _apart(ladders, found)
-        doubts += _hardly_travelled(ladders, LOG_Z_TOURS)
+        doubts += _hardly_travelled(ladders, MIN_TOURS_FOR_LOG_Z)
         doubts.append((Status.NOT_MIXED, log_z_apart(found.rhat, self.rhat_limit)))
         return (
             found.log_z,

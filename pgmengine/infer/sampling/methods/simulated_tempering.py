@@ -29,7 +29,7 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import series_statistics
 from pgmengine.infer.diagnostics.trust import (
-    BATCHES,
+    BATCHES_PER_CHAIN,
     Doubts,
     interval,
     travelled,
@@ -323,7 +323,7 @@ def _log_z(
 
     The error is the MCSE of the series of batches that log Z varies with to first order.
     """
-    batches = np.array_split(rungs, min(BATCHES, len(rungs)))
+    batches = np.array_split(rungs, min(BATCHES_PER_CHAIN, len(rungs)))
     # Shares of the sweeps at both ends, (ends, chains, batches, rows).
     low, high = (
         np.stack([(batch == end).mean(axis=0) for batch in batches]).transpose(2, 0, 1)
