@@ -293,7 +293,7 @@ def the_last_states_outside_are_left_out(patch):
 
         return joint_states
 
-    _wrap(patch, cutset.Outside, "_joint_states", change)
+    _wrap(patch, cutset.CutsetTree, "_joint_states", change)
 
 
 @fault

@@ -31,7 +31,7 @@ from pgmengine.infer.exact.junction_tree import (
     trees,
 )
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm
-from pgmengine.infer.exact.junction_tree.cutset import Outside
+from pgmengine.infer.exact.junction_tree.cutset import CutsetTree
 from pgmengine.infer.exact.junction_tree.table_terms import FreeTables, SlicedTables
 from pgmengine.infer.question import ask, auto, splitting
 
@@ -122,7 +122,7 @@ NAMES = (
     "shared tree",
     "rows of a pattern in several trees",
     "restricted to the states of a row",
-    "variables outside",
+    "cutset",
     "impossible states removed",
     "barren units pruned",
     "units in no factor",
@@ -144,7 +144,7 @@ NAMES = (
     "remembered draft",
     "remembered tree",
     "remembered possible",
-    "remembered outside",
+    "remembered cutset",
     "remembered cover",
     "parts of rows",
     "parts of a question",
@@ -192,8 +192,8 @@ def _of_trees(found, target, want, limits):
     for tree in found:
         if tree.restricted is not None:
             yield "restricted to the states of a row"
-        if isinstance(tree.tree, Outside):
-            yield "variables outside"
+        if isinstance(tree.tree, CutsetTree):
+            yield "cutset"
         if tree.possible is not None:
             yield "impossible states removed"
         one = target.take(tree.rows[:1])

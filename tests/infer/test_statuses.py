@@ -12,7 +12,7 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine.infer.diagnostics.convergence import least_error, series_statistics
-from pgmengine.infer.diagnostics.trust import few, normal_end, pareto_shape, travelled
+from pgmengine.infer.diagnostics.trust import few, few_tours, normal_end, pareto_shape
 from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.methods import annealing, references
 from pgmengine.infer.sampling.methods.annealing import AnnealedRun
@@ -449,8 +449,8 @@ def test_a_ladder_confirms_chains_and_answers_where_they_disagree():
 def test_round_trips_are_counted():
     level = np.array([3, 2, 1, 0, 1, 2, 3, 3, 2, 3, 0, 3, 1, 0])
     assert round_trips(np.stack((level, 0 * level), axis=1)[:, None, :], 4) == [2]
-    told = travelled(np.array([100.0, 3.0]), 5)[0]
-    assert told.startswith("the draws of row 6 are worth 3 independent tours")
+    warning = few_tours(np.array([100.0, 3.0]), 5)[0]
+    assert warning.startswith("the draws of row 6 are worth 3 independent tours")
 
 
 def test_chains_that_do_not_travel_are_not_good():

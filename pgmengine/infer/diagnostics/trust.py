@@ -1,9 +1,9 @@
 """Rules for the trust in estimates, the same for all methods that make them.
 
-Chains are judged by R-hat and by their effective number of draws (convergence.py computes both);
-importance weights by their effective number, ess = (sum w)^2 / sum w^2, and by the shape of
-the Pareto tail of the largest ones; ladders by the tours of their chains. The tests compare
-the intervals with exact answers of many small models
+Chains are judged by R-hat and by their effective number of draws (both from convergence.py).
+Importance weights are judged by their effective number, ess = (sum w)^2 / sum w^2, and by the shape
+of the Pareto tail of the largest weights. Ladders are judged by tours: ways of a chain from beta =
+0 to beta = 1 and back. The tests compare the intervals with exact answers of many small models
 (tests/infer/test_interval_coverage.py).
 """
 
@@ -27,55 +27,57 @@ from pgmengine.infer.results.result import Status
 from pgmengine.model.structure import Structure
 from pgmengine.model.variables import described
 
-# Statuses with the warnings that give reason for them; without warnings there is no doubt.
+# Statuses with the warnings that are the reasons for them. A status without warnings does not
+# apply.
 Doubts: TypeAlias = "list[tuple[Status, tuple[str, ...]]]"
 
-# Bad statuses, the one that says most first.
+# Bad statuses, the most important first: a result with several doubts has the first of them.
 BAD_STATUSES = (Status.CONTRADICTED, Status.FEW_TRIPS, Status.NOT_MIXED, Status.FEW_WEIGHTS)
 
-# Standard errors on either side of an interval.
+# Half the width of an interval, in standard errors.
 ERRORS_PER_INTERVAL_SIDE = 3.0
 
-# Standard errors by which means of chains may differ from exact means, and from the means of a
-# ladder. Thousands of units are compared, and the standard errors are estimates themselves.
+# Largest difference, in standard errors, of means of chains from exact means or from the means of a
+# ladder. It is large because thousands of units are compared, and standard errors are estimates.
 MAX_MEAN_GAP_IN_ERRORS = 6.0
 
-# Smallest share of the chains or draws that may carry the importance weight.
+# Smallest effective number of draws as a share of all draws.
 MIN_WEIGHT_SHARE = 0.05
 
-# Smallest effective number of draws, or a third of the draws if these are fewer than 60: below it
-# the standard error is itself too uncertain.
+# Smallest effective number of draws, or a third of the draws if there are fewer than 60. With
+# fewer, the standard error itself is too uncertain.
 MIN_EFFECTIVE_DRAWS = 20.0
 
-# Largest shape of a Pareto tail.
+# Largest shape k of the Pareto tail of importance weights.
 MAX_PARETO_SHAPE = 0.7
 
-# Draws that a tail needs at least.
+# Smallest number of draws for an estimate of the shape of a tail.
 MIN_TAIL_DRAWS = 25
 
-# Log importance weights further below the largest one are 0.
+# An importance weight counts as 0 if its log is further below the largest log, in nats.
 MAX_LOG_WEIGHT_GAP = 600.0
 
-# Tours from beta = 0 that the draws of a row need. With fewer round trips than that, spin glasses
-# of 20 spins had means off by 0.1 to 0.4 under the status OK.
+# Smallest number of tours for the draws of a row. With fewer tours, spin glasses of 20 spins had
+# means with errors of 0.1 to 0.4 and the status OK.
 MIN_TOURS = 20
 
-# Tours that stepping stones need. With 74 tours, 2 of 29 otherwise good intervals of log Z
-# missed the exact value, and with 460 none of 100.
+# Smallest number of tours for log Z by stepping stones. With 74 tours, 2 of 29 intervals with a
+# good status missed the exact log Z; with 460 tours, none of 100.
 MIN_TOURS_FOR_LOG_Z = 100
 
-# Smallest limit of the R-hat of log Z. Eight halves of 20 independent batches have an R-hat above
-# 1.05 in one case of a hundred, and above 1.1 in one of 100,000.
+# Smallest limit of the R-hat of log Z. By chance alone, the R-hat of eight half-chains of 20
+# independent batches exceeds 1.05 in one case of 100, and 1.1 in one case of 100,000.
 MIN_RHAT_LIMIT_OF_LOG_Z = 1.1
 
-# Batches of each chain, for a standard error.
+# Number of batches of each chain from which a standard error is computed.
 BATCHES_PER_CHAIN = 40
 
-# R-hat and MCSE are themselves estimates. With fewer effective draws they cannot be relied upon
-# (Vehtari et al. 2021): chains of two wells that happen to agree had means off by five MCSE.
+# Smallest effective number of draws with which R-hat and MCSE, which are estimates, can be relied
+# upon (Vehtari et al. 2021). With fewer, chains of a density with two modes agreed by chance, and
+# their means had errors of five MCSE.
 MIN_DRAWS_FOR_RHAT = 400
 
-# Share of series that may be beyond a limit: the largest of thousands exceeds any by chance.
+# Largest share of series that may exceed a limit: the largest of thousands does so by chance.
 MAX_SHARE_BEYOND_LIMIT = 0.01
 
 
@@ -101,8 +103,8 @@ def with_rounding(
 ) -> tuple[Array, Array, Array]:
     """Return log Z, its error and its interval (rows, 2) from chains in single precision.
 
-    Errors and intervals contain the rounding of the chains, which is all there is where no draw
-    varies. In rows where nothing is left to draw, log Z is the log density itself.
+    Errors and intervals include the rounding error of the chains, which is the only error if all
+    draws are equal. In rows without anything to draw, log Z is the log density of the only state.
     """
     known = known_log_z(target)
     rounding = rounding_of_chains(target)
@@ -118,7 +120,7 @@ def with_rounding(
 
 def few(ess: Array, draws: int) -> bool:
     """Return whether the smallest effective number (rows,) of draws is too small to be trusted."""
-    # Written so that NaN is not trusted either.
+    # The negation makes NaN count as too small.
     return not ess.min() >= max(MIN_WEIGHT_SHARE * draws, min(MIN_EFFECTIVE_DRAWS, draws / 3))
 
 
@@ -143,7 +145,7 @@ def pareto_shape(log_weights: Array, ess: Array) -> Array:
         weights = log_weights[row]
         positive = weights[weights > weights.max() - MAX_LOG_WEIGHT_GAP]
         if len(positive) >= MIN_TAIL_DRAWS and len(np.unique(positive)) > len(positive) / 2:
-            # The import takes a second or two, and few answers need it.
+            # Imported here because the import takes a second or two, and few answers need it.
             from arviz_stats.base import array_stats
 
             # With its own log_weights=True ArviZ fits the tail of the logarithms.
@@ -160,9 +162,9 @@ def pareto_shape(log_weights: Array, ess: Array) -> Array:
 def heavy(shape: Array) -> Array:
     """Return the rows whose Pareto shape (rows,) is too large for their mean to be relied upon.
 
-    The limit is the one of Vehtari et al. (2024) for large samples. Their lower limit for small
-    samples flags a third of all sets of a hundred weights whose logarithms are normal with a
-    standard deviation of 1, and the intervals of these hold.
+    The limit is that of Vehtari et al. (2024) for large samples. Their lower limit for small
+    samples would reject a third of all sets of a hundred weights whose logarithms are normal with a
+    standard deviation of 1, although the intervals of these sets cover the exact value.
     """
     return np.flatnonzero(shape > MAX_PARETO_SHAPE)
 
@@ -183,7 +185,7 @@ def normal_end(log_weights: Array) -> Array:
     return np.where(np.isfinite(end), end, -np.inf)
 
 
-def travelled(tours: Array, first: int, least: int = MIN_TOURS) -> tuple[str, ...]:
+def few_tours(tours: Array, first: int, least: int = MIN_TOURS) -> tuple[str, ...]:
     """Return a warning where the draws of a row come from too few tours (rows,) on a ladder."""
     row = int(tours.argmin())
     if tours[row] >= least:
@@ -196,7 +198,7 @@ def travelled(tours: Array, first: int, least: int = MIN_TOURS) -> tuple[str, ..
 
 
 def worst(doubts: Doubts) -> tuple[Status, tuple[str, ...]]:
-    """Return the status that says most, and all warnings, those of this status first."""
+    """Return the most important status, and all warnings, those of this status first."""
     found = sorted((d for d in doubts if d[1]), key=lambda d: BAD_STATUSES.index(d[0]))
     notes = tuple(dict.fromkeys(line for _, lines in found for line in lines))
     return (found[0][0] if found else Status.OK), notes
@@ -213,8 +215,8 @@ def log_z_apart(rhat: Array, limit: float) -> tuple[str, ...]:
 def unmixed_notes(stats: Mapping[str, Any], limit: float, structure: Structure) -> tuple[str, ...]:
     """Return a warning for everything that has not mixed, and for impossible draws.
 
-    The energy of a draw is infinite if its state is impossible. A layer is named by its worst unit
-    where this is a variable.
+    The energy of a draw is infinite if its state is impossible. If the worst unit of a layer is a
+    variable, the warning names it in place of the layer.
     """
     lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
     note: tuple[str, ...] = ()

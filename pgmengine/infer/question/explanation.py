@@ -28,7 +28,7 @@ class Part:
 
     Attributes
     ----------
-    title : the quantities in words, empty if the part is the whole question.
+    title : the wanted quantities in words; empty if the part is the whole question.
     plans : the plan of each candidate.
     """
 
@@ -37,7 +37,7 @@ class Part:
 
     @property
     def chosen(self) -> Plan | None:
-        """The plan that answers, None where all are refused."""
+        """The plan that answers, or None if all are refused."""
         return next((plan for plan in self.plans if plan.accepted), None)
 
     @property
@@ -50,7 +50,7 @@ class Part:
 
     @property
     def shown(self) -> tuple[Plan, ...]:
-        """The plans, each refusal once: a method may be a candidate with several settings."""
+        """The plans without repeated refusals, as of a method with several settings."""
         return tuple(
             plan for i, plan in enumerate(self.plans) if plan.accepted or plan not in self.plans[:i]
         )
@@ -73,7 +73,7 @@ class Part:
 class Explanation(str):
     """The plans of all candidates as text; `rich.print` and notebooks show them as a table.
 
-    A question whose parts have different best methods has the plans of each part.
+    If the parts of a question have different best methods, there are plans for each part.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Explanation(str):
 
     @property
     def chosen(self) -> Plan | None:
-        """The plan that answers the first part, None where none can."""
+        """The plan that answers the first part, or None."""
         return self.parts[0].chosen
 
     def __reduce__(self) -> Any:

@@ -19,7 +19,8 @@ from pgmengine.base.work.threads import shared_out
 from pgmengine.infer.exact.enumeration import cover_states
 from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, LogLinearForm
 
-# States of all rows of one task; fixed, so that answers do not depend on the number of threads.
+# States, over all rows, that one task visits. The number is fixed, so that answers do not depend on
+# the number of threads.
 STATES_PER_TASK = 16 * cover_states.STATES_PER_PIECE
 
 # Exponents up to this size stay far inside the range of a double.
@@ -37,8 +38,8 @@ MIN_SAFE_GAP = 1e-3
 def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
     """Return an array (rows, T, K-1) for each block as one (rows, components), padded by `fill`.
 
-    The compiled routine reads the components of all finite blocks so: block by block, state by
-    state, unit by unit, with the units of a block padded to whole vectors.
+    The compiled routine reads the components of all finite blocks in this order: block by block,
+    state by state, unit by unit. The units of a block are padded to whole vectors.
     """
     out = np.full((rows, sum(b.value.shape[2] * b.padded for b in blocks)), fill)
     start = 0
@@ -53,8 +54,9 @@ def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: fl
 def _compiled(p: LogLinearForm) -> tuple[Any, list[Array], float]:
     """Compile the routine of a pattern: all its rows have the same pairs and values.
 
-    Returns the routine, None where no offsets could be safe; of each block (1, T, K-1) how far a_tk
-    can be from its offset, or go in one step; and the sum of the sizes of all pair terms.
+    Returns the routine, or None where no offsets could be safe; for each block a bound (1, T, K-1)
+    on the distance of a_tk from its offset and on its change in one step; and the sum of the sizes
+    of all pair terms.
     """
     size = [np.abs(b.value) for b in p.finite]
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
@@ -84,13 +86,13 @@ class CompiledEnumerator:
             "routine", lambda: _compiled(p)
         )
         self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
-        # Bounds on |a_tk| in all states and on its change in one step, NaN or inf where an offset
-        # is.
+        # Bounds on |a_tk| in all states and on its change in one step. They are NaN or inf where an
+        # offset is.
         largest = [
             float((np.abs(b.offset) + reach).max(initial=0.0))
             for b, reach in zip(p.finite, self.reach, strict=True)
         ]
-        # Exponentials stay in range, and none close to 1 is subtracted from 1.
+        # Exponentials stay in range, and differences 1 - e^a keep their digits.
         self.safe = (
             all(a < MAX_SAFE_EXPONENT for a in largest)
             # False for NaN and inf as well.
@@ -134,7 +136,7 @@ class CompiledEnumerator:
         return sums, None
 
     def _tasks(self) -> list[tuple[slice, int]]:
-        """Return rows and first states of the tasks: rows of few states are a task together."""
+        """Return the rows and the first state of each task; rows with few states share a task."""
         p = self.form
         together = max(1, STATES_PER_TASK // p.size)
         rows = range(0, p.target.rows, together)
@@ -167,7 +169,7 @@ class CompiledEnumerator:
         return out
 
     def best_states(self) -> Array:
-        """Return the number (n,) of the state of the cover in the most probable state."""
+        """Return the numbers (n,) of the cover states of the most probable complete states."""
         p = self.form
         together = max(1, cover_states.STATES_PER_PIECE // p.size)
         tasks = [
@@ -213,8 +215,8 @@ class _Sums:
 def _averages(done: Iterator[_Sums], out: Array) -> Array:
     """Return the expectations `out` of each row from the sums of tasks, in their order.
 
-    They are divided by the sum of the same weights, so that they are averages whatever digits the
-    log weights have.
+    They are divided by the sum of the same weights, so that they are averages even where the log
+    weights are rounded.
     """
     scales, total = np.full(len(out), -np.inf), np.zeros(len(out))
     for part in done:
@@ -234,7 +236,7 @@ def _averages(done: Iterator[_Sums], out: Array) -> Array:
 
 
 def _apart(b: FiniteBlock) -> bool:
-    """Whether the subtracted term of every state is 1 exactly or at most 1 - MIN_SAFE_GAP."""
+    """Return whether the subtracted term is exactly 1 or at most 1 - MIN_SAFE_GAP in each state."""
     offset, value = b.offset[..., -1], b.value[..., -1]
     top = offset + np.maximum(value, 0.0).sum(axis=0)
     exact = (np.abs(top) < 1e-12) & ((np.abs(value) > MIN_SAFE_GAP) | (value == 0)).all(axis=0)

@@ -16,14 +16,14 @@ from pgmengine.base.types import Array, States
 from pgmengine.infer.exact.enumeration.log_linear import LogLinearForm
 from pgmengine.units import Unit
 
-# States between two computations from scratch, which bound the drift of rounding.
+# States between two computations of log weights from scratch, which bound the drift of rounding.
 STATES_PER_PIECE = 4096
 
-# Log weights that draws are made from at a time.
+# Log weights that are held at a time while states are drawn.
 MAX_LOG_WEIGHTS_AT_ONCE = 2**22
 
-# Numbers of the states of draws that are filled in at a time, and bytes for each: values, natural
-# parameters, their means and random numbers.
+# Numbers of drawn complete states that are computed at a time; and bytes for each of these numbers:
+# its value, natural parameter, mean and random number.
 MAX_DRAWN_NUMBERS_AT_ONCE, BYTES_PER_DRAWN_NUMBER = 2**19, 56.0
 
 
@@ -33,8 +33,8 @@ class Enumerator(Protocol):
     def sums(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments.
 
-        Weights are without the constant of the form, which is the same in all states. There are
-        `moments` rows of them, (n, moments, columns); None for 0.
+        The weights leave out the constant of the form, which is the same in all states. The moments
+        are (n, `moments`, columns), or None if `moments` is 0.
         """
         ...
 
@@ -43,7 +43,7 @@ class Enumerator(Protocol):
         ...
 
     def best_states(self) -> Array:
-        """Return the number (n,) of the state of the cover in the most probable state."""
+        """Return the numbers (n,) of the cover states of the most probable complete states."""
         ...
 
 
@@ -103,7 +103,8 @@ def draw(
 ) -> States:
     """Return independent exact samples, flat (draws, rows, width).
 
-    Each is a piece drawn by `sums` (rows, pieces), a state in it, and the other units given both.
+    First a piece is drawn in proportion to `sums` (rows, pieces), then a state of this piece, then
+    the other units given this state.
     """
     n, share = p.target.rows, np.exp(sums - log_sum(sums)[:, None])
     counts = rng.multinomial(draws, share / share.sum(axis=1, keepdims=True))
@@ -137,9 +138,9 @@ def draw(
 
 
 def _drawn(log_weights: Array, count: Array, rng: np.random.Generator) -> Array:
-    """Return column numbers, count[i] of row i, drawn in proportion to the weights of the row.
+    """Draw count[i] column numbers for each row i, in proportion to the weights of the row.
 
-    All are found by one search in the running sums of all rows side by side.
+    One search in the running sums of all rows, laid end to end, finds all of them.
     """
     rows, columns = log_weights.shape
     weight = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
@@ -149,6 +150,6 @@ def _drawn(log_weights: Array, count: Array, rng: np.random.Generator) -> Array:
     found = np.searchsorted(
         (share + np.arange(rows)[:, None]).ravel(), rng.random(len(row)) + row, side="right"
     )
-    # A number near 1 may be rounded up to the last column with a weight, and no further.
+    # Rounding may move a number near 1 past the last column with a weight.
     last = columns - 1 - (weight[:, ::-1] > 0).argmax(axis=1)
     return np.asarray(np.minimum(found - row * columns, last[row]))

@@ -1,7 +1,7 @@
 """Enumeration: exact answers by sums over the states of the cheapest cover.
 
 Rows of one evidence pattern share a cover, and the part of their log-linear form that does not
-depend on values.
+depend on the observed values.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from pgmengine.infer.results.result import WANTS, Result
 NEED_PAIR_MOMENTS = {"pairs", "gradient"}
 NEED_MOMENTS = NEED_PAIR_MOMENTS | {"marginals"}
 NEED_ALL_UNITS = NEED_MOMENTS | {"samples", "mode"}
-# Rows of one pattern are taken in groups whose moments fit in this many bytes.
+# Rows of one pattern are enumerated in groups whose moments fit in this many bytes.
 MAX_MOMENT_BYTES = 256 * 2**20
 # Bytes of the plan of an evidence pattern, which is made for all rows of a question.
 PATTERN_BYTES = 20e3
-# The least input of noisy-or units that the compiled enumeration takes.
+# The smallest input of noisy-or units for which the compiled enumeration is safe.
 MIN_COMPILED_LEAK = 1e-3
-# Bytes of working arrays up to which threads work on several patterns at a time.
+# Largest working arrays, in bytes, with which threads work on several patterns at a time.
 MAX_BYTES_FOR_PATTERN_THREADS = 2**20
 
 
@@ -94,14 +94,14 @@ class Enumeration(Method):
             added = {target.structure.findings}
             own = any(added.isdisjoint(tables.layers) for tables in target.structure.tables)
             whose = "this model" if own else "soft evidence that excludes states"
-            return Scheme(refusal=f"enumeration of a cover knows couplings, and {whose} has tables")
+            return Scheme(refusal=f"enumeration supports couplings only, and {whose} has tables")
         try:
             parts = _parts(target, want)
         except PgmError as error:
             return Scheme(refusal=str(error))
         groups = [group for part in parts.values() for group in part.groups]
         work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
-        working = max(g.bytes for g in groups) + sum(g.problem_bytes for g in groups)
+        working = max(g.bytes for g in groups) + sum(g.form_bytes for g in groups)
         if "samples" in want:
             width = sum(layer.width for layer in target.structure.layers.values())
             working += BYTES_PER_DRAWN_NUMBER * min(
@@ -184,11 +184,11 @@ class _Group:
 
     @property
     def at_once(self) -> int:
-        """Rows that are taken together."""
+        """The number of rows that are enumerated together."""
         return max(1, int(MAX_MOMENT_BYTES // max(self.width, 1.0)))
 
     @property
-    def problem_bytes(self) -> float:
+    def form_bytes(self) -> float:
         """Bytes of the form: the amounts that indicators add to values and fields."""
         cover = self.cover
         values = sum(len(i) for part in (cover.units, cover.rest) for i in part.values())
@@ -211,8 +211,8 @@ class _Part:
 def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
     """Return the enumerations of a question by name; PgmError where a row has no cover.
 
-    They are of the posterior; of the model "without evidence", for log_prob; and of leaks of 0
-    lifted, for the "slope" of the gradient there (zero_leaks.py).
+    There is one for the posterior; one for the model "without evidence", for log_prob; and one for
+    the model with raised leaks, for the "slope" of the gradient at leaks of 0 (zero_leaks.py).
     """
     needs = frozenset(wanted) & NEED_ALL_UNITS
     lifted = with_leaks(target, ENUMERATION_LIFT) if "gradient" in needs else target
@@ -227,7 +227,11 @@ def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
 
 
 def _part(target: Target, wanted: frozenset[str]) -> _Part:
-    """Prune barren units where log_z alone is wanted; cover zero weights whose statistics are."""
+    """Return the groups of rows of one target, with their covers.
+
+    Barren units are pruned where log_z alone is wanted. Weights of 0 are covered where their
+    statistics are wanted.
+    """
     groups, pairs = [], bool(NEED_PAIR_MOMENTS & wanted)
     for rows in evidence_patterns(target):
         one = one_for_all(target, rows)
@@ -236,7 +240,7 @@ def _part(target: Target, wanted: frozenset[str]) -> _Part:
         values = sum(layer.width for layer in target.structure.layers.values())
         width = 8.0 * (cover.columns * max(moments, 2) + (3 if wanted else 1) * values * moments)
         if "pairs" in wanted:
-            # A product of expectations is there beside the sum of all.
+            # The product of one group is in memory beside the sum over all groups.
             width += answer_bytes(one, ("pairs",), 0)
         per_state = float(max(cover.columns, 1) * (4 if NEED_MOMENTS & wanted else 1))
         groups.append(_Group(rows, cover, per_state, width))
@@ -244,7 +248,10 @@ def _part(target: Target, wanted: frozenset[str]) -> _Part:
 
 
 def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> float:
-    """Return the seconds: compiled, but for noisy-or units whose input may be nearly 0."""
+    """Return about the seconds that enumeration takes.
+
+    It is compiled, except where the input of noisy-or units may be nearly 0.
+    """
     s, bias = target.structure, target.model.bias
     plain = any(
         not s.layers[n].unit.canonical and bias(n).min() < MIN_COMPILED_LEAK
@@ -270,7 +277,8 @@ def _enumerated(
 ) -> tuple[Array, Answer]:
     """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...).
 
-    Threads share many small patterns, but for draws and for sums, which are made in order.
+    Threads divide many small patterns among them. Draws and sums over rows are made in one thread,
+    so that their order is fixed.
     """
     jobs = [(group, rows) for group in part.groups for rows in blocks(group.rows, group.at_once)]
     small = all(
@@ -299,7 +307,8 @@ def _solved(
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers.
 
-    Marginals of a small pattern come from its linear plan (linear_plan.py), once it pays.
+    Marginals of a small pattern come from its linear plan (linear_plan.py) once it was asked often
+    enough.
     """
     if group.pattern_form is None:
         group.pattern_form = pattern_form_of(whole.take(group.rows[:1]), group.cover)

@@ -2,10 +2,10 @@
 
 Let o be the observed values and m the first moments. Then theta and the offsets are linear in (1,
 o), the constant is quadratic in (1, o), and means and state probabilities are linear in (1, o, m).
-For a small pattern the matrices of these maps are found once, by asking the general code about one
+For a small pattern the matrices of these maps are computed once, by running the general code on one
 basis vector after another. An answer then takes three small matrix products and an enumeration, in
-half the time of the general code. Finding them takes as long as four questions, so that they serve
-from the fifth question on. The last bits of answers may differ from then on.
+half the time of the general code. Computing the matrices takes as long as four questions, so they
+are made at the fifth question. From then on, answers may differ in their last bits.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from pgmengine.units import Unit
 
 Seen = list[tuple[str, Array]]
 
-# Observed numbers: the constant has half their square of terms.
+# Largest number of observed numbers. The constant has about half their square of terms.
 MAX_OBSERVED_NUMBERS = 24
 
-# Numbers in a matrix.
+# Largest number of entries of a matrix.
 MAX_MATRIX_NUMBERS = 2**14
 
-# The question about a pattern from which on a linear plan pays.
+# The first question about a pattern, counted from 1, for which a linear plan is made.
 FIRST_PLANNED_QUESTION = 5
 
-# With more rows the general code wins: it shares rows among threads, and assembles no more than is
-# asked.
+# With more rows the general code is faster: it divides rows among threads, and computes only the
+# quantities that are asked for.
 MAX_PLANNED_ROWS = 50
 
-# A log weight that is nothing beside any other.
+# A log weight whose exponential does not change any sum.
 NEGLIGIBLE_LOG_WEIGHT = -1e4
 
 
@@ -183,7 +183,10 @@ def _compile(target: Target, pattern_form: PatternForm) -> LinearPlan | None:
 
 
 def _curved(unit: Unit) -> bool:
-    """Whether probabilities or log h are not linear in observed values, or values have no bound."""
+    """Return whether a linear plan cannot serve a unit.
+
+    Its probabilities or log h are not linear in observed values, or its values have no bound.
+    """
     if unit.support is None or unit.log_base is None:
         return True
     return not (unit.one_hot or (unit.width == 1 and len(unit.support) == 2)) or bool(
@@ -192,7 +195,7 @@ def _curved(unit: Unit) -> bool:
 
 
 def _asked(target: Target, pattern_form: PatternForm, seen: Seen, values: Array) -> LogLinearForm:
-    """Return the form of rows with these observed numbers (rows, O), which may be no values."""
+    """Return the form for any observed numbers (rows, O), even if no unit has these values."""
     rows = target.take(np.zeros(len(values), dtype=int))
     flat, start = {name: np.zeros(value.shape) for name, value in rows.evidence.values.items()}, 0
     for name, columns in seen:

@@ -20,7 +20,7 @@ from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.mean_field import by_tables
 from pgmengine.infer.variational.modes import CLIMB, Modes, modes, start_count
-from pgmengine.infer.variational.prices import settling
+from pgmengine.infer.variational.prices import rounds_seconds
 
 # Rounds from one start that usually reach a fixed point, and that at least come near one.
 ROUNDS, FEW_ROUNDS = 25, 10
@@ -74,7 +74,7 @@ def check_within(target: Target, seconds: float) -> Check:
 def _check(target: Target, starts: int, rounds: int, expected: float, how: str = "") -> Check:
     """Return a check that is expected to make so many rounds in all."""
     plan = CLIMB.plan(target, ("bound",))
-    seconds = settling(target, expected, by_tables(target))
+    seconds = rounds_seconds(target, expected, by_tables(target))
     return Check(starts, rounds, seconds, plan.work * starts, how)
 
 

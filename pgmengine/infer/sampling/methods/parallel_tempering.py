@@ -26,8 +26,8 @@ from pgmengine.infer.diagnostics.trust import (
     MIN_TOURS,
     MIN_TOURS_FOR_LOG_Z,
     Doubts,
+    few_tours,
     log_z_apart,
-    travelled,
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme
@@ -256,5 +256,5 @@ def _apart(ladders: Ladders, found: FromStones) -> Doubts:
 def _hardly_travelled(ladders: Ladders, needed: int) -> Doubts:
     """Return doubts about replicas that did not come from beta = 0; a single rung has no tours."""
     several = len(ladders.betas) > 1
-    few = travelled(ladders.tours(), ladders.target.first, needed)
+    few = few_tours(ladders.tours(), ladders.target.first, needed)
     return [(Status.FEW_TRIPS, few)] * several

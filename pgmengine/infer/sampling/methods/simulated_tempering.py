@@ -31,8 +31,8 @@ from pgmengine.infer.diagnostics.convergence import series_statistics
 from pgmengine.infer.diagnostics.trust import (
     BATCHES_PER_CHAIN,
     Doubts,
+    few_tours,
     interval,
-    travelled,
     with_rounding,
     worst,
 )
@@ -192,7 +192,7 @@ class SimulatedTempering(Sampler):
                 (Status.CONTRADICTED, below_a_state(target, kept.highest, ends)),
             ]
         if len(betas) > 1:
-            doubts.append((Status.FEW_TRIPS, travelled(stats["tours"], target.first)))
+            doubts.append((Status.FEW_TRIPS, few_tours(stats["tours"], target.first)))
         # With R-hat of log Z, which is judged as that of a unit is.
         unmixed = absent + unmixed + self.unmixed(stats, target.structure)
         doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
