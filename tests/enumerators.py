@@ -5,13 +5,13 @@ from pgmengine.infer.exact.enumeration import compiled_enumerator, enumerator, l
 
 def compiled_enumeration_only(monkeypatch):
     """Keep no linear plan; numpy enumerates where the compiled enumerator is not safe."""
-    monkeypatch.setattr(linear_plan, "MOST_ROWS", 0)
+    monkeypatch.setattr(linear_plan, "MAX_PLANNED_ROWS", 0)
 
 
 def numpy_enumeration_only(monkeypatch):
     compiled_enumeration_only(monkeypatch)
     # No exponent is safe for the compiled enumerator.
-    monkeypatch.setattr(compiled_enumerator, "SAFE_EXPONENT", -1.0)
+    monkeypatch.setattr(compiled_enumerator, "MAX_SAFE_EXPONENT", -1.0)
 
 
 def counted_enumerations(monkeypatch):

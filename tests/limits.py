@@ -22,25 +22,25 @@ def small_parts(monkeypatch, work=1.0):
 
 def tables_are_searched(monkeypatch):
     """Look for impossible states and for small tables in every model, whatever that costs."""
-    monkeypatch.setattr(planning, "WORTH", 0)
-    monkeypatch.setattr(planning, "WHOLE", np.inf)
+    monkeypatch.setattr(planning, "MIN_ENTRIES_TO_REDUCE", 0)
+    monkeypatch.setattr(planning, "MAX_SHARE_OF_WHOLE_TABLES", np.inf)
 
 
 def small_tables(monkeypatch):
     """Give every noisy-or child a chain of small tables in place of a whole one."""
     tables_are_searched(monkeypatch)
-    monkeypatch.setattr(causal_independence, "SMALL", 1)
+    monkeypatch.setattr(causal_independence, "MAX_WHOLE_ENTRIES", 1)
 
 
 def rows_are_restricted(monkeypatch):
     """Restrict the shared tree to the possible states of each row, however few are saved."""
-    monkeypatch.setattr(planning, "WORTH", 0)
-    monkeypatch.setattr(planning, "CLIQUE", -1.0)
+    monkeypatch.setattr(planning, "MIN_ENTRIES_TO_REDUCE", 0)
+    monkeypatch.setattr(planning, "CLIQUE_SECONDS", -1.0)
 
 
 def planning_takes(monkeypatch, seconds):
     """Let the planning of a tree cost this time: larger rows have trees of their own."""
-    monkeypatch.setattr(planning, "CLIQUE", 0.0)
+    monkeypatch.setattr(planning, "CLIQUE_SECONDS", 0.0)
     monkeypatch.setattr(planning, "planning_seconds", lambda *_: seconds)
 
 

@@ -112,7 +112,11 @@ def auxiliary_variables_without_places(patch):
     def change(inner):
         def row_by_row(tree, target, most):
             variables, units = len(tree.conditioned.states), len(tree.conditioned.free.states)
-            if tree.possible and len(tree.rows) >= planning.RARE and variables > units:
+            if (
+                tree.possible
+                and len(tree.rows) >= planning.MIN_ROWS_OF_OWN_TREE
+                and variables > units
+            ):
                 raise IndexError(f"index {units} is out of bounds for axis 0 with size {units}")
             return inner(tree, target, most)
 
@@ -289,7 +293,7 @@ def the_last_states_outside_are_left_out(patch):
 
         return joint_states
 
-    _wrap(patch, cutset.Outside, "_joint_states", change)
+    _wrap(patch, cutset.CutsetTree, "_joint_states", change)
 
 
 @fault

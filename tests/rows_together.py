@@ -89,7 +89,7 @@ class _Ask:
             pgm.Auto(candidates=candidates, confirm_seconds=0.0),
             pgm.Enumeration(draws=DRAWS),
         )
-        # Soft evidence that excludes states has tables, which a walk over a cover refuses.
+        # Soft evidence that excludes states has tables, which enumeration refuses.
         every = self.q.arguments(list(range(len(self.q.rows))))
         tabled = self.q.graph.build().given(**every).structure.tables
         share = [0.5, 0.2, 0.3, 0.0] if tabled else [0.4, 0.1, 0.15, 0.35]

@@ -31,7 +31,7 @@ from pgmengine.infer.exact.junction_tree import (
     trees,
 )
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm
-from pgmengine.infer.exact.junction_tree.cutset import Outside
+from pgmengine.infer.exact.junction_tree.cutset import CutsetTree
 from pgmengine.infer.exact.junction_tree.table_terms import FreeTables, SlicedTables
 from pgmengine.infer.question import ask, auto, splitting
 
@@ -48,41 +48,41 @@ class Share:
     share: float
 
     def __call__(self, conditioned, possible):
-        passes = planning.PASSES * planning.ENTRY
+        passes = planning.PASSES_FOR_MARGINALS * planning.PASSED_ENTRY_SECONDS
         return self.share * passes * float(conditioned.sizes.sum())
 
 
 # (modules that read it, name): the values that are drawn, and the value that switches it off.
 THRESHOLDS = {
     # Rows of rare patterns share a tree.
-    ((shared_rows, planning), "RARE"): ((8, 3), 0),
-    ((shared_rows,), "FEW"): ((2,), INF),
+    ((shared_rows, planning), "MIN_ROWS_OF_OWN_TREE"): ((8, 3), 0),
+    ((shared_rows,), "MIN_PATTERNS_TO_SHARE"): ((2,), INF),
     # A row has a tree of its own where the shared one takes longer than planning.
     ((planning,), "planning_seconds"): (
         (shared_rows.planning_seconds, *(Share(x) for x in (0.05, 0.1, 0.2, 0.35))),
         shared_rows.planning_seconds,
     ),
-    ((planning,), "CLIQUE"): ((0.0, 0.0, 0.0, -1.0), 3e-7),
+    ((planning,), "CLIQUE_SECONDS"): ((0.0, 0.0, 0.0, -1.0), 3e-7),
     # Impossible states are removed, and units with independent causes have small tables.
-    ((planning,), "WORTH"): ((0, 0, 2**16), INF),
-    ((planning,), "WHOLE"): ((1.0, INF), 0.0),
-    ((planning,), "QUICK"): ((0, 2**12), 2**12),
-    ((causal_independence,), "SMALL"): ((1, 8), INF),
+    ((planning,), "MIN_ENTRIES_TO_REDUCE"): ((0, 0, 2**16), INF),
+    ((planning,), "MAX_SHARE_OF_WHOLE_TABLES"): ((1.0, INF), 0.0),
+    ((planning,), "MAX_ENTRIES_WITHOUT_SEARCH"): ((0, 2**12), 2**12),
+    ((causal_independence,), "MAX_WHOLE_ENTRIES"): ((1, 8), INF),
     # Large tables stay where they are in the model.
-    ((table_terms,), "SMALL"): ((0, 6, 2**16), INF),
-    ((trees,), "JOINED"): ((0, 2**16), INF),
+    ((table_terms,), "MAX_PLACED_ENTRIES"): ((0, 6, 2**16), INF),
+    ((trees,), "MAX_JOINED_ENTRIES"): ((0, 2**16), INF),
     # Rows, and units in no factor, share a pass.
-    ((trees, elimination), "ROWS_BYTES"): ((1, 2**10, 2**28), 2**28),
-    ((conditioned_model,), "SEARCH_BYTES"): ((1.0, 2.0**26), 2.0**26),
-    ((cutset,), "LANES"): ((3, 8), 1),
+    ((trees, elimination), "MAX_PASS_BYTES"): ((1, 2**10, 2**28), 2**28),
+    ((conditioned_model,), "MAX_SEARCH_BYTES"): ((1.0, 2.0**26), 2.0**26),
+    ((cutset,), "MAX_STATES_PER_PASS"): ((3, 8), 1),
     # Walks in pieces, of which a few are a task; groups of rows; the numpy walk; programs.
-    ((cover_states, linear_plan), "PIECE"): ((4, 16, 4096), 4096),
-    ((compiled_enumerator, enumeration), "TASK"): ((2, 16), 16),
-    ((enumeration,), "ROWS_BYTES"): ((1, 2**12, 2**28, 2**28), 2**28),
-    ((compiled_enumerator, linear_plan), "SAFE_EXPONENT"): ((-1.0, 600.0, 600.0), -1.0),
-    ((linear_plan,), "MOST_ROWS"): ((4, 40), 0),
-    ((enumeration,), "PAYS_FROM"): ((1, 1, 5), 5),
-    ((exact,), "SHORT"): ((0.0, 0.02), 0.02),
+    ((cover_states, linear_plan), "STATES_PER_PIECE"): ((4, 16, 4096), 4096),
+    ((compiled_enumerator, enumeration), "STATES_PER_TASK"): ((2, 16), 16),
+    ((enumeration,), "MAX_MOMENT_BYTES"): ((1, 2**12, 2**28, 2**28), 2**28),
+    ((compiled_enumerator, linear_plan), "MAX_SAFE_EXPONENT"): ((-1.0, 600.0, 600.0), -1.0),
+    ((linear_plan,), "MAX_PLANNED_ROWS"): ((4, 40), 0),
+    ((enumeration,), "FIRST_PLANNED_QUESTION"): ((1, 1, 5), 5),
+    ((exact,), "MAX_ENUMERATION_SECONDS"): ((0.0, 0.02), 0.02),
     # Parts of rows for workers.
     ((executors,), "WORTH"): ((100.0, 2e8, 2e8), 2e8),
 }
@@ -111,7 +111,9 @@ def _patched(values):
                 patch.setattr(module, name, value)
         # A task has whole pieces.
         for module in (compiled_enumerator, enumeration):
-            patch.setattr(module, "TASK", module.TASK * cover_states.PIECE)
+            patch.setattr(
+                module, "STATES_PER_TASK", module.STATES_PER_TASK * cover_states.STATES_PER_PIECE
+            )
         yield
 
 
@@ -120,7 +122,7 @@ NAMES = (
     "shared tree",
     "rows of a pattern in several trees",
     "restricted to the states of a row",
-    "variables outside",
+    "cutset",
     "impossible states removed",
     "barren units pruned",
     "units in no factor",
@@ -142,7 +144,7 @@ NAMES = (
     "remembered draft",
     "remembered tree",
     "remembered possible",
-    "remembered outside",
+    "remembered cutset",
     "remembered cover",
     "parts of rows",
     "parts of a question",
@@ -190,8 +192,8 @@ def _of_trees(found, target, want, limits):
     for tree in found:
         if tree.restricted is not None:
             yield "restricted to the states of a row"
-        if isinstance(tree.tree, Outside):
-            yield "variables outside"
+        if isinstance(tree.tree, CutsetTree):
+            yield "cutset"
         if tree.possible is not None:
             yield "impossible states removed"
         one = target.take(tree.rows[:1])

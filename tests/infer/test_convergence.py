@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.diagnostics.convergence import LEAST_DRAWS, series_statistics, too_short
+from pgmengine.infer.diagnostics.convergence import (
+    MIN_DRAWS_PER_CHAIN_FOR_RHAT,
+    series_statistics,
+    too_short,
+)
 from pgmengine.infer.diagnostics.trust import unmixed_notes
 
 LONG_AND_SHORT = [(1, 4000), (4, 1000), (8, 50), (40, 25), (100, 40), (500, 8), (1000, 4)]
@@ -83,7 +87,9 @@ def test_chains_that_are_too_short_are_not_called_good(chains, draws):
     rng = np.random.default_rng(0)
     rhat, _, error = judged(rng.normal(size=(chains, draws, 5)))
     # R-hat of four draws or more is known, and no verdict by itself.
-    assert np.isnan(rhat).all() == (draws < LEAST_DRAWS) and too_short(chains, draws)
+    assert np.isnan(rhat).all() == (draws < MIN_DRAWS_PER_CHAIN_FOR_RHAT) and too_short(
+        chains, draws
+    )
     # The spread of many chains is known all the same.
     known = np.sqrt(1 / (chains * draws)) if chains > 30 else np.nan
     assert error == pytest.approx(np.full(5, known), rel=0.1, nan_ok=True)

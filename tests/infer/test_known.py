@@ -167,8 +167,8 @@ def replace_scale(model, scale):
 
 def test_some_of_many_rows_are_checked(monkeypatch, rows=60):
     """Where the sum over all rows would take too long, rows at even spacing are checked."""
-    monkeypatch.setattr(sure_facts, "WORK", 1.0)
-    monkeypatch.setattr(sure_facts, "BYTES", 1.0)
+    monkeypatch.setattr(sure_facts, "MAX_CHECK_UPDATES", 1.0)
+    monkeypatch.setattr(sure_facts, "MAX_CHECK_BYTES", 1.0)
     model, x = trained(), np.full((rows, 12), NAN)
     x[:, :3] = np.random.default_rng(0).integers(0, 2, (rows, 3))
     for want in ("marginals", "log_z", "log_prob"):

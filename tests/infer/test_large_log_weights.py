@@ -10,7 +10,7 @@ from exact_sums import ExactSums
 from registry import EXACT, METHODS, SAMPLERS, every
 
 import pgmengine as pgm
-from pgmengine.infer.diagnostics.rounding import DOUBLE, ease, fits
+from pgmengine.infer.diagnostics.rounding import MAX_TERMS_IN_DOUBLE, ease, fits
 from pgmengine.infer.exact.enumeration import compiled_enumerator
 
 RBM = pgm.rbm(3, 2, rng=0)
@@ -184,7 +184,7 @@ def test_gradients_under_a_deciding_field_are_those_of_an_observation():
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("want", [("marginals",), ("marginals", "pairs")])
 def test_a_walk_divides_by_its_own_total_whatever_its_digits(compiled, want, monkeypatch):
-    monkeypatch.setattr(compiled_enumerator, "SAFE_TOTAL", np.inf if compiled else 0.0)
+    monkeypatch.setattr(compiled_enumerator, "MAX_SAFE_TERMS", np.inf if compiled else 0.0)
     # The bias of the observed unit is in the log weight of every state.
     b = pgm.GraphBuilder()
     b.layer("x", pgm.Binary(), 8)
@@ -431,7 +431,7 @@ def compared(m, evidence, soft, method, tolerance):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_random_models_are_answered_right_or_not_at_all(family, models=8, tolerance=1e-6):
     # A relative rounding of DOUBLE * 2^-52 is promised, and doubled by the total.
-    assert tolerance > 2 * DOUBLE * 2.0**-52
+    assert tolerance > 2 * MAX_TERMS_IN_DOUBLE * 2.0**-52
     counts = np.zeros(2, dtype=int)
     for seed in range(models):
         question = random_question(family, np.random.default_rng(seed))

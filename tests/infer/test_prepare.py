@@ -88,14 +88,14 @@ def test_the_values_of_noisy_or_units_are_planned_for():
 
 
 def test_infer_remembers_the_last_questions_about_small_models(monkeypatch):
-    monkeypatch.setattr(asking, "QUESTIONS", 4)
+    monkeypatch.setattr(asking, "MAX_REMEMBERED_QUESTIONS", 4)
     model = pgm.rbm(5, 3, rng=1)
     pgm.infer(model, {"v": ROWS[0]})
     assert len(asking.REMEMBERED[model]) == 1
     for n in range(10):
         pgm.infer(model, {"v": np.where(np.arange(5) < n % 5, ROWS[0], np.nan)})
     assert len(asking.REMEMBERED[model]) == 4
-    monkeypatch.setattr(asking, "SMALL", 20)
+    monkeypatch.setattr(asking, "MAX_REMEMBERED_NUMBERS", 20)
     large = pgm.rbm(5, 3, rng=1)
     pgm.infer(large, {"v": ROWS[0]})
     assert large not in asking.REMEMBERED

@@ -9,7 +9,11 @@ from scipy.stats import norm, rankdata
 
 import pgmengine as pgm
 from pgmengine import _kernels
-from pgmengine.infer.diagnostics.convergence import LONG, MANY_CHAINS, series_statistics
+from pgmengine.infer.diagnostics.convergence import (
+    MIN_CHAINS_FOR_SPREAD,
+    MIN_DRAWS_FOR_AUTOCORRELATION,
+    series_statistics,
+)
 
 SHAPES = [(1, 25), (1, 8), (2, 9), (3, 26), (4, 5), (4, 200), (5, 101), (30, 4), (33, 20)]
 
@@ -25,9 +29,9 @@ def scores(x, ranked):
 def oracle(x, ranked):
     """Return ess, rhat and mcse of one series (chains, draws) that changes."""
     chains, draws = x.shape
-    if chains >= MANY_CHAINS:
+    if chains >= MIN_CHAINS_FOR_SPREAD:
         error = x.mean(axis=1).std(ddof=1) / math.sqrt(chains)
-    elif draws >= LONG:
+    elif draws >= MIN_DRAWS_FOR_AUTOCORRELATION:
         error = x.std() / math.sqrt(array_stats.ess(x, method="mean", chain_axis=0, draw_axis=1))
     else:
         error = math.nan

@@ -236,7 +236,7 @@ def test_chains_are_judged_over_all_rows(monkeypatch):
     rows = np.where(RNG.random((400, 6)) < 0.5, np.nan, RNG.integers(0, 2, (400, 6)))
 
     # Few draws are enough here, where the number of rows beyond the limit matters.
-    monkeypatch.setattr(trust, "ENOUGH", 0)
+    monkeypatch.setattr(trust, "MIN_DRAWS_FOR_RHAT", 0)
     # So short chains have errors that are too uncertain to be compared with exact conditionals.
     monkeypatch.setattr(rao_blackwell, "MAX_CHANCE_GAP_ERRORS", np.inf)
 

@@ -13,12 +13,12 @@ from limits import no_exact_draws
 
 import pgmengine as pgm
 from pgmengine.infer.diagnostics.convergence import least_error, series_statistics
-from pgmengine.infer.diagnostics.trust import few, normal_end, pareto_shape, travelled
+from pgmengine.infer.diagnostics.trust import few, few_tours, normal_end, pareto_shape
 from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.methods import annealing, references
 from pgmengine.infer.sampling.methods.annealing import AnnealedRun
 from pgmengine.infer.sampling.methods.simulated_tempering import round_trips
-from pgmengine.infer.variational.modes import SHRINK
+from pgmengine.infer.variational.modes import SHRINK_SHARE
 from pgmengine.model.training import Training
 
 
@@ -100,7 +100,7 @@ def test_base_rates_of_training_are_a_reference():
     assert len(list(some_search(model)._references(None))) == 1
     _, reference = some_search(model.with_training(rates))._references(None)
     assert list(reference) == ["v"]
-    middle = rates.base_rates["v"] + SHRINK * (0.5 - rates.base_rates["v"])
+    middle = rates.base_rates["v"] + SHRINK_SHARE * (0.5 - rates.base_rates["v"])
     np.testing.assert_allclose(1 / (1 + np.exp(-reference["v"])), middle)
 
 
@@ -117,7 +117,7 @@ def test_chains_of_training_are_a_reference(apart=8.0):
         chains = {name: np.outer(signs, np.ones(n)) for name in ("v", "h")}
         reference, _ = some_search(model.with_training(Training({}, chains)))._references(None)
         mean = np.tanh(np.concatenate(list(reference.values())))
-        np.testing.assert_allclose(mean, (1 - SHRINK) * (2 * share - 1), atol=0.02)
+        np.testing.assert_allclose(mean, (1 - SHRINK_SHARE) * (2 * share - 1), atol=0.02)
 
 
 def test_a_further_run_comes_down_from_the_states_of_the_chains(n=20, apart=8.0):
@@ -450,8 +450,8 @@ def test_a_ladder_confirms_chains_and_answers_where_they_disagree():
 def test_round_trips_are_counted():
     level = np.array([3, 2, 1, 0, 1, 2, 3, 3, 2, 3, 0, 3, 1, 0])
     assert round_trips(np.stack((level, 0 * level), axis=1)[:, None, :], 4) == [2]
-    told = travelled(np.array([100.0, 3.0]), 5)[0]
-    assert told.startswith("the draws of row 6 are worth 3 independent tours")
+    warning = few_tours(np.array([100.0, 3.0]), 5)[0]
+    assert warning.startswith("the draws of row 6 are worth 3 independent tours")
 
 
 def test_chains_that_do_not_travel_are_not_good():

@@ -14,7 +14,7 @@ from pgmengine.base.types import Array
 log = logging.getLogger(__name__)
 
 # Estimates of an autocorrelation time agree if they differ by at most this many standard errors.
-APART = 4.0
+MAX_TIME_GAP_IN_ERRORS = 4.0
 
 
 def autocorrelation_function(x: ArrayLike, lags: int | None = None) -> Array:
@@ -27,8 +27,8 @@ def autocorrelation_function(x: ArrayLike, lags: int | None = None) -> Array:
 
     Returns
     -------
-    rho (lags,) of k = 0, 1, ...; the sums of every lag are divided by the number of draws (the
-    biased estimate).
+    rho (lags,) for k = 0, 1, ... The sum of each lag is divided by the number of draws (the biased
+    estimate).
 
     Raises
     ------
@@ -80,9 +80,9 @@ def autocorrelation_time(x: ArrayLike, window: float = 5.0) -> float:
 def autocorrelation_time_ar(x: ArrayLike, order: int | None = None) -> float:
     """Return the autocorrelation time of an autoregressive model that is fitted to the series.
 
-    The fit solves the Yule-Walker equations for every order up to `order`, and takes the one with
-    the smallest AIC; then tau = (1 - sum phi_k rho(k)) / (1 - sum phi_k)^2. If tau is far above
-    the order, the estimate is several times too small; see `autocorrelation_times`.
+    The Yule-Walker equations are solved for every order up to `order`, and the fit with the
+    smallest AIC is taken. Then tau = (1 - sum phi_k rho(k)) / (1 - sum phi_k)^2. If the true tau is
+    far above the order, the estimate is several times too small; see `autocorrelation_times`.
 
     Parameters
     ----------
@@ -122,9 +122,9 @@ def autocorrelation_time_ar(x: ArrayLike, order: int | None = None) -> float:
 def autocorrelation_time_means(x: ArrayLike) -> tuple[float, float]:
     """Return the autocorrelation time from the means of independent chains, and its error.
 
-    The variance of the mean of a chain is tau / draws times the variance of a draw, whatever the
-    autocorrelation: the estimate cuts off no lags and fits no model. It is too small by a share of
-    about tau / draws, so make chains of many times tau draws.
+    The variance of the mean of a chain is tau / draws times the variance of a draw. This holds for
+    any autocorrelation, so that the estimate needs neither a window nor a model. It is too small by
+    a share of about tau / draws: make chains many times as long as tau.
 
     Parameters
     ----------
@@ -174,7 +174,10 @@ class Times:
     @property
     def agree(self) -> bool:
         """Whether `window` and `ar` are within four standard errors of `means`."""
-        return max(abs(self.window - self.means), abs(self.ar - self.means)) <= APART * self.error
+        return (
+            max(abs(self.window - self.means), abs(self.ar - self.means))
+            <= MAX_TIME_GAP_IN_ERRORS * self.error
+        )
 
 
 def autocorrelation_times(x: ArrayLike) -> Times:

@@ -1,23 +1,25 @@
 """Diagnostics of chains: effective sample size, R-hat and Monte Carlo standard error (MCSE).
 
-Long runs are kept as batch means, since the draws of all units would not fit into memory. The MCSE
-of the batch means is the MCSE of the draws, because both have the same mean; the effective sample
-size of the draws then follows from their variance: ess = variance / mcse^2.
+Long runs are stored as means of batches of draws, because the draws of all units would not fit into
+memory. The MCSE of the batch means is the MCSE of the draws, because both have the same mean. The
+effective sample size of the draws follows from their variance: ess = variance / mcse^2.
 
 The means of independent chains have the variance mcse^2 * chains, whatever the autocorrelation.
-From MANY_CHAINS chains on, the MCSE is taken from their spread. With fewer chains it comes from the
-autocorrelation, which takes LONG draws of each chain: of 8 independent draws each of 500 chains it
-gives half the error. Fewer draws of fewer chains are not judged, and MCSE and ESS are NaN.
+With at least MIN_CHAINS_FOR_SPREAD chains, the MCSE is computed from this variance. With fewer
+chains it is computed from the autocorrelation, which takes MIN_DRAWS_FOR_AUTOCORRELATION draws of
+each chain: with 500 chains of 8 independent draws, it gives half the true error. If there are
+neither enough chains nor enough draws, MCSE and ESS are NaN.
 
-R-hat is the larger one of two split R-hats of normal scores of ranks (Vehtari, Gelman, Simpson,
-Carpenter and Buerkner 2021): of the series, which shows chains of different location, and of the
-distances from the median, which shows chains of different spread. Energies are not ranked: chains
-compute them in single precision, whose rounding would order states of equal energy by chain.
+R-hat is the larger of two split R-hats of normal scores of ranks (Vehtari, Gelman, Simpson,
+Carpenter and Buerkner 2021). The first is taken of the series, and shows chains with different
+locations. The second is taken of the distances from the median, and shows chains with different
+spreads. Energies are not ranked: chains compute them in single precision, and rounding errors would
+give states of equal energy ranks that depend on the chain.
 
-A unit that never changed has no sample variance, but its mean has an error all the same. An event
-that n independent draws have not shown has a probability of at most 3 / n, with a confidence of 95
-%. The MCSE of a bounded unit is never taken to be smaller than the MCSE whose 95 % interval has
-this width. Blocks of series are judged by compiled code (series.h), which equals ArviZ.
+A unit that never changed has a sample variance of 0, but its mean still has an error. An event that
+did not occur in n independent draws has a probability of at most 3 / n, with a confidence of 95 %.
+The MCSE of a bounded unit is therefore at least the MCSE whose 95 % interval has this width. Blocks
+of series are judged by compiled code (series.h), with the same results as ArviZ.
 """
 
 from __future__ import annotations
@@ -33,25 +35,28 @@ from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
 
-# Above this number of series, units are examined at even spacing and the others get NaN.
-MANY_SERIES = 20_000
+# Largest number of series that are examined. Of more series, some are examined at even spacing, and
+# the others get NaN.
+MAX_SERIES_EXAMINED = 20_000
 
-# Numbers of series whose judging is worth a thread: it takes about a nanosecond for each.
-WORTH_A_THREAD = 50_000
+# Smallest count of numbers in series for which another thread pays; each number takes about 1 ns.
+MIN_SERIES_NUMBERS_PER_THREAD = 50_000
 
-# Energies of single precision that differ by this share of themselves are equal.
-ROUNDING = 1e-5
+# Energies that differ by less than this share are taken as equal, because they are computed in
+# single precision.
+ENERGY_ROUNDING = 1e-5
 
-# Chains whose means give the MCSE by their spread. Its relative error is 13 % with 30 chains, and
-# intervals of normal means hold in 94 % where 95 % are meant.
-MANY_CHAINS = 30
+# Smallest number of chains for which the MCSE is computed from the spread of their means. With 30
+# chains its relative error is 13 %, and nominal 95 % intervals of normal means cover 94 %.
+MIN_CHAINS_FOR_SPREAD = 30
 
-# Draws of each chain, or batch means, that an estimate by autocorrelation needs. Of 95 % intervals,
-# 93 to 95 % hold with 4 to 25 chains of 25 independent draws, and 87 % with 16 chains of 10.
-LONG = 25
+# Smallest number of draws of a chain, or of batch means, for an estimate by autocorrelation.
+# Nominal 95 % intervals cover 93 to 95 % with 4 to 25 chains of 25 independent draws, and 87 % with
+# 16 chains of 10 draws.
+MIN_DRAWS_FOR_AUTOCORRELATION = 25
 
-# Draws of each chain that a split R-hat needs: halves of two.
-LEAST_DRAWS = 4
+# Smallest number of draws of a chain for a split R-hat: two for each half.
+MIN_DRAWS_PER_CHAIN_FOR_RHAT = 4
 
 # 95 % of a normal distribution lie within this many standard deviations.
 NORMAL_95 = 1.96
@@ -79,7 +84,7 @@ def chain_statistics(
     The R-hat of a single chain compares its halves. All are NaN where chains are `too_short`.
     """
     widths = sum(v.shape[2] for v in trace.values()) * target.rows
-    step = -(-widths // MANY_SERIES)
+    step = -(-widths // MAX_SERIES_EXAMINED)
     energies = _rounded(_by_chain(energy[:, :, None], target.rows, chains))
     total = series_statistics(energies, ranked=False)
     out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}}
@@ -97,9 +102,9 @@ def chain_statistics(
     )
     for name, stats in found.items():
         layer = target.structure.layers[name]
-        still = variance[name] == 0
-        stats["ess"] = np.where(still, draws, stats["ess"])
-        count = np.where(still, slowest[:, None], stats["ess"])
+        unchanged = variance[name] == 0
+        stats["ess"] = np.where(unchanged, draws, stats["ess"])
+        count = np.where(unchanged, slowest[:, None], stats["ess"])
         least = np.where(free[name], least_error(layer, count), 0.0)
         stats["mcse"] = np.maximum(stats["mcse"], least)
         for key, value in stats.items():
@@ -111,15 +116,16 @@ def _rounded(energy: Array) -> Array:
     """Return energies (chains, draws, rows, 1) without differences that are due to rounding."""
     low, high = (end(energy, axis=(0, 1)) for end in (np.min, np.max))
     with np.errstate(invalid="ignore"):
-        same = high - low <= ROUNDING * np.maximum(abs(low), abs(high))
+        same = high - low <= ENERGY_ROUNDING * np.maximum(abs(low), abs(high))
     return np.where(same, low, energy)
 
 
 def least_error(layer: Layer, count: Array) -> Array:
     """Return the smallest MCSE (rows, width) that `count` independent draws can guarantee.
 
-    Its 95 % interval covers the change of the mean by an unseen state of probability 3 / count. It
-    is 0 where the unit is not bounded, since the unit then changes at every draw.
+    A state that was never drawn may have the probability 3 / count. The 95 % interval covers the
+    change of the mean by such a state. The MCSE is 0 for an unbounded unit, which changes at every
+    draw.
     """
     if not layer.unit.bounded:
         return np.zeros_like(count)
@@ -133,8 +139,8 @@ def least_error(layer: Layer, count: Array) -> Array:
 def _slowest(found: dict[str, dict[str, Array]], variance: States, most: Array) -> Array:
     """Return the effective number of draws (rows,) by which units that never moved are judged.
 
-    It is the smallest effective number among the energy, `most`, and the series that did move: a
-    unit that stands still is not sampled faster than its neighbours.
+    It is the smallest effective number of the energy, which is `most`, and of all series that
+    changed. A unit that never changed is not sampled faster than the other units.
     """
     each = [
         np.where((variance[name] > 0) & (stats["ess"] < most[:, None]), stats["ess"], most[:, None])
@@ -152,9 +158,10 @@ def _by_chain(series: Array, rows: int, chains: int) -> Array:
 def normal_scores(count: int) -> Array:
     """Return the normal quantiles of the ranks i / 2 of `count` draws, i = 0, ..., 2 count.
 
-    Equal draws share the mean of their ranks. There are no ranks below 1, and their scores are NaN.
+    Equal draws share the mean of their ranks, which may be a multiple of 1/2. The scores of 0 and
+    1/2 are NaN, because ranks begin at 1.
     """
-    # The import of scipy.stats takes longer than everything else together.
+    # scipy.stats has this function too, but its import takes longer than everything else together.
     from scipy.special import ndtri
 
     scores = np.full(2 * count + 1, np.nan)
@@ -178,9 +185,9 @@ def series_statistics(
     ----------
     x : (chains, draws, rows, width), draws or means of equal batches of draws.
     variance : (rows, width), variance of the draws; None if x has the draws themselves.
-    step : only every step-th series that changes is examined, the others get NaN.
-    ranked : whether R-hat is taken of the normal scores of ranks, or of the numbers themselves.
-    free : (rows, width), the series that may change, all of them by default; others never change.
+    step : only every step-th series that changes is examined; the others get NaN.
+    ranked : whether R-hat is taken of the normal scores of ranks, not of the numbers themselves.
+    free : (rows, width) bool, the series that may change; all of them by default.
     """
     x = np.asarray(x, dtype=np.float64)
     chains, draws, rows, width = x.shape
@@ -212,44 +219,46 @@ def _judged(x: Array, where: Array, ranked: bool, kinds: bool = False) -> tuple[
         where,
         compared,
         normal_scores(chains * compared) if ranked else None,
-        chains >= MANY_CHAINS,
+        chains >= MIN_CHAINS_FOR_SPREAD,
         not too_short(chains, draws),
         kinds,
-        parts(len(where) * chains * draws, WORTH_A_THREAD),
+        parts(len(where) * chains * draws, MIN_SERIES_NUMBERS_PER_THREAD),
     )
-    if not compared and draws >= LEAST_DRAWS:
-        # A single chain whose halves are too short.
+    if not compared and draws >= MIN_DRAWS_PER_CHAIN_FOR_RHAT:
+        # There is one chain, and its halves are too short for R-hat.
         rhat[:] = 1.0
     return kind, rhat, mcse, variance
 
 
 def _compared_draws(chains: int, draws: int) -> int:
-    """Return the draws of each chain that R-hat is taken of, 0 where there are too few.
+    """Return the number of draws of each chain that R-hat is taken of; 0 if they are too few.
 
     A single chain is judged by two halves of equal length.
     """
     if chains == 1:
-        return draws // 2 * 2 if draws >= 2 * LEAST_DRAWS else 0
-    return draws if draws >= LEAST_DRAWS else 0
+        return draws // 2 * 2 if draws >= 2 * MIN_DRAWS_PER_CHAIN_FOR_RHAT else 0
+    return draws if draws >= MIN_DRAWS_PER_CHAIN_FOR_RHAT else 0
 
 
 def too_short(chains: int, draws: int) -> bool:
     """Return whether chains of so many draws are too short to be judged."""
-    return draws < LEAST_DRAWS or (chains < MANY_CHAINS and draws < LONG)
+    return draws < MIN_DRAWS_PER_CHAIN_FOR_RHAT or (
+        chains < MIN_CHAINS_FOR_SPREAD and draws < MIN_DRAWS_FOR_AUTOCORRELATION
+    )
 
 
 def judging_bytes(series: int, chains: int, draws: int) -> float:
     """Return the working memory of judging so many series: each thread has a block of them."""
     blocks = -(-series // _kernels.LANES)
-    shared = min(parts(series * chains * draws, WORTH_A_THREAD), blocks)
+    shared = min(parts(series * chains * draws, MIN_SERIES_NUMBERS_PER_THREAD), blocks)
     return 8.0 * shared * chains * draws * (2 * _kernels.LANES + 9)
 
 
 def _mcse_of_slow(x: Array) -> float:
     """Return the MCSE of the mean of x (chains, draws), from the autocorrelation of all lags.
 
-    The compiled routine sums products lag by lag, and the transforms of ArviZ take less time where
-    many lags are needed.
+    The compiled routine sums products lag by lag. If many lags are needed, ArviZ is faster, because
+    it uses Fourier transforms.
     """
     from arviz_stats.base import array_stats
 

@@ -1,26 +1,27 @@
 """Rounding: whether the digits of log weights carry an answer.
 
 The log weight of a state is a sum of terms. Let S be the sum of their sizes
-(evidence/magnitudes.py).
-In double precision log weights are off by about 2^-52 S, and probabilities relatively by as much.
-Answers promise log weights to 2^-22, so that probabilities have six digits or more: S may be 2^30.
-log Z is promised relative to its own size: for it, S may be 2^30 max(1, |log Z|). Chains in single
-precision draw each unit from its own terms, which are off by 2^-24 of their size; at 2^16 the log
-odds of a draw are off by 2^-8, a probability by less than a thousandth.
+(evidence/magnitudes.py). In double precision, log weights have an absolute error of about 2^-52 S,
+and probabilities have a relative error of the same size. Answers promise log weights to 2^-22, so
+that probabilities have six digits or more. S may therefore be at most 2^30. log Z is promised
+relative to its own size: for log Z, S may be at most 2^30 max(1, |log Z|). Chains in single
+precision draw each unit from its own terms, whose error is 2^-24 of their size. With terms of 2^16,
+the log odds of a draw have an error of 2^-8, and a probability one of less than a thousandth.
 
-Larger terms are looked at in two steps:
+Rows with larger terms are treated in two steps:
 
-    ease      A unit whose bias, soft evidence and observed neighbours exceed all other terms of the
-              unit by FAR has one possible state in double precision, whatever all other units do.
-              It is observed in this state. The biases and the soft evidence of observed units are
-              constants of log Z, and are added to it at the end. A state of a categorical unit that
-              is excluded in the same way keeps a weight that is just small enough.
+    ease      If the bias, the soft evidence and the observed neighbours of a unit exceed all its
+              other terms by CERTAIN_LEAD_NATS, the unit has one possible state in double precision,
+              whatever the states of all other units are. It is then taken as observed in this
+              state. The biases and the soft evidence of observed units are constants of log Z, and
+              are added to it at the end. A state of a categorical unit that is excluded in the same
+              way keeps a weight that is just small enough.
     withhold  Rows whose terms are still too large have NaN for answers, and the status is ROUNDED.
 
-Units in tables with entries of 0, noisy-or units and their causes stay as they are, because there
-the decided state may be impossible.
+Units in tables with entries of 0, noisy-or units and their causes are not changed, because the
+favoured state of such a unit may be impossible.
 
-Ordinary questions are seen to fit by one number that is kept with the model.
+For ordinary questions, one number that is kept with the model shows that all terms are small.
 """
 
 from __future__ import annotations
@@ -42,53 +43,53 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.weights import is_sparse
 
-# Largest size of the terms of a log weight in double precision: 2^-52 of it is 2^-22.
-DOUBLE = 2.0**30
+# Largest sum of the sizes of the terms of a log weight, in double precision: its error is 2^-22.
+MAX_TERMS_IN_DOUBLE = 2.0**30
 
-# Relative rounding of single precision.
-ROUNDING = 2.0**-24
+# Relative rounding error of single precision.
+SINGLE_ROUNDING = 2.0**-24
 
-# Largest size of the terms of one unit in single precision: 2^-24 of it is 2^-8.
-SINGLE = 2.0**16
+# Largest sum of the sizes of the terms of a unit, in single precision: its error is 2^-8.
+MAX_TERMS_IN_SINGLE = 2.0**16
 
-# Nats by which a state has to lead before all others have the probability 0 in double precision,
-# whose smallest number is e^-745.
-FAR = 800.0
+# If a state leads all others by so many nats, the others have the probability 0 in double
+# precision, whose smallest positive number is e^-745.
+CERTAIN_LEAD_NATS = 800.0
 
-# Rounding of a sum of few terms, relative to their sizes.
-SLIP = 2.0**-48
+# Rounding error of a sum of few terms, relative to the sum of their sizes.
+SUM_ROUNDING = 2.0**-48
 
-# Rows that a warning names.
-SHOWN = 3
+# Largest number of rows that a warning names.
+MAX_ROWS_NAMED = 3
 
-# Answers with a row of evidence on axis 0, unless the evidence had no rows.
-BY_ROW = ("mean", "prob", "pairs", "joint", "mode")
+# Answers whose axis 0 has the rows of the evidence, if the evidence had rows.
+ANSWERS_BY_ROW = ("mean", "prob", "pairs", "joint", "mode")
 
 
 def fits(target: Target, single: bool) -> bool:
-    """Return whether terms are small enough for any answer, by bounds that take no time."""
+    """Return whether terms are small enough for any answer, by bounds that are quick to compute."""
     total, of_a_unit, unbounded = largest_terms(target.model)
-    scale, hints = 1.0, 0.0
+    scale, soft_terms = 1.0, 0.0
     for name in unbounded:
         scale = max(scale, float(np.abs(target.evidence.values[name]).max(initial=0.0)))
     for name, soft in target.soft.items():
         support = target.structure.layers[name].unit.support
         most = 1.0 if support is None else max(1.0, float(np.abs(support).max()))
-        hints += 2.0 * most * float(np.abs(soft).sum(axis=1).max(initial=0.0))
-    small = total * scale**2 + hints <= DOUBLE
-    return bool(small and (not single or of_a_unit * scale**2 + hints <= SINGLE))
+        soft_terms += 2.0 * most * float(np.abs(soft).sum(axis=1).max(initial=0.0))
+    small = total * scale**2 + soft_terms <= MAX_TERMS_IN_DOUBLE
+    return bool(small and (not single or of_a_unit * scale**2 + soft_terms <= MAX_TERMS_IN_SINGLE))
 
 
 @dataclass(frozen=True, eq=False)
 class Eased:
-    """A target whose decided units are observed.
+    """A target in which units with only one possible state are observed.
 
     Attributes
     ----------
-    target : the same posterior as the original target has.
-    gain : (rows,), the log Z of the original target less the one of this.
+    target : a target with the same posterior as the original one.
+    gain : (rows,), log Z of the original target minus log Z of this target.
     sizes : bounds on the terms of this target.
-    moved : (rows,), the sizes of what has gone into `gain`.
+    moved : (rows,), the sum of the sizes of the terms that were moved into `gain`.
     """
 
     target: Target
@@ -97,12 +98,15 @@ class Eased:
     moved: Array
 
     def lost(self, single: bool) -> Array:
-        """Return the rows (rows,) whose posterior has lost its digits."""
-        # Written so that NaN has lost them, too.
-        lost = ~(self.sizes.of_states <= DOUBLE)
+        """Return bool (rows,): whether terms are too large for the digits of the posterior."""
+        # The negation makes NaN count as lost.
+        lost = ~(self.sizes.of_states <= MAX_TERMS_IN_DOUBLE)
         if single:
-            # Chains add up the log densities of states, with all constants.
-            lost = ~((self.sizes.of_a_unit <= SINGLE) & (self.sizes.total <= DOUBLE))
+            # Chains compute log densities of states including all constants.
+            lost = ~(
+                (self.sizes.of_a_unit <= MAX_TERMS_IN_SINGLE)
+                & (self.sizes.total <= MAX_TERMS_IN_DOUBLE)
+            )
         return np.broadcast_to(lost, self.gain.shape)
 
     @property
@@ -112,10 +116,10 @@ class Eased:
 
 
 def ease(target: Target, single: bool) -> Eased:
-    """Observe the units that are decided, in the rows where terms are too large."""
+    """Observe the units with only one possible state, in rows where terms are too large."""
     none, sizes = np.zeros(target.rows), magnitudes(target)
     as_it_is = Eased(target, none, sizes, none)
-    rows = as_it_is.lost(single) | ~(sizes.total <= DOUBLE)
+    rows = as_it_is.lost(single) | ~(sizes.total <= MAX_TERMS_IN_DOUBLE)
     if not rows.any() or not target.untempered:
         return as_it_is
     decided, sizes = _decided(target, sizes, rows)
@@ -129,7 +133,7 @@ def ease(target: Target, single: bool) -> Eased:
             continue
         constant = np.where(here, constant, 0.0)
         gain, moved = gain + constant.sum(axis=1), moved + np.abs(constant).sum(axis=1)
-        # The bias of these units moves into the soft evidence, which every row has of its own.
+        # The bias of these units is moved into the soft evidence, which may differ between rows.
         touched = layer.components(np.asarray(here.any(axis=0)))
         new = np.where(layer.components(here), new, target.own_field(name))
         soft[name] = np.where(touched, new, target.soft.get(name, np.zeros((1, 1))))
@@ -143,25 +147,27 @@ def ease(target: Target, single: bool) -> Eased:
 
 
 def _rooms(target: Target, sizes: Magnitudes) -> dict[str, Array]:
-    """Return layer -> (rows, size): the lead that decides a unit, infinite where none may.
+    """Return layer -> (rows, size): the lead in nats with which a state is the only possible one.
 
-    It covers all terms with other free units, and the rounding of the lead itself.
+    It exceeds all terms with other free units, and the rounding error of the lead itself. It is
+    infinite for units that are never taken as observed.
     """
     out = dict[str, Array]()
     for name, layer in target.structure.layers.items():
         if layer.unit.support is None or not (layer.unit.width == 1 or layer.unit.one_hot):
             continue
         own = sizes.own[name].reshape(len(sizes.own[name]), layer.size, -1).sum(axis=-1)
-        room = sizes.rest[name] + SLIP * (own + sizes.seen[name]) + FAR
+        room = sizes.rest[name] + SUM_ROUNDING * (own + sizes.seen[name]) + CERTAIN_LEAD_NATS
         room = np.where(sizes.loose[name], room, np.inf)
         out[name] = np.broadcast_to(room, target.free[name].shape)
     return out
 
 
 def _decided(target: Target, sizes: Magnitudes, rows: Array) -> tuple[Target, Magnitudes]:
-    """Return the target with the decided units of some rows (rows,) observed, and its bounds.
+    """Return a target in which units with one possible state are observed, and its bounds.
 
-    An observed unit may decide its neighbours in its turn.
+    Only the rows `rows` change. The search for such units is repeated, because an observed unit
+    may leave its neighbours one possible state.
     """
     while True:
         values, observed = dict(target.evidence.values), dict(target.pattern.observed)
@@ -200,9 +206,9 @@ def _leading(layer: Layer, field: Array) -> tuple[Array, Array]:
 def _lessened(target: Target, name: str, room: Array) -> tuple[Array, Array, Array]:
     """Return smaller biases and soft evidence together (rows, width) of a layer.
 
-    Also returns the constants (rows, size) by which they change log Z, and which units change: of
-    observed units all goes into the constant, and of one-hot units the largest weight. States that
-    are excluded keep a weight that is just small enough.
+    Also returns the constants (rows, size) by which this changes log Z, and the units that change,
+    (rows, size) bool. For an observed unit, the constant is the whole term; for a free one-hot
+    unit, it is the largest weight. An excluded state keeps a weight that is just small enough.
     """
     layer, values = target.structure.layers[name], target.evidence.values[name]
     field, slip = _own_sum(target, name)
@@ -220,7 +226,7 @@ def _lessened(target: Target, name: str, room: Array) -> tuple[Array, Array, Arr
 
 
 def _own_sum(target: Target, name: str) -> tuple[Array, Array]:
-    """Return bias plus soft evidence (rows, width), and the rounding of the sum (Knuth 1969)."""
+    """Return bias plus soft evidence (rows, width), and its rounding error (Knuth 1969)."""
     shape = target.evidence.values[name].shape
     soft = np.broadcast_to(target.soft.get(name, np.zeros((1, 1))), shape)
     if name in target.structure.directed_layers:
@@ -232,7 +238,7 @@ def _own_sum(target: Target, name: str) -> tuple[Array, Array]:
 
 
 def withheld(result: Result, eased: Eased, single: bool, target: Target) -> Result:
-    """Return a result of an eased target for the original one, without answers that lost digits."""
+    """Return a result for the original target; answers whose digits are wrong become NaN."""
     answers, lost = dict(result.answers), eased.lost(single)
     for name in ("log_z", "log_prob", "bound"):
         if name in answers:
@@ -243,15 +249,15 @@ def withheld(result: Result, eased: Eased, single: bool, target: Target) -> Resu
     for name in ("log_z", "bound"):
         if name in answers:
             bad[name] = _cancels(eased.whole, answers[name]) | (lost if single else False)
-    bad |= {name: lost for name in (*BY_ROW, "samples", "gradient") if name in answers}
+    bad |= {name: lost for name in (*ANSWERS_BY_ROW, "samples", "gradient") if name in answers}
     bad = {name: rows for name, rows in bad.items() if rows.any()}
     return _without(replace(result, answers=answers), bad, eased.sizes, target)
 
 
 def raised(result: Result, common: Array, target: Target) -> Result:
-    """Return a result whose log Z has a log weight (rows,) more, which all states have in common.
+    """Return a result whose log Z includes a log weight (rows,) that all states have in common.
 
-    Rows whose log Z cancels against so large a weight are withheld.
+    Rows in which log Z loses its digits, because it cancels against a large weight, become NaN.
     """
     answers, lost = dict(result.answers), np.zeros(len(common), dtype=bool)
     common = target.beta * common
@@ -268,7 +274,7 @@ def raised(result: Result, common: Array, target: Target) -> Result:
 
 
 def checked_difference(result: Result, target: Target) -> Result:
-    """Return a result without the log_prob of rows in which log Z with and without cancel."""
+    """Return a result with log_prob NaN where its two terms cancel and leave too few digits."""
     if "log_prob" not in result.answers or fits(target, False):
         return result
     log_prob, whole = result.answers["log_prob"], target.nothing_observed
@@ -279,31 +285,32 @@ def checked_difference(result: Result, target: Target) -> Result:
 
 
 def _cancels(size: Array, log_z: Array) -> Array:
-    """Return the rows in which a sum of terms of this size has too few digits of its own."""
-    # -inf is exact. NaN, a sum that has overflown, is not.
-    return ~(size <= DOUBLE * np.maximum(1.0, np.abs(log_z)))
+    """Return bool (rows,): whether a log Z from terms of this size has too few digits."""
+    # -inf is exact. NaN is the result of an overflow, and counts as too few digits.
+    return ~(size <= MAX_TERMS_IN_DOUBLE * np.maximum(1.0, np.abs(log_z)))
 
 
 def rounding_of_chains(target: Target) -> Array:
-    """Return how far rounding can move log Z that chains in single precision estimate, (rows,).
+    """Return the rounding error (rows,) of log Z from chains in single precision.
 
     The errors of the terms t are independent, and sum t^2 <= (sum t) (max t).
     """
     sizes = magnitudes(target)
-    return np.broadcast_to(ROUNDING * np.sqrt(sizes.total * sizes.of_a_unit), (target.rows,))
+    return np.broadcast_to(SINGLE_ROUNDING * np.sqrt(sizes.total * sizes.of_a_unit), (target.rows,))
 
 
 def known_log_z(target: Target) -> Array:
-    """Return log Z (rows,) of rows in which nothing is left to draw, NaN in all others.
+    """Return log Z (rows,) of rows without anything to draw, and NaN for all other rows.
 
-    It is the log density of the only state, or of one whose free units have a single value each.
+    In such a row each free unit has a single value, if there is a free unit. log Z is the log
+    density of the only state.
     """
-    out, still = np.full(target.rows, np.nan), np.ones(target.rows, dtype=bool)
+    out, certain = np.full(target.rows, np.nan), np.ones(target.rows, dtype=bool)
     for name, layer in target.structure.layers.items():
         if layer.unit.support is None or len(layer.unit.support) > 1:
-            still &= ~target.free[name].any(axis=1)
-    if still.any():
-        rows = np.flatnonzero(still)
+            certain &= ~target.free[name].any(axis=1)
+    if certain.any():
+        rows = np.flatnonzero(certain)
         out[rows] = (
             target.take(rows)
             .at(1.0)
@@ -313,7 +320,7 @@ def known_log_z(target: Target) -> Array:
 
 
 def check_digits(target: Target) -> Target:
-    """Return a target with the same expectations whose terms are small; PgmError without any."""
+    """Return a target with the same expectations and small terms; PgmError if there is none."""
     if fits(target, False):
         return target
     eased = ease(target, False)
@@ -337,11 +344,11 @@ def _all_nan(value: Any) -> bool:
 
 
 def _without(result: Result, bad: Mapping[str, Array], sizes: Magnitudes, target: Target) -> Result:
-    """Return a result with NaN in the rows of each answer that is bad, status and warnings."""
+    """Return a result with NaN in the bad rows of each answer, and its status and warnings."""
     if not bad:
         return result
     answers = {
-        n: _blanked(n, v, bad[n], target) if n in bad else v for n, v in result.answers.items()
+        n: _with_nan(n, v, bad[n], target) if n in bad else v for n, v in result.answers.items()
     }
     if "log_z" in bad and "log_z_interval" in answers:
         ends = np.where(bad["log_z"][:, None], (-np.inf, np.inf), answers["log_z_interval"])
@@ -352,20 +359,20 @@ def _without(result: Result, bad: Mapping[str, Array], sizes: Magnitudes, target
         answers["log_prob"] = np.where(bad["log_z"], np.nan, answers["log_prob"])
     rows = np.flatnonzero(np.any(list(bad.values()), axis=0))
     posterior = any(name not in ("log_z", "bound", "log_prob") for name in bad)
-    lines = [_line(int(row), sizes, target, posterior) for row in rows[:SHOWN]]
-    if len(rows) > SHOWN:
-        lines.append(f"the same holds for {len(rows) - SHOWN} more rows")
+    lines = [_line(int(row), sizes, target, posterior) for row in rows[:MAX_ROWS_NAMED]]
+    if len(rows) > MAX_ROWS_NAMED:
+        lines.append(f"the same holds for {len(rows) - MAX_ROWS_NAMED} more rows")
     return replace(
         result,
         answers=answers,
-        # ROUNDED promises that all other answers hold, which a bad status takes back.
+        # ROUNDED says that all other answers are good, so that it does not replace a bad status.
         status=Status.ROUNDED if result.status.good else result.status,
         warnings=tuple(dict.fromkeys((*lines, *result.warnings))),
     )
 
 
 def _line(row: int, sizes: Magnitudes, target: Target, free: bool) -> str:
-    """Return the warning of a row: its largest terms, and what has become of its answers."""
+    """Return the warning of a row, which names its largest terms."""
     what, size = sizes.largest(row, free)
     return (
         f"evidence row {target.first + row}: the terms of {what} are of size {size:.3g}, "
@@ -374,16 +381,16 @@ def _line(row: int, sizes: Magnitudes, target: Target, free: bool) -> str:
     )
 
 
-def _blanked(name: str, value: Any, rows: Array, target: Target) -> Any:
+def _with_nan(name: str, value: Any, rows: Array, target: Target) -> Any:
     """Return an answer with NaN in some rows; a gradient is a sum over rows."""
     if isinstance(value, Mapping):
-        return {key: _blanked(name, part, rows, target) for key, part in value.items()}
+        return {key: _with_nan(name, part, rows, target) for key, part in value.items()}
     if name == "gradient":
         return value * np.nan
     out = np.array(value, dtype=np.float64)
     if name == "samples":
         out[:, rows] = np.nan
-    elif name in BY_ROW and not target.evidence.has_rows:
+    elif name in ANSWERS_BY_ROW and not target.evidence.has_rows:
         out[...] = np.nan
     else:
         out[rows] = np.nan

@@ -1,8 +1,8 @@
-"""Checks of estimates by facts that are known for sure.
+"""Checks of estimates against facts that are certain.
 
-A sum that takes about a second is exact, and tells whether the chains of a method that was asked by
-name have met all of the space. Probabilities of the evidence are known to be at most one, and so is
-their sum over different values of the same units:
+If an exact sum takes about a second, it shows whether the chains of a method that was chosen by
+name have visited the whole space. Probabilities of the evidence are at most one, and so is their
+sum over different values of the same units:
 
     sum over distinct rows x of p(x) <= 1
 
@@ -19,21 +19,22 @@ import numpy as np
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import APART, SURE
+from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, MAX_MEAN_GAP_IN_ERRORS
 from pgmengine.infer.exact.exact import quick
 from pgmengine.infer.question.prepared import Prepared
 from pgmengine.infer.results.result import Plan, Result, Status
 
-# The largest cover, as log2 of its states, and the largest junction tree, in table entries, that
-# check an estimate.
-BITS, ENTRIES = 22.0, 2.0**20
+# Largest cover, as log2 of its states, and largest junction tree, in table entries, of an exact sum
+# that checks an estimate.
+MAX_CHECK_BITS, MAX_CHECK_ENTRIES = 22.0, 2.0**20
 
-# Unit updates and bytes of a sum that checks an estimate: about a second of one core. Sums may take
-# as much as the estimate itself. Of many rows as many as fit are checked, at even spacing.
-WORK, BYTES = 4e9, 2.0**24
+# Largest number of unit updates and bytes of an exact sum that checks an estimate: about a second
+# of one core. More is allowed if the estimate itself took more. If not all rows fit, some are
+# checked at even spacing.
+MAX_CHECK_UPDATES, MAX_CHECK_BYTES = 4e9, 2.0**24
 
-# Relative rounding of log Z and of means of chains, which are in single precision.
-ROUNDING = 1e-5
+# Relative rounding error of log Z and of means of chains, which compute in single precision.
+ESTIMATE_ROUNDING = 1e-5
 
 
 def checked(target: Target, result: Result) -> Result:
@@ -49,7 +50,7 @@ def checked(target: Target, result: Result) -> Result:
 
 
 def _not_exact(target: Target, result: Result) -> Iterator[str]:
-    """Yield a line for each answer that an exact sum contradicts, where the sum is quick."""
+    """Yield a warning for each answer that an exact sum contradicts, if the sum is quick."""
     answers = result.answers
     compared = {"mean": "marginals", "log_z": "log_z", "log_prob": "log_prob"}
     want = tuple(what for name, what in compared.items() if name in answers)
@@ -65,11 +66,11 @@ def _not_exact(target: Target, result: Result) -> Iterator[str]:
         yield from _outside(target.first + rows, exact["log_z"], ends, "log Z")
     if "log_prob" in answers:
         every = np.broadcast_to(stats.get("log_prob_error", np.inf), (target.rows,))
-        log_p, error = answers["log_prob"][rows], SURE * every[rows]
+        log_p, error = answers["log_prob"][rows], ERRORS_PER_INTERVAL_SIDE * every[rows]
         ends = np.stack((log_p - error, log_p + error), axis=-1)
         yield from _outside(target.first + rows, exact["log_prob"], ends, "log p")
     if "mean" in answers and "mcse" in stats:
-        # Without a rows axis there is one row.
+        # Answers without an axis of rows have one row.
         some = rows if target.evidence.has_rows else ...
         mean = {n: np.asarray(v)[some] for n, v in answers["mean"].items()}
         mcse = {n: np.asarray(v)[rows] for n, v in stats["mcse"].items()}
@@ -77,31 +78,31 @@ def _not_exact(target: Target, result: Result) -> Iterator[str]:
 
 
 def _quick_sum(target: Target, want: tuple[str, ...], plan: Plan) -> tuple[Array, Prepared] | None:
-    """Return the rows that an exact sum checks, and the question about them; None without any.
+    """Return the rows that an exact sum checks, and the question about them, or None.
 
     `plan` is the plan of the estimate.
     """
     rows = np.arange(target.rows)
-    question = quick(target, want, BITS, ENTRIES, draws=1)
+    question = quick(target, want, MAX_CHECK_BITS, MAX_CHECK_ENTRIES, draws=1)
     if not question.plan.accepted:
         return None
-    share = max(WORK, plan.work) / max(question.plan.work, 1.0)
-    share = min(share, max(BYTES, plan.bytes) / max(question.plan.bytes, 1.0))
+    share = max(MAX_CHECK_UPDATES, plan.work) / max(question.plan.work, 1.0)
+    share = min(share, max(MAX_CHECK_BYTES, plan.bytes) / max(question.plan.bytes, 1.0))
     if share >= 1:
         return rows, question
     count = int(share * target.rows)
     if not count:
         return None
     rows = np.unique(np.linspace(0, target.rows - 1, count).astype(np.int64))
-    question = quick(target.take(rows), want, BITS, ENTRIES, draws=1)
+    question = quick(target.take(rows), want, MAX_CHECK_BITS, MAX_CHECK_ENTRIES, draws=1)
     return (rows, question) if question.plan.accepted else None
 
 
 def _outside(rows: Array, exact: Array, ends: Array, what: str) -> Iterator[str]:
-    """Yield a line if exact values (rows,) lie outside of intervals (rows, 2)."""
+    """Yield a warning if exact values (rows,) lie outside of their intervals (rows, 2)."""
     with np.errstate(invalid="ignore"):
         beyond = np.maximum(ends[:, 0] - exact, exact - ends[:, 1])
-        beyond = beyond - ROUNDING * (1.0 + np.abs(exact))
+        beyond = beyond - ESTIMATE_ROUNDING * (1.0 + np.abs(exact))
     at = int(np.nan_to_num(beyond, nan=-np.inf).argmax())
     if beyond[at] > 0:
         yield (
@@ -111,13 +112,13 @@ def _outside(rows: Array, exact: Array, ends: Array, what: str) -> Iterator[str]
 
 
 def _other_means(mean: States, mcse: States, exact: States) -> Iterator[str]:
-    """Yield a line for each layer with means that lie too far from the exact ones."""
+    """Yield a warning for each layer with means that differ too much from the exact ones."""
     for name, value in exact.items():
         gap = np.abs(mean[name] - value)
         error = np.reshape(mcse[name], gap.shape)
-        # Series that were not examined have the error NaN, and no verdict.
+        # Series that were not examined have the error NaN, and are not compared.
         with np.errstate(invalid="ignore"):
-            apart = gap > APART * error + ROUNDING * (1.0 + np.abs(value))
+            apart = gap > MAX_MEAN_GAP_IN_ERRORS * error + ESTIMATE_ROUNDING * (1.0 + np.abs(value))
         if apart.any():
             yield (
                 f"an exact sum disagrees on {np.count_nonzero(apart)} means of layer "
@@ -126,7 +127,7 @@ def _other_means(mean: States, mcse: States, exact: States) -> Iterator[str]:
 
 
 def _too_probable(target: Target, result: Result) -> Iterator[str]:
-    """Yield a line if probabilities of the evidence are above one, or sum to more than one."""
+    """Yield a warning if probabilities of the evidence are above one, or sum to more than one."""
     if "log_prob" not in result.answers:
         return
     log_p = result.answers["log_prob"]
@@ -134,7 +135,12 @@ def _too_probable(target: Target, result: Result) -> Iterator[str]:
     rows = np.flatnonzero(np.isfinite(log_p) & np.isfinite(error) & _probabilities(target))
     for some in _alternatives(target, rows):
         total = float(log_sum(log_p[some]))
-        if total - SURE * float(error[some].max()) - ROUNDING * (1.0 + abs(total)) > 0:
+        if (
+            total
+            - ERRORS_PER_INTERVAL_SIDE * float(error[some].max())
+            - ESTIMATE_ROUNDING * (1.0 + abs(total))
+            > 0
+        ):
             worst = target.first + int(some[log_p[some].argmax()])
             alone = f"the probability of row {worst} is"
             several = f"{len(some)} rows that exclude each other, row {worst} and others, sum to"
@@ -143,9 +149,9 @@ def _too_probable(target: Target, result: Result) -> Iterator[str]:
 
 
 def _probabilities(target: Target) -> Array:
-    """Return the rows whose log_prob is the logarithm of a probability, (rows,) bool.
+    """Return whether log_prob of each row is the logarithm of a probability, (rows,) bool.
 
-    It is none where soft evidence adds a factor, or where a value of a continuous unit is observed.
+    It is not if soft evidence adds a factor, or if a value of a continuous unit is observed.
     """
     found = np.ones(target.rows, dtype=bool) if target.common is None else target.common == 0
     for name, layer in target.structure.layers.items():

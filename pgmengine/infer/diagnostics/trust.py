@@ -1,9 +1,9 @@
 """Rules for the trust in estimates, the same for all methods that make them.
 
-Chains are judged by R-hat and by their effective number of draws (convergence.py computes both);
-importance weights by their effective number, ess = (sum w)^2 / sum w^2, and by the shape of
-the Pareto tail of the largest ones; ladders by the tours of their chains. The tests compare
-the intervals with exact answers of many small models
+Chains are judged by R-hat and by their effective number of draws (both from convergence.py).
+Importance weights are judged by their effective number, ess = (sum w)^2 / sum w^2, and by the shape
+of the Pareto tail of the largest weights. Ladders are judged by tours: ways of a chain from beta =
+0 to beta = 1 and back. The tests compare the intervals with exact answers of many small models
 (tests/infer/test_interval_coverage.py).
 """
 
@@ -16,71 +16,85 @@ import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.convergence import LEAST_DRAWS, LONG, MANY_CHAINS, too_short
-from pgmengine.infer.diagnostics.rounding import ROUNDING, known_log_z, rounding_of_chains
+from pgmengine.infer.diagnostics.convergence import (
+    MIN_CHAINS_FOR_SPREAD,
+    MIN_DRAWS_FOR_AUTOCORRELATION,
+    MIN_DRAWS_PER_CHAIN_FOR_RHAT,
+    too_short,
+)
+from pgmengine.infer.diagnostics.rounding import SINGLE_ROUNDING, known_log_z, rounding_of_chains
 from pgmengine.infer.results.result import Status
 from pgmengine.model.structure import Structure
 from pgmengine.model.variables import described
 
-# Statuses with the warnings that give reason for them; without warnings there is no doubt.
+# Statuses with the warnings that are the reasons for them. A status without warnings does not
+# apply.
 Doubts: TypeAlias = "list[tuple[Status, tuple[str, ...]]]"
 
-# Bad statuses, the one that says most first.
-WORST = (Status.CONTRADICTED, Status.FEW_TRIPS, Status.NOT_MIXED, Status.FEW_WEIGHTS)
+# Bad statuses, the most important first: a result with several doubts has the first of them.
+BAD_STATUSES = (Status.CONTRADICTED, Status.FEW_TRIPS, Status.NOT_MIXED, Status.FEW_WEIGHTS)
 
-# Standard errors on either side of an interval.
-SURE = 3.0
+# Half the width of an interval, in standard errors.
+ERRORS_PER_INTERVAL_SIDE = 3.0
 
-# Standard errors by which means of chains may differ from exact means, and from the means of a
-# ladder. Thousands of units are compared, and the standard errors are estimates themselves.
-APART = 6.0
+# Largest difference, in standard errors, of means of chains from exact means or from the means of a
+# ladder. It is large because thousands of units are compared, and standard errors are estimates.
+MAX_MEAN_GAP_IN_ERRORS = 6.0
 
-# Smallest share of the chains or draws that may carry the importance weight.
-FEW = 0.05
+# Smallest effective number of draws as a share of all draws.
+MIN_WEIGHT_SHARE = 0.05
 
-# Smallest effective number of draws, or a third of the draws if these are fewer than 60: below it
-# the standard error is itself too uncertain.
-LEAST = 20.0
+# Smallest effective number of draws, or a third of the draws if there are fewer than 60. With
+# fewer, the standard error itself is too uncertain.
+MIN_EFFECTIVE_DRAWS = 20.0
 
-# Largest shape of a Pareto tail.
-SHAPE = 0.7
+# Largest shape k of the Pareto tail of importance weights.
+MAX_PARETO_SHAPE = 0.7
 
-# Draws that a tail needs at least.
-TAIL = 25
+# Smallest number of draws for an estimate of the shape of a tail.
+MIN_TAIL_DRAWS = 25
 
-# Log importance weights further below the largest one are 0.
-UNDERFLOW = 600.0
+# An importance weight counts as 0 if its log is further below the largest log, in nats.
+MAX_LOG_WEIGHT_GAP = 600.0
 
-# Tours from beta = 0 that the draws of a row need. With fewer round trips than that, spin glasses
-# of 20 spins had means off by 0.1 to 0.4 under the status OK.
-TOURS = 20
+# Smallest number of tours for the draws of a row. With fewer tours, spin glasses of 20 spins had
+# means with errors of 0.1 to 0.4 and the status OK.
+MIN_TOURS = 20
 
-# Tours that stepping stones need. With 74 tours, 2 of 29 otherwise good intervals of log Z
-# missed the exact value, and with 460 none of 100.
-LOG_Z_TOURS = 100
+# Smallest number of tours for log Z by stepping stones. With 74 tours, 2 of 29 intervals with a
+# good status missed the exact log Z; with 460 tours, none of 100.
+MIN_TOURS_FOR_LOG_Z = 100
 
-# Smallest limit of the R-hat of log Z. Eight halves of 20 independent batches have an R-hat above
-# 1.05 in one case of a hundred, and above 1.1 in one of 100,000.
-LOG_Z_RHAT = 1.1
+# Smallest limit of the R-hat of log Z. By chance alone, the R-hat of eight half-chains of 20
+# independent batches exceeds 1.05 in one case of 100, and 1.1 in one case of 100,000.
+MIN_RHAT_LIMIT_OF_LOG_Z = 1.1
 
-# Batches of each chain, for a standard error.
-BATCHES = 40
+# Number of batches of each chain from which a standard error is computed.
+BATCHES_PER_CHAIN = 40
 
-# R-hat and MCSE are themselves estimates. With fewer effective draws they cannot be relied upon
-# (Vehtari et al. 2021): chains of two wells that happen to agree had means off by five MCSE.
-ENOUGH = 400
+# Smallest effective number of draws with which R-hat and MCSE, which are estimates, can be relied
+# upon (Vehtari et al. 2021). With fewer, chains of a density with two modes agreed by chance, and
+# their means had errors of five MCSE.
+MIN_DRAWS_FOR_RHAT = 400
 
-# Share of series that may be beyond a limit: the largest of thousands exceeds any by chance.
-SHARE = 0.01
+# Largest share of series that may exceed a limit: the largest of thousands does so by chance.
+MAX_SHARE_BEYOND_LIMIT = 0.01
 
 
 def interval(low: Array, low_error: Array, high: Array, high_error: Array) -> Array:
-    """Return the intervals (rows, 2) from SURE errors below `low` to as many above `high`.
+    """Return the intervals (rows, 2) around `low` and `high`.
 
+    They reach from ERRORS_PER_INTERVAL_SIDE standard errors below `low` to as many above `high`.
     An end that is NaN, since an estimate or its error is infinite, becomes -inf or inf.
     """
     with np.errstate(invalid="ignore"):
-        ends = np.stack((low - SURE * low_error, high + SURE * high_error), axis=1)
+        ends = np.stack(
+            (
+                low - ERRORS_PER_INTERVAL_SIDE * low_error,
+                high + ERRORS_PER_INTERVAL_SIDE * high_error,
+            ),
+            axis=1,
+        )
     return np.where(np.isnan(ends), (-np.inf, np.inf), ends)
 
 
@@ -89,25 +103,25 @@ def with_rounding(
 ) -> tuple[Array, Array, Array]:
     """Return log Z, its error and its interval (rows, 2) from chains in single precision.
 
-    Errors and intervals contain the rounding of the chains, which is all there is where no draw
-    varies. In rows where nothing is left to draw, log Z is the log density itself.
+    Errors and intervals include the rounding error of the chains, which is the only error if all
+    draws are equal. In rows without anything to draw, log Z is the log density of the only state.
     """
     known = known_log_z(target)
     rounding = rounding_of_chains(target)
-    rounding = rounding + ROUNDING * np.where(np.isfinite(log_z), np.abs(log_z), 0.0)
+    rounding = rounding + SINGLE_ROUNDING * np.where(np.isfinite(log_z), np.abs(log_z), 0.0)
     wide = ends + np.multiply.outer(rounding, (-1.0, 1.0))
     sure = np.isfinite(known)
     return (
         np.where(sure, known, log_z),
-        np.where(sure, 0.0, np.hypot(error, rounding / SURE)),
+        np.where(sure, 0.0, np.hypot(error, rounding / ERRORS_PER_INTERVAL_SIDE)),
         np.where(sure[:, None], known[:, None], wide),
     )
 
 
 def few(ess: Array, draws: int) -> bool:
     """Return whether the smallest effective number (rows,) of draws is too small to be trusted."""
-    # Written so that NaN is not trusted either.
-    return not ess.min() >= max(FEW * draws, min(LEAST, draws / 3))
+    # The negation makes NaN count as too small.
+    return not ess.min() >= max(MIN_WEIGHT_SHARE * draws, min(MIN_EFFECTIVE_DRAWS, draws / 3))
 
 
 def pareto_shape(log_weights: Array, ess: Array) -> Array:
@@ -129,9 +143,9 @@ def pareto_shape(log_weights: Array, ess: Array) -> Array:
     out = np.full(len(log_weights), np.nan)
     for row in np.flatnonzero(ess < log_weights.shape[1] / 3):
         weights = log_weights[row]
-        positive = weights[weights > weights.max() - UNDERFLOW]
-        if len(positive) >= TAIL and len(np.unique(positive)) > len(positive) / 2:
-            # The import takes a second or two, and few answers need it.
+        positive = weights[weights > weights.max() - MAX_LOG_WEIGHT_GAP]
+        if len(positive) >= MIN_TAIL_DRAWS and len(np.unique(positive)) > len(positive) / 2:
+            # Imported here because the import takes a second or two, and few answers need it.
             from arviz_stats.base import array_stats
 
             # With its own log_weights=True ArviZ fits the tail of the logarithms.
@@ -148,29 +162,30 @@ def pareto_shape(log_weights: Array, ess: Array) -> Array:
 def heavy(shape: Array) -> Array:
     """Return the rows whose Pareto shape (rows,) is too large for their mean to be relied upon.
 
-    The limit is the one of Vehtari et al. (2024) for large samples. Their lower limit for small
-    samples flags a third of all sets of a hundred weights whose logarithms are normal with a
-    standard deviation of 1, and the intervals of these hold.
+    The limit is that of Vehtari et al. (2024) for large samples. Their lower limit for small
+    samples would reject a third of all sets of a hundred weights whose logarithms are normal with a
+    standard deviation of 1, although the intervals of these sets cover the exact value.
     """
-    return np.flatnonzero(shape > SHAPE)
+    return np.flatnonzero(shape > MAX_PARETO_SHAPE)
 
 
 def normal_end(log_weights: Array) -> Array:
-    """Return log mean exp w (rows,) plus SURE standard errors, for normal log weights.
+    """Return an upper end (rows,) of log mean exp w, for normal log weights.
 
-    The logarithm of the mean of few skewed weights is too low far more often than its standard
-    error says. Log importance weights (rows, draws) are sums of many small terms and so are nearly
-    normal: log E exp w = m + s^2 / 2, whose error follows from the errors of m and s^2.
+    It lies ERRORS_PER_INTERVAL_SIDE standard errors above the estimate. The logarithm of the mean
+    of few skewed weights is too low far more often than its standard error says. Log importance
+    weights (rows, draws) are sums of many small terms and so are nearly normal: log E exp w =
+    m + s^2 / 2, whose error follows from the errors of m and s^2.
     """
     count = log_weights.shape[1]
     with np.errstate(invalid="ignore"):
         variance = log_weights.var(axis=1) * count / max(count - 1, 1)
         error = np.sqrt(variance / count + variance**2 / (2 * max(count - 1, 1)))
-        end = log_weights.mean(axis=1) + variance / 2 + SURE * error
+        end = log_weights.mean(axis=1) + variance / 2 + ERRORS_PER_INTERVAL_SIDE * error
     return np.where(np.isfinite(end), end, -np.inf)
 
 
-def travelled(tours: Array, first: int, least: int = TOURS) -> tuple[str, ...]:
+def few_tours(tours: Array, first: int, least: int = MIN_TOURS) -> tuple[str, ...]:
     """Return a warning where the draws of a row come from too few tours (rows,) on a ladder."""
     row = int(tours.argmin())
     if tours[row] >= least:
@@ -183,15 +198,15 @@ def travelled(tours: Array, first: int, least: int = TOURS) -> tuple[str, ...]:
 
 
 def worst(doubts: Doubts) -> tuple[Status, tuple[str, ...]]:
-    """Return the status that says most, and all warnings, those of this status first."""
-    found = sorted((d for d in doubts if d[1]), key=lambda d: WORST.index(d[0]))
+    """Return the most important status, and all warnings, those of this status first."""
+    found = sorted((d for d in doubts if d[1]), key=lambda d: BAD_STATUSES.index(d[0]))
     notes = tuple(dict.fromkeys(line for _, lines in found for line in lines))
     return (found[0][0] if found else Status.OK), notes
 
 
 def log_z_apart(rhat: Array, limit: float) -> tuple[str, ...]:
     """Return a warning where chains disagree on log Z, by its R-hat (rows,)."""
-    limit = max(limit, LOG_Z_RHAT)
+    limit = max(limit, MIN_RHAT_LIMIT_OF_LOG_Z)
     if not unmixed(rhat, limit):
         return ()
     return (f"R-hat of log Z reaches {np.nanmax(rhat):.3g}, the limit is {limit:g}",)
@@ -200,8 +215,8 @@ def log_z_apart(rhat: Array, limit: float) -> tuple[str, ...]:
 def unmixed_notes(stats: Mapping[str, Any], limit: float, structure: Structure) -> tuple[str, ...]:
     """Return a warning for everything that has not mixed, and for impossible draws.
 
-    The energy of a draw is infinite if its state is impossible. A layer is named by its worst unit
-    where this is a variable.
+    The energy of a draw is infinite if its state is impossible. If the worst unit of a layer is a
+    variable, the warning names it in place of the layer.
     """
     lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
     note: tuple[str, ...] = ()
@@ -215,9 +230,12 @@ def unmixed_notes(stats: Mapping[str, Any], limit: float, structure: Structure) 
     rhat, ess = ({"": stats[f"energy_{key}"], **stats[key]} for key in ("rhat", "ess"))
     chains, draws, _ = stats["energy"].shape
     if too_short(chains, draws):
-        enough = f"{LONG} draws of each chain, or {LEAST_DRAWS} of each of {MANY_CHAINS} chains"
+        enough = (
+            f"{MIN_DRAWS_FOR_AUTOCORRELATION} draws of each chain, or "
+            f"{MIN_DRAWS_PER_CHAIN_FOR_RHAT} of each of {MIN_CHAINS_FOR_SPREAD} chains"
+        )
         note += (f"{chains} chains of {draws} draws are too short to be judged: take {enough}",)
-    needed = min(ENOUGH, chains * draws / 2)
+    needed = min(MIN_DRAWS_FOR_RHAT, chains * draws / 2)
     apart = tuple(
         f"R-hat of {_worst(structure, name, v)} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
         for name, v in rhat.items()
@@ -227,7 +245,7 @@ def unmixed_notes(stats: Mapping[str, Any], limit: float, structure: Structure) 
         f"the draws of {_worst(structure, name, -v)} are worth {np.nanmin(v):.3g} independent "
         f"draws, at least {needed:g} are needed"
         for name, v in ess.items()
-        if np.mean(v < needed) > SHARE
+        if np.mean(v < needed) > MAX_SHARE_BEYOND_LIMIT
     )
     unsettled = log_z_apart(stats.get("log_z_rhat", np.ones(1)), limit)
     return note + apart + slow + unsettled
@@ -250,4 +268,4 @@ def unmixed(rhat: Array, limit: float) -> bool:
     An infinite R-hat belongs to chains that are stuck apart. The largest of thousands of R-hats
     exceeds any limit by chance alone.
     """
-    return bool(np.isinf(rhat).any() or np.mean(rhat > limit) > SHARE)
+    return bool(np.isinf(rhat).any() or np.mean(rhat > limit) > MAX_SHARE_BEYOND_LIMIT)

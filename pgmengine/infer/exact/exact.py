@@ -28,7 +28,7 @@ from pgmengine.infer.results.result import WANTS, Result
 from pgmengine.model.weights import is_sparse
 
 # Seconds of an enumeration below which no junction tree is planned.
-SHORT = 0.02
+MAX_ENUMERATION_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Exact(Method):
     max_bits : the largest cover that is enumerated, as log2 of its number of states.
     draws : number of samples where they are wanted.
     max_states : the largest number of table entries of all cliques of a junction tree.
-    max_work : the largest number of table entries of all passes over a tree with variables outside,
-        as in `Elimination`; 0 for no variables outside. The limit is lower here, about ten seconds
+    max_work : the largest number of table entries of all passes over a tree that is conditioned on
+        a cutset, as in `Elimination`; 0 for no cutset. The limit is lower here, about ten seconds
         for a row, because Auto tries this method first.
 
     >>> import pgmengine as pgm
@@ -83,9 +83,14 @@ class Exact(Method):
         """Plan an enumeration, and a junction tree where it may be cheaper."""
         enumeration = self._enumeration.prepare(target, want)
         bits = cover_bits(enumeration)
-        # Above either width no junction tree is smaller, or none fits.
+        # A tree of this width has more entries than the cover has states, or than max_states
+        # allows.
         hopeless = least_width(target) >= min(bits, np.log2(max(self.max_states, 1.0)))
-        if enumeration.plan.accepted and enumeration.plan.seconds < SHORT or hopeless:
+        if (
+            enumeration.plan.accepted
+            and enumeration.plan.seconds < MAX_ENUMERATION_SECONDS
+            or hopeless
+        ):
             return _scheme(enumeration)
         tree = self._tree.prepare(target, want)
         if not tree.plan.accepted and not enumeration.plan.accepted:
@@ -120,7 +125,7 @@ class Exact(Method):
 
 
 def _scheme(chosen: Prepared, note: str = "") -> Scheme:
-    """Return the scheme of a method that was chosen, with a note on the other one."""
+    """Return the plan of the method that was chosen, with a note on the other method."""
     p = chosen.plan
     return Scheme(p.why + note, p.work, p.bytes, p.seconds, chosen.detached(), p.refusal)
 
@@ -128,9 +133,9 @@ def _scheme(chosen: Prepared, note: str = "") -> Scheme:
 def quick(
     target: Target, want: tuple[str, ...], bits: float, entries: float, draws: int
 ) -> Prepared:
-    """Prepare an exact question where it is small; refused where it is not.
+    """Prepare an exact question if it is small; a larger question is returned as refused.
 
-    There is no search for a junction tree so small: a quick order has to give it.
+    A junction tree is found by one quick elimination order, without a longer search.
 
     Parameters
     ----------
@@ -147,11 +152,11 @@ def quick(
 
 
 def least_width(target: Target) -> float:
-    """Return a lower bound of log2 of the largest clique, in the row of most free units.
+    """Return a lower bound of log2 of the largest clique, in the row with the most free units.
 
-    It is the largest of two bounds of the treewidth: half the average number of neighbours, and the
-    least number of neighbours within a dense coupling. All units count as binary, since others have
-    more states. Sparse couplings, tables and arrows are not counted.
+    It is the larger of two bounds of the treewidth: half the average number of neighbours, and the
+    smallest number of neighbours within a dense coupling. All units count as binary, because other
+    units have more states. Sparse couplings, tables and arrows are not counted.
     """
     s = target.structure
     if not s.undirected:
@@ -162,7 +167,7 @@ def least_width(target: Target) -> float:
     for c in s.undirected:
         weight = target.model.weight(c)
         if is_sparse(weight):
-            # A bound of 0 is right, too, and sparse graphs are for elimination.
+            # A bound of 0 holds as well; sparse graphs are left to elimination anyway.
             continue
         free = [target.free[n][row] for n in (c.a, c.b)]
         one, two = (s.layers[n].unit.width for n in (c.a, c.b))

@@ -27,8 +27,8 @@ def check_possible(log_z: Array, rows: Array, target: Target) -> None:
 class Gathered:
     """The answers of all rows of a target, gathered from jobs that answer some rows each.
 
-    Arrays start as NaN. `complete` has the answers once each row was answered by exactly one job;
-    numbers of NaN alone would not show a row that counts twice in a gradient.
+    Arrays start as NaN. `complete` returns the answers once exactly one job has answered each row.
+    It counts the rows, because NaN would not show a row that counts twice in a gradient.
     """
 
     def __init__(self, target: Target, what: str) -> None:
@@ -59,7 +59,7 @@ class Gathered:
         """Return log_z (rows,) and all other answers; InternalError unless all rows are there."""
         target = self.target
         check_divided(self.jobs, target.rows, self.what, target.first)
-        # Without a row there is no job, and the check has raised.
+        # A target without rows has no jobs, and the check above has raised an error.
         log_z = np.empty(0) if self.log_z is None else self.log_z
         if (unknown := np.isnan(log_z)).any():
             row = target.first + int(unknown.argmax())
@@ -67,7 +67,7 @@ class Gathered:
         return log_z, self.found
 
     def _filled(self, out: Array | None, value: Array, rows: Array) -> Array:
-        """Return the array of all rows with the values of some; it is NaN where there are none."""
+        """Return the array of all rows with the values of `rows` filled in; other rows stay NaN."""
         if len(value) != len(rows):
             raise InternalError(f"{self.what}: {len(value)} answers for {len(rows)} rows")
         if out is None:
@@ -81,7 +81,7 @@ class Gathered:
 
 
 def exact_answers(question: Prepared, log_z: Array, found: Answer) -> dict[str, Any]:
-    """Return the answers to a question as users see them, log_z where it is asked for.
+    """Return the answers to a question as users see them, with log_z if it is asked for.
 
     Samples are (rows, draws, width) inside, and (draws, rows, size[, k]) outside.
     """

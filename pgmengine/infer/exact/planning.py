@@ -2,7 +2,8 @@
 
 Each evidence pattern has its conditioned model (factors over the free units), an elimination order,
 and a junction tree. Rows of rare patterns share a tree (shared_rows.py). The structure remembers
-what is found for a pattern, so that another question with this pattern plans little.
+the factors, orders and trees of each pattern, so that a later question with this pattern is planned
+quickly.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits
 from pgmengine.infer.exact.junction_tree.causal_independence import equal_findings, has_causes
 from pgmengine.infer.exact.junction_tree.conditioned_model import (
-    PAIRS,
+    NEED_ALL_FACTORS,
     Conditioned,
     Form,
     condition,
@@ -35,39 +36,55 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import (
 from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_order, has_order
 from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
-from pgmengine.infer.exact.junction_tree.trees import MOMENTS, MOST, PASSES, Limits, Tree
-from pgmengine.infer.exact.shared_rows import RARE, free_in_some, freed, planning_seconds, rare_rows
+from pgmengine.infer.exact.junction_tree.trees import (
+    MAX_TREE_ENTRIES,
+    NEED_MARGINALS,
+    PASSES_FOR_MARGINALS,
+    Limits,
+    Tree,
+)
+from pgmengine.infer.exact.shared_rows import (
+    MIN_ROWS_OF_OWN_TREE,
+    free_in_some,
+    freed,
+    planning_seconds,
+    rare_rows,
+)
 from pgmengine.infer.exact.zero_leaks import with_leaks, with_weights
 from pgmengine.infer.question.prepared import Scheme
 from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import quantity
 
-# Seconds for a table entry and a pass, and for a clique of a row that has a tree of its own.
-ENTRY, CLIQUE = 3e-9, 3e-7
-# Seconds for an entry of the tables of the model: it becomes a probability in each pass, and is
-# counted in a gradient.
-TABULATED, COUNTED = 2e-9, 1e-8
-# Seconds for the passes on one tree, however small it is.
-CALL = 1.5e-4
+# Seconds for one table entry in one pass; and for each clique of a row that has its own tree.
+PASSED_ENTRY_SECONDS, CLIQUE_SECONDS = 3e-9, 3e-7
+# Seconds for an entry of the tables of the model: to make it a probability, in each pass; and to
+# count it, in a gradient.
+TABULATED_ENTRY_SECONDS, COUNTED_ENTRY_SECONDS = 2e-9, 1e-8
+# Seconds for the passes on one tree of any size, besides the seconds for its entries.
+CALL_SECONDS = 1.5e-4
 
-# Seconds of the search for an order that fits. There is none where a quick search finds a largest
-# clique of more than 2^50 states, or proves that every order has one of more than 2^34.
-SEARCH = 3.0
-FAR, PROVEN = 50, 34
+# Longest search, in seconds, for an order that fits. There is no search if a quick order has a
+# clique of more than 2^MAX_QUICK_BITS states, or if every order has one of more than
+# 2^MAX_PROVEN_BITS.
+MAX_SEARCH_SECONDS = 3.0
+MAX_QUICK_BITS, MAX_PROVEN_BITS = 50, 34
 
-# The longest search for a tree that rows of rare patterns share. It is enough for trees that fit.
-SHORT_SEARCH = 0.05
+# Longest search, in seconds, for a tree that rows of rare patterns share. It suffices for trees
+# that fit.
+MAX_SHARED_SEARCH_SECONDS = 0.05
 
-# Table entries up to which the quick search takes longer than elimination.
-QUICK = 2**12
+# Largest number of table entries for which the quick order is not improved: already the quick
+# search takes longer than elimination.
+MAX_ENTRIES_WITHOUT_SEARCH = 2**12
 
-# Small tables are taken where they take less than this share of the time of whole tables.
-WHOLE = 1.0
+# Causal independence is used if it takes less than this share of the time of tables over all
+# parents.
+MAX_SHARE_OF_WHOLE_TABLES = 1.0
 
-# Table entries above which impossible states may be looked for, and above which units with
-# independent causes may have small tables.
-WORTH = 2**16
+# Only trees with more table entries are searched for impossible states, or use small tables for
+# units with independent causes.
+MIN_ENTRIES_TO_REDUCE = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +94,7 @@ class Planned:
     want: tuple[str, ...]
     posterior: list[Tree]
     without_evidence: list[Tree]
-    # Of leaks of 0 lifted, for the gradient alone (zero_leaks.py).
+    # Trees of the model in which leaks of 0 are raised, for the gradient alone (zero_leaks.py).
     slope: list[Tree]
     limits: Limits
     target: ReferenceType[Target]
@@ -105,19 +122,22 @@ class Planned:
             return Scheme(work=work, refusal=self._refusal(most))
         working, fixed = self._needs(draws, 0.0)
         if working + fixed >= SMALL and len(self.trees) == 1 and part_count(work, target.rows) == 1:
-            # Answers of one pass are made after it; those of earlier passes are there during it.
+            # The answers of a single pass are made after it. With several passes, the answers of
+            # earlier ones are in memory during a pass.
             if most.at_once(self.want, draws) >= target.rows:
                 working, fixed = self._needs(draws, answer_bytes(target, self.want, draws))
         memory = peak_bytes(target, self.want, draws, work, working, fixed=fixed)
         filling = sum(len(tree.rows) * tree.conditioned.filling for tree in self.trees)
-        filling += TABULATED * sum(tree.tabulated(self.want, draws) for tree in self.trees)
+        filling += TABULATED_ENTRY_SECONDS * sum(
+            tree.tabulated(self.want, draws) for tree in self.trees
+        )
         if "gradient" in self.want:
-            filling += COUNTED * float(target.structure.table_index.first[-1])
-        seconds = work * ENTRY + CALL * len(self.trees) + filling
+            filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.first[-1])
+        seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(self.trees) + filling
         return Scheme(most.described, work, memory, seconds, self)
 
     def _needs(self, draws: int, answers: float) -> tuple[float, float]:
-        """Return the bytes of the largest pass: of its rows, and of what they have in common."""
+        """Return the bytes of the largest pass: of its rows, and of the arrays that they share."""
         return max((tree.bytes(self.want, draws, answers) for tree in self.trees), key=sum)
 
     def _refusal(self, most: Tree) -> str:
@@ -132,31 +152,30 @@ class Planned:
         if not is_installed() and most.order.bound < min(bits[1], most.order.largest):
             refusal += f"; the extra treewidth may find a better one: {install('goatd')}"
         if limits.work > 0:
-            refusal += self._outside(most)
-        if limits.max_states >= MOST:
+            refusal += self._cutset_refusal(most)
+        if limits.max_states >= MAX_TREE_ENTRIES:
             refusal += f" (max_states is {limits.max_states:.4g}; 2^50 is too much for any tree)"
         if causes := most.conditioned.described:
             refusal += f" ({causes})"
         return refusal
 
-    def _outside(self, most: Tree) -> str:
-        """Return the reason why variables outside are no help."""
+    def _cutset_refusal(self, most: Tree) -> str:
+        """Return the reason why conditioning on a cutset does not help."""
         limits, variables = self.limits, len(most.conditioned.states)
         if limits.states < variables:
-            # A variable outside keeps a table of one entry.
-            return f"; even with all {variables} variables outside there are as many entries"
+            # A variable of the cutset keeps a table of one entry.
+            return f"; even a cutset of all {variables} variables leaves as many entries"
         # All passes together have at least the entries of the whole tree.
-        chosen = "variables" if most.most > limits.work else "the variables that a search chose"
+        cutset = "any cutset" if most.most > limits.work else "the cutset that a search chose"
         return (
-            f"; with {chosen} outside it needs more than 2^{np.log2(limits.work):.4g} entries in "
-            "all passes"
+            f"; with {cutset} it needs more than 2^{np.log2(limits.work):.4g} entries in all passes"
         )
 
     def on(self, target: Target) -> Planned:
         """Return the trees of the question for a target with the same evidence pattern.
 
-        Which states are possible depends on its values; the trees of values that were seen before
-        are remembered by the structure.
+        Its values decide which states are possible. The structure remembers the trees of values
+        that were asked about before.
         """
         if self.target() is target or not any(tree.by_value for tree in self.trees):
             return self
@@ -177,19 +196,20 @@ def planned(target: Target, want: tuple[str, ...], limits: Limits) -> Planned:
 
 
 def lifted(target: Target) -> Target:
-    """Return the target with leaks and weights of 0 lifted where they have a slope, or itself."""
+    """Return the target with leaks and weights of 0 raised to LIFT (zero_leaks.py)."""
     return with_weights(with_leaks(target))
 
 
 def normalised(target: Target) -> bool:
-    """Whether log Z without evidence is 0."""
+    """Return whether log Z without evidence is 0."""
     return target.structure.normalized and target.untempered
 
 
 def rough_entries(target: Target, most: float) -> float:
-    """Return the table entries of a tree for samples by a quick order, the largest of all patterns.
+    """Return the number of table entries of a tree by a quick order, for the largest pattern.
 
-    It is infinite where a term is no table, and where no quick order has at most `most` entries.
+    The tree is one for samples. The number is infinite if a term cannot be a table, or if no quick
+    order has at most `most` entries.
     """
     form = Form(prune=False)
     try:
@@ -204,17 +224,18 @@ def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
     """Return a tree for every evidence pattern, and one that rows of rare patterns share."""
     kinds = {quantity(w) for w in want}
     form = Form(
-        prune=not kinds & {"samples", "mode", *MOMENTS},
-        structural=bool(PAIRS & kinds),
+        prune=not kinds & {"samples", "mode", *NEED_MARGINALS},
+        structural=bool(NEED_ALL_FACTORS & kinds),
         joints=tuple(units_of(target.structure, w) for w in want if isinstance(w, Joint)),
         pairs="pairs" in kinds,
         maximum="mode" in kinds,
     )
     patterns = evidence_patterns(target)
-    # In a shared tree the terms of observed units are in its tables, where large ones cost digits.
+    # The tables of a shared tree contain the terms of observed units. Large terms would cost
+    # digits.
     rare = rare_rows(target, patterns) if fits(target, single=False) else np.empty(0, dtype=int)
     shared = _shared(target, rare, form, limits) if len(rare) else []
-    # Rows of one pattern may differ: other values leave other states, and a larger tree.
+    # Rows of one pattern may need different trees: their values leave different states possible.
     done = np.zeros(target.rows, dtype=bool)
     for tree in shared:
         done[tree.rows] = True
@@ -228,39 +249,51 @@ def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
 def _shared(target: Target, rows: Array, form: Form, limits: Limits) -> list[Tree]:
     """Return the tree that rows of several patterns share, without rows for which it is too large.
 
-    There is none where a term is no table before the evidence of single rows is known.
+    There is no such tree if a term is a table only under the evidence of a single row.
     """
     some = target if len(rows) == target.rows else target.take(rows)
     try:
         whole = freed(some, free_in_some(some))
         draft = _draft(whole, np.arange(len(rows)), replace(form, prune=False))
         filling = draft.conditioned.filling
-        # Nothing is built before its price is known: tables may have 2^parents entries.
+        # The price is computed before any table is built: tables may have 2^parents entries.
         if filling > planning_seconds(draft.conditioned, draft.looked_at):
             return []
-        tree = draft.tree(SHORT_SEARCH)
+        tree = draft.tree(MAX_SHARED_SEARCH_SECONDS)
     except PgmError:
         return []
     alone = planning_seconds(tree.conditioned, draft.looked_at if tree.possible else 0.0)
     if filling > alone:
         return []
     sizes = tree.sizes(some, tree.rows)
-    seconds = PASSES * ENTRY * sizes[:, 0] + CLIQUE * tree.tree.cliques + filling
+    seconds = (
+        PASSES_FOR_MARGINALS * PASSED_ENTRY_SECONDS * sizes[:, 0]
+        + CLIQUE_SECONDS * tree.tree.cliques
+        + filling
+    )
     fits = seconds <= alone
     fits &= sizes[:, 0] <= limits.states
     return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
 
 
 def _row_by_row(tree: Tree, target: Target, most: float) -> Tree:
-    """Return the tree of one pattern, restricted to each row where that is cheaper than lanes.
+    """Return the tree of one pattern; its rows have passes of their own where that is cheaper.
 
-    It is where the evidence of a row excludes many states that other rows leave possible.
+    It is cheaper if the evidence of each row excludes many states that other rows leave possible.
+    Otherwise the rows are lanes of one pass.
     """
-    if tree.possible is None or len(tree.rows) < RARE or not tree.possible.cards.all():
+    if (
+        tree.possible is None
+        or len(tree.rows) < MIN_ROWS_OF_OWN_TREE
+        or not tree.possible.cards.all()
+    ):
         return tree
-    some = np.unique(np.linspace(0, len(tree.rows) - 1, RARE).astype(int))
+    some = np.unique(np.linspace(0, len(tree.rows) - 1, MIN_ROWS_OF_OWN_TREE).astype(int))
     mean = tree.sizes(target, tree.rows[some])[:, 0].mean()
-    if mean * ENTRY + tree.tree.cliques * CLIQUE > 0.5 * tree.order.entries * ENTRY:
+    if (
+        mean * PASSED_ENTRY_SECONDS + tree.tree.cliques * CLIQUE_SECONDS
+        > 0.5 * tree.order.entries * PASSED_ENTRY_SECONDS
+    ):
         return tree
     sizes = tree.sizes(target, tree.rows)
     return replace(tree, restricted=sizes) if sizes[:, 0].max() <= most else tree
@@ -269,25 +302,28 @@ def _row_by_row(tree: Tree, target: Target, most: float) -> Tree:
 def _of_pattern(target: Target, rows: Array, form: Form) -> list[Tree]:
     """Return the trees of one evidence pattern.
 
-    Small tables of units with independent causes depend on which of them are 1, so that rows with
-    other values have other trees. They are planned where one tree for all rows is large.
+    The small tables of units with independent causes depend on the observed values of these units,
+    so that rows with different values have different trees. Small tables are planned if one tree
+    for all rows is large.
     """
     if not has_causes(target):
         return [_draft(target, rows, form).tree()]
     seconds = np.inf
     try:
         whole = _draft(target, rows, form)
-        if whole.rough.entries <= WORTH:
+        if whole.rough.entries <= MIN_ENTRIES_TO_REDUCE:
             return [whole.tree()]
         seconds = whole.seconds
     except PgmError:
-        # A table is too large: small ones may do.
+        # A table over all parents is too large, but small tables may fit.
         pass
     small = replace(form, small=True)
     drafts = [_draft(target, some, small) for some in equal_findings(target, rows)]
-    # Each row has the tree that it would have alone, so that parts of a question have equal bits.
-    large = [draft.rows for draft in drafts if draft.seconds >= WHOLE * seconds]
-    trees = [draft.tree() for draft in drafts if draft.seconds < WHOLE * seconds]
+    # Each row gets the tree that it would get alone, so that answers in parts have the same bits.
+    large = [draft.rows for draft in drafts if draft.seconds >= MAX_SHARE_OF_WHOLE_TABLES * seconds]
+    trees = [
+        draft.tree() for draft in drafts if draft.seconds < MAX_SHARE_OF_WHOLE_TABLES * seconds
+    ]
     if large:
         trees.append(_draft(target, np.sort(np.concatenate(large)), form).tree())
     return trees
@@ -300,37 +336,44 @@ class _Draft:
     target: Target
     rows: Array
     form: Form
-    # The key under which the structure remembers what is planned.
+    # The key under which the structure remembers factors, orders and trees.
     key: tuple[Any, ...]
     conditioned: Conditioned
     rough: Order
 
     @property
     def seconds(self) -> float:
-        """About the seconds of the passes for a row by the first order, with its tables filled."""
-        return PASSES * ENTRY * self.rough.entries + self.conditioned.filling
+        """About the seconds to fill the tables of a row and to eliminate by the first order."""
+        return (
+            PASSES_FOR_MARGINALS * PASSED_ENTRY_SECONDS * self.rough.entries
+            + self.conditioned.filling
+        )
 
     @cached_property
     def looked_at(self) -> float:
-        """The number of entries that are looked at to remove impossible states.
+        """The number of entries that are examined to remove impossible states.
 
-        It is 0 for small trees, and where the passes are faster than filling these entries.
+        It is 0 for small trees, and if the passes are faster than filling these entries.
         """
         entries, filling = self.conditioned.excluding(self.target)
-        large = self.rough.entries > WORTH
-        return entries if large and filling <= PASSES * ENTRY * self.rough.entries else 0.0
+        large = self.rough.entries > MIN_ENTRIES_TO_REDUCE
+        return (
+            entries
+            if large and filling <= PASSES_FOR_MARGINALS * PASSED_ENTRY_SECONDS * self.rough.entries
+            else 0.0
+        )
 
-    def tree(self, search: float = SEARCH) -> Tree:
+    def tree(self, search: float = MAX_SEARCH_SECONDS) -> Tree:
         """Return the tree of these rows.
 
-        `search` is the longest time in seconds of the search for an order.
+        `search` is the time limit, in seconds, of the search for an order.
         """
         conditioned, memo = self.conditioned, self.target.structure.memo
         states, scopes = conditioned.states, conditioned.scopes
 
         def make() -> tuple[Order, JunctionTree]:
             order = self.rough
-            if _may_fit(order) and order.entries > QUICK:
+            if _may_fit(order) and order.entries > MAX_ENTRIES_WITHOUT_SEARCH:
                 order = best_order(states, scopes.start, scopes.scope, search, conditioned.passing)
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
@@ -346,7 +389,7 @@ class _Draft:
 
 
 def _draft(target: Target, rows: Array, form: Form) -> _Draft:
-    """Plan the factors of some rows; PgmError where a term is no table, or too large a table."""
+    """Plan the factors of some rows; PgmError if a term is no table, or too large a table."""
     one = one_for_all(target, rows)
     masks = [mask[0] for both in (one.free, one.cut) for mask in both.values()]
     masks += [hinted(one, name)[0] for name in one.soft]
@@ -370,7 +413,7 @@ def _draft(target: Target, rows: Array, form: Form) -> _Draft:
 def _has_order(target: Target, rows: Array, form: Form, most: float) -> bool:
     """Return whether a quick search finds an order of at most `most` entries.
 
-    The search of an order without a limit goes on where cliques have thousands of units, and takes
+    A search without a limit would continue even with cliques of thousands of units: it takes
     minutes for 20,000 coupled spins.
     """
     c = condition(one_for_all(target, rows), form)
@@ -378,8 +421,8 @@ def _has_order(target: Target, rows: Array, form: Form, most: float) -> bool:
 
 
 def _may_fit(rough: Order) -> bool:
-    """Whether a longer search may find an order that fits, after a quick one."""
-    return rough.largest <= FAR and rough.bound <= PROVEN
+    """Return whether a longer search may still find an order that fits, after a quick one."""
+    return rough.largest <= MAX_QUICK_BITS and rough.bound <= MAX_PROVEN_BITS
 
 
 def _reduced(
@@ -388,7 +431,7 @@ def _reduced(
     """Return the tree over the states that are possible for some row."""
     scopes, offered = conditioned.scopes, conditioned.passing
     p = remove_impossible(conditioned.states, scopes.start, scopes.scope, zeros)
-    # A sum without states is 0; the tree of one state each is never run.
+    # If no state is possible, the sum is 0: the tree with one state each is never run.
     cards = np.maximum(p.cards, 1)
     order = best_order(cards, p.start, p.scope, 0.0, offered)
     if _may_fit(order):

@@ -1,14 +1,14 @@
 """Rows of many evidence patterns on one junction tree.
 
 Planning a tree for a pattern takes milliseconds, which many rows of one pattern share. Rows whose
-patterns are rare share the tree of the model in which a unit is free if one of these rows leaves it
-free. Its cliques, over the states that are possible for a row, are a junction tree of that row, and
-`run_restricted` passes the messages of each row over these states alone.
+patterns are rare share the tree of a model in which a unit is free if any of these rows leaves it
+free. Restricted to the states that are possible for a row, its cliques are a junction tree of this
+row. `run_restricted` passes the messages of each row over these states alone.
 
 Measured on 20 % random evidence, a row of munin2: 136 ms with a tree for each pattern; 19 ms on the
 whole tree with the rows as lanes; 1 ms on the restricted tree. Impossible states make most of the
-difference: the whole tree has 2^21.6 entries, 2^18.5 where observed units have one state, and 2^15
-where states that zeros of tables then exclude have gone, too.
+difference: the whole tree has 2^21.6 entries. It has 2^18.5 entries if observed units have one
+state each, and 2^15 if states that are then excluded by zeros of tables are removed as well.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible
 
-# A pattern with fewer rows is rare, and as many rare patterns share a tree.
-RARE, FEW = 8, 3
+# A pattern with fewer rows is rare; and the smallest number of rare patterns that share a tree.
+MIN_ROWS_OF_OWN_TREE, MIN_PATTERNS_TO_SHARE = 8, 3
 
-# Seconds of planning a pattern alone: for the pattern, for a free unit, and for a table entry where
-# impossible states are removed.
-ALONE, UNIT, REMOVED = 2e-3, 3e-6, 1e-6
+# Seconds of planning one more pattern: for the pattern, for each free unit, and for each table
+# entry that is examined to remove impossible states.
+PATTERN_SECONDS, FREE_UNIT_SECONDS, REMOVED_ENTRY_SECONDS = 2e-3, 3e-6, 1e-6
 
 
 def rare_rows(target: Target, patterns: list[Array]) -> Array:
     """Return the rows of rare patterns that can share a tree, ascending; none if they cannot.
 
-    Their patterns differ in units with finitely many states, and in nothing that do() or beta sets.
-    The reference of the tempering path counts for free units alone, which differ between the rows.
+    Their patterns may differ in units with finitely many states only, and not in do() or in beta.
+    Below beta = 1 there are none, because the reference of the tempering path is a density of the
+    free units, which differ between the rows.
     """
-    rare = [rows for rows in patterns if len(rows) < RARE]
-    if len(rare) < FEW or (target.reference and not target.untempered):
+    rare = [rows for rows in patterns if len(rows) < MIN_ROWS_OF_OWN_TREE]
+    if len(rare) < MIN_PATTERNS_TO_SHARE or (target.reference and not target.untempered):
         return np.empty(0, dtype=np.int64)
     rows = np.sort(np.concatenate(rare))
     some = target if len(rows) == target.rows else target.take(rows)
@@ -51,23 +52,27 @@ def rare_rows(target: Target, patterns: list[Array]) -> Array:
 
 
 def planning_seconds(conditioned: Conditioned, looked_at: float) -> float:
-    """Return about the time that the tree of one more pattern takes to plan.
+    """Return about the seconds that it takes to plan the tree of one more pattern.
 
-    `looked_at` is the number of entries that are looked at to remove impossible states.
+    `looked_at` is the number of entries that are examined to remove impossible states.
 
-    A row for which the shared tree takes longer has a tree of its own: an order for its pattern
-    alone can be far better than one for the model without this evidence.
+    If the shared tree takes longer for a row, the row has a tree of its own: an order for its
+    pattern alone can be far better than an order for the model without this evidence.
     """
-    return ALONE + UNIT * len(conditioned.free.states) + REMOVED * looked_at
+    return (
+        PATTERN_SECONDS
+        + FREE_UNIT_SECONDS * len(conditioned.free.states)
+        + REMOVED_ENTRY_SECONDS * looked_at
+    )
 
 
 def free_in_some(target: Target) -> dict[str, Array]:
-    """Return layer -> (size,) bool: the units that some row leaves free."""
+    """Return layer -> (size,) bool: the units that are free in at least one row."""
     return {n: np.asarray(distinct(free).any(axis=0)) for n, free in target.free.items()}
 
 
 def freed(target: Target, free: dict[str, Array]) -> Target:
-    """Return a target with more free units: layer -> (size,) bool. All rows observe the others."""
+    """Return a target whose free units are `free`, layer -> (size,) bool."""
     s, given = target.structure, target.evidence
     observed, values = {}, {}
     for name, layer in s.layers.items():
@@ -82,10 +87,10 @@ def freed(target: Target, free: dict[str, Array]) -> Target:
 
 
 def observed_states(target: Target, conditioned: Conditioned, possible: Possible | None) -> Array:
-    """Return the states (rows, n) that rows observe of the variables of a tree.
+    """Return the observed states (rows, n) of the variables of a tree that rows share.
 
-    Its units are those that are free in a model. A unit that is not observed has -1; it has -2
-    where its observed state is impossible. The states are those that are left in `possible`.
+    A variable that a row does not observe has -1, and one whose observed state is impossible has
+    -2. States are numbered among those that are left in `possible`.
     """
     units = np.flatnonzero(conditioned.free.number >= 0)
     seen = np.concatenate([target.pattern.observed[n] for n in target.structure.layers], axis=1)

@@ -1,17 +1,18 @@
-"""Slopes of log Z at a leak of exactly 0, to which impossible states contribute.
+"""Derivatives (slopes) of log Z at a leak of exactly 0, to which impossible states contribute.
 
 A noisy-or unit with input z is 1 with probability 1 - e^-z. At z = 0 this probability is 0, but its
-slope e^-z is 1. There an expectation of scores over the posterior multiplies 0 by infinity, and
-loses the following part of the slope:
+slope e^-z is 1. An expectation of scores over the posterior then multiplies 0 by infinity, and
+loses this part of the slope:
 
     d log Z / dz = sum over states of (product of all other factors) e^-z / Z.
 
-With a leak of LIFT in place of 0, the state has the probability LIFT and the score 1 / LIFT, whose
-product is right. Everything else changes by LIFT divided by the probability of the evidence.
+If the leak is lifted (raised) from 0 to LIFT, the state has the probability LIFT and the score
+1 / LIFT, whose product is right. All other terms change by LIFT divided by the probability of the
+evidence.
 Products of tables allow any LIFT that is a float. Enumeration computes 1 - e^-z, so that it
-needs WALK_LIFT, which is far above rounding; there, only the slopes of lifted leaks, and of weights
-of 0 beside them, come from the lifted target. Their error is that of a forward difference with this
-step.
+needs ENUMERATION_LIFT, which is far above rounding. In enumeration, only two kinds of slopes come
+from the lifted target: those of lifted leaks, and those of weights of 0 of the same units. Their
+error is the error of a forward difference with this step.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.target import Target
 from pgmengine.model.weights import is_sparse, like
 
-LIFT, WALK_LIFT = 1e-100, 1e-9
+LIFT, ENUMERATION_LIFT = 1e-100, 1e-9
 
 
 def zero_leaks(target: Target) -> dict[str, Array]:
     """Return layer -> (size,) mask of the leaks of 0 at which an impossible state has a slope.
 
-    Units that are observed to be 0 or that do() holds have no such states. At beta < 1 the slope at
-    0 is infinite, and there are none.
+    Units that are observed to be 0, or that are intervened, have no such states. At beta < 1 there
+    are none, because the slope at 0 is infinite.
     """
     s, model, found = target.structure, target.model, dict[str, Array]()
     for name in s.directed_layers if (target.beta == 1).all() else ():
@@ -41,7 +42,10 @@ def zero_leaks(target: Target) -> dict[str, Array]:
 
 
 def with_leaks(target: Target, lift: float = LIFT) -> Target:
-    """Return the target with leaks of `lift` where an impossible state has a slope, or itself."""
+    """Return the target with `lift` in place of leaks of 0 at which impossible states have a slope.
+
+    It is the same object if there are no such leaks.
+    """
     model, layers, lifted = target.model, target.structure.layers, {}
     for name, mask in zero_leaks(target).items():
         bias = np.where(mask, lift, model.bias(name))
@@ -52,9 +56,10 @@ def with_leaks(target: Target, lift: float = LIFT) -> Target:
 def with_slopes(
     target: Target, gradient: dict[str, Weight], lifted: dict[str, Weight]
 ) -> dict[str, Weight]:
-    """Return a gradient with the slopes of the lifted target at leaks of 0 and weights beside them.
+    """Return a gradient with slopes of the lifted target at leaks of 0.
 
-    A weight other than 0 gives every state that its parent turns on a probability.
+    The weights of 0 into the same units also get the slopes of the lifted target. Other weights do
+    not need them: a parent with such a weight makes it possible that the unit is 1.
     """
     out, model = dict(gradient), target.model
     for name, mask in zero_leaks(target).items():
@@ -72,11 +77,13 @@ def with_slopes(
 
 
 def with_weights(target: Target) -> Target:
-    """Return the target with weights of LIFT in place of 0 in arrows, or itself.
+    """Return the target with weights of LIFT in place of 0 in arrows.
+
+    It is the same object if there are no such weights.
 
     Chains of auxiliary variables (causal_independence.py) have a link for each parent. A weight of
-    0 makes the state impossible in which this parent alone turns the child on, and its slope rests
-    on it.
+    0 makes the state impossible in which this parent alone turns the child on, but this state is a
+    part of the slope of the weight.
     """
     s, model, lifted = target.structure, target.model, {}
     for c in s.arrows if target.untempered else ():

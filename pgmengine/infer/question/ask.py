@@ -1,9 +1,9 @@
 """infer, prepare and explain: one way to ask every question.
 
-A question is prepared once: the method plans, and its findings stay with the prepared question.
-`infer` remembers the prepared questions of small models, whose planning takes longer than their
-answers, by model, method, wanted quantities and evidence pattern; `prepare` gives users the same
-object, for asking many times. Answers of both have the same bits.
+A question is prepared once: the method makes a plan, and the plan stays with the prepared question.
+`infer` remembers the prepared questions of small models by model, method, wanted quantities and
+evidence pattern, because planning takes longer than answering there. `prepare` gives users a
+prepared question that they can ask many times. Answers of both have the same bits.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from pgmengine.model.weights import count
 if TYPE_CHECKING:
     import pandas as pd
 
-# Layer -> values; or a DataFrame with a column for each unit.
+# A mapping from layers to values, or a DataFrame with a column for each unit.
 Evidence: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
 
 DEFAULT = Auto()
 
-# The last questions about each model, without the model: they go when the model goes.
+# The last questions about each model. They do not refer to the model, and are deleted with it.
 REMEMBERED: WeakKeyDictionary[Parameters, Cache[Prepared]] = WeakKeyDictionary()
-QUESTIONS = 32
+MAX_REMEMBERED_QUESTIONS = 32
 _lock = Lock()
 
-# Largest count of numbers, parameters and evidence together, of a question that is remembered.
-# Larger models take far longer to answer than to plan.
-SMALL = 2**19
+# Largest count of parameters and numbers of evidence together for which a question is remembered.
+# Questions about larger models take far longer to answer than to plan.
+MAX_REMEMBERED_NUMBERS = 2**19
 
 
 def infer(
@@ -88,21 +88,23 @@ def infer(
     want : any of "marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", and
         "bound", a lower bound of log_z.
     method : Auto() by default.
-    soft : hints, log weights that are added to the log density. Of a variable, or a unit by its
-        name: a log weight for each state, (states,) or (rows, states), or state -> log weight;
-        -inf excludes a state. `pgm.likelihood({...})` takes the likelihoods themselves. Of a layer:
-        (..., size, states), or for two-valued units without names their log-odds, (..., size), in
-        favour of the larger value.
-    do : values as in `evidence`; cuts the arrows into units with a value (directed layers only).
+    soft : soft evidence: log weights that are added to the log density. For a variable, or a unit
+        by its name: a log weight for each state, (states,) or (rows, states), or state -> log
+        weight; -inf excludes a state. `pgm.likelihood({...})` takes likelihoods in place of log
+        weights. For a layer: (..., size, states), or for two-valued units without names their
+        log-odds, (..., size), in favour of the larger value.
+    do : values as in `evidence`, for units of directed layers only. They intervene: the arrows into
+        a unit with a value are removed.
     rng : int or numpy Generator; the same rng gives the same bits on the same kind of processor,
         with the same versions of numpy and BLAS.
     state : the `state` of an earlier result, to go on from.
     executor : any concurrent.futures.Executor, such as a process pool or the one of
-        `distributed.Client.get_executor()`. Large questions are answered on it in parts of rows, or
-        of the chains of one row, with the same bits as without. Work lost with a worker is redone.
+        `distributed.Client.get_executor()`. Large questions are divided among its workers by rows,
+        or by the chains of one row; the answer has the same bits as without an executor. The work
+        of a worker that fails is done again.
     progress : whether work over two seconds shows its plan and a progress bar on a terminal.
-    seconds : the time that the answer may take, as plans estimate it for one core. Methods whose
-        plans take longer are refused, and Auto looks for a faster one. By default ten minutes with
+    seconds : the largest time of the answer, as plans estimate it for one core. Methods whose plans
+        take longer are refused, and Auto looks for a faster one. The default is ten minutes with
         Auto, and no limit with another method.
 
     Returns
@@ -135,10 +137,10 @@ def explain(
     do: Evidence | None = None,
     seconds: float | None = None,
 ) -> Explanation:
-    """Return the plans of all candidates as text, with a mark at the one that answers.
+    """Return the plans of all candidate methods as text, with a mark at the one that answers.
 
     Use it to see how a question would be answered, at what cost, and why methods refuse. The
-    parameters are the ones of `infer`; nothing is run. `rich.print` and notebooks show a table.
+    parameters are those of `infer`. No method is run. `rich.print` and notebooks show a table.
 
     Raises
     ------
@@ -187,7 +189,7 @@ class Ask:
         # Layer -> (size,) bool: the units that will be observed.
         none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
         self._seen = none | units_named(model.structure, observed, "observed")
-        # Number of rows -> the question planned for so many.
+        # Number of rows -> the question that was planned for so many rows.
         self._planned: Cache[Prepared] = Cache(most=16)
         question = self._question(self._any_evidence())
         question.check()
@@ -200,9 +202,9 @@ class Ask:
         executor: Executor | None = None,
         progress: bool = True,
     ) -> Result:
-        """Answer for evidence on the layers that the question was prepared for.
+        """Answer for values of the units that the question was prepared for.
 
-        Parameters and result are the ones of `infer`.
+        Parameters and result are those of `infer`.
 
         Raises
         ------
@@ -259,11 +261,11 @@ def prepare(
     Parameters
     ----------
     model : the model, or the Fit that holds it.
-    observed : names of the layers whose units will all be observed, and of variables or single
-        units (layer, number) that will be; all other units will be free.
+    observed : the units that will be observed: names of layers, of variables, and single units as
+        (layer, number). All other units will be free.
     want : as in `infer`.
     method : Auto() by default.
-    seconds : the time that an answer may take, as in `infer`.
+    seconds : the largest time of an answer, as in `infer`.
 
     Returns
     -------
@@ -302,17 +304,17 @@ def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prep
     size += sum(count(p) for p in target.model.params.values())
     # Methods that are not frozen may change between two questions.
     frozen = isinstance(method, Method) and is_dataclass(method)
-    if not frozen or size > SMALL or _by_value(target):
+    if not frozen or size > MAX_REMEMBERED_NUMBERS or _by_value(target):
         return make()
     with _lock:
-        questions = REMEMBERED.setdefault(target.model, Cache(most=QUESTIONS))
+        questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
     pattern = target.pattern
     masks = tuple(m.tobytes() for part in (pattern.observed, pattern.cut) for m in part.values())
-    hints = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())
-    # Settings that are equal, as 2 and 2.0 are, need not mean the same.
+    soft_units = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())
+    # 2 and 2.0 are equal, but a method may treat them differently, so that settings count as text.
     settings = "" if method is DEFAULT else repr(method)
     try:
-        return questions.recall((method, settings, want, target.rows, masks, hints), make)
+        return questions.recall((method, settings, want, target.rows, masks, soft_units), make)
     except TypeError:
         # The settings of a method may hold arrays, which have no hash.
         return make()
@@ -362,8 +364,8 @@ def _of_model(result: Result, target: Target, model: Model) -> Result:
 def _by_value(target: Target) -> bool:
     """Return whether plans depend on the values of the evidence, not on its pattern alone.
 
-    They do for noisy-or units, and where inputs or interventions may be equal in all rows, because
-    log_prob then needs log Z without evidence only once.
+    They do for noisy-or units. They also do where inputs or interventions may be equal in all rows,
+    because log_prob then needs log Z without evidence only once.
     """
     layers = target.structure.layers.values()
     if any(layer.unit.nonnegative for layer in layers):

@@ -1,20 +1,21 @@
 """Auto: the choice of methods, the best one for each part of a question.
 
-A question is divided where its parts have different best methods: log p(evidence) of an undirected
-model is log Z with the evidence less log Z without, and for complete rows the first term is exact
-while the second has to be estimated, once for all rows. Quantities that one method gives together
-stay together.
+A question is divided if its parts have different best methods. For example, log p(evidence) of an
+undirected model is log Z with the evidence minus log Z without evidence. For complete rows the
+first term is exact, while the second has to be estimated, once for all rows. Quantities that one
+method gives together stay together.
 
-For each part the candidates are asked in order:
+For each part, the candidates are tried in order:
 
-    the first whose plan is accepted and within the limits runs; if its run ends well, it answers
-    a method with local chains is confirmed first, by a ladder that takes `confirm_seconds` or less:
-        where the means of the two disagree, the ladder answers in its turn
+    The first candidate whose plan is accepted and within the limits is run. If its run ends well,
+    it answers. Chains that move locally cannot tell whether they have visited all modes. They are
+    therefore confirmed by a ladder of temperatures, if it takes `confirm_seconds` or less. If the
+    means of the two disagree, the ladder becomes the next candidate.
 
-because chains that move locally cannot tell whether they have met all modes. A doubtful answer of
-such chains gives way to any later one. A doubtful answer of another method, as of annealing, gives
-way to a good one only, which is asked for if it takes `confirm_seconds` or less: of RBMs 784x100
-and 784x500 trained on digits, ladders took 5 to 28 s after annealing, made too few round trips, and
+A doubtful answer of local chains is replaced by the answer of any later candidate. A doubtful
+answer of another method, such as annealing, is replaced by a good answer only, and a later
+candidate is tried only if it takes `confirm_seconds` or less. The reason: for RBMs 784x100 and
+784x500 trained on digits, ladders took 5 to 28 s after annealing, made too few round trips, and
 were up to 5 nats further from long runs.
 """
 
@@ -31,7 +32,7 @@ from pgmengine.base.checks import check_limit, check_method, real, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import APART
+from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method, MethodLike, Prepared, as_method
 from pgmengine.infer.question.splitting import answer
@@ -46,10 +47,10 @@ from pgmengine.infer.variational.mean_field import MeanField
 
 log = logging.getLogger(__name__)
 
-# Statuses of answers that are known to be wrong: they do not replace a doubtful answer.
+# Statuses of answers that are known to be wrong. Such an answer does not replace a doubtful one.
 KNOWN_WRONG = (Status.CONTRADICTED, Status.IMPOSSIBLE)
 
-# From the strongest to the weakest: a result of several parts has the weakest guarantee of them.
+# Guarantees from the strongest to the weakest. A result of several parts has the weakest one.
 GUARANTEES = ("exact", "lower bound", "estimate")
 
 
@@ -78,17 +79,18 @@ class Auto(Method):
     candidates : methods in the order in which they are tried.
     max_seconds : largest time in seconds of a candidate, as its plan estimates it for one core
         from measured rates; ten minutes by default. The estimate is the same on every computer, so
-        that the same candidate answers. Methods without an estimate are not refused. `seconds` of
-        `infer` sets it for one question.
+        that the same candidate answers everywhere. Methods without an estimate are not refused.
+        `seconds` of `infer` sets this limit for one question.
     confirm_seconds : largest time in seconds of a ladder of temperatures that confirms chains, and
-        of an estimate that follows a doubtful one of annealing; 0 for neither.
+        of a method that is tried after a doubtful answer of annealing; 0 for neither.
 
     Notes
     -----
-    log_prob of undirected models is log Z with the evidence less log Z without. Where every
-    estimate of the first term would take too long, as annealing of thousands of rows, a lower bound
-    takes its place (Salakhutdinov and Hinton 2009). log_prob is then a lower bound if log Z is
-    exact, and else an estimate of a lower bound, of the status ESTIMATED_BOUND.
+    log_prob of undirected models is log Z with the evidence minus log Z without evidence. Where
+    every estimate of the first term would take too long, such as annealing for thousands of rows, a
+    lower bound takes its place (Salakhutdinov and Hinton 2009). log_prob is then a lower bound if
+    log Z without evidence is exact. Otherwise it is an estimate of a lower bound, and the status is
+    ESTIMATED_BOUND.
 
     >>> import pgmengine as pgm
     >>> auto = pgm.Auto(max_seconds=10.0)
@@ -142,8 +144,8 @@ class Auto(Method):
     def choices(self, target: Target, want: tuple[str, ...]) -> tuple[Choice, ...]:
         """Return the parts of a question, as few as their best methods allow.
 
-        The question stays whole where one candidate is the best for each quantity alone, and can
-        answer all of them together.
+        The question is not divided if one candidate is the best for each quantity by itself, and
+        can answer all of them together.
         """
         whole = Choice(self, want)
         divisible = "log_prob" in want and not target.structure.normalized
@@ -151,9 +153,9 @@ class Auto(Method):
             return (whole,)
         best = whole.first(target)
         if "bound" in want and best is not None:
-            # A bound and the means of the distribution that gives it belong together.
+            # A bound and the means of its distribution come from the same run.
             return (whole,)
-        # log_z is a term of log_prob. One part gives both, so that they are of one method.
+        # log_z is a term of log_prob. One part gives both, so that one method answers both.
         both = {"log_z", "log_prob"} if divisible else set[str]()
         terms = [Choice(self, (name,)) for name in want if name not in both]
         if divisible:
@@ -184,15 +186,17 @@ class Auto(Method):
         """Answer every part by the first candidate whose run ends well."""
         choices: tuple[Choice, ...] = question.basis
         if len(choices) == 1:
-            return self._walk(choices[0], question.target, executor, rng, state)
+            return self._first_good(choices[0], question.target, executor, rng, state)
         generator = seeded(rng)
         found = [
-            self._walk(c, question.target, executor, generator, None if c.normaliser else state)
+            self._first_good(
+                c, question.target, executor, generator, None if c.normaliser else state
+            )
             for c in choices
         ]
         return joined_parts(choices, found)
 
-    def _walk(
+    def _first_good(
         self,
         choice: Choice,
         target: Target,
@@ -200,15 +204,16 @@ class Auto(Method):
         rng: RngLike,
         state: Snapshot | None,
     ) -> Result:
-        """Ask the candidates in order, until a run ends well.
+        """Try the candidates in order, until a run ends well.
 
-        Where none does, return the last result that is not known to be wrong, or else the last.
+        If no run ends well, return the last result that is not known to be wrong. If all are known
+        to be wrong, return the last one.
         """
         # The candidates share one stream of random numbers.
         rng = None if rng is None else seeded(rng)
         refused: list[Plan] = []
         last: Result | None = None
-        # Results of ladders that have confirmed chains, kept in case the ladders come to answer.
+        # Results of ladders that were run to confirm chains; they need not be run again.
         ladders: dict[int, Result] = {}
         for index in range(len(self.candidates)):
             question = choice.question(target, index)
@@ -238,7 +243,7 @@ class Auto(Method):
     def _needless(self, plan: Plan, doubtful: Result) -> str:
         """Return why a candidate need not follow a doubtful answer, or an empty string."""
         if plan.guarantee == "lower bound":
-            return "there is an estimate, and a bound says less"
+            return "there is an estimate already, which says more than a bound"
         if doubtful.status in KNOWN_WRONG or as_method(doubtful.method).local:
             return ""
         if plan.seconds > self.confirm_seconds:
@@ -264,7 +269,7 @@ class Auto(Method):
         if ladder is None:
             result = answer(executor, question, rng, state)
             return result, _reason(result)
-        # The means are compared, whatever is wanted.
+        # The means are computed in any case, because they are compared.
         both = tuple(dict.fromkeys((*choice.want, "marginals")))
         compared = choice if both == choice.want else replace(choice, want=both, known={})
         result = answer(executor, compared.question(target, index), rng, state)
@@ -299,16 +304,16 @@ class Auto(Method):
 class Choice:
     """A part of a question, with its candidates, each planned when it is first needed.
 
-    It has neither model nor evidence, which are those of the targets that are passed to it: all of
-    them have the same evidence pattern.
+    It holds neither model nor evidence. Its methods take targets, which have the model and the
+    evidence; all these targets have the same evidence pattern.
 
     Attributes
     ----------
     auto : candidates and limits.
     want : the quantities of this part.
-    difference : whether its log Z is one of two that are subtracted.
-    normaliser : whether it is log Z without evidence.
-    known : the question as prepared by candidates, by their numbers.
+    difference : whether its log Z is one of the two terms of log_prob.
+    normaliser : whether this term is log Z without evidence.
+    known : number of a candidate -> the question as it has prepared it.
     """
 
     auto: Auto
@@ -323,7 +328,7 @@ class Choice:
         return ", ".join(self.want) + (" without evidence" if self.normaliser else "")
 
     def question(self, target: Target, index: int) -> Prepared:
-        """Return the question as prepared by one candidate, refused beyond the limits."""
+        """Return the question as one candidate prepares it, refused if it exceeds the limits."""
         here = target.nothing_observed if self.normaliser else target
         if index not in self.known:
             method = as_method(self.auto.candidates[index])
@@ -341,7 +346,7 @@ class Choice:
         return self.known[index].on(here)
 
     def _estimated(self, target: Target, index: int) -> str:
-        """Return the reason to refuse a bound where a later candidate estimates, or nothing."""
+        """Return the reason to refuse a bound, a later candidate's estimate, or an empty string."""
         later = range(index + 1, len(self.auto.candidates))
         plans = (self.question(target, i).plan for i in later)
         estimate = next((p for p in plans if p.accepted and p.guarantee != "lower bound"), None)
@@ -352,7 +357,7 @@ class Choice:
         return (self.question(target, index).plan for index in range(len(self.auto.candidates)))
 
     def refusal(self, target: Target) -> str:
-        """Return why no candidate can answer, and the fastest one beyond the limit of time."""
+        """Return why no candidate can answer, and which one would be the fastest without limit."""
         plans = list(self.plans(target))
         why = "; ".join(dict.fromkeys(map(str, plans)))
         # Plans that a method has refused itself have no guarantee.
@@ -361,7 +366,7 @@ class Choice:
             return why
         best = min(slow, key=lambda i: plans[i].seconds)
         _, time, memory = plans[best].sizes
-        # Two digits of this are at least the time.
+        # Rounded to two digits, this is not less than the time.
         limit = float(f"{1.05 * plans[best].seconds:.2g}")
         rows = int(target.rows * self.auto.max_seconds / plans[best].seconds)
         fewer = f", or about {rows} rows at a time" * (rows > 0)
@@ -371,13 +376,13 @@ class Choice:
         )
 
     def first(self, target: Target) -> int | None:
-        """Return the number of the first candidate that can answer, None where none can."""
+        """Return the number of the first candidate that can answer, or None."""
         plans = enumerate(self.plans(target))
         return next((index for index, plan in plans if plan.accepted), None)
 
 
 def _of_a_difference(found: Prepared) -> Prepared:
-    """Return a question about a bound of a term of log_prob, whose plan says what that makes it."""
+    """Return a question about a bound of a term of log_prob; its plan says what log_prob is."""
     what = "log_prob is this bound less log Z, an estimate of a lower bound if log Z is estimated"
     return replace(found, plan=replace(found.plan, why=f"{found.plan.why}; {what}"))
 
@@ -385,14 +390,14 @@ def _of_a_difference(found: Prepared) -> Prepared:
 def _reason(result: Result) -> str:
     """Return the reason to ask the next candidate, or an empty string.
 
-    Where log weights have lost their digits, they have for all methods.
+    There is no reason if log weights have lost their digits, because no other method can do better.
     """
-    settled = result.status.good or result.status is Status.ROUNDED
-    return "" if settled else result.status.value
+    accepted = result.status.good or result.status is Status.ROUNDED
+    return "" if accepted else result.status.value
 
 
 def only(method: MethodLike, seconds: float = np.inf) -> Auto:
-    """Return an Auto with one candidate, to ask or explain a question within a limit of time."""
+    """Return an Auto with one candidate and a time limit."""
     return Auto(candidates=(method,), max_seconds=seconds, confirm_seconds=0.0)
 
 
@@ -416,16 +421,16 @@ def drawing(draws: int) -> Auto:
 def disagreement(target: Target, chains: Result, ladder: Result) -> str:
     """Return the layer whose means differ between chains and a ladder, or an empty string.
 
-    Means differ if they are more than APART standard errors apart.
+    Means differ if they are more than MAX_MEAN_GAP_IN_ERRORS standard errors apart.
     """
     for name, layer in target.structure.layers.items():
         gap = np.abs(
             np.asarray(chains.answers["mean"][name]) - np.asarray(ladder.answers["mean"][name])
         )
         one, two = (np.reshape(r.stats["mcse"][name], gap.shape) for r in (chains, ladder))
-        # Series that were not examined have the error NaN, and no verdict.
+        # Series that were not examined have the error NaN, and are not compared.
         with np.errstate(invalid="ignore"):
-            apart = np.flatnonzero(gap > APART * np.hypot(one, two))
+            apart = np.flatnonzero(gap > MAX_MEAN_GAP_IN_ERRORS * np.hypot(one, two))
         if len(apart):
             return (
                 f"a ladder of temperatures disagrees on {len(apart)} means of layer "

@@ -11,7 +11,15 @@ from pgmengine.infer.results.result import Plan
 if TYPE_CHECKING:
     from rich.table import Table
 
-COLUMNS = ("", "method", "guarantee", "what it would do, or why not", "updates", "time", "memory")
+PLAN_COLUMNS = (
+    "",
+    "method",
+    "guarantee",
+    "what it would do, or why not",
+    "updates",
+    "time",
+    "memory",
+)
 
 
 @dataclass(frozen=True)
@@ -20,7 +28,7 @@ class Part:
 
     Attributes
     ----------
-    title : the quantities in words, empty if the part is the whole question.
+    title : the wanted quantities in words; empty if the part is the whole question.
     plans : the plan of each candidate.
     """
 
@@ -29,7 +37,7 @@ class Part:
 
     @property
     def chosen(self) -> Plan | None:
-        """The plan that answers, None where all are refused."""
+        """The plan that answers, or None if all are refused."""
         return next((plan for plan in self.plans if plan.accepted), None)
 
     @property
@@ -42,13 +50,13 @@ class Part:
 
     @property
     def shown(self) -> tuple[Plan, ...]:
-        """The plans, each refusal once: a method may be a candidate with several settings."""
+        """The plans without repeated refusals, as of a method with several settings."""
         return tuple(
             plan for i, plan in enumerate(self.plans) if plan.accepted or plan not in self.plans[:i]
         )
 
     def cells(self) -> Iterator[tuple[Plan, tuple[str, ...]]]:
-        """Yield each plan with its cells of a table, in the order of COLUMNS after the mark."""
+        """Yield each plan with its table cells, in the order of PLAN_COLUMNS after the mark."""
         for plan in self.shown:
             sizes = ("", "", "") if plan.refusal else (f"{plan.work:.2g}", *plan.sizes[1:])
             yield (
@@ -65,7 +73,7 @@ class Part:
 class Explanation(str):
     """The plans of all candidates as text; `rich.print` and notebooks show them as a table.
 
-    A question whose parts have different best methods has the plans of each part.
+    If the parts of a question have different best methods, there are plans for each part.
 
     Attributes
     ----------
@@ -95,7 +103,7 @@ class Explanation(str):
 
     @property
     def chosen(self) -> Plan | None:
-        """The plan that answers the first part, None where none can."""
+        """The plan that answers the first part, or None."""
         return self.parts[0].chosen
 
     def __reduce__(self) -> Any:
@@ -108,7 +116,7 @@ class Explanation(str):
         from rich.table import Table
 
         table = Table(title=escape(self.head), title_justify="left", box=SIMPLE_HEAD)
-        for number, column in enumerate(COLUMNS):
+        for number, column in enumerate(PLAN_COLUMNS):
             table.add_column(column, no_wrap=number != 3, justify="right" if number > 3 else "left")
         for part in self.parts:
             if part.title:
@@ -122,10 +130,10 @@ class Explanation(str):
         """Return the table for notebooks."""
         from html import escape
 
-        rows = f"<tr>{''.join(f'<th>{c}</th>' for c in COLUMNS)}</tr>"
+        rows = f"<tr>{''.join(f'<th>{c}</th>' for c in PLAN_COLUMNS)}</tr>"
         for part in self.parts:
             if part.title:
-                rows += f'<tr><td colspan="{len(COLUMNS)}">{escape(part.title)}:</td></tr>'
+                rows += f'<tr><td colspan="{len(PLAN_COLUMNS)}">{escape(part.title)}:</td></tr>'
             for plan, cells in part.cells():
                 every = ("→" if plan is part.chosen else "", *cells)
                 rows += f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in every)}</tr>"

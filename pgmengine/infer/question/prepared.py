@@ -1,9 +1,9 @@
-"""Methods and prepared questions: a method plans once, and the prepared question has the answer.
+"""Methods and prepared questions: a method plans a question once, and may answer it many times.
 
-`method.prepare(target, want)` returns a `Prepared`: its `plan` is shown by `explain`, its `run`
-answers. Findings of the planning (covers, elimination orders, ladders) are kept as its `basis`, so
-that nothing is worked out twice. A prepared question can be asked again about other values under
-the same evidence pattern (`on`).
+`method.prepare(target, want)` returns a `Prepared`. `explain` shows its `plan`, and its `run`
+answers. Results of planning (covers, elimination orders, ladders) are kept as its `basis`, so that
+none is computed twice. `on` asks the same question about other values under the same evidence
+pattern.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Scheme:
     ----------
     how : the way in words, for the plan.
     work : unit updates.
-    bytes : peak memory beyond the model: evidence, answers and working arrays (`peak_bytes`).
+    bytes : peak memory besides the model: evidence, answers and working arrays (`peak_bytes`).
     seconds : time on one core.
-    basis : findings that the answer needs, such as a cover.
+    basis : results of planning that the answer needs, such as a cover.
     refusal : the reason why it cannot answer, or an empty string.
 
     >>> import pgmengine as pgm
@@ -54,16 +54,16 @@ class Scheme:
 class Method:
     """Base of the inference methods: frozen dataclasses whose fields are their settings.
 
-    A new method says which quantities it `gives`, and writes `scheme` and `answer`. Planning, the
-    checks of the wanted quantities and of the free memory, splitting and caching follow.
+    A new method says which quantities it `gives`, and defines `scheme` and `answer`. It inherits
+    `prepare`, the checks of wanted quantities and of free memory, splitting and caching.
 
     Attributes
     ----------
     gives : the wanted quantities that it can answer.
-    source : the subject of the refusal of other quantities, as in "draws give no mode".
+    source : the first words of the refusal of other quantities, as in "draws give no mode".
     guarantee : "exact", "estimate" or "lower bound".
     statistics : the entries of `Result.stats` with their axes.
-    local : whether its chains move locally, so that Auto has their answers confirmed.
+    local : whether its chains move locally, so that Auto confirms their answers.
     tempered : whether it has a ladder of temperatures that can confirm local chains.
     groups_chains : whether it can divide the chains of a single row among workers itself.
     divides : whether it divides questions itself, as Auto does.
@@ -91,7 +91,7 @@ class Method:
     single: ClassVar[bool] = False
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
-        """Return the way in which it would answer, or a Scheme with a refusal."""
+        """Return the way in which the method would answer, or a Scheme with a refusal."""
         raise NotImplementedError
 
     def answer(
@@ -116,9 +116,9 @@ class Method:
         return ()
 
     def faster(self, target: Target, seconds: float) -> Method | None:
-        """Return the method with settings that take at most some seconds; None where it has none.
+        """Return the method with settings that take at most `seconds`, or None if there are none.
 
-        Auto asks for them where the plan of the method itself would take longer.
+        Auto asks for them if the plan of the method itself would take longer.
         """
         return None
 
@@ -127,7 +127,7 @@ class Method:
         return f"{plan.method} refused: {plan.refusal}"
 
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
-        """Plan a question once, for its plan and for its answer."""
+        """Plan a question, and return it as prepared for answers."""
         wanted, name = check_want(target.structure, want), type(self).__name__
         if missing := sorted({w for w in wanted if quantity(w) not in self.gives}):
             why = f"{self.source} no {' or '.join(missing)}"
@@ -149,9 +149,9 @@ class Method:
         rng: RngLike = None,
         state: Snapshot | None = None,
     ) -> Result:
-        """Answer a question, about marginals or else log_z if `want` says nothing.
+        """Answer a question. Without `want` it is about marginals, or else about log_z.
 
-        Raises PgmError with the plan's refusal where the method cannot answer.
+        Raises PgmError with the refusal of the plan if the method cannot answer.
         """
         if want is None:
             want = "marginals" if "marginals" in self.gives else "log_z"
@@ -168,7 +168,7 @@ class Prepared:
     target : the model and its evidence.
     want : the wanted quantities.
     plan : how it would be answered.
-    basis : findings of the planning that the method needs for the answer.
+    basis : results of planning that the method needs for the answer.
 
     >>> import pgmengine as pgm
     >>> question = pgm.Exact().prepare(pgm.rbm(2, 1, rng=0).given(), ("log_z",))
@@ -185,10 +185,11 @@ class Prepared:
     def run(
         self, rng: RngLike = None, state: Snapshot | None = None, executor: Executor | None = None
     ) -> Result:
-        """Answer the question; raise PgmError with the refusal where the method has refused."""
+        """Answer the question; raise PgmError with the refusal if the method has refused."""
         self.check()
         target, common = self.target, self.target.common
-        # Methods add up answers of their parts, where a common log weight would count twice.
+        # The common log weight is added at the end. Methods that sum answers of parts would count
+        # it several times.
         bare = self if common is None else self.on(replace(target, common=None))
         result = bare._answered(rng, state, executor)
         check_rows(target, result.answers)
@@ -203,12 +204,12 @@ class Prepared:
         return self._eased(rng, state, executor)
 
     def _eased(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
-        """Answer where log weights are large: by a target whose terms are smaller (rounding.py)."""
+        """Answer a question with large log weights by a target with smaller terms."""
         target, method, generator = self.target, self.method, seeded(rng)
         eased = ease(target, method.single)
         apart = "log_prob" in self.want and not target.structure.normalized
         asked = tuple(dict.fromkeys("log_z" if apart and w == "log_prob" else w for w in self.want))
-        # The fields of the target without evidence are eased on their own.
+        # log_prob needs another target, without evidence, whose large terms are reduced separately.
         question = method.prepare(eased.target, asked)
         question.check()
         result = method.answer(question, generator, state, executor)
@@ -225,15 +226,15 @@ class Prepared:
 
     def on(self, target: Target) -> Prepared:
         """Return the same question about other values under the same evidence pattern."""
-        # Spelt out: dataclasses.replace takes twice as long, a tenth of a small answer.
+        # dataclasses.replace takes twice as long, a tenth of the time of a small answer.
         return Prepared(self.method, target, self.want, self.plan, self.basis)
 
     def detached(self) -> Prepared:
-        """Return the question without model and evidence, to be kept until it is asked by `on`."""
+        """Return the question without model and evidence; `on` gives it a target again."""
         return self.on(cast(Target, None))
 
     def having(self, basis: Any) -> Prepared:
-        """Return the same question for another method to answer, from findings of its own."""
+        """Return the same question with the results of planning of another method."""
         return Prepared(self.method, self.target, self.want, self.plan, basis)
 
     def refused(self, why: str) -> Prepared:

@@ -1,8 +1,8 @@
 """Splitting of large questions into parts: rows of evidence, or chains, here or on an executor.
 
-The splitting depends on the question alone, and each part has random numbers of its own, so that
-the answer has the same bits with any executor and without one. Parts are joined by the axes that
-methods declare for their statistics.
+The splitting depends on the question alone, and each part has its own random numbers, so that the
+answer has the same bits with any executor and without one. Results of parts are joined along the
+axes that methods declare for their statistics.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def answer(
     """Answer a prepared question, in parts of its rows if there is enough to do.
 
     Methods with `groups_chains` divide the chains of a single row among the workers of an executor.
-    A question that goes on from a snapshot stays whole.
+    A question that continues from a snapshot is not divided.
     """
     question.check()
     target = question.target
@@ -73,8 +73,8 @@ def _by_rows(
 ) -> Result:
     """Answer in parts of consecutive rows.
 
-    log_prob also needs log Z without evidence; where it is the same for all rows, it is a part of
-    its own.
+    log_prob also needs log Z without evidence. If this is the same for all rows, it is computed as
+    a separate part.
     """
     method, target, want = question.method, question.target, question.want
     streams, rows = spawn(rng, count + 1), np.array_split(np.arange(target.rows), count)
@@ -131,7 +131,7 @@ def joined(found: Sequence[Result], structure: Structure) -> Result:
 def _judged(
     method: Method, found: Sequence[Result], stats: dict[str, Any], structure: Structure
 ) -> tuple[Status, tuple[str, ...]]:
-    """Return status and warnings of all parts, with mixing judged on all rows together."""
+    """Return status and warnings of all parts; mixing is judged for all rows together."""
     notes, statuses, others = method.unmixed(stats, structure), list[Status](), list[str]()
     for part in found:
         own = method.unmixed(part.stats, structure)
@@ -146,7 +146,7 @@ def _judged(
 
 
 def _with_equal_draws(found: Sequence[Result]) -> Sequence[Result]:
-    """Cut parts to the draws of the shortest chain, since simulated tempering draws at random."""
+    """Cut parts to the shortest chain: those of simulated tempering have random lengths."""
     counts = [part.stats["energy"].shape[1] for part in found if "energy" in part.stats]
     least = min(counts, default=0)
     return found if all(n == least for n in counts) else [_cut(part, least) for part in found]
@@ -164,7 +164,7 @@ def _cut(part: Result, draws: int) -> Result:
 
 
 def _snapshot(found: Sequence[Result]) -> Snapshot | None:
-    """Return the snapshot of all rows, layer -> (rows, ...), or None if the parts' forms differ."""
+    """Return the snapshot of all rows, layer -> (rows, ...), or None if the shapes differ."""
     forms = [
         {name: np.shape(x)[1:] for name, x in part.state.items()} if part.state else None
         for part in found
@@ -188,8 +188,8 @@ def _statistic(axes: tuple[Axis, ...] | None, values: list[Any]) -> Any:
         axes = (Axis.ROW,) if isinstance(values[0], dict) or np.ndim(values[0]) else ()
     if Axis.ROW in axes:
         return _concatenated(values, axes.index(Axis.ROW))
-    # A number belongs to the run, such as the rounds of the slowest part. Arrays without rows are
-    # settings.
+    # A single number, such as the number of rounds, is that of the slowest part. An array without
+    # an axis of rows is a setting, and equal in all parts.
     return values[0] if axes else max(values)
 
 

@@ -1,7 +1,7 @@
-"""Pieces that every method shares: the wanted quantities, the rows axis, evidence patterns.
+"""Functions that all methods use: for wanted quantities, the axis of rows, and evidence patterns.
 
-Inside, arrays are flat and have a rows axis: layer -> (rows, width). Users see (rows, size[, k]),
-and no rows axis where neither the evidence nor the hints had one.
+Inside the package, arrays are flat and have an axis of rows: layer -> (rows, width). Users see
+(rows, size[, k]), without an axis of rows if neither the evidence nor the soft evidence had one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pgmengine.infer.results.result import WANTS, quantity
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count, plus
 
-# The axis of rows of each answer, and the answers that have none where the evidence has none.
+# The axis of rows of each answer; and the answers that have no such axis if the evidence has none.
 ROWS_AXIS = {
     "log_z": 0,
     "log_z_error": 0,
@@ -97,18 +97,18 @@ def evidence_patterns(target: Target) -> list[Array]:
 def one_for_all(target: Target, rows: Array) -> Target:
     """Return a target of one row that stands for rows of one evidence pattern in a plan.
 
-    It has their pattern and beta, and the values of the first of them. Soft evidence is no part of
-    a pattern, so that the row has some, of no meaning, wherever one of the rows has soft evidence:
-    a unit is then barren in this row if it is barren in all of them.
+    It has their pattern and beta, and the values of the first row. Soft evidence is not a part of a
+    pattern. The row therefore has soft evidence, with arbitrary values, wherever any of the rows
+    has some: a unit is then barren in this row if it is barren in all rows.
     """
     one = target.take(rows[:1])
     if not target.soft:
         return one
-    hints = {
+    soft = {
         name: (distinct(field) != 0).any(axis=0, keepdims=True).astype(np.float64)
         for name, field in rows_of(target.soft, rows).items()
     }
-    return replace(one, soft=hints)
+    return replace(one, soft=soft)
 
 
 def check_rows(target: Target, answers: Mapping[str, Any]) -> None:
@@ -145,10 +145,10 @@ def peak_bytes(
 ) -> float:
     """Return the peak memory of an answer in this process.
 
-    It is the sum of evidence, answers, statistics (with the snapshot), `working` arrays for all
-    rows, and arrays of a `fixed` size. A question of much work is answered in parts of its rows
-    (splitting.py). Working arrays are then those of one part, and the rest of the result is there
-    in parts and joined.
+    It is the sum of the bytes of evidence, answers, `statistics` (with the snapshot), `working`
+    arrays for all rows, and arrays of a `fixed` size. A large question is answered in parts of its
+    rows (splitting.py). Only one part then has working arrays at a time, and answers and statistics
+    are in memory twice: in parts, and joined.
     """
     parts = part_count(work, target.rows)
     result = (answer_bytes(target, want, draws) + statistics) * (1 + (parts > 1))
@@ -156,7 +156,7 @@ def peak_bytes(
 
 
 def evidence_bytes(target: Target) -> float:
-    """Return the memory of the evidence of several rows: values, masks and hints."""
+    """Return the bytes of the evidence of several rows: values, masks and soft evidence."""
     if target.rows == 1:
         return 0.0
     pattern = target.pattern
@@ -165,7 +165,7 @@ def evidence_bytes(target: Target) -> float:
 
 
 def answer_bytes(target: Target, want: tuple[str, ...], draws: int) -> float:
-    """Return the memory of the answers, with `draws` samples of each row."""
+    """Return the bytes of the answers, with `draws` samples for each row."""
     layers, kinds = target.structure.layers, {quantity(w) for w in want}
     width = sum(layer.width for layer in layers.values())
     numbers = 4.0 + width * (draws * ("samples" in kinds) + ("mode" in kinds))

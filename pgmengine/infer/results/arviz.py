@@ -1,8 +1,8 @@
 """Results for ArviZ and pandas: the same numbers, with names for their axes.
 
-Samples become the group posterior with the dimensions (chain, draw, row, units[, states]); units
-and states have their labels as coordinates. A variable of the model has its own entry, without a
-dimension of units. Statistics with an axis of draws are sample_stats.
+Samples become the group posterior, with the dimensions (chain, draw, row, units[, states]). The
+labels of units and states are coordinates. A variable of the model has its own entry, without a
+dimension for units. Statistics with an axis of draws become the group sample_stats.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pgmengine.evidence.frames import Shown, component_names, different_texts, s
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.axes import Axis
 
-# The axes of a statistic of each draw.
-OF_DRAWS = (Axis.CHAIN, Axis.DRAW, Axis.ROW)
+# The axes of statistics that have a value for each draw.
+AXES_OF_DRAWS = (Axis.CHAIN, Axis.DRAW, Axis.ROW)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ def to_arviz(result: Result) -> xr.DataTree:
         from arviz_base import from_dict
 
     target = _target(result)
-    # Raises NotAsked without samples.
+    # This raises NotAsked if the result has no samples.
     samples, shown = result.samples, shown_units(target.structure)
     taken = {"chain", "draw", "row", *(dim for one in shown for dim in _dims(one))}
     for one in shown:
@@ -84,14 +84,14 @@ def to_arviz(result: Result) -> xr.DataTree:
 def to_frame(result: Result) -> pd.DataFrame:
     """Return probabilities, means and evidence as a DataFrame; see Result.to_frame."""
     target, answers = _target(result), result.answers
-    # Raises NotAsked without marginals.
+    # This raises NotAsked if the result has no marginals.
     mean = answers["mean"] if "mean" in answers else result.mean
     prob = answers["prob"] if "prob" in answers else result.prob
     return frames.to_frame(target.structure, mean, prob, target.rows)
 
 
 def _target(result: Result) -> Target:
-    """Return the target of a result; raise PgmError for results of a method's own run."""
+    """Return the target of a result; raise PgmError for results of the `run` of a method."""
     if result.target is None:
         raise PgmError(
             "only results of pgm.infer know their model and evidence; this is a result of a "
@@ -105,7 +105,7 @@ def _sample_stats(result: Result, energy: Array | None) -> dict[str, Array]:
     if energy is None:
         return {}
     declared = getattr(result.method, "statistics", {})
-    of_draws = [name for name, axes in declared.items() if axes == OF_DRAWS]
+    of_draws = [name for name, axes in declared.items() if axes == AXES_OF_DRAWS]
     out = {"energy": energy, "adaptive": np.zeros(energy.shape, dtype=bool)}
     if "levels" in result.stats:
         # All draws are at beta = 1, the last rung.

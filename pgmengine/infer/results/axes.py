@@ -1,4 +1,4 @@
-"""Axes of statistics: splitting, ArviZ and tests read from them how to treat an array."""
+"""Axes of statistics, from which splitting, ArviZ and tests know how to treat an array."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Axis(Enum):
-    """The axes of statistics, by which parts of a question are put together again.
+    """The axes of statistics, by which the results of parts of a question are joined.
 
     >>> import pgmengine as pgm
     >>> [axis.name for axis in pgm.MCMC.statistics["energy"]]

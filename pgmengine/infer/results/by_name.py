@@ -25,8 +25,8 @@ class Joint(str):
     """A wanted quantity: the joint distribution of a few units given the evidence.
 
     Use it in `want=`, and read the answer as `result.joint[names]`, an array with an axis for each
-    unit, and an axis of rows in front if the evidence has rows. It is the name of the quantity, as
-    "marginals" is, and knows its units.
+    unit, and an axis of rows in front if the evidence has rows. It is a name of a quantity, like
+    "marginals", that holds its units.
 
     Parameters
     ----------
@@ -62,9 +62,10 @@ class Joint(str):
 
 
 class Joints(dict[Any, Array]):
-    """Units -> their joint distribution, an array with an axis for each, rows in front if any.
+    """Units -> their joint distribution, an array with an axis for each unit.
 
-    The units may be named in any order, and a single one by its name alone.
+    The axis of rows, if there is one, comes first. The units may be named in any order, and a
+    single unit by its name alone.
     """
 
     def __missing__(self, key: Any) -> Array:
@@ -87,7 +88,10 @@ class Joints(dict[Any, Array]):
         return self[key] if key in self else default
 
     def _known(self, key: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]]:
-        """Return the units of a distribution in its order, None if there is none, and in key's."""
+        """Return the units of a joint distribution, in its order and in the order of the key.
+
+        The first is None if there is no such distribution.
+        """
         single = {known[0] for known in self if len(known) == 1}
         # The name of a single unit may be (layer, number).
         units = key if isinstance(key, tuple) and key not in single else (key,)
@@ -118,7 +122,7 @@ def marginal(
 
 
 def named_places(structure: Structure) -> dict[Hashable, Place]:
-    """Return the name of every unit -> its place: variables first, then all other units."""
+    """Return name -> place for every unit: variables first, then all other units."""
     out: dict[Hashable, Place] = {
         unit_name(structure.layers, place): place for place in structure.variables
     }
@@ -131,7 +135,7 @@ def named_places(structure: Structure) -> dict[Hashable, Place]:
 
 
 def _name(structure: Structure, layer: Layer, unit: int) -> Hashable:
-    """Return the label of a unit, or (layer, number) where the label does not tell it."""
+    """Return the label of a unit, or (layer, number) if the label is not unique."""
     if layer.labels is None:
         return layer.name, unit
     label, place = layer.labels[unit], (layer.name, unit)
@@ -142,9 +146,9 @@ def _name(structure: Structure, layer: Layer, unit: int) -> Hashable:
 
 
 def state_values(layer: Layer, values: Array) -> Array:
-    """Return names of states for values (..., size[, k]); values as they are without names.
+    """Return the names of states for values (..., size[, k]), or the values if there are no names.
 
-    Values that were withheld are NaN, and stay so.
+    Values that were withheld are NaN, and stay NaN.
     """
     unit = layer.unit
     if unit.support is None or (layer.state_table is None and unit.width == 1):
@@ -156,7 +160,7 @@ def state_values(layer: Layer, values: Array) -> Array:
 
 
 def assignment(structure: Structure, mode: Mapping[str, Array]) -> dict[Hashable, Any]:
-    """Return name of a unit -> its state in the most probable complete state, by name."""
+    """Return name of a unit -> name of its state in the most probable complete state."""
     values = {name: state_values(structure.layers[name], v) for name, v in mode.items()}
     found = {key: values[name][..., i] for key, (name, i) in named_places(structure).items()}
     return {
@@ -165,7 +169,7 @@ def assignment(structure: Structure, mode: Mapping[str, Array]) -> dict[Hashable
 
 
 def _column(structure: Structure, name: Hashable, place: Place) -> Hashable:
-    """Return a name of a unit whose text, which a file has in its place, is read as the unit."""
+    """Return a name of a unit that is read as this unit when a file holds the name as text."""
     layer, unit = structure.layers[place[0]], place[1]
     ways: list[Hashable] = [name, place]
     ways += [(layer.name, label) for label in (layer.labels or ())[unit : unit + 1]]
@@ -179,7 +183,9 @@ def _column(structure: Structure, name: Hashable, place: Place) -> Hashable:
 def samples_frame(
     structure: Structure, samples: Mapping[str, Array], has_rows: bool
 ) -> pd.DataFrame:
-    """Return draws as a DataFrame: a row for each draw (and row of evidence), a column for a unit.
+    """Return draws as a DataFrame with a column for each unit.
+
+    It has a row for each draw, or for each draw and row of evidence.
 
     `samples` are (draws, rows, size[, k]).
     """
@@ -195,7 +201,8 @@ def samples_frame(
     names, levels = (["row", "draw"], [range(rows), range(draws)])
     index = pd.MultiIndex.from_product(levels, names=names)
     frame = pd.DataFrame(columns, index=index)
-    # Of pairs alone pandas would make two levels of columns, which are two lines of a file.
+    # If all names were pairs, pandas would make two levels of columns, which a file has as two
+    # lines.
     own = [_column(structure, name, place) for name, place in places.items()]
     frame.columns = pd.Index(own, dtype=object, tupleize_cols=False)
     return frame if has_rows else frame.droplevel("row")

@@ -1,7 +1,7 @@
-"""Overview of a result: the guarantee and the status, then the answers by name, cut to a screen.
+"""Overview of a result: the guarantee and the status, then the answers by name, on one screen.
 
-Settings of methods are not part of it; `Result.method` and `Result.plan` have them. A variable that
-is observed in every row is left out, since its probabilities are known.
+Settings of methods are not shown; `Result.method` and `Result.plan` have them. A variable that is
+observed in every row is left out, because its state is given.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pgmengine.model.structure import Structure
 if TYPE_CHECKING:
     from pgmengine.infer.results.result import Result
 
-# The name of an answer, and its numbers.
+# The name of an answer, and its numbers as text.
 Line = tuple[str, str]
 
-# Answers that are part of the lines of others.
-BESIDE = ("prob", "log_z_error", "log_z_interval")
+# Answers that are shown in the lines of other answers.
+SHOWN_WITH_OTHERS = ("prob", "log_z_error", "log_z_interval")
 
-COLUMNS = ("answer", "value")
+ANSWER_COLUMNS = ("answer", "value")
 
 
 def result_text(result: Result) -> str:
@@ -42,7 +42,7 @@ def result_html(result: Result) -> str:
     """Return a result as a table for notebooks."""
     lines = list(_lines(result))
     rows = [line() for line in lines[:MOST_ROWS]]
-    return as_html(headline(result), COLUMNS, rows, len(lines), _warnings(result))
+    return as_html(headline(result), ANSWER_COLUMNS, rows, len(lines), _warnings(result))
 
 
 def headline(result: Result) -> str:
@@ -60,10 +60,10 @@ def _warnings(result: Result) -> Iterator[str]:
 
 
 def _lines(result: Result) -> Iterator[Callable[[], Line]]:
-    """Yield functions that return the lines: answers in one line first, then units one by one."""
+    """Yield functions that make the lines: answers of one line first, then units one by one."""
     answers = result.answers
     for name, value in answers.items():
-        if name in BESIDE or isinstance(value, Mapping):
+        if name in SHOWN_WITH_OTHERS or isinstance(value, Mapping):
             continue
         yield partial(_numbers, name, value, answers.get("log_z_error") if name == "log_z" else 0.0)
     for units, table in answers.get("joint", {}).items():
@@ -121,13 +121,13 @@ def _marginal(
 
 
 def _probabilities(prob: float | Array) -> str:
-    """Return a probability, or the ones of the first rows."""
+    """Return a probability as text, or the probabilities of the first rows."""
     each = np.atleast_1d(prob)
     return few([f"{p:.4g}" for p in each[:MOST_NAMES]], len(each))
 
 
 def _mode(free: list[Shown], mode: Mapping[str, Array], has_rows: bool) -> Line:
-    """Return the most probable states of the first units; of the first row, if there are rows."""
+    """Return the most probable states of the first units, in the first row if there are rows."""
     texts, number, rows = list[str](), 0, 1
     for one in free:
         values = state_values(one.layer, mode[one.layer.name])

@@ -1,7 +1,7 @@
 """Plans, statuses and results: how a method would answer, how the run ended, and the answers.
 
-The contents of a result depend on `want` alone, never on the method: `ANSWERS` has the wanted
-quantity of each answer. Everything else that a method reports is in `stats`, whose axes it declares
+The answers in a result depend on `want` alone, not on the method: `ANSWERS` maps each answer to its
+wanted quantity. All else that a method reports is in `stats`, whose axes the method declares
 (`Method.statistics`).
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", "bound")
 
-# Answer -> the wanted quantity that it belongs to.
+# Name of an answer -> the wanted quantity to which it belongs.
 ANSWERS = {
     "mean": "marginals",
     "prob": "marginals",
@@ -47,15 +47,17 @@ ANSWERS = {
 
 
 class Status(Enum):
-    """The end of a run; the value is a message with advice.
+    """How a run ended; the value is a message with advice.
 
-    OK means that no diagnostic has found a fault. It is no proof: a part of the space that no chain
-    has visited escapes all diagnostics of samples.
+    OK means that no diagnostic has found a fault. It is not a proof: diagnostics of samples cannot
+    see a part of the space that no chain has visited.
     """
 
     OK = "no diagnostic found a fault"
     NOT_MIXED = "the chains did not mix: draw longer, or use a tempering method"
-    FEW_TRIPS = "the chains hardly travelled on their ladder: use more temperatures, or draw longer"
+    FEW_TRIPS = (
+        "the chains made too few round trips on their ladder: use more temperatures, or draw longer"
+    )
     FEW_WEIGHTS = (
         "a few draws have most of the importance weight: use more temperatures, chains or draws"
     )
@@ -145,10 +147,10 @@ def quantity(wanted: str) -> str:
 class Named(dict[str, Any]):
     """An answer by layer, coupling or parameter; an unknown name raises NoSuchName.
 
-    `places` gives the layer and the number of units that have names: the answer for such a name is
-    the part of its unit, as of a layer of one unit. Iteration gives the layers alone. `prob` has
-    probabilities (..., size, states) of layers whose units are given by them under their names.
-    `storage` are the layers that hold variables, which messages name in their place.
+    `places` maps the name of a unit to its layer and number. The answer for such a name has the
+    shape of a layer of one unit. Iteration gives layers only. `prob` has state probabilities
+    (..., size, states) of some layers; they are the answers for the names of the units of these
+    layers. `storage` has the layers that hold variables: messages name the variables instead.
     """
 
     def __init__(
@@ -193,8 +195,8 @@ class Named(dict[str, Any]):
 class Result:
     """Answers of one inference: the quantities asked for with `want=` are attributes.
 
-    Reading an answer that was not asked for raises NotAsked. Arrays by layer have no rows axis
-    when neither the evidence nor the hints had one.
+    Reading an answer that was not asked for raises NotAsked. Arrays by layer have no axis of rows
+    if neither the evidence nor the soft evidence had one.
 
     Attributes
     ----------
@@ -204,9 +206,9 @@ class Result:
     status : how the run ended.
     refused : plans of the candidates that did not answer, each with the reason.
     stats : statistics of the run; the class of the method documents them.
-    state : a snapshot to go on from with `infer(state=)`, None where the method has none.
-    warnings : reasons not to trust the answers, a line each.
-    target : the model and its evidence; None in results of a method's own `run`.
+    state : a snapshot from which `infer(state=)` continues, or None if the method has none.
+    warnings : reasons not to trust the answers, one line each.
+    target : the model and its evidence; None in results of the `run` of a method.
     """
 
     answers: Mapping[str, Any]
@@ -222,12 +224,12 @@ class Result:
 
     def to(self, target: Target, answers: Mapping[str, Any]) -> Result:
         """Return the result with its target, and with these answers alone."""
-        # Spelt out, because dataclasses.replace takes three times as long.
+        # dataclasses.replace takes three times as long.
         run = (self.kind, self.method, self.plan, self.status, self.refused, self.stats)
         return Result(answers, *run, self.state, self.warnings, target)
 
     def less(self, whole: Result) -> Result:
-        """Return the result with log_prob = log_z - log_z without evidence, which `whole` has."""
+        """Return the result with log_prob = log_z - log_z without evidence, taken from `whole`."""
         answers, stats = dict(self.answers), dict(self.stats)
         answers["log_prob"] = answers["log_z"] - whole.log_z
         error, more = answers.get("log_z_error"), whole.answers.get("log_z_error")
@@ -263,7 +265,7 @@ class Result:
 
     @property
     def samples(self) -> Mapping[str, Array]:
-        """Draws of the posterior: layer -> (draws, rows, size[, k]); draws of a chain together."""
+        """Draws of the posterior: layer -> (draws, rows, size[, k]), one chain after another."""
         return self._named("samples")
 
     @property
@@ -334,16 +336,16 @@ class Result:
     def samples_frame(self) -> pd.DataFrame:
         """Return the draws as a pandas DataFrame (extra "arviz"), with states by name.
 
-        It has a column for each unit. Variables come first. A unit without a name has the column
-        (layer, number), of which files have the text. Evidence and data read such files.
-        It has a row for each draw, with the index (row, draw) if the evidence has rows.
+        It has a column for each unit; variables come first. A unit without a name has the column
+        (layer, number), which is a text in files. Evidence and data can be read from such files. It
+        has a row for each draw, with the index (row, draw) if the evidence has rows.
         """
         target = self._asked
         return samples_frame(target.structure, self.samples, target.evidence.has_rows)
 
     @property
     def _asked(self) -> Target:
-        """The target; results of a method's own `run` have none."""
+        """The target; PgmError for results of the `run` of a method, which have none."""
         if self.target is None:
             raise PgmError("names are known to results of infer and of prepared questions only")
         return self.target
@@ -353,9 +355,9 @@ class Result:
 
         Groups: posterior, sample_stats, observed_data. Dimensions: chain, draw, row, the units of
         each layer by their labels, and states of Categorical units. Variables of the model have
-        entries of their own, by their names. sample_stats has every
-        statistic with the axes (chain, draw, row), such as the energy; where chains wander over a
-        ladder, the group tempering has their rung at every sweep as the variable level.
+        entries of their own, by their names. sample_stats has every statistic with the axes (chain,
+        draw, row), such as the energy. If chains move over a ladder, the group tempering has their
+        rung at every sweep, as the variable level.
         """
         return to_arviz(self)
 

@@ -1,4 +1,4 @@
-"""Conditions of the bound for directed children: the units that it cannot treat, and its sums."""
+"""Conditions for the bound of directed children: units that it does not support, and its sums."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def obstacle(target: Target) -> str:
     ]
     units = {name: s.layers[name].unit for name in s.directed_layers}
     special = [name for name, unit in units.items() if unit.nonnegative or unit.support is None]
-    gone = barren(target) if endless or special else {}
+    barren_units = barren(target) if endless or special else {}
     for name in endless:
-        if (target.free[name] & ~gone[name]).any():
+        if (target.free[name] & ~barren_units[name]).any():
             return (
                 f"layer {name!r} is free and has infinitely many values, and the bound of arrows "
                 "takes expectations over tables of states: observe it, or ask MCMC"
@@ -35,12 +35,14 @@ def obstacle(target: Target) -> str:
     for name in special:
         unit = units[name]
         counts = (
-            ~gone[name] & ~target.cut[name] & (of_free_parents(target, name) | target.free[name])
+            ~barren_units[name]
+            & ~target.cut[name]
+            & (of_free_parents(target, name) | target.free[name])
         )
         # The probabilities of barren units come from the same terms.
         if unit.nonnegative:
-            counts = counts | gone[name]
-        if counts.any() and log_sums(target, name, gone) is None:
+            counts = counts | barren_units[name]
+        if counts.any() and log_sums(target, name, barren_units) is None:
             return (
                 f"layer {name!r} of {unit!r} units needs an input above 0 at every unit "
                 "(a positive bias)"
@@ -56,14 +58,16 @@ def obstacle(target: Target) -> str:
     return ""
 
 
-def log_sums(target: Target, name: str, gone: dict[str, Array]) -> tuple[Array, Array] | None:
+def log_sums(
+    target: Target, name: str, barren_units: dict[str, Array]
+) -> tuple[Array, Array] | None:
     """Return the sums that bound the conditionals of a directed layer; see Unit.log_sums.
 
-    `gone` are the barren units of each layer.
+    `barren_units` are the barren units of each layer.
     """
     unit, least = target.structure.layers[name].unit, 0.0
     if unit.nonnegative:
-        needed = (target.free[name] & ~gone[name]) | (
+        needed = (target.free[name] & ~barren_units[name]) | (
             (target.evidence.values[name] == 1) & ~target.cut[name]
         )
         least = float(np.where(needed, _least_input(target, name), 1.0).min(initial=1.0))
@@ -71,7 +75,7 @@ def log_sums(target: Target, name: str, gone: dict[str, Array]) -> tuple[Array, 
 
 
 def _least_input(target: Target, name: str) -> Array:
-    """Return the least input (rows, size) that units of one component can have."""
+    """Return the smallest input (rows, size) that units of one component can have."""
     s = target.structure
     zeta: Array = np.broadcast_to(target.model.bias(name), target.evidence.values[name].shape)
     for c in s.arrows_into[name]:

@@ -1,8 +1,8 @@
-"""Mean field with each unit in its own family: for free units without directed children.
+"""Mean field in which each unit has its own family, for free units without directed children.
 
-With natural parameters eta and means mu = A'(eta), entropy and base measure together are A(eta) -
-eta mu. Given all other means the best eta of a unit is its natural parameter at these means, so
-layer after layer the bound never decreases.
+With natural parameters eta and means mu = A'(eta), the sum of entropy and expected base measure is
+A(eta) - eta mu. Given all other means, the best eta of a unit is its natural parameter at these
+means. Layers are updated one after another, so that the bound never decreases.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pgmengine.model.couplings import Coupling
 class Factors:
     """Independent units with their natural parameters and means, for each row of a target.
 
-    Each layer keeps the field that the means of its neighbours give, and only changes of means by
-    more than `quiet` are added to it, so that rounds take less time as means settle. A free layer
-    without free neighbours has no means before the first round, whose means are exact.
+    Each layer stores the field from the means of its neighbours. Only changes of means by more than
+    `quiet` are added to it, so that rounds get faster as the means converge. A free layer without
+    free neighbours has no means before the first round, which gives it exact ones.
 
     Parameters
     ----------
     target : the model under evidence.
     precision : np.float64 or np.float32.
-    mean : means to start from, else the means at the reference.
+    mean : means to start from; the means at the reference by default.
     quiet : smaller changes of means are not added to fields.
-    rng : random numbers for random parameters to start from.
-    step : distance of the start from the reference, in one direction for all rows, so that rounds
-        from there do not stay at a saddle of the bound (saddles.py).
+    rng : random numbers for a random start; none by default.
+    step : distance of the start from the reference, in the same direction in all rows, so that the
+        rounds do not stay at a saddle of the bound (saddles.py).
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Factors:
         self.target, self.precision, self.quiet = target, precision, quiet
         s = target.structure
         pattern = target.pattern
-        self.moving, self.heard = pattern.mean_field_order, pattern.coupled
+        self.moving, self.coupled = pattern.mean_field_order, pattern.coupled
         self.whole = pattern.all_free
         self.inside = {
             name: Inside(target, name, quiet)
@@ -61,9 +61,9 @@ class Factors:
         }
         self.eta: States = {}
         self.sent: States = {}
-        self.field = {name: self.still(name) for name in self.moving}
+        self.field = {name: self.constant_field(name) for name in self.moving}
         noise = np.random.default_rng(0)
-        for name in self.heard:
+        for name in self.coupled:
             begin = (
                 self._begin(name, rng, step, noise)
                 if mean is None
@@ -87,7 +87,10 @@ class Factors:
             self.round()
             if tolerance > 0 or t + 1 == updates:
                 change = max(
-                    (float(np.abs(self.mean[n] - before[n]).max(initial=0.0)) for n in self.heard),
+                    (
+                        float(np.abs(self.mean[n] - before[n]).max(initial=0.0))
+                        for n in self.coupled
+                    ),
                     default=0.0,
                 )
             if change <= tolerance:
@@ -104,7 +107,7 @@ class Factors:
                 layer = self.target.structure.layers[name]
                 self.eta[name] = eta = self._tempered(name, self.field[name])
                 self._set(name, layer.flat(layer.unit.mean(layer.shaped(eta))))
-            if name in self.heard:
+            if name in self.coupled:
                 change = self.mean[name] - self.sent[name]
                 if self.quiet > 0:
                     change *= np.abs(change) > self.quiet
@@ -117,7 +120,7 @@ class Factors:
         total, power = np.zeros(target.rows), np.zeros(target.rows)
         for name, layer in s.layers.items():
             x, free = self.mean[name].astype(np.float64), target.free[name]
-            # The parents of a directed layer are observed.
+            # All parents of a directed layer are observed here.
             if name in s.directed_layers:
                 zeta = layer.shaped(target.model.inputs(target.evidence.values, name))
                 own = _dot(layer.shaped(x), layer.unit.link(zeta)) - layer.unit.log_partition(zeta)
@@ -147,19 +150,19 @@ class Factors:
                 self.mean[c.b].astype(np.float64),
             )
         if s.tables:
-            # Their units are all observed.
+            # All units in tables are observed here.
             power += target.table_log_density(target.evidence.values).sum(axis=1)
         return total + times(target.beta, power)
 
     @property
     def state(self) -> States:
-        """The snapshot from which `mean` goes on."""
+        """The snapshot from which a new Q continues, by `mean`."""
         return self.mean
 
     def nudged(self, size: float, seed: int) -> States:
         """Return a snapshot at a small distance from Q, in the same direction in all rows."""
         rng, near = np.random.default_rng(seed), dict(self.mean)
-        for name in self.heard:
+        for name in self.coupled:
             layer = self.target.structure.layers[name]
             near[name] = layer.flat(
                 layer.unit.mean(nudged(layer, layer.shaped(self.eta[name]), size, rng))
@@ -185,7 +188,7 @@ class Factors:
         return self.target.gradient(self.mean, weights)
 
     def add_slopes(self, weights: Array, total: Accumulator) -> None:
-        """Add `gradient` to the sum of a phase, as the points at which the slopes are the means."""
+        """Add `gradient` to the sum of a phase, as the slopes at the means."""
         total.points(self.mean, weights)
 
     def prob(self, name: str) -> Array:
@@ -205,7 +208,7 @@ class Factors:
         eta = self._tempered(name, np.broadcast_to(self.field[name], self.mean[name].shape))
         return layer.flat(layer.unit.mean(layer.shaped(eta)))
 
-    def still(self, name: str) -> Array:
+    def constant_field(self, name: str) -> Array:
         """Return the constant part of a layer's natural parameter at beta = 1, (rows, width)."""
         target, s = self.target, self.target.structure
         u: Array = np.zeros((target.rows, s.layers[name].width), dtype=self.precision)
@@ -227,7 +230,7 @@ class Factors:
     def _begin(
         self, name: str, rng: np.random.Generator | None, step: float, noise: np.random.Generator
     ) -> Array:
-        """Return means at or near the reference, (1, width), or at random ones, (rows, width)."""
+        """Return means at or near the reference, (1, width), or random means, (rows, width)."""
         layer, reference = self.target.structure.layers[name], self.target.reference
         random = (
             np.zeros((1, layer.width))
@@ -259,7 +262,7 @@ class Factors:
                 self._add(c, other, change, self.field[other])
 
     def _add(self, c: Coupling, name: str, x: Array, field: Array) -> None:
-        """Add the share of x (rows or 1, width of the other end) to a field (rows, width)."""
+        """Add the field from values x (rows or 1, width of the other end) to (rows, width)."""
         if self.precision is np.float32:
             to = (
                 field

@@ -1,11 +1,12 @@
 """Mean-field factors of free units with infinitely many values, beside tables of probabilities.
 
-    q(x) ~ h(x) e^(eta x),  eta = beta (bias + hint + sum over neighbours of J E[x]) + (1 - beta) r
+    q(x) ~ h(x) e^(eta x)
+    eta = beta (bias + soft evidence + sum over neighbours of J E[x]) + (1 - beta) r
 
 is the best factor of a unit given all others, in its own family, as in factors.py; r is its
-reference. It adds A(eta) - eta E[x] + (1 - beta) r E[x] to the bound, beside the terms of its bias,
-hint and couplings at the means. These units have undirected couplings only: the bound of directed
-children has expectations over tables of their parents.
+reference. To the bound it adds A(eta) - eta E[x] + (1 - beta) r E[x], and the terms of its bias,
+soft evidence and couplings at the means. These units have undirected couplings only, because the
+bound of directed children takes expectations over tables of their parents.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Infinite:
     ----------
     target : the model under evidence.
     start : the means of another fixed point, to start from.
-    rng : random numbers for random parameters to start from.
+    rng : random numbers for a random start; none by default.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Infinite:
         return moved
 
     def nudged(self, size: float, rng: np.random.Generator) -> States:
-        """Return means at a small distance, in the same direction in all rows."""
+        """Return means at a distance `size` from these means, in the same direction in all rows."""
         layers = self.target.structure.layers
         return {
             name: np.where(
@@ -95,7 +96,7 @@ class Infinite:
         }
 
     def bound(self) -> Array:
-        """Return what entropies, base measures and references add to the bound, (rows,)."""
+        """Return the part of the bound from entropies, base measures and references, (rows,)."""
         target, total = self.target, np.zeros(self.target.rows)
         for name, eta in self.eta.items():
             x, unit = self.mean[name], target.structure.layers[name].unit

@@ -2,9 +2,9 @@
 
     eta_u = beta (field_u + sum_v W_uv E[x_v]) + (1 - beta) reference_u,    E[x_u] = A'(eta_u)
 
-One unit is updated after the other, so that the bound never decreases. The compiled round
-(lateral.h) knows units of up to MOST_STATES states and units on [-1, 1]; other units are updated by
-`Inside.plain`, the reference implementation.
+Units are updated one after another, so that the bound never decreases. The compiled round
+(lateral.h) supports units of up to MOST_STATES states and units on [-1, 1]. Other units are updated
+by `Inside.plain`, the reference implementation.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pgmengine.evidence.target import Target, times
 from pgmengine.model.weights import add_rows, count, is_sparse
 from pgmengine.units.base import Draw, Unit
 
-# Multiplications of a round that are worth a thread.
-WORTH_A_THREAD = 200_000
+# Smallest number of multiplications in a round for which another thread pays.
+MIN_PRODUCTS_PER_THREAD = 200_000
 
 
 def compiled(unit: Unit) -> bool:
-    """Return whether the compiled round knows the units."""
+    """Return whether the compiled round supports the units."""
     if unit.support is None:
         return unit.draw is Draw.INTERVAL
     return max(len(unit.support), unit.width) <= _kernels.MOST_STATES
@@ -36,7 +36,7 @@ class Inside:
     ----------
     target : the model under evidence.
     name : the layer.
-    quiet : smaller changes of means are left out.
+    quiet : smaller changes of means are not passed on to other units.
     """
 
     def __init__(self, target: Target, name: str, quiet: float = 0.0) -> None:
@@ -47,7 +47,7 @@ class Inside:
         self.free = np.ascontiguousarray(target.free[name]).view(np.uint8)
         self.reference = np.zeros(self.layer.width) + target.reference.get(name, 0.0)
         self.beta = np.ascontiguousarray(target.beta, dtype=np.float64)
-        self.parts = parts(float(count(self.weight)) * target.rows, WORTH_A_THREAD)
+        self.parts = parts(float(count(self.weight)) * target.rows, MIN_PRODUCTS_PER_THREAD)
         self.eta = np.full((target.rows, self.layer.width), np.nan)
         self.stale = np.ones(self.free.shape, dtype=np.uint8)
         self.field = np.full(self.eta.shape, np.nan)
@@ -59,7 +59,7 @@ class Inside:
         Parameters
         ----------
         field : (rows, width), the natural parameters at beta = 1 without these couplings.
-        mean : (rows, width), the means after the last update, or to start from.
+        mean : (rows, width), the means after the last update, or the first means.
         """
         if not compiled(self.layer.unit):
             return self.plain(field, mean)
@@ -85,7 +85,7 @@ class Inside:
         return self.eta, new
 
     def plain(self, field: Array, mean: Array) -> tuple[Array, Array]:
-        """Return the same for every unit type, in Python, without leaving any unit out."""
+        """Return the same as `update` in Python, for every unit type and without `quiet`."""
         layer, beta, mean = self.layer, self.beta[:, None], _copy(mean)
         u = field + mean @ self.weight
         eta = np.zeros_like(u)

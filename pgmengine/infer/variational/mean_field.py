@@ -1,10 +1,11 @@
 """Mean field: the best distribution of independent units, with its lower bound of log Z.
 
-log Z >= E_Q[log_density] + H(Q) for every Q (Jensen). Q is a product of units: each in its own
-family where no free unit has directed children or is in a table (factors.py), else with a table of
-probabilities (tables.py), where the children's normalisers are bounded as well (Saul, Jaakkola and
-Jordan 1996). Tables with entries of 0 need a start on possible states (support.py).
-Either way the bound never decreases from one update to the next.
+log Z >= E_Q[log_density] + H(Q) for every Q (Jensen). Q is a product of distributions of units. If
+no free unit has directed children or is in a table, each distribution is in the family of its unit
+(factors.py). Otherwise it is a table of probabilities (unit_tables.py), and the normalisers of the
+children are bounded as well (Saul, Jaakkola and Jordan 1996). Tables with entries of 0 need a start
+on possible states (support.py). In both cases the bound never decreases from one update to the
+next.
 """
 
 from __future__ import annotations
@@ -27,62 +28,63 @@ from pgmengine.infer.question.wanted import peak_bytes, public, squeeze
 from pgmengine.infer.results.result import WANTS, Result, Status
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
-from pgmengine.infer.variational.prices import settling
+from pgmengine.infer.variational.prices import rounds_seconds
 from pgmengine.infer.variational.saddles import STEP_OF_START, leave_saddles
 from pgmengine.infer.variational.support import impossible_table
 from pgmengine.infer.variational.unit_tables import Belief
 from pgmengine.model.couplings import Coupling, only_parameters
 from pgmengine.model.weights import count
 
-# Bytes of the graph (packed_graph.py) for one weight.
-EDGE = 60.0
+# Bytes of the graph (packed_graph.py) for each weight.
+WEIGHT_BYTES = 60.0
 
-# Bytes of the arrays of tables for one entry.
-ENTRY = 40.0
+# Bytes of the arrays of tables for each table entry.
+TABLE_ENTRY_BYTES = 40.0
 
-# Rounds that plans expect: to a fixed point, to find that it is a maximum, and to leave it where it
-# is none. Evidence and biases break the symmetries that make saddles, so that most questions with
-# some of either need no runs to leave one.
-ROUNDS = 12
-RETURNING = 5
-LEAVING = 100
+# Numbers of rounds that plans expect: to reach a fixed point, to show that it is a maximum, and to
+# leave it if it is a saddle. Saddles come from symmetries, which evidence and biases break, so that
+# most questions with evidence or biases have no saddle to leave.
+EXPECTED_ROUNDS = 12
+EXPECTED_RETURN_ROUNDS = 5
+EXPECTED_ESCAPE_ROUNDS = 100
 
-# Rounds whose bound is worth having where there is no time for a fixed point.
-FEW_ROUNDS = 5
+# Smallest number of rounds that gives a useful bound, if there is no time to reach a fixed point.
+MIN_USEFUL_ROUNDS = 5
 
 
 @dataclass(frozen=True)
 class MeanField(Method):
     """The mean-field fixed point, with its lower bound of log Z.
 
-    Use it for a proven lower bound, and for quick means; in directed models it also bounds log
-    p(evidence). It is exact where the free units are independent given the evidence and have no
-    directed children. Means and probabilities are of Q, an approximation that may have chosen one
-    of several explanations. `Result.kind` is "lower bound", of log_z and log_prob.
+    Use it for a proven lower bound, and for quick means. In directed models it also bounds log
+    p(evidence). It is exact if the free units are independent given the evidence and have no
+    directed children. Means and probabilities are those of Q, an approximation that may describe
+    only one of several modes. `Result.kind` is "lower bound", which is meant of log_z and log_prob.
 
     Parameters
     ----------
-    updates : rounds at most.
-    tolerance : rounds end when no mean changes by more; the bound is then off by the order of its
-        square.
-    precision : np.float64, or np.float32 for half the time and seven digits, where no free unit has
-        directed children.
+    updates : the largest number of rounds.
+    tolerance : rounds end when no mean changes by more. The error of the bound is then of the order
+        of the squared tolerance.
+    precision : np.float64, or np.float32 for half the time and seven digits. np.float32 needs a
+        model in which no free unit has directed children.
     xi : None for the best bound of the children's normalisers, E[A(z)] <= xi E[z] + log sum_k h_k
         E[e^((y_k - xi) z)]. A number from 0 (the least value of a child) to 1 (the largest value)
         fixes xi there, which is looser and takes less time. For Categorical(k) children xi is a
         vector, and a number a means (a/k, ..., a/k); with large weights its best value may be
         missed, and the bound still holds.
-    restarts : starts from random tables besides the first one; each row keeps the best bound.
+    restarts : number of random starts besides the first start; each row keeps its best bound.
 
-    A fixed point is left where it is a saddle, as in models with a symmetry: a small step shows it,
-    and runs from high to low temperature lead to a maximum. The step and these runs are the same at
-    every call. Where `updates` rounds do not reach a fixed point, this is left out.
+    A fixed point that is a saddle, as in models with a symmetry, is left: a small step shows that
+    it is one, and runs from high to low temperature lead to a maximum. The step and these runs are
+    the same at every call. They are not made if `updates` rounds do not reach a fixed point.
 
-    In models whose tables have entries of 0 the bound needs a Q on possible states. Where none is
+    In models whose tables have entries of 0, the bound needs a Q on possible states. If none is
     found, the bound is -inf, and the status is IMPOSSIBLE.
 
-    `stats` holds rounds, without those that have shown that a fixed point is a maximum, and change,
-    the largest change of a mean (or probability) in the last round of the first start.
+    `stats` has two entries. `rounds` is the number of rounds, without those that showed that a
+    fixed point is a maximum. `change` is the largest change of a mean (or probability) in the last
+    round of the first start.
 
     >>> import pgmengine as pgm
     >>> model = pgm.sbn([4, 3, 2], rng=0)
@@ -139,37 +141,37 @@ class MeanField(Method):
         )
         # Means, fields and changes of all states.
         working = 8.0 * target.rows * (10 if tables else 4) * numbers
-        working += EDGE * sum(entries.values()) * tables
+        working += WEIGHT_BYTES * sum(entries.values()) * tables
         working += 16.0 * target.rows * len(s.table_index.child)
-        working += ENTRY * len(target.model.table_entries)
+        working += TABLE_ENTRY_BYTES * len(target.model.table_entries)
         rounds = self._expected_rounds(target)
-        # Questions are split by work, which counts the rounds of the starts alone.
+        # Questions are divided by work, which counts only the rounds of the starts.
         work *= target.rows * (1 + self.restarts) * self.updates / 8
         return Scheme(
             f"at most {self.updates} rounds",
             work,
             peak_bytes(target, want, 0, work, working, 8.0 * target.rows * numbers),
-            settling(target, rounds, tables),
+            rounds_seconds(target, rounds, tables),
         )
 
     def rounds_within(self, target: Target, seconds: float) -> float:
-        """Return the number of rounds, of all starts together, that take some seconds."""
-        none, one = (settling(target, rounds, by_tables(target)) for rounds in (0, 1))
+        """Return the number of rounds, over all starts, that take about `seconds`."""
+        none, one = (rounds_seconds(target, rounds, by_tables(target)) for rounds in (0, 1))
         return max(seconds - none, 0.0) / (one - none) if one > none else np.inf
 
     def faster(self, target: Target, seconds: float) -> MeanField | None:
-        """Return mean field of fewer rounds, whose bound is proven as well."""
-        # Each round of a start may have one that finds or leaves a saddle.
+        """Return mean field with fewer rounds; its bound is proven as well."""
+        # A start may need as many rounds again to find or to leave a saddle.
         updates = int(min(self.rounds_within(target, seconds) / (2 + self.restarts), self.updates))
-        return replace(self, updates=updates) if updates >= FEW_ROUNDS else None
+        return replace(self, updates=updates) if updates >= MIN_USEFUL_ROUNDS else None
 
     def _expected_rounds(self, target: Target) -> float:
-        """Return the rounds that plans expect: from each start, and off a saddle."""
+        """Return the number of rounds that plans expect, from all starts and to leave a saddle."""
         if target.pattern.independent:
             return 1.0
         known = target.model.biased or any(m.any() for m in target.pattern.observed.values())
-        more = RETURNING if known else LEAVING
-        return min(self.updates, ROUNDS) * (1.0 + self.restarts) + min(self.updates, more)
+        more = EXPECTED_RETURN_ROUNDS if known else EXPECTED_ESCAPE_ROUNDS
+        return min(self.updates, EXPECTED_ROUNDS) * (1.0 + self.restarts) + min(self.updates, more)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
@@ -197,7 +199,7 @@ class MeanField(Method):
             finite = [
                 n for n, layer in target.structure.layers.items() if layer.unit.support is not None
             ]
-            # Copies: results share no memory with the evidence.
+            # Copied, so that results share no memory with the evidence.
             mean = {n: np.array(v) for n, v in q.mean.items()}
             answers = {
                 "mean": public(target, mean),
@@ -234,7 +236,7 @@ class MeanField(Method):
         return Factors(target, self.precision, state, self.tolerance, rng, step)
 
     def _check_state(self, target: Target, expected: States, state: Snapshot) -> None:
-        """PgmError for a state of another model, pattern or number of rows."""
+        """Raise PgmError for a state of another model, evidence pattern or number of rows."""
         if not isinstance(state, Mapping):
             raise PgmError(
                 f"MeanField: state must be the state of another result, not {type(state).__name__}"
@@ -251,7 +253,7 @@ class MeanField(Method):
     def _best(
         self, q: Factors | Belief, rounds: int, rng: np.random.Generator
     ) -> tuple[Factors | Belief, int]:
-        """Return the best of several starts for each row, and the rounds made."""
+        """Return the best of several starts for each row, and the number of rounds."""
         bound, state = q.bound(), q.state
         for _ in range(self.restarts):
             other = self._start(q.target, rng=rng)
@@ -278,7 +280,7 @@ class MeanField(Method):
         """
         if why := _obstacle(target):
             raise PgmError(f"MeanField refused: {why}")
-        # A few rounds from the reference itself would not leave a saddle.
+        # The start is not the reference itself, because a few rounds would not leave a saddle.
         q = self._start(target, step=STEP_OF_START)
         q.settle(self.updates, self.tolerance)
         if warnings := _impossible(q):
@@ -293,7 +295,7 @@ def _obstacle(target: Target) -> str:
 
 
 def by_tables(target: Target) -> bool:
-    """Whether Q needs tables of probabilities: free units have directed children or are in tables.
+    """Return whether free units have directed children or are in tables, so that Q needs tables.
 
     Otherwise each unit stays in its own family.
     """

@@ -1,18 +1,19 @@
 """Modes: fixed points of mean field from spread starts, each with a proven bound of log Z.
 
-Chains, and annealing from independent units, may all end in one phase and miss another one that
-holds the mass. No statistic of their draws shows it. Mean field climbs from anywhere, and its bound
-is proven, so that a fixed point with a higher bound than an estimate of log Z contradicts the
-estimate. The starts are spread on purpose:
+Chains, and annealing from independent units, may all end in one mode and miss another one that has
+most of the probability. No statistic of their draws shows this. Mean field can start anywhere, and
+its bound is proven. A fixed point whose bound is higher than an estimate of log Z therefore
+contradicts the estimate. The starts are spread over the space:
 
     independent units at their reference
     all units of the model at one end of their range, for each end
     all units of one layer at one end, with the other layers at their means given this layer
-    every unit at an end of its own, at random
+    each unit at a random end of its range
 
-On restricted Boltzmann machines of 784 x 16 to 500 units, trained on digits for 1 to 60 epochs, the
-best of these bounds was within 11 nats of log Z (exact for 16 and 20 units, the highest estimate of
-six annealing runs elsewhere), where annealing from uniform units was low by up to 290 nats.
+Measured on restricted Boltzmann machines of 784 x 16 to 784 x 500 units, trained on digits for 1 to
+60 epochs: the best of these bounds was within 11 nats of log Z, while annealing from uniform units
+was too low by up to 290 nats. (log Z was exact for 16 and 20 hidden units, and otherwise the
+highest estimate of six annealing runs.)
 """
 
 from __future__ import annotations
@@ -31,38 +32,38 @@ from pgmengine.infer.variational.mean_field import MeanField, by_tables
 from pgmengine.infer.variational.unit_tables import Belief
 from pgmengine.model.layer import Layer
 
-# The rounds of one start. A bound holds after any number of rounds.
+# The settings of the rounds from each start. A bound holds after any number of rounds.
 CLIMB = MeanField(updates=60, tolerance=1e-4)
 
-# The size of a natural parameter that puts a bounded unit at an end of its range, and an unbounded
-# one at a distance from its middle.
-END, AWAY = 8.0, 1.0
+# Size of the natural parameter that moves a bounded unit to an end of its range; and of the natural
+# parameter that moves an unbounded unit away from its middle.
+END_PARAMETER, UNBOUNDED_PARAMETER = 8.0, 1.0
 
-# Ends that are tried for a unit without order, layers that are put at an end by themselves, and
-# starts with an end for each unit.
-ENDS, LAYERS, RANDOM = 4, 4, 4
+# Largest number of states that are tried as ends for units whose states have no order; largest
+# number of layers that are put at an end by themselves; and number of starts with random ends.
+MAX_ENDS_PER_UNIT, MAX_LAYERS_AT_AN_END, RANDOM_STARTS = 4, 4, 4
 
-# Bytes of the means of the rows that climb together.
-TOGETHER = 2.0**22
+# Largest size, in bytes, of the means of the rows that are computed together.
+MAX_CLIMB_BYTES = 2.0**22
 
-# Two fixed points are different modes where a mean differs by this share of the range of its unit,
-# and the second one counts if its bound of log Z is within so many nats of the first one.
-DIFFERENT, COUNTS = 0.5, 10.0
+# Two fixed points are different modes if a mean differs by this share of the range of its unit. The
+# second mode counts if its bound of log Z is within so many nats of that of the first.
+MIN_MODE_DISTANCE, MAX_MODE_GAP_NATS = 0.5, 10.0
 
 # Means are moved by this share of their distance to the middle of the range, because a mean at the
 # end of the range has no finite natural parameter.
-SHRINK = 0.02
+SHRINK_SHARE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """The fixed points of each row.
+    """The fixed points of mean field for each row.
 
     Attributes
     ----------
     bound : (rows, starts), lower bounds of log Z, descending; -inf where no state was possible.
-    mean : layer -> (rows, 2, width), means under the fixed point with the highest bound, and under
-        the best one that differs from it and counts, or under the first again.
+    mean : layer -> (rows, 2, width), the means of the fixed point with the highest bound, and the
+        means of the second mode, or of the first again if no second mode counts.
     """
 
     bound: Array
@@ -79,26 +80,28 @@ def near(target: Target, mean: States) -> States:
         unit = layer.unit
         if target.free[name].any() and (unit.width == 1 or unit.one_hot):
             x, middle = layer.shaped(mean[name]), unit.mean(np.zeros(layer.bias_shape))
-            out[name] = layer.flat(unit.natural(x + SHRINK * (middle - x) if unit.bounded else x))
+            out[name] = layer.flat(
+                unit.natural(x + SHRINK_SHARE * (middle - x) if unit.bounded else x)
+            )
     return out
 
 
 def modes(
     target: Target, rng: np.random.Generator, starts: int | None = None, rounds: int = CLIMB.updates
 ) -> Modes | None:
-    """Climb from spread starts; None where mean field refuses the target.
+    """Make rounds of mean field from spread starts; None if mean field refuses the target.
 
     Parameters
     ----------
     target : the question.
     rng : random numbers for the random starts.
-    starts : the largest number of starts; all without it.
+    starts : the largest number of starts; all of them by default.
     rounds : the largest number of rounds from each.
     """
     if not CLIMB.prepare(target, ("bound",)).plan.accepted:
         return None
     width = sum(layer.width for layer in target.structure.layers.values())
-    at_once = TOGETHER / (8.0 * width * (starts or start_count(target)))
+    at_once = MAX_CLIMB_BYTES / (8.0 * width * (starts or start_count(target)))
     parts = blocks(np.arange(target.rows), at_once)
     found = [_climbed(target.take(some), rng, starts, rounds) for some in parts]
     mean = {n: np.concatenate([m.mean[n] for m in found]) for n in target.structure.layers}
@@ -118,7 +121,8 @@ def _climbed(target: Target, rng: np.random.Generator, starts: int | None, round
     single = isinstance(q, Factors)
     q.settle(rounds - single, CLIMB.tolerance)
     if single:
-        # Entropies near 0 need digits that single precision lacks: the last round is a double one.
+        # Entropies near 0 need more digits than single precision has, so that the last round is in
+        # double precision.
         q = Factors(many, mean=q.mean)
         q.round()
     bound = np.nan_to_num(q.bound(), nan=-np.inf).reshape(target.rows, count)
@@ -132,14 +136,14 @@ def _climbed(target: Target, rng: np.random.Generator, starts: int | None, round
 def _second(target: Target, bound: Array, mean: States, best: Array) -> Array:
     """Return the number (rows,) of the best start that ends in another mode than the best one.
 
-    It is `best` (rows,) where there is none that counts. `mean` is layer -> (rows, starts, width).
+    It is `best` (rows,) if no other mode counts. `mean` is layer -> (rows, starts, width).
     """
     other, row = np.zeros(bound.shape, dtype=bool), np.arange(len(bound))
     for name, value in mean.items():
         support = target.structure.layers[name].unit.support
         wide = 2.0 if support is None else float(np.ptp(support))
-        other |= (np.abs(value - value[row, best][:, None]) > DIFFERENT * wide).any(axis=2)
-    top = np.where(other & (bound > bound[row, best][:, None] - COUNTS), bound, -np.inf)
+        other |= (np.abs(value - value[row, best][:, None]) > MIN_MODE_DISTANCE * wide).any(axis=2)
+    top = np.where(other & (bound > bound[row, best][:, None] - MAX_MODE_GAP_NATS), bound, -np.inf)
     return np.where(np.isfinite(top.max(axis=1)), top.argmax(axis=1), best)
 
 
@@ -156,7 +160,7 @@ def _first(target: Target, eta: States) -> Factors | Belief:
         start = {n: p.reshape(target.rows, -1) for n, p in known.items()} | ends
         return Belief(target, start=target.evidence.values | start)
     mean = {n: layers[n].flat(layers[n].unit.mean(layers[n].shaped(v))) for n, v in eta.items()}
-    # Climbing in single precision takes half the time, and any Q has a proven bound.
+    # Single precision takes half the time. The bound is valid for any Q, so that this is safe.
     return Factors(target, np.float32, target.evidence.values | mean)
 
 
@@ -175,7 +179,7 @@ def spread_starts(target: Target, rng: np.random.Generator) -> Iterator[States]:
     for number in range(max(map(len, ends.values()), default=0)):
         at_end = {n: np.tile(v[min(number, len(v) - 1)], layers[n].size) for n, v in ends.items()}
         yield {n: middle[n] + at_end[n] for n in layers}
-    for _ in range(RANDOM):
+    for _ in range(RANDOM_STARTS):
         drawn = {
             n: rng.integers(len(v), size=(target.rows, layers[n].size)) for n, v in ends.items()
         }
@@ -187,23 +191,23 @@ def start_count(target: Target) -> int:
     layers = target.structure.layers
     counts = {n: len(_ends(x)) for n, x in layers.items() if target.free[n].any()}
     together = max(counts.values(), default=0)
-    return 1 + sum(counts[n] for n in _alone(target)) + together + RANDOM
+    return 1 + sum(counts[n] for n in _alone(target)) + together + RANDOM_STARTS
 
 
 def _alone(target: Target) -> list[str]:
-    """Return the layers that are put at an end by themselves: the largest that others react to."""
+    """Return the layers that are put at an end by themselves: the largest with free neighbours."""
     layers, coupled = target.structure.layers, target.pattern.coupled
     largest = sorted(coupled, key=lambda name: -layers[name].size)
-    return largest[:LAYERS] if len(coupled) > 1 else []
+    return largest[:MAX_LAYERS_AT_AN_END] if len(coupled) > 1 else []
 
 
 def _ends(layer: Layer) -> Array:
     """Return natural parameters (ends, unit width) of one unit at the ends of its range."""
     unit = layer.unit
     if unit.one_hot:
-        states = np.linspace(0, unit.width - 1, min(unit.width, ENDS)).astype(int)
-        return np.asarray(END * np.eye(unit.width)[states])
-    away = END if unit.bounded else AWAY
+        states = np.linspace(0, unit.width - 1, min(unit.width, MAX_ENDS_PER_UNIT)).astype(int)
+        return np.asarray(END_PARAMETER * np.eye(unit.width)[states])
+    away = END_PARAMETER if unit.bounded else UNBOUNDED_PARAMETER
     return np.stack([np.full(unit.width, -away), np.full(unit.width, away)])
 
 

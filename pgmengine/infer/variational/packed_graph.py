@@ -1,4 +1,4 @@
-"""The graph of a mean-field problem with directed children, as compiled rounds read it (net.h)."""
+"""The graph of a model with directed children, as compiled mean-field rounds read it (net.h)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Sums = tuple[Array, Array]
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The places of the units of a layer, or of their terms, with their states and components."""
+    """The places of the units of a layer, or of their terms, and of their states and components."""
 
     kind: int
-    # Terms of each child; 1 for units.
+    # Number of terms of each child; 1 in a group of units.
     sets: int
     count: int
     first: int
@@ -49,14 +49,14 @@ class Group:
         return slice(self.first_comp, self.first_comp + self.count * self.width)
 
 
-NOTHING = Group(0, 1, 0, 0, 0, 0, 0, 0)
+EMPTY_GROUP = Group(0, 1, 0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
     """The pairs (parent unit, child unit) of an arrow.
 
-    Each has (width of parent, width of child) weights in a row.
+    The (width of parent, width of child) weights of a pair are contiguous, in C order.
     """
 
     arrow: Arrow
@@ -64,12 +64,12 @@ class Edges:
     child: Array
     # The place of each entry of the weight among the weights of these edges.
     place: Array
-    # The place of the first of them among the weights of all arrows.
+    # The place of the first weight of these edges among the weights of all arrows.
     begin: int
     count: int
 
     def gathered(self, weight: Weight, numbers: Array) -> Weight:
-        """Return numbers of all edges as a weight of this arrow, 0 where it has no parameter."""
+        """Return the `numbers` at the weights of this arrow, in the form of its weight."""
         found = numbers[self.begin + self.place]
         return self.arrow.projected(
             weight, like(weight, found) if is_sparse(weight) else found.reshape(weight.shape)
@@ -79,7 +79,7 @@ class Edges:
 class Net:
     """Units with tables of probabilities, terms, and the edges and links between them.
 
-    The terms of a child lie together; a child has as many as `sums` has sets for its layer.
+    The terms of a child are contiguous. Their number is the number of sets of its layer in `sums`.
     """
 
     def __init__(self, model: Parameters, tables: Iterable[str], sums: Mapping[str, Sums]) -> None:
@@ -103,9 +103,9 @@ class Net:
     def _append(
         self, to: dict[str, Group], layer: Layer, sets: int, values: Array, base: Array
     ) -> None:
-        """Append a group of units or terms, and its kinds."""
+        """Append a group of units or terms to `to`, and the kind of its items."""
         values = np.asarray(values, dtype=np.float64).reshape(sets, len(base), -1)
-        last = next(reversed(to.values()), NOTHING)
+        last = next(reversed(to.values()), EMPTY_GROUP)
         to[layer.name] = Group(
             len(self.kinds),
             sets,
@@ -123,11 +123,11 @@ class Net:
         ]
 
     def _describe(self, groups: dict[str, Group], what: str) -> dict[str, Any]:
-        """Return the kind of each item, and the places of its first state and component."""
+        """Return the kind of each item, and the places of its first state and first component."""
         kind = [g.kind + np.arange(g.count, dtype=np.int32) % g.sets for g in groups.values()]
         state = [g.first_state + np.arange(g.count) * g.states for g in groups.values()]
         comp = [g.first_comp + np.arange(g.count) * g.width for g in groups.values()]
-        last = next(reversed(groups.values()), NOTHING)
+        last = next(reversed(groups.values()), EMPTY_GROUP)
         ends = ("states", "comps") if what == "unit" else ("term_states", "term_comps")
         return {
             f"{what}_kind": _joined(kind, np.int32),
@@ -138,7 +138,7 @@ class Net:
         }
 
     def _edges(self, arrows: Iterable[Arrow], model: Parameters) -> dict[str, Any]:
-        """Return edges in the order of their terms; the terms of a child share their weights."""
+        """Return the edges in the order of their terms; the terms of a child share weights."""
         layers, unit, term, place, begin = self.layers, [], [], [], 0
         for c in arrows:
             if c.a in self.units and c.b in self.terms:
@@ -175,7 +175,7 @@ class Net:
         }
 
     def _links(self, model: Parameters) -> dict[str, Any]:
-        """Return the csr graph of the terms of natural parameters that are linear in means."""
+        """Return the terms of natural parameters that are linear in means, as a CSR graph."""
         to, source = [], []
         for c in self.links:
             for name, other, block in _linear(c, model.weight(c)):
@@ -190,7 +190,7 @@ class Net:
         }
 
     def _own(self) -> dict[str, Any]:
-        """Return the terms of each unit as a child, and whether their power is its mean."""
+        """Return the terms of each unit that is a child, and whether their power is its mean."""
         first, count, complement = [], [], []
         for name, g in self.units.items():
             terms = self.terms.get(name)
@@ -220,7 +220,7 @@ class Net:
 
 
 def net_of(model: Parameters, tables: tuple[str, ...], sums: Mapping[str, Sums]) -> Net:
-    """Return the net of a model; without sparse weights all models of a structure share it."""
+    """Return the net of a model; models of a structure without sparse weights share one net."""
     s = model.structure
     if any(is_sparse(model.weight(c)) for c in s.couplings):
         return Net(model, tables, sums)
@@ -243,7 +243,7 @@ def edges_of(c: Arrow, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:
 
 
 def _linear(c: Coupling, weight: Weight) -> list[tuple[str, str, Weight]]:
-    """Return the blocks (to, from, M) of a coupling: into the child, or both ways if undirected."""
+    """Return the blocks (to, from, M) of a coupling: to the child, or both ways if undirected."""
     blocks = list(c.blocks(weight))
     return blocks[:1] if c.directed else blocks
 
@@ -263,10 +263,10 @@ def _entries(weight: Weight) -> Array:
 
 
 def _joined(parts: list[Array], dtype: type = np.int64) -> Array:
-    """Return arrays in one, which is empty without any."""
+    """Return the arrays joined in one, which is empty if there are none."""
     return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
 
 
 def _starts(counts: Array) -> Array:
-    """Return 0 and the running sums."""
+    """Return 0, followed by the running sums of the counts."""
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)))

@@ -1,8 +1,9 @@
 """The tables of a model as the compiled rounds of mean field read them (expected.h).
 
-A table adds power E_Q[log T] to the bound. The power is beta, and 0 for conditionals that do not
-count: do() has set their child, or it is barren, so that the conditional sums to one. All tables of
-a structure are arrays, as in `TableIndex`, with units numbered as in the net.
+A table adds power * E_Q[log T] to the bound. The power is beta, except for conditionals that do not
+count, where it is 0: those whose child is intervened, and those whose child is barren, which sum to
+one. The tables of a structure are stored in arrays, as in `TableIndex`, with units numbered as in
+the net (packed_graph.py).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pgmengine.infer.question.wanted import evidence_patterns
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 
-# Probabilities of units in tables with zeros are 0 below this, or below the larger number that
-# keeps their products above UNDERFLOW.
-LEAST_PROB = 1e-25
-UNDERFLOW = 1e-290
+# Smaller probabilities of units in tables with zeros are taken as 0. The limit is larger if
+# products of probabilities would otherwise fall below MIN_PRODUCT.
+MIN_PROB = 1e-25
+MIN_PRODUCT = 1e-290
 
 
 def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, Any]:
@@ -48,18 +49,18 @@ def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, A
 
 
 def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return whether each unit is in a table with an entry of 0, and the least probability."""
+    """Return whether each unit is in a table with an entry of 0, and its smallest probability."""
     hard = np.zeros(len(arrays["own_table"]), dtype=np.int32)
     if not len(model.table_terms):
-        return {"hard": hard, "cut": LEAST_PROB}
+        return {"hard": hard, "cut": MIN_PROB}
     table = np.isneginf(np.minimum.reduceat(model.table_terms, arrays["table_entry"]))
     hard[arrays["axis_unit"][table[arrays["axis_table"]]]] = 1
     others = np.diff(arrays["table_start"])[table].max(initial=2) - 1
-    return {"hard": hard, "cut": max(LEAST_PROB, UNDERFLOW ** (1.0 / max(others, 1)))}
+    return {"hard": hard, "cut": max(MIN_PROB, MIN_PRODUCT ** (1.0 / max(others, 1)))}
 
 
 def barren_of_both(target: Target) -> dict[str, Array]:
-    """Return the barren units, children of arrows and of conditionals: layer -> (rows, size)."""
+    """Return the barren children of arrows and of conditionals: layer -> (rows, size) bool."""
     out = barren(target)
     if not any(t.conditional for t in target.structure.tables):
         return out

@@ -1,4 +1,4 @@
-"""Seconds of rounds of mean field: counts of units, entries and rows times measured rates."""
+"""Seconds of mean-field rounds: counts of units, entries and rows, times measured rates."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pgmengine.infer.variational.lateral import compiled
 from pgmengine.model.weights import count, is_sparse
 
 # Microseconds to find the barren children of tables in a row with an evidence pattern of its own.
-PATTERN = 100.0
+PATTERN_MICROSECONDS = 100.0
 
-# Microseconds and rounds of a usual search for possible states (support.py).
-SEARCH = 10_000.0
+# Microseconds and number of rounds of a typical search for possible states (support.py).
+SEARCH_MICROSECONDS = 10_000.0
 SEARCH_ROUNDS = 64
 
 
-def settling(target: Target, rounds: float, tables: bool) -> float:
-    """Return the seconds of rounds of mean field, by tables or with each unit in its family."""
+def rounds_seconds(target: Target, rounds: float, tables: bool) -> float:
+    """Return the seconds of mean-field rounds, by tables or with each unit in its family."""
     return _by_tables(target, rounds) if tables else _by_families(target, rounds)
 
 
 def _by_tables(target: Target, rounds: float) -> float:
-    """Return the seconds of rounds of unit_tables.py, for the rows of whole vectors."""
+    """Return the seconds of rounds of unit_tables.py, for rows padded to whole vectors."""
     s = target.structure
     entries = {c: count(target.model.weight(c)) for c in s.couplings}
     units = sum(free_units(target, name) for name in target.pattern.moving)
@@ -33,9 +33,9 @@ def _by_tables(target: Target, rounds: float) -> float:
         NS / LANES
     )
     start = sum(entries.values()) + 10 * units + 100 * len(entries)
-    start += PATTERN * target.rows * (bool(s.tables) and not target.pattern.alike)
+    start += PATTERN_MICROSECONDS * target.rows * (bool(s.tables) and not target.pattern.alike)
     if len(target.model.table_terms) and np.isneginf(target.model.table_terms).any():
-        start, rounds = start + SEARCH, rounds + SEARCH_ROUNDS
+        start, rounds = start + SEARCH_MICROSECONDS, rounds + SEARCH_ROUNDS
     return start * US + rounds * each * LANES * -(-target.rows // LANES)
 
 

@@ -1,16 +1,16 @@
-"""Fixed points of mean field that are not maxima, and ways off them.
+"""Saddle points of mean field: how they are found, and how rounds leave them.
 
 Updates start from units at their reference. In a model with a symmetry (spins without biases,
-states that may be exchanged, hidden units that are alike) this Q is symmetric as well, every update
-keeps it so, and the rounds end at a saddle point of the bound: n log 2 for spins of any coupling.
-A saddle is told from a maximum by a small random step: rounds from there come back to a maximum, in
-fewer rounds than led to it, and leave a saddle.
+states that can be exchanged, equal hidden units) this Q is symmetric as well. Every update keeps
+the symmetry, and the rounds end at a saddle point of the bound: n log 2 for spins with any
+coupling. A small random step distinguishes a saddle from a maximum: further rounds return to a
+maximum, in fewer rounds than led to it, and move away from a saddle.
 
-Where a row has left a saddle, the broken symmetry has several maxima, and a random step leads to
-any of them. Rounds at rising inverse temperatures lead to a good one: slightly below the
-temperature at which the symmetric Q becomes unstable, the first unstable direction alone grows
-(deterministic annealing, Rose 1998). A few such runs are made, in small models also some from large
-random steps, and each row keeps its best bound, which is never lower than at the saddle.
+Once the symmetry is broken, there are several maxima, and a random step may lead to any of them.
+Rounds at rising inverse temperatures lead to a good one: slightly below the temperature at which
+the symmetric Q becomes unstable, only the first unstable direction grows (deterministic annealing,
+Rose 1998). A few such runs are made, and in small models also some runs from large random steps.
+Each row keeps its best bound, which is never lower than the bound at the saddle.
 """
 
 from __future__ import annotations
@@ -25,40 +25,42 @@ from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import count
 
-# Distances in means of units: of the step from a fixed point, of the steps of annealing runs, and
-# of a start from the reference where rounds are too few for a step from a fixed point.
-STEP = 1e-3
+# Sizes of steps in means of units: from a fixed point; in annealing runs; and from the reference at
+# the start, where there are too few rounds for a step from a fixed point.
+STEP_FROM_FIXED_POINT = 1e-3
 STEP_OF_ANNEALING = 1e-2
 STEP_OF_START = 0.1
 
-# Shares of beta of an annealing run, and rounds at most at each of them.
-SHARES = tuple(2.0**-k for k in range(10, 0, -1))
-ROUNDS = 8
+# The inverse temperatures of an annealing run, as shares of beta; and the largest number of rounds
+# at each of them.
+ANNEALING_SHARES = tuple(2.0**-k for k in range(10, 0, -1))
+MAX_ROUNDS_PER_SHARE = 8
 
-# Rounds after a step, or at the end of an annealing run, that show how far the bound rises.
-SOME_ROUNDS = 20
+# Number of rounds after a step, or at the end of an annealing run, that show how far the bound
+# rises.
+TRIAL_ROUNDS = 20
 
-# Runs off a saddle: at least two, and no more than visit so many units and read so many entries.
-# The first ones are annealing runs. The others go from a large random step, since annealing runs
-# often end at one maximum.
-RUNS = 9
-ANNEALED = 3
-FAR = 2.0
-SHORT = 60
-WORK = 2e7
+# Number of runs that leave a saddle: at most MAX_RUNS, and so few that they visit no more than
+# MAX_VISITED_ENTRIES units and table entries, but at least two. The first are annealing runs. The
+# others begin with a large random step, because annealing runs often end at the same maximum.
+MAX_RUNS = 9
+ANNEALING_RUNS = 3
+LARGE_STEP = 2.0
+MAX_ROUNDS_AFTER_LARGE_STEP = 60
+MAX_VISITED_ENTRIES = 2e7
 
-# Smaller relative gains of the bound are the last steps to a fixed point, not the way off a saddle.
-ROUNDING = 1e-6
+# Smaller relative gains of the bound do not show a saddle, but the last rounds to a fixed point.
+NEGLIGIBLE_GAIN = 1e-6
 
 
 class Q(Protocol):
-    """A product distribution with its bound (Factors, Belief)."""
+    """A product distribution with its bound: Factors or Belief."""
 
     target: Target
 
     @property
     def state(self) -> States:
-        """The snapshot from which a new Q goes on."""
+        """The snapshot from which a new Q continues."""
 
     def settle(self, updates: int, tolerance: float) -> tuple[int, float]:
         """Make rounds; return their number and the last change."""
@@ -67,7 +69,7 @@ class Q(Protocol):
         """Return the lower bound of log Z, (rows,)."""
 
     def nudged(self, size: float, seed: int) -> States:
-        """Return a snapshot at a small distance."""
+        """Return a snapshot at a distance `size` from Q, in a random direction."""
 
 
 AnyQ = TypeVar("AnyQ", bound=Q)
@@ -75,15 +77,15 @@ Start = Callable[[Target, States | None], AnyQ]
 
 
 def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -> tuple[AnyQ, int]:
-    """Return a Q that is a maximum in every row, and the rounds that led there.
+    """Return a Q that is a maximum in every row, and the number of rounds that led there.
 
-    Rows of q that are maxima stay as they are.
+    Rows of q that are maxima do not change.
 
     Parameters
     ----------
     q : a fixed point.
     start : makes the first Q of a target, or the Q of a snapshot.
-    updates, tolerance : of the rounds from one fixed point to the next.
+    updates, tolerance : the limits of the rounds from one fixed point to the next (MeanField).
     """
     best = q.bound(), q.state
     other, rounds = _after_a_step(q, best[0], start, updates, tolerance)
@@ -92,12 +94,12 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
         return q, 0
     best, target = _better(best, other, np.arange(q.target.rows)), q.target.take(rows)
     for seed in range(1, _runs(q.target) + 1):
-        if seed <= ANNEALED:
+        if seed <= ANNEALING_RUNS:
             other, more = _annealed(target, start, updates, tolerance, seed)
         else:
-            far = {name: value[rows] for name, value in q.nudged(FAR, seed).items()}
+            far = {name: value[rows] for name, value in q.nudged(LARGE_STEP, seed).items()}
             other = start(target, far)
-            more = other.settle(min(updates, SHORT), tolerance)[0]
+            more = other.settle(min(updates, MAX_ROUNDS_AFTER_LARGE_STEP), tolerance)[0]
         best, rounds = _better(best, other, rows), rounds + more
     q = start(q.target, best[1])
     return q, rounds + q.settle(updates, tolerance)[0]
@@ -106,13 +108,13 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
 def _after_a_step(
     q: AnyQ, bound: Array, start: Start[AnyQ], updates: int, tolerance: float
 ) -> tuple[AnyQ, int]:
-    """Return the Q of rounds after a small step, and their number.
+    """Return Q after a small step and further rounds, and the number of these rounds.
 
     The rounds end at fixed points, or once all rows have a higher bound.
     """
-    other, rounds, change = start(q.target, q.nudged(STEP, 0)), 0, np.inf
+    other, rounds, change = start(q.target, q.nudged(STEP_FROM_FIXED_POINT, 0)), 0, np.inf
     while rounds < updates and change > tolerance:
-        more, change = other.settle(min(SOME_ROUNDS, updates - rounds), tolerance)
+        more, change = other.settle(min(TRIAL_ROUNDS, updates - rounds), tolerance)
         rounds += more
         if _above(other.bound(), bound).all():
             break
@@ -122,33 +124,41 @@ def _after_a_step(
 def _annealed(
     target: Target, start: Start[AnyQ], updates: int, tolerance: float, seed: int
 ) -> tuple[AnyQ, int]:
-    """Return the Q near the end of rounds at rising inverse temperatures, and their number."""
-    state, rounds, each = None, 0, int(np.clip(updates // len(SHARES), 1, ROUNDS))
-    for i, share in enumerate(SHARES):
+    """Return Q after rounds at rising inverse temperatures, and the number of these rounds."""
+    state, rounds, each = (
+        None,
+        0,
+        int(np.clip(updates // len(ANNEALING_SHARES), 1, MAX_ROUNDS_PER_SHARE)),
+    )
+    for i, share in enumerate(ANNEALING_SHARES):
         q = start(target.at(share * target.beta), state)
         rounds += q.settle(each, STEP_OF_ANNEALING / 10)[0]
-        state = q.nudged(STEP_OF_ANNEALING, seed + RUNS * i)
+        state = q.nudged(STEP_OF_ANNEALING, seed + MAX_RUNS * i)
     q = start(target, state)
-    return q, rounds + q.settle(min(SOME_ROUNDS, updates), tolerance)[0]
+    return q, rounds + q.settle(min(TRIAL_ROUNDS, updates), tolerance)[0]
 
 
 def _runs(target: Target) -> int:
-    """Return the number of runs off a saddle, which does not depend on the number of rows."""
+    """Return the number of runs to leave a saddle, which does not depend on the number of rows."""
     s = target.structure
     units = sum(layer.width for layer in s.layers.values())
     entries = sum(count(target.model.weight(c)) for c in s.couplings)
     each = units + entries + float(s.table_index.axis_entries.sum())
-    return int(np.clip(WORK / (each * ROUNDS * len(SHARES)), 2, RUNS))
+    return int(
+        np.clip(
+            MAX_VISITED_ENTRIES / (each * MAX_ROUNDS_PER_SHARE * len(ANNEALING_SHARES)), 2, MAX_RUNS
+        )
+    )
 
 
 def _above(one: Array, other: Array) -> Array:
-    """Return where a bound is above another one by more than rounding."""
-    least = np.where(np.isfinite(other), ROUNDING * (1.0 + np.abs(other)), 0.0)
+    """Return where a bound is above another bound by more than NEGLIGIBLE_GAIN."""
+    least = np.where(np.isfinite(other), NEGLIGIBLE_GAIN * (1.0 + np.abs(other)), 0.0)
     return np.asarray(one > other + least)
 
 
 def _better(best: tuple[Array, States], q: Q, rows: Array) -> tuple[Array, States]:
-    """Return the best bounds and their snapshots, of which Q may have better ones in some rows."""
+    """Return the better of the best bounds so far and those of Q, with their snapshots."""
     bound, state = best[0].copy(), dict(best[1])
     found = q.bound()
     better = _above(found, bound[rows])
@@ -160,14 +170,14 @@ def _better(best: tuple[Array, States], q: Q, rows: Array) -> tuple[Array, State
 
 
 def nudged(layer: Layer, eta: Array, size: float, rng: np.random.Generator) -> Array:
-    """Return natural parameters that move each mean by about `size`, or by less if it is certain.
+    """Return natural parameters that move each mean by about `size`, or less if it is near an end.
 
     Parameters
     ----------
     layer : the layer of the units.
     eta : (rows, size) or (rows, size, width), natural parameters.
-    size : the distance in values, of units of a variance above 1 in standard deviations.
-    rng : random numbers, which are the same for all rows.
+    size : the distance in values of the unit; in standard deviations if the variance is above 1.
+    rng : random numbers; all rows get the same ones.
     """
     noise = layer.shaped(rng.normal(0.0, size, (1, layer.width)))
     wide = np.sqrt(np.maximum(layer.unit.variance(eta), 1.0))

@@ -1,11 +1,12 @@
 """Starts on possible states, for mean field in models whose tables have entries of 0.
 
-The bound is -inf where Q puts any mass on an impossible state, and Q is a product, so that it has
-to lie on a box of possible states. A round widens the box where the tables allow it (expected.h),
-and cannot leave a Q of which every box is impossible. A start is therefore one possible state of
-the units in tables with zeros. It is searched with softened zeros, whose logarithm goes down step
-by step: the most probable states of the fixed points, from the first Q, then from random ones, and
-ancestral draws. To find a possible state is NP-hard, and the search may fail.
+The bound is -inf if Q gives any probability to an impossible state. Q is a product, so that all
+combinations of its states have to be possible (a box). Rounds add states to the box where the
+tables allow it (expected.h), but they cannot repair a Q in which every state of a unit is
+impossible. A start is therefore one possible state of the units in tables with zeros. The search
+replaces log 0 by finite logarithms, which fall step by step, and makes rounds from the first Q,
+then from random ones. It tries the most probable states of the fixed points, and ancestral draws.
+Finding a possible state is NP-hard, and the search may fail.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ from pgmengine.evidence.target import Target
 if TYPE_CHECKING:
     from pgmengine.infer.variational.unit_tables import Belief
 
-# Logarithms that stand for log 0, one after the other, and the most rounds at each of them.
-SOFT = (-3.0, -10.0, -40.0)
-ROUNDS = 8
+# Finite logarithms that replace log 0, one after another; and the largest number of rounds with
+# each.
+STAND_INS_FOR_LOG_ZERO = (-3.0, -10.0, -40.0)
+MAX_ROUNDS_PER_STAND_IN = 8
 
-# Starts of the search: at least two, and no more than read so many entries of tables.
-TRIES = 20
-WORK = 3e8
+# Number of starts of the search: at most MAX_STARTS, and so few that they read no more than
+# MAX_READ_ENTRIES table entries, but at least two.
+MAX_STARTS = 20
+MAX_READ_ENTRIES = 3e8
 
 
 def move_to_possible(q: Belief, rng: np.random.Generator | None) -> None:
-    """Move every row without a bound to a possible state, where one is found."""
+    """Move each row whose bound is -inf to a possible state, if one is found."""
     generator = np.random.default_rng(0) if rng is None else rng
-    each = q.entries() * ROUNDS * (len(SOFT) + 1)
-    for number in range(int(np.clip(WORK / max(each, 1.0), 2, TRIES))):
+    each = q.entries() * MAX_ROUNDS_PER_STAND_IN * (len(STAND_INS_FOR_LOG_ZERO) + 1)
+    for number in range(int(np.clip(MAX_READ_ENTRIES / max(each, 1.0), 2, MAX_STARTS))):
         rows = np.flatnonzero(~q.possible())
         if not len(rows):
             return
@@ -46,14 +49,14 @@ def move_to_possible(q: Belief, rng: np.random.Generator | None) -> None:
 
 
 def _trials(trial: Belief, rng: np.random.Generator) -> Iterator[None]:
-    """Put Q of every row on a single state, again and again."""
-    for least in SOFT:
-        trial.settle(ROUNDS, 1e-3, least)
+    """Put Q of every row on a single state, a different one at each step."""
+    for least in STAND_INS_FOR_LOG_ZERO:
+        trial.settle(MAX_ROUNDS_PER_STAND_IN, 1e-3, least)
     every = np.arange(trial.target.rows)
     trial.place_at(trial.likely(), every)
     yield
-    # Units that were undecided together decide one after the other.
-    trial.settle(ROUNDS, 1e-3, SOFT[-1])
+    # Units that depend on each other are then decided one after another.
+    trial.settle(MAX_ROUNDS_PER_STAND_IN, 1e-3, STAND_INS_FOR_LOG_ZERO[-1])
     trial.place_at(trial.likely(), every)
     yield
     trial.place_at(start(trial.target, rng), every)

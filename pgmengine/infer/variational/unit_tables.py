@@ -1,15 +1,15 @@
 """Mean field with a table of probabilities for each unit.
 
-It is for free units with directed children, and for free units in tables of the model.
+It is used for free units with directed children, and for free units in tables of the model.
 
-    log Z >= E_Q[linear part] + H(Q) - sum over children of F(xi),   F(xi) = xi E[z] + log sum_k h_k
-    E_Q[e^((y_k - xi) z)]
+    log Z >= E_Q[linear part] + H(Q) - sum over children of F(xi)
+    F(xi) = xi E[z] + log sum_k h_k E_Q[e^((y_k - xi) z)]
 
 holds for every xi (Saul, Jaakkola and Jordan 1996, eq. 20, here for any finite unit). Tables of the
-model add E_Q[log T], without a bound (expected.h). Free units with infinitely many values and
+model add E_Q[log T], which is exact (expected.h). Free units with infinitely many values and
 undirected couplings have factors of their own (infinite_units.py). Barren units are left out,
-because their conditionals sum to one. The compiled rounds are in belief.h; rows are the lanes of
-their vectors.
+because their conditionals sum to one. The compiled rounds are in belief.h; each lane of their
+vectors is a row.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from pgmengine.infer.variational.support import move_to_possible
 from pgmengine.model.arrows_inside import Inputs
 from pgmengine.model.tables import table_gradient
 
-# Rows of a block.
+# Number of rows in a block: the lanes of a vector.
 LANES = _kernels.LANES
 
-# Newton steps in xi in one round, and for barren units after the last one.
-STEPS = 2
-FINAL = 12
+# Number of Newton steps in xi in each round; and for barren units after the last round.
+NEWTON_STEPS = 2
+LAST_NEWTON_STEPS = 12
 
-# The logarithm of a probability of 0, in the compiled rounds.
+# The number that the compiled rounds take as the logarithm of probability 0.
 LOG_ZERO = -690.0
 
-# Edges times blocks.
-WORTH_A_THREAD = 2_000
+# Smallest number of edges times blocks for which another thread pays.
+MIN_EDGES_PER_THREAD = 2_000
 
 
 class Belief:
@@ -49,13 +49,13 @@ class Belief:
     Parameters
     ----------
     target : the model under evidence.
-    xi : None to minimise F, or its fixed place from 0 (the least value of a child) to 1 (the
-        largest value); of Categorical children the point xi / k in each component.
+    xi : None to minimise F; or a fixed place of xi, from 0 (the smallest value of a child) to 1
+        (the largest value). For Categorical(k) children it is the point xi / k in each component.
     start : the `state` of another fixed point, to start from.
-    rng : random numbers for random tables to start from.
-    search : whether a start without a bound moves to possible states.
-    step : distance of the start from the reference, in one direction for all rows, so that rounds
-        from there do not stay at a saddle of the bound (saddles.py).
+    rng : random numbers for random tables at the start; none by default.
+    search : whether a start whose bound is -inf is moved to possible states.
+    step : distance of the start from the reference, in the same direction in all rows, so that the
+        rounds do not stay at a saddle of the bound (saddles.py).
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Belief:
             if (found := log_sums(target, n, self.hidden)) is not None
         }
         self.net = net_of(target.model, names, sums)
-        self.steps, self.blocks = 0 if xi is not None else STEPS, -(-target.rows // LANES)
+        self.steps, self.blocks = 0 if xi is not None else NEWTON_STEPS, -(-target.rows // LANES)
         n = self.net.arrays
         units, terms = len(n["unit_kind"]), len(n["term_kind"])
         sizes = {
@@ -103,7 +103,7 @@ class Belief:
         self.arrays = {name: np.zeros((self.blocks, size, LANES)) for name, size in sizes.items()}
         self._put("beta", slice(None), target.beta[:, None])
         self._put("power", slice(None), powers(target, self.hidden))
-        self.still = {name: self._still(name) for name in s.directed_layers}
+        self.constant_field = {name: self._constant_field(name) for name in s.directed_layers}
         noise = np.random.default_rng(0)
         self.infinite = Infinite(target, start, rng)
         if step:
@@ -134,7 +134,7 @@ class Belief:
 
     @property
     def state(self) -> States:
-        """The tables (rows, size * K) and means of infinite units from which `start` goes on."""
+        """The snapshot: tables (rows, size * K), and means of units with infinitely many values."""
         tables = {name: self._get("q", g.all_states) for name, g in self.net.units.items()}
         return tables | self.infinite.mean
 
@@ -157,8 +157,8 @@ class Belief:
     def settle(self, updates: int, tolerance: float, least: float = -np.inf) -> tuple[int, float]:
         """Make rounds until no probability changes by more than the tolerance.
 
-        Logarithms of entries of tables count as at least `least`. Returns the number of rounds, and
-        the last change.
+        Logarithms of table entries below `least` count as `least`. Returns the number of rounds,
+        and the last change.
         """
         made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
         rounds, moved = 0, np.inf
@@ -174,7 +174,7 @@ class Belief:
             if (g := self.net.units.get(name)) is not None and self.hidden[name].any()
         ]
         if follow:
-            self.routine.forward(np.concatenate(follow), FINAL, self._parts())
+            self.routine.forward(np.concatenate(follow), LAST_NEWTON_STEPS, self._parts())
         self.routine.forward_tables(self._barren_children(), self._parts())
         return rounds, max(moved, float(change.max(initial=0.0)))
 
@@ -201,11 +201,11 @@ class Belief:
         return total + times(target.beta, power) + self._expected_tables() + self.infinite.bound()
 
     def possible(self) -> Array:
-        """Return whether Q has no mass on entries of 0 in tables, (rows,)."""
+        """Return whether Q gives no probability to entries of 0 in tables, (rows,) bool."""
         return np.isfinite(self._expected_tables())
 
     def again(self, target: Target, rng: np.random.Generator | None) -> Belief:
-        """Return the first Q of other rows, which may be impossible."""
+        """Return the first Q of other rows; its bound may be -inf."""
         return Belief(target, self.xi, rng=rng, search=False)
 
     def likely(self) -> States:
@@ -248,7 +248,7 @@ class Belief:
                 if c.a not in self.net.units:
                     out[f"{c.key}.weight"] = c.statistics(target.model.weight(c), x[c.a], slope)
         found = np.zeros(sum(e.count for e in self.net.edges))
-        # The terms of one child add to the same weights.
+        # If a child has several terms, they add to the same weights.
         alone = all(g.sets == 1 for g in self.net.terms.values())
         self.routine.learn(
             _blocks(weights[:, None], self.blocks, 0.0), found, self._parts() if alone else 1
@@ -268,7 +268,7 @@ class Belief:
     def _parts(self) -> int:
         n = self.net.arrays
         work = len(n["edge_unit"]) + len(n["axis_unit"]) + 1
-        return parts(work * self.blocks, WORTH_A_THREAD)
+        return parts(work * self.blocks, MIN_EDGES_PER_THREAD)
 
     def entries(self) -> float:
         """Return the number of entries of tables that a round reads."""
@@ -283,7 +283,7 @@ class Belief:
         return value.reshape(-1)[: self.target.rows]
 
     def _barren_children(self) -> Array:
-        """Return the units with a conditional that are barren in some row, parents first."""
+        """Return the units with a conditional that are barren in any row, parents first."""
         found = [np.zeros(0, dtype=np.int64)]
         for units in self.target.structure.conditional_generations:
             for name, places in units.items():
@@ -345,7 +345,9 @@ class Belief:
         """Set the natural parameter of a layer without the inputs from tables."""
         target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
         field: Array = np.zeros((target.rows, layer.width)) + target.soft.get(name, 0.0)
-        field += self.still[name] if name in self.still else target.model.bias(name)
+        field += (
+            self.constant_field[name] if name in self.constant_field else target.model.bias(name)
+        )
         for c in target.structure.undirected:
             for to, other, block in c.blocks(target.model.weight(c)):
                 if to == name and other not in self.net.units:
@@ -371,7 +373,7 @@ class Belief:
     def _put_q(self, name: str, q: Array) -> None:
         """Set the probabilities (rows, size, K) of a layer, and its means."""
         layer, g, rows = self.target.structure.layers[name], self.net.units[name], len(q)
-        # Free units may leave a probability of 0, and observed ones may not.
+        # Rounds may raise a probability of 0 of a free unit, but not of an observed one.
         log_q = np.where(self.target.free[name][..., None], LOG_ZERO, -1e30) + np.zeros(q.shape)
         np.log(q, out=log_q, where=q > 0)
         self._put("q", g.all_states, q.reshape(rows, -1))
@@ -386,14 +388,14 @@ class Belief:
     def _describe_term(self, name: str, xi: float) -> None:
         """Set the constant inputs of a directed layer, their factors, and xi."""
         target, layer, g = self.target, self.target.structure.layers[name], self.net.terms[name]
-        live = np.where(target.cut[name] | self.hidden[name], 0.0, target.beta[:, None])
-        x, still = self._mean(name), self.still[name]
-        on, pull = live, (live if g.width == 1 else np.repeat(live, g.width, axis=1)) * x
-        # Terms of noisy-or units count where x is 1, beside -(1 - x) z.
+        power = np.where(target.cut[name] | self.hidden[name], 0.0, target.beta[:, None])
+        x, constant = self._mean(name), self.constant_field[name]
+        on, pull = power, (power if g.width == 1 else np.repeat(power, g.width, axis=1)) * x
+        # The terms of a noisy-or unit count if x is 1; -(1 - x) z is added separately.
         if not layer.unit.canonical:
-            on, pull = live * x, live * (x - 1.0)
+            on, pull = power * x, power * (x - 1.0)
         if g.sets > 1:
-            live, on, still = (np.repeat(v, g.sets, axis=1) for v in (live, on, still))
+            power, on, constant = (np.repeat(v, g.sets, axis=1) for v in (power, on, constant))
             pull = np.where(
                 np.arange(pull.shape[1] * g.sets) % g.sets == 0,
                 np.repeat(pull, g.sets, axis=1),
@@ -401,8 +403,8 @@ class Belief:
             )
         values = self._values(name)
         low, high = values.min(axis=1), values.max(axis=1)
-        self._put("still", g.comps, still)
-        self._put("live", g.items, live)
+        self._put("still", g.comps, constant)
+        self._put("live", g.items, power)
         self._put("on", g.items, on)
         self._put("pull", g.comps, pull)
         self._put(
@@ -419,8 +421,8 @@ class Belief:
             ]
         )
 
-    def _still(self, name: str) -> Array:
-        """Return the constant part of a directed layer's input: bias and parents without tables."""
+    def _constant_field(self, name: str) -> Array:
+        """Return the part of a directed layer's input from the bias and parents without tables."""
         target = self.target
         zeta: Array = np.broadcast_to(
             target.model.bias(name), (target.rows, target.structure.layers[name].width)
@@ -465,7 +467,7 @@ class Belief:
         )
 
     def _pull(self, name: str) -> Array:
-        """Return the factor of the input of a directed layer, (rows, width)."""
+        """Return the factor of the input of a directed layer in the bound, (rows, width)."""
         g, rows = self.net.terms[name], self.target.rows
         pull = self._get("pull", g.comps).reshape(rows, -1, g.sets, g.width)
         return np.asarray(pull.sum(axis=2)).reshape(rows, -1)

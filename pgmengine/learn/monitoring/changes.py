@@ -116,7 +116,7 @@ class Pairs:
             columns = _columns(layer, c.unit)
             old = target.evidence.values[c.name][rows, columns].astype(np.float64)
             step = c.value - old
-            gain = (step * q.still(c.name)[rows, columns]).sum(axis=1)
+            gain = (step * q.constant_field(c.name)[rows, columns]).sum(axis=1)
             gain += _log_h(layer, c.value) - _log_h(layer, old)
             for coupling, other in target.structure.meetings[c.name]:
                 if other in q.eta:

@@ -187,7 +187,7 @@ class PseudoLikelihood(Periodic):
         q.settle(1, 0.0)
         states = joined_states(model.structure, target.evidence.values)
         for name in data:
-            layer, field = model.structure.layers[name], q.still(name)
+            layer, field = model.structure.layers[name], q.constant_field(name)
             for index in range(layer.size):
                 columns, by_tables = layer.columns(np.array([index])), np.zeros((1, 1))
                 if model.structure.tabled[name][index]:

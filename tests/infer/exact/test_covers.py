@@ -43,7 +43,7 @@ def cheapest(graph, weights):
 @pytest.mark.parametrize("bipartite", (True, False))
 @pytest.mark.parametrize("seed", range(30))
 def test_covers_by_the_relaxation(seed, bipartite, monkeypatch):
-    monkeypatch.setattr(cover, "MANY_VERTICES", 0)
+    monkeypatch.setattr(cover, "MAX_SEARCHED_VERTICES", 0)
     graph, weights = random_weighted(seed, bipartite)
     parts = [graph.subgraph(part) for part in nx.connected_components(graph)]
     for part in parts:

@@ -46,7 +46,7 @@ def test_rows_of_one_pattern_on_both_sides_of_the_limit_of_a_shared_tree(seed, m
     sizes = planning._trees(model.given(evidence), want, limits)[0].entries
     parted = 0
     for size in np.unique(sizes)[:-1]:
-        limit = 3 * planning.ENTRY * size * (1 + 1e-9)
+        limit = 3 * planning.PASSED_ENTRY_SECONDS * size * (1 + 1e-9)
         planning_takes(monkeypatch, limit)
         shared = planning._trees(model.given(evidence), want, limits)[0]
         inside = np.isin(np.arange(30), shared.rows)

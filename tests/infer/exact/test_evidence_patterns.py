@@ -60,7 +60,7 @@ def test_patterns_asked_again_give_the_same(tiny_model, monkeypatch):
 
 def test_linear_plans_serve_other_values(monkeypatch):
     """One linear plan for a pattern; the values of one answer leave nothing behind in the next."""
-    monkeypatch.setattr(enumeration, "PAYS_FROM", 1)
+    monkeypatch.setattr(enumeration, "FIRST_PLANNED_QUESTION", 1)
     model = pgm.rbm(5, 3, visible=pgm.Spin(), hidden=pgm.MultiValued(2), rng=0)
     for values in ([1, -1, 1], [-1, -1, 1], [1, -1, 1]):
         evidence = {"v": [*values[:2], np.nan, values[2], np.nan]}
@@ -199,7 +199,7 @@ def test_the_search_for_zeros_looks_at_some_rows_at_a_time(monkeypatch):
     target = b.build(rng=0).given({"v": np.array([[0, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]])})
     factors = condition(one_for_all(target, np.arange(3)), Form())
     whole, looked = factors.impossible(target), []
-    monkeypatch.setattr(conditioned_model, "SEARCH_BYTES", 1.0)
+    monkeypatch.setattr(conditioned_model, "MAX_SEARCH_BYTES", 1.0)
     take = type(target).take
     monkeypatch.setattr(
         type(target), "take", lambda s, rows: looked.append(len(rows)) or take(s, rows)

@@ -19,8 +19,8 @@ table = pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
 def enumerator(request, monkeypatch):
     """Each test with the enumerator that is chosen, compiled where that is safe, and in numpy."""
     if request.param == "gray":
-        monkeypatch.setattr(cover_states, "PIECE", 16)
-        monkeypatch.setattr(compiled_enumerator, "TASK", 32)
+        monkeypatch.setattr(cover_states, "STATES_PER_PIECE", 16)
+        monkeypatch.setattr(compiled_enumerator, "STATES_PER_TASK", 32)
         compiled_enumeration_only(monkeypatch)
     if request.param == "plain":
         numpy_enumeration_only(monkeypatch)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.exact.enumeration.product_mixture import FEW_BITS, mixture_of
+from pgmengine.infer.exact.enumeration.product_mixture import MAX_MIXTURE_BITS, mixture_of
 from pgmengine.learn.negative.exact_gradient import _MixturePhase
 from pgmengine.learn.statistics import Statistics
 
@@ -65,7 +65,7 @@ def test_what_is_no_mixture_of_few_products_is_enumerated():
     rest = pgm.drbm(4, 3, 2, rng=0).given(x)
     assert mixture_of(rest, np.float32) is not None
     several = {"v": [[1, np.nan, 0], [np.nan, 1, 0]]}
-    many = 2 ** int(FEW_BITS) + 1
+    many = 2 ** int(MAX_MIXTURE_BITS) + 1
     for target in (
         pgm.drbm(4, 3, many, rng=0).given(x),
         pgm.rbm(3, 2, rng=0).given(several),

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 import pgmengine as pgm
 from pgmengine._kernels import JunctionTree
 from pgmengine.infer.exact.junction_tree import cutset
-from pgmengine.infer.exact.junction_tree.cutset import Factors, Outside, condition_outside
+from pgmengine.infer.exact.junction_tree.cutset import CutsetTree, Factors, condition_on_cutset
 from pgmengine.infer.exact.junction_tree.elimination_order import best_order
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
@@ -42,13 +42,13 @@ def trees_of(factors, variables):
     order = best_order(inner.cards, inner.start, inner.scope)
     part = JunctionTree(inner.cards, inner.start, inner.scope, order.order)
     tree = JunctionTree(factors.cards, factors.start, factors.scope, whole.order)
-    return tree, Outside(part, factors, variables)
+    return tree, CutsetTree(part, factors, variables)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_all_quantities_equal_those_of_one_tree(seed, monkeypatch):
     factors, values, lanes, wide, rng = random_factors(seed)
-    monkeypatch.setattr(cutset, "LANES", int(rng.integers(1, 6)))
+    monkeypatch.setattr(cutset, "MAX_STATES_PER_PASS", int(rng.integers(1, 6)))
     variables = rng.permutation(len(factors.cards))[: rng.integers(1, 4)]
     tree, split = trees_of(factors, variables)
     asked = np.flatnonzero(rng.random(len(factors.sizes)) < 0.6)
@@ -127,7 +127,7 @@ def test_a_lattice_that_is_too_wide_has_variables_outside():
     whole = pgm.infer(model, want=want, method=pgm.Elimination())
     method = pgm.Elimination(max_states=2**13)
     found = pgm.infer(model, want=want, method=method)
-    assert "conditioning on" in found.plan.why and "outside" in found.plan.why
+    assert "conditioning on a cutset of" in found.plan.why
     assert whole.stats["entries"] > 2**14 > 2 * found.stats["entries"]
     np.testing.assert_allclose(found.log_z, whole.log_z, **EXACT)
     np.testing.assert_allclose(found.mean["s"], whole.mean["s"], **EXACT)
@@ -147,10 +147,10 @@ def test_variables_outside_are_as_few_as_the_limit_needs():
     index = model.structure.table_index
     factors = Factors(np.full(36, 2), index.start.astype(np.int64), index.unit.astype(np.int32))
     order = best_order(factors.cards, factors.start, factors.scope)
-    found = condition_outside(factors, order, order.entries - 1, 2.0**30)
+    found = condition_on_cutset(factors, order, order.entries - 1, 2.0**30)
     assert found is not None
     assert len(found[1].variables) == 1
-    assert condition_outside(factors, order, order.entries / 64, order.entries) is None
+    assert condition_on_cutset(factors, order, order.entries / 64, order.entries) is None
 
 
 def ring(variables, states):
@@ -166,12 +166,9 @@ def ring(variables, states):
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        ((8, 2**36), "even with all 9 variables outside there are as many entries"),
-        (
-            (9, 2**9),
-            "with the variables that a search chose outside it needs more than 2^9 entries",
-        ),
-        ((20, 2**5), "with variables outside it needs more than 2^5 entries in all passes"),
+        ((8, 2**36), "even a cutset of all 9 variables leaves as many entries"),
+        ((9, 2**9), "with the cutset that a search chose it needs more than 2^9 entries"),
+        ((20, 2**5), "with any cutset it needs more than 2^5 entries in all passes"),
     ],
 )
 def test_the_reason_why_variables_outside_are_no_help(limits, reason):

@@ -24,7 +24,7 @@ def both(model, want, monkeypatch, **arguments):
     method = arguments.pop("method", pgm.Elimination())
     found = pgm.infer(model, want=want, method=method, **arguments)
     with monkeypatch.context() as alone:
-        alone.setattr(shared_rows, "RARE", 0)
+        alone.setattr(shared_rows, "MIN_ROWS_OF_OWN_TREE", 0)
         # A fresh model remembers no plan.
         right = pgm.infer(model.with_params({}), want=want, method=method, **arguments)
     assert "shared by" not in right.plan.why
@@ -85,7 +85,7 @@ def test_rows_that_are_too_large_have_trees_of_their_own(monkeypatch):
     model = network_of(2)
     evidence = rows_of(model, 30, 0.3)
     sizes = np.sort(np.concatenate([tree.entries for tree in _trees(model, evidence)]))
-    limit = 3 * planning.ENTRY * sizes[10]
+    limit = 3 * planning.PASSED_ENTRY_SECONDS * sizes[10]
     planning_takes(monkeypatch, limit)
     trees = _trees(model, evidence)
     assert len(trees) > 1 and 0 < len(trees[0].rows) < 30

@@ -445,7 +445,9 @@ class Stop(Exception):
 )
 def test_rounds_are_stopped_by_signals(model, evidence, rows, monkeypatch):
     """Without end otherwise: no change is below a negative tolerance."""
-    monkeypatch.setattr(sys.modules["pgmengine.infer.variational.unit_tables"], "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(
+        sys.modules["pgmengine.infer.variational.unit_tables"], "MIN_EDGES_PER_THREAD", 1
+    )
     q = Belief(model.given(evidence).take(np.zeros(rows, dtype=int)))
 
     def stop(*_):

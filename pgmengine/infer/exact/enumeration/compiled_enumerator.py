@@ -19,25 +19,27 @@ from pgmengine.base.work.threads import shared_out
 from pgmengine.infer.exact.enumeration import cover_states
 from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, LogLinearForm
 
-# States of all rows of one task; fixed, so that answers do not depend on the number of threads.
-TASK = 16 * cover_states.PIECE
+# States, over all rows, that one task visits. The number is fixed, so that answers do not depend on
+# the number of threads.
+STATES_PER_TASK = 16 * cover_states.STATES_PER_PIECE
 
 # Exponents up to this size stay far inside the range of a double.
-SAFE_EXPONENT = 600.0
+MAX_SAFE_EXPONENT = 600.0
 
-# The log weight of a state is updated at each of PIECE steps, and drifts by about sqrt(PIECE) units
-# in its last place. Linear and pair terms up to this size together keep the drift below 1e-7.
-SAFE_TOTAL = 2.0**22
+# Largest sum of the sizes of linear and pair terms in nats. The log weight of a state is updated at
+# each of the STATES_PER_PIECE steps of a piece, and drifts by about the square root of this number
+# of units in its last place: by less than 1e-7 with terms of this size.
+MAX_SAFE_TERMS = 2.0**22
 
 # 1 - e^a counts as 0 where it is far below this (gray.h).
-SAFE_GAP = 1e-3
+MIN_SAFE_GAP = 1e-3
 
 
 def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
     """Return an array (rows, T, K-1) for each block as one (rows, components), padded by `fill`.
 
-    The compiled routine reads the components of all finite blocks so: block by block, state by
-    state, unit by unit, with the units of a block padded to whole vectors.
+    The compiled routine reads the components of all finite blocks in this order: block by block,
+    state by state, unit by unit. The units of a block are padded to whole vectors.
     """
     out = np.full((rows, sum(b.value.shape[2] * b.padded for b in blocks)), fill)
     start = 0
@@ -52,12 +54,13 @@ def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: fl
 def _compiled(p: LogLinearForm) -> tuple[Any, list[Array], float]:
     """Compile the routine of a pattern: all its rows have the same pairs and values.
 
-    Returns the routine, None where no offsets could be safe; of each block (1, T, K-1) how far a_tk
-    can be from its offset, or go in one step; and the sum of the sizes of all pair terms.
+    Returns the routine, or None where no offsets could be safe; for each block a bound (1, T, K-1)
+    on the distance of a_tk from its offset and on its change in one step; and the sum of the sizes
+    of all pair terms.
     """
     size = [np.abs(b.value) for b in p.finite]
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
-    if not all(a.max(initial=0.0) < SAFE_EXPONENT for a in reach):
+    if not all(a.max(initial=0.0) < MAX_SAFE_EXPONENT for a in reach):
         return None, reach, 0.0
     value = laid_out(p.finite, [b.value for b in p.finite], p.pattern_form.indicators, 0.0)
     # The change of every component when an indicator is switched on.
@@ -83,17 +86,17 @@ class CompiledEnumerator:
             "routine", lambda: _compiled(p)
         )
         self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
-        # Bounds on |a_tk| in all states and on its change in one step, NaN or inf where an offset
-        # is.
+        # Bounds on |a_tk| in all states and on its change in one step. They are NaN or inf where an
+        # offset is.
         largest = [
             float((np.abs(b.offset) + reach).max(initial=0.0))
             for b, reach in zip(p.finite, self.reach, strict=True)
         ]
-        # Exponentials stay in range, and none close to 1 is subtracted from 1.
+        # Exponentials stay in range, and differences 1 - e^a keep their digits.
         self.safe = (
-            all(a < SAFE_EXPONENT for a in largest)
+            all(a < MAX_SAFE_EXPONENT for a in largest)
             # False for NaN and inf as well.
-            and bool(np.abs(p.theta).sum(axis=1).max(initial=0.0) + pairs < SAFE_TOTAL)
+            and bool(np.abs(p.theta).sum(axis=1).max(initial=0.0) + pairs < MAX_SAFE_TERMS)
             and all(_apart(b) for b in p.finite if b.complement)
         )
         factors = max(
@@ -109,7 +112,7 @@ class CompiledEnumerator:
 
         def run(task: tuple[slice, int]) -> _Sums:
             rows, start = task
-            piece, length = cover_states.PIECE, min(TASK, p.size - start)
+            piece, length = cover_states.STATES_PER_PIECE, min(STATES_PER_TASK, p.size - start)
             part = np.empty((rows.stop - rows.start, -(-length // piece)))
             out = np.zeros((len(part), moments, p.columns)) if moments else None
             scale, mass = self.routine.walk(
@@ -133,11 +136,11 @@ class CompiledEnumerator:
         return sums, None
 
     def _tasks(self) -> list[tuple[slice, int]]:
-        """Return rows and first states of the tasks: rows of few states are a task together."""
+        """Return the rows and the first state of each task; rows with few states share a task."""
         p = self.form
-        together = max(1, TASK // p.size)
+        together = max(1, STATES_PER_TASK // p.size)
         rows = range(0, p.target.rows, together)
-        starts = range(0, p.size, TASK)
+        starts = range(0, p.size, STATES_PER_TASK)
         return [
             (slice(row, min(row + together, p.target.rows)), start)
             for row in rows
@@ -150,14 +153,14 @@ class CompiledEnumerator:
 
     def _log_weights(self, rows: Array | slice, piece: int, best: bool = False) -> Array:
         p = self.form
-        theta, start = p.theta[rows], piece * cover_states.PIECE
-        out = np.empty((len(theta), min(cover_states.PIECE, p.size - start)))
+        theta, start = p.theta[rows], piece * cover_states.STATES_PER_PIECE
+        out = np.empty((len(theta), min(cover_states.STATES_PER_PIECE, p.size - start)))
         self.routine.walk(
             theta=theta,
             offset=self.offset[rows],
             start=start,
             count=out.shape[1],
-            step=cover_states.PIECE,
+            step=cover_states.STATES_PER_PIECE,
             every=self.every,
             log_sums=np.empty((len(theta), 1)),
             log_weights=out,
@@ -166,9 +169,9 @@ class CompiledEnumerator:
         return out
 
     def best_states(self) -> Array:
-        """Return the number (n,) of the state of the cover in the most probable state."""
+        """Return the numbers (n,) of the cover states of the most probable complete states."""
         p = self.form
-        together = max(1, cover_states.PIECE // p.size)
+        together = max(1, cover_states.STATES_PER_PIECE // p.size)
         tasks = [
             (slice(row, row + together), piece)
             for row in range(0, p.target.rows, together)
@@ -178,7 +181,7 @@ class CompiledEnumerator:
         def run(task: tuple[slice, int]) -> tuple[Array, Array]:
             weight = self._log_weights(*task, best=True)
             top = weight.argmax(axis=1)
-            return weight[np.arange(len(top)), top], task[1] * cover_states.PIECE + top
+            return weight[np.arange(len(top)), top], task[1] * cover_states.STATES_PER_PIECE + top
 
         found = list(shared_out(run, tasks))
         of_piece = [
@@ -212,8 +215,8 @@ class _Sums:
 def _averages(done: Iterator[_Sums], out: Array) -> Array:
     """Return the expectations `out` of each row from the sums of tasks, in their order.
 
-    They are divided by the sum of the same weights, so that they are averages whatever digits the
-    log weights have.
+    They are divided by the sum of the same weights, so that they are averages even where the log
+    weights are rounded.
     """
     scales, total = np.full(len(out), -np.inf), np.zeros(len(out))
     for part in done:
@@ -233,8 +236,8 @@ def _averages(done: Iterator[_Sums], out: Array) -> Array:
 
 
 def _apart(b: FiniteBlock) -> bool:
-    """Whether the subtracted term of every state is 1 exactly or at most 1 - SAFE_GAP."""
+    """Return whether the subtracted term is exactly 1 or at most 1 - MIN_SAFE_GAP in each state."""
     offset, value = b.offset[..., -1], b.value[..., -1]
     top = offset + np.maximum(value, 0.0).sum(axis=0)
-    exact = (np.abs(top) < 1e-12) & ((np.abs(value) > SAFE_GAP) | (value == 0)).all(axis=0)
-    return bool(((top < -SAFE_GAP) | exact).all())
+    exact = (np.abs(top) < 1e-12) & ((np.abs(value) > MIN_SAFE_GAP) | (value == 0)).all(axis=0)
+    return bool(((top < -MIN_SAFE_GAP) | exact).all())

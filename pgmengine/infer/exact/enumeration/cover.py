@@ -25,36 +25,36 @@ from pgmengine.model.couplings import Coupling
 Vertex = tuple[str, int]
 Groups = dict[str, list[Array]]
 
-# Vertices above which a cover is searched for by the linear relaxation, and edges above which it is
-# greedy.
-MANY_VERTICES, MANY_EDGES = 400, 20_000
+# With more vertices, the search solves the linear relaxation in place of the integer program. With
+# more edges, it is greedy.
+MAX_SEARCHED_VERTICES, MAX_RELAXED_EDGES = 400, 20_000
 
-# Groups of merged units above which there is no search at all.
-MANY_GROUPS = 4000
+# With more groups of merged units, there is no search.
+MAX_SEARCHED_GROUPS = 4000
 
 
 @dataclass(frozen=True, eq=False)
 class Cover:
-    """The indices of the free units of each layer, by their part in the sum over states."""
+    """The indices of the free units of each layer, by the way in which the sum treats them."""
 
     # Units whose states are enumerated.
     units: dict[str, Array]
-    # Units that are summed out one by one.
+    # Units that are summed out one by one, given a state of the cover.
     rest: dict[str, Array]
     # Units that are left out, because they sum to one.
     barren: dict[str, Array]
     # log2 of the number of states.
     bits: float
-    # The number of states but the first, summed over the cover units.
+    # The sum over the cover units of the number of their states minus 1.
     indicators: int
-    # Numbers that enumeration updates for a state: of the rest, of children, of indicators.
+    # Numbers that enumeration updates at each state: for `rest`, for children and for indicators.
     columns: int
 
     @property
     def described(self) -> str:
         """The states in words, for plans."""
         if not self.bits > 0:
-            return "all that is free is independent"
+            return "all free units are independent"
         units = [f"{len(i)} units of {n!r}" for n, i in self.units.items() if len(i)]
         return f"2^{self.bits:.4g} states of {listed(units, ' and ')}"
 
@@ -63,8 +63,8 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
     """Return the cheapest cover of a target of one row, which may stand for many (`one_for_all`).
 
     `prune` leaves out barren units, which log_z alone does not need. `structural` covers every
-    parameter, zero or not. A cover depends on the structure, the pattern, and where couplings act,
-    so the structure remembers it: while a model learns, where its couplings act stays.
+    parameter, zero or not. A cover depends on the structure, the evidence pattern and the places of
+    weights other than 0. Learning does not change these, so the structure remembers the cover.
     """
     check_one(target)
     masks = [mask[0] for both in (target.free, target.cut) for mask in both.values()]
@@ -78,10 +78,10 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
 
 def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
     s = target.structure
-    gone = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    left_out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     if prune:
-        gone = {name: mask[0] for name, mask in barren(target).items()}
-    active = {name: ~mask for name, mask in gone.items()}
+        left_out = {name: mask[0] for name, mask in barren(target).items()}
+    active = {name: ~mask for name, mask in left_out.items()}
     free = {name: target.free[name][0] & mask for name, mask in active.items()}
     forced = forced_units(target, active, structural)
     picked = _vertex_cover(target, {n: free[n] & ~forced[n] for n in s.layers}, structural)
@@ -101,7 +101,7 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
     return Cover(
         units,
         rest,
-        {n: np.flatnonzero(gone[n]) for n in s.layers},
+        {n: np.flatnonzero(left_out[n]) for n in s.layers},
         sum(_bits(target, n) * len(i) for n, i in units.items()),
         indicators,
         outside + indicators + sum(s.layers[n].width for n in s.directed_layers),
@@ -117,8 +117,8 @@ def _bits(target: Target, name: str) -> float:
 def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> dict[str, Array]:
     """Return the cheapest vertex cover of conflicts among free units: layer -> (size,) bool.
 
-    Arrows put no two of these units in conflict: the parents of a child whose normaliser counts are
-    in the cover already.
+    Arrows put no two of these units in conflict: where the normaliser of a child counts, its
+    parents are in the cover already.
     """
     s = target.structure
     inside = {name: np.flatnonzero(mask) for name, mask in free.items()}
@@ -132,7 +132,7 @@ def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> d
         return out
     places = _merged_units(target, inside, acts)
     groups = {name: [inside[name][place] for place in found] for name, found in places.items()}
-    if sum(map(len, groups.values())) > MANY_GROUPS:
+    if sum(map(len, groups.values())) > MAX_SEARCHED_GROUPS:
         return _all_but_one_layer(target, groups, out)
     graph: nx.Graph = nx.Graph()
     for c, acting in acts.items():
@@ -145,7 +145,7 @@ def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> d
 
 
 def _among(target: Target, c: Coupling, inside: dict[str, Array], structural: bool) -> Weight:
-    """Return where a coupling acts between some units of its layers, as numbers other than 0."""
+    """Return a matrix that is not 0 where a coupling acts between the given units of its layers."""
     layers, weight = target.structure.layers, target.model.weight(c)
     rows, columns = layers[c.a].columns(inside[c.a]), layers[c.b].columns(inside[c.b])
     if structural:
@@ -155,9 +155,9 @@ def _among(target: Target, c: Coupling, inside: dict[str, Array], structural: bo
 
 
 def _all_but_one_layer(target: Target, groups: Groups, out: dict[str, Array]) -> dict[str, Array]:
-    """Return a cover without a search: all units in conflict but those of one layer.
+    """Return a cover without a search: all units in conflict except those of one layer.
 
-    The layer is the one of most bits among the layers without a lateral coupling.
+    It is the layer with the most bits among the layers without a lateral coupling.
     """
     lateral = {c.a for c in target.structure.undirected if c.a == c.b}
     price = {n: _bits(target, n) * sum(map(len, g)) for n, g in groups.items()}
@@ -214,15 +214,15 @@ def _conflicts(
 def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     """Return the cheapest vertex cover that is found.
 
-    Small graphs are solved by integer programming, if it is in time. Graphs of more vertices have
-    the relaxation, whose solutions are 0, 1/2 or 1 and which is exact for bipartite graphs: some
-    best cover has all ones and no zeros (Nemhauser and Trotter 1975), and the halves are left to
-    the greedy search.
+    Small graphs are solved by integer programming, if it ends in time. For larger graphs the linear
+    relaxation is solved. Its values are 0, 1/2 or 1, and it is exact for bipartite graphs. Some
+    best cover contains all vertices of value 1 and none of value 0 (Nemhauser and Trotter 1975); a
+    greedy search decides about the vertices of value 1/2.
     """
     if len(graph) == 2:
         return {min(graph, key=lambda v: (weights[v], v))}
     greedy = _greedy_cover(graph, weights)
-    if graph.number_of_edges() > MANY_EDGES:
+    if graph.number_of_edges() > MAX_RELAXED_EDGES:
         return greedy
     # Slow to import, and seldom needed.
     import scipy.optimize as so
@@ -238,7 +238,7 @@ def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     )
     found = so.milp(
         np.array([weights[v] for v in vertices]),
-        integrality=np.full(len(vertices), int(len(vertices) <= MANY_VERTICES)),
+        integrality=np.full(len(vertices), int(len(vertices) <= MAX_SEARCHED_VERTICES)),
         bounds=so.Bounds(0, 1),
         constraints=so.LinearConstraint(incidence, lb=1.0),
         options={"time_limit": 2.0},
@@ -249,19 +249,20 @@ def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     halves = [v for v, x in zip(vertices, found.x, strict=True) if 0.25 <= x <= 0.75]
     best |= _greedy_cover(graph.subgraph(halves), weights)
     if any(u not in best and v not in best for u, v in edges):
-        # A relaxation that ended before its time has other values.
+        # A relaxation that was stopped by its time limit has other values.
         return greedy
     return min(best, greedy, key=lambda cover: sum(weights[v] for v in cover))
 
 
 def _greedy_cover(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
-    """Return the cover that leaves out one vertex after the other, always the cheapest one.
+    """Return the cover that is left by excluding vertices one by one, the cheapest first.
 
-    To leave out a vertex costs the weights of its neighbours, less its own.
+    The price of excluding a vertex is the weight of its neighbours, which then have to be in the
+    cover, minus its own weight.
     """
     price = {v: sum(weights[u] for u in graph[v]) - weights[v] for v in graph}
-    # Of equal prices the vertex next to the last ones comes first, so that lattices have the
-    # pattern of a chessboard.
+    # Among vertices of equal price, neighbours of recently decided vertices come first, so that the
+    # cover of a lattice is a chessboard pattern.
     queue = [(price[v], 0, v) for v in graph]
     heapq.heapify(queue)
     cover, decided, step = set[Vertex](), set[Vertex](), 0
@@ -269,10 +270,10 @@ def _greedy_cover(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
         cost, _, v = heapq.heappop(queue)
         if v in decided or cost != price[v]:
             continue
-        gone = {u for u in graph[v] if u not in decided}
-        cover |= gone
-        decided |= gone | {v}
-        for u in gone:
+        removed = {u for u in graph[v] if u not in decided}
+        cover |= removed
+        decided |= removed | {v}
+        for u in removed:
             for near in graph[u]:
                 if near not in decided:
                     step -= 1

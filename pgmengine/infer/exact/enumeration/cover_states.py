@@ -16,15 +16,15 @@ from pgmengine.base.types import Array, States
 from pgmengine.infer.exact.enumeration.log_linear import LogLinearForm
 from pgmengine.units import Unit
 
-# States between two computations from scratch, which bound the drift of rounding.
-PIECE = 4096
+# States between two computations of log weights from scratch, which bound the drift of rounding.
+STATES_PER_PIECE = 4096
 
-# Log weights that draws are made from at a time.
-AT_ONCE = 2**22
+# Log weights that are held at a time while states are drawn.
+MAX_LOG_WEIGHTS_AT_ONCE = 2**22
 
-# Numbers of the states of draws that are filled in at a time, and bytes for each: values, natural
-# parameters, their means and random numbers.
-NUMBERS_AT_ONCE, FILLING = 2**19, 56.0
+# Numbers of drawn complete states that are computed at a time; and bytes for each of these numbers:
+# its value, natural parameter, mean and random number.
+MAX_DRAWN_NUMBERS_AT_ONCE, BYTES_PER_DRAWN_NUMBER = 2**19, 56.0
 
 
 class Enumerator(Protocol):
@@ -33,8 +33,8 @@ class Enumerator(Protocol):
     def sums(self, moments: int) -> tuple[Array, Array | None]:
         """Return the log sums of the weights of each piece (n, pieces), and the moments.
 
-        Weights are without the constant of the form, which is the same in all states. There are
-        `moments` rows of them, (n, moments, columns); None for 0.
+        The weights leave out the constant of the form, which is the same in all states. The moments
+        are (n, `moments`, columns), or None if `moments` is 0.
         """
         ...
 
@@ -43,7 +43,7 @@ class Enumerator(Protocol):
         ...
 
     def best_states(self) -> Array:
-        """Return the number (n,) of the state of the cover in the most probable state."""
+        """Return the numbers (n,) of the cover states of the most probable complete states."""
         ...
 
 
@@ -67,7 +67,7 @@ def indicators_of(p: LogLinearForm, index: Array) -> Array:
 
 def pieces(p: LogLinearForm) -> int:
     """Return the number of pieces into which the states are divided."""
-    return -(-p.size // PIECE)
+    return -(-p.size // STATES_PER_PIECE)
 
 
 def fill_rest(
@@ -103,24 +103,27 @@ def draw(
 ) -> States:
     """Return independent exact samples, flat (draws, rows, width).
 
-    Each is a piece drawn by `sums` (rows, pieces), a state in it, and the other units given both.
+    First a piece is drawn in proportion to `sums` (rows, pieces), then a state of this piece, then
+    the other units given this state.
     """
     n, share = p.target.rows, np.exp(sums - log_sum(sums)[:, None])
     counts = rng.multinomial(draws, share / share.sum(axis=1, keepdims=True))
     chosen, made = np.empty((n, draws), dtype=np.int64), np.zeros(n, dtype=np.int64)
     for piece in np.flatnonzero(counts.any(axis=0)):
         some = np.flatnonzero(counts[:, piece])
-        for rows in np.array_split(some, -(-len(some) * min(p.size, PIECE) // AT_ONCE)):
+        for rows in np.array_split(
+            some, -(-len(some) * min(p.size, STATES_PER_PIECE) // MAX_LOG_WEIGHTS_AT_ONCE)
+        ):
             count = counts[rows, piece]
             row, ends = np.repeat(rows, count), np.cumsum(count)
             place = np.arange(len(row)) - np.repeat(ends - count, count) + made[row]
-            chosen[row, place] = piece * PIECE + _drawn(
+            chosen[row, place] = piece * STATES_PER_PIECE + _drawn(
                 enumerator.log_weights(rows, int(piece)), count, rng
             )
         made += counts[:, piece]
     index, layers = rng.permuted(chosen, axis=1).T, p.target.structure.layers
     out = {name: np.full((draws, n, layer.width), np.nan) for name, layer in layers.items()}
-    step = max(1, NUMBERS_AT_ONCE // (n * sum(layer.width for layer in layers.values())))
+    step = max(1, MAX_DRAWN_NUMBERS_AT_ONCE // (n * sum(layer.width for layer in layers.values())))
     for begin in range(0, draws, step):
         some = index[begin : begin + step]
         x = fill_rest(
@@ -135,9 +138,9 @@ def draw(
 
 
 def _drawn(log_weights: Array, count: Array, rng: np.random.Generator) -> Array:
-    """Return column numbers, count[i] of row i, drawn in proportion to the weights of the row.
+    """Draw count[i] column numbers for each row i, in proportion to the weights of the row.
 
-    All are found by one search in the running sums of all rows side by side.
+    One search in the running sums of all rows, laid end to end, finds all of them.
     """
     rows, columns = log_weights.shape
     weight = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
@@ -147,6 +150,6 @@ def _drawn(log_weights: Array, count: Array, rng: np.random.Generator) -> Array:
     found = np.searchsorted(
         (share + np.arange(rows)[:, None]).ravel(), rng.random(len(row)) + row, side="right"
     )
-    # A number near 1 may be rounded up to the last column with a weight, and no further.
+    # Rounding may move a number near 1 past the last column with a weight.
     last = columns - 1 - (weight[:, ::-1] > 0).argmax(axis=1)
     return np.asarray(np.minimum(found - row * columns, last[row]))

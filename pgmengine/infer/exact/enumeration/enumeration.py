@@ -1,7 +1,7 @@
 """Enumeration: exact answers by sums over the states of the cheapest cover.
 
 Rows of one evidence pattern share a cover, and the part of their log-linear form that does not
-depend on values.
+depend on the observed values.
 """
 
 from __future__ import annotations
@@ -23,32 +23,37 @@ from pgmengine.engine.cost import enumerating
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.diagnostics.rounding import check_digits
-from pgmengine.infer.exact.enumeration.compiled_enumerator import TASK
+from pgmengine.infer.exact.enumeration.compiled_enumerator import STATES_PER_TASK
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
-from pgmengine.infer.exact.enumeration.cover_states import FILLING, NUMBERS_AT_ONCE, draw, mode_of
+from pgmengine.infer.exact.enumeration.cover_states import (
+    BYTES_PER_DRAWN_NUMBER,
+    MAX_DRAWN_NUMBERS_AT_ONCE,
+    draw,
+    mode_of,
+)
 from pgmengine.infer.exact.enumeration.enumerator import make_enumerator
-from pgmengine.infer.exact.enumeration.linear_plan import PAYS_FROM, linear_plan_of
+from pgmengine.infer.exact.enumeration.linear_plan import FIRST_PLANNED_QUESTION, linear_plan_of
 from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
 from pgmengine.infer.exact.enumeration.moments import Expectations
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm, pattern_form_of
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
-from pgmengine.infer.exact.zero_leaks import WALK_LIFT, with_leaks, with_slopes
+from pgmengine.infer.exact.zero_leaks import ENUMERATION_LIFT, with_leaks, with_slopes
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
 from pgmengine.infer.results.result import WANTS, Result
 
 # Quantities that need the moments of every indicator.
-PAIRS = {"pairs", "gradient"}
-MOMENTS = PAIRS | {"marginals"}
-NEEDS_ALL = MOMENTS | {"samples", "mode"}
-# Rows of one pattern are taken in groups whose moments fit in this many bytes.
-ROWS_BYTES = 256 * 2**20
+NEED_PAIR_MOMENTS = {"pairs", "gradient"}
+NEED_MOMENTS = NEED_PAIR_MOMENTS | {"marginals"}
+NEED_ALL_UNITS = NEED_MOMENTS | {"samples", "mode"}
+# Rows of one pattern are enumerated in groups whose moments fit in this many bytes.
+MAX_MOMENT_BYTES = 256 * 2**20
 # Bytes of the plan of an evidence pattern, which is made for all rows of a question.
-PATTERN = 20e3
-# The least input of noisy-or units that the compiled enumeration takes.
-LEAK = 1e-3
-# Bytes of working arrays up to which threads work on several patterns at a time.
-SMALL = 2**20
+PATTERN_BYTES = 20e3
+# The smallest input of noisy-or units for which the compiled enumeration is safe.
+MIN_COMPILED_LEAK = 1e-3
+# Largest working arrays, in bytes, with which threads work on several patterns at a time.
+MAX_BYTES_FOR_PATTERN_THREADS = 2**20
 
 
 @dataclass(frozen=True)
@@ -89,18 +94,20 @@ class Enumeration(Method):
             added = {target.structure.findings}
             own = any(added.isdisjoint(tables.layers) for tables in target.structure.tables)
             whose = "this model" if own else "soft evidence that excludes states"
-            return Scheme(refusal=f"enumeration of a cover knows couplings, and {whose} has tables")
+            return Scheme(refusal=f"enumeration supports couplings only, and {whose} has tables")
         try:
             parts = _parts(target, want)
         except PgmError as error:
             return Scheme(refusal=str(error))
         groups = [group for part in parts.values() for group in part.groups]
         work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
-        working = max(g.bytes for g in groups) + sum(g.problem_bytes for g in groups)
+        working = max(g.bytes for g in groups) + sum(g.form_bytes for g in groups)
         if "samples" in want:
             width = sum(layer.width for layer in target.structure.layers.values())
-            working += FILLING * min(target.rows * self.draws * width, NUMBERS_AT_ONCE)
-        fixed = PATTERN * len(groups)
+            working += BYTES_PER_DRAWN_NUMBER * min(
+                target.rows * self.draws * width, MAX_DRAWN_NUMBERS_AT_ONCE
+            )
+        fixed = PATTERN_BYTES * len(groups)
         memory = peak_bytes(target, want, self.draws, work, working, fixed=fixed)
         largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
         if largest.bits > self.max_bits:
@@ -148,7 +155,7 @@ class Enumeration(Method):
         log_z, found = _enumerated(parts["posterior"], target, self.draws, rng)
         if slope := parts.get("slope"):
             check_possible(log_z, np.arange(target.rows), target)
-            lifted = _enumerated(slope, with_leaks(target, WALK_LIFT), self.draws, rng)[1]
+            lifted = _enumerated(slope, with_leaks(target, ENUMERATION_LIFT), self.draws, rng)[1]
             found["gradient"] = with_slopes(target, found["gradient"], lifted["gradient"])
         return log_z, found
 
@@ -177,11 +184,11 @@ class _Group:
 
     @property
     def at_once(self) -> int:
-        """Rows that are taken together."""
-        return max(1, int(ROWS_BYTES // max(self.width, 1.0)))
+        """The number of rows that are enumerated together."""
+        return max(1, int(MAX_MOMENT_BYTES // max(self.width, 1.0)))
 
     @property
-    def problem_bytes(self) -> float:
+    def form_bytes(self) -> float:
         """Bytes of the form: the amounts that indicators add to values and fields."""
         cover = self.cover
         values = sum(len(i) for part in (cover.units, cover.rest) for i in part.values())
@@ -204,11 +211,11 @@ class _Part:
 def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
     """Return the enumerations of a question by name; PgmError where a row has no cover.
 
-    They are of the posterior; of the model "without evidence", for log_prob; and of leaks of 0
-    lifted, for the "slope" of the gradient there (zero_leaks.py).
+    There is one for the posterior; one for the model "without evidence", for log_prob; and one for
+    the model with raised leaks, for the "slope" of the gradient at leaks of 0 (zero_leaks.py).
     """
-    needs = frozenset(wanted) & NEEDS_ALL
-    lifted = with_leaks(target, WALK_LIFT) if "gradient" in needs else target
+    needs = frozenset(wanted) & NEED_ALL_UNITS
+    lifted = with_leaks(target, ENUMERATION_LIFT) if "gradient" in needs else target
     if lifted is target:
         parts = {"posterior": _part(target, needs)}
     else:
@@ -220,8 +227,12 @@ def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
 
 
 def _part(target: Target, wanted: frozenset[str]) -> _Part:
-    """Prune barren units where log_z alone is wanted; cover zero weights whose statistics are."""
-    groups, pairs = [], bool(PAIRS & wanted)
+    """Return the groups of rows of one target, with their covers.
+
+    Barren units are pruned where log_z alone is wanted. Weights of 0 are covered where their
+    statistics are wanted.
+    """
+    groups, pairs = [], bool(NEED_PAIR_MOMENTS & wanted)
     for rows in evidence_patterns(target):
         one = one_for_all(target, rows)
         cover = choose_cover(one, prune=not wanted, structural=pairs)
@@ -229,18 +240,24 @@ def _part(target: Target, wanted: frozenset[str]) -> _Part:
         values = sum(layer.width for layer in target.structure.layers.values())
         width = 8.0 * (cover.columns * max(moments, 2) + (3 if wanted else 1) * values * moments)
         if "pairs" in wanted:
-            # A product of expectations is there beside the sum of all.
+            # The product of one group is in memory beside the sum over all groups.
             width += answer_bytes(one, ("pairs",), 0)
-        per_state = float(max(cover.columns, 1) * (4 if MOMENTS & wanted else 1))
+        per_state = float(max(cover.columns, 1) * (4 if NEED_MOMENTS & wanted else 1))
         groups.append(_Group(rows, cover, per_state, width))
     return _Part(wanted, groups)
 
 
 def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> float:
-    """Return the seconds: compiled, but for noisy-or units whose input may be nearly 0."""
+    """Return about the seconds that enumeration takes.
+
+    It is compiled, except where the input of noisy-or units may be nearly 0.
+    """
     s, bias = target.structure, target.model.bias
-    plain = any(not s.layers[n].unit.canonical and bias(n).min() < LEAK for n in s.directed_layers)
-    sorts = (MOMENTS, PAIRS, {"mode", "samples"})
+    plain = any(
+        not s.layers[n].unit.canonical and bias(n).min() < MIN_COMPILED_LEAK
+        for n in s.directed_layers
+    )
+    sorts = (NEED_MOMENTS, NEED_PAIR_MOMENTS, {"mode", "samples"})
     moments, pairs, best = (bool(some & set(wanted)) for some in sorts)
     return sum(
         enumerating(
@@ -260,10 +277,14 @@ def _enumerated(
 ) -> tuple[Array, Answer]:
     """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...).
 
-    Threads share many small patterns, but for draws and for sums, which are made in order.
+    Threads divide many small patterns among them. Draws and sums over rows are made in one thread,
+    so that their order is fixed.
     """
     jobs = [(group, rows) for group in part.groups for rows in blocks(group.rows, group.at_once)]
-    small = all(2.0**g.cover.bits <= TASK and g.bytes <= SMALL for g in part.groups)
+    small = all(
+        2.0**g.cover.bits <= STATES_PER_TASK and g.bytes <= MAX_BYTES_FOR_PATTERN_THREADS
+        for g in part.groups
+    )
     shared = len(jobs) > 1 and small and not part.wanted & {"samples", "gradient"}
     found = (shared_out if shared else map)(
         lambda job: _solved(part.wanted, target, job[0], job[1], draws, rng), jobs
@@ -286,7 +307,8 @@ def _solved(
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers.
 
-    Marginals of a small pattern come from its linear plan (linear_plan.py), once it pays.
+    Marginals of a small pattern come from its linear plan (linear_plan.py) once it was asked often
+    enough.
     """
     if group.pattern_form is None:
         group.pattern_form = pattern_form_of(whole.take(group.rows[:1]), group.cover)
@@ -294,13 +316,19 @@ def _solved(
     group.asked += 1
     target = whole if len(rows) == whole.rows else whole.take(rows)
     if target is whole and wanted == {"marginals"}:
-        plan = linear_plan_of(target, pattern_form) if group.asked >= PAYS_FROM else None
+        plan = (
+            linear_plan_of(target, pattern_form) if group.asked >= FIRST_PLANNED_QUESTION else None
+        )
         if plan is not None and (found := plan.run(target)) is not None:
             return found[0], {"mean": found[1], "prob": found[2]}
     p = log_linear_form(target, pattern_form)
     enumerator = make_enumerator(p)
     sums, moments = enumerator.sums(
-        1 + pattern_form.indicators if PAIRS & wanted else 1 if MOMENTS & wanted else 0
+        1 + pattern_form.indicators
+        if NEED_PAIR_MOMENTS & wanted
+        else 1
+        if NEED_MOMENTS & wanted
+        else 0
     )
     log_z, answers = log_sum(sums) + p.const, Answer()
     if np.isneginf(log_z).any():

@@ -1,12 +1,13 @@
 """The choice of an enumerator: sums over the states of a cover, compiled or in numpy.
 
-Both give the same answers in the same order of states. CompiledEnumerator is multiplicative, and is
-for finite units whose exponents stay in range. NumpyEnumerator works in the log domain, and is for
-everything else. Tests compare the two.
+Both visit the states in the same order, and give the same answers. CompiledEnumerator multiplies
+weights, which needs finite units whose exponents stay in range. NumpyEnumerator works in the log
+domain, and takes all other models. Tests compare the two.
 
 The moments of one row of evidence are a matrix (1 or 1 + D, columns). Its row 0 holds expectations,
-and its row 1 + d the expectations of the same quantities times indicator d. Columns are the finite
-blocks' probabilities (block, state, unit), then the indicators, then the smooth blocks' statistics.
+and its row 1 + d holds the expectations of the same quantities times indicator d. The columns are
+the probabilities of the finite blocks (block, state, unit), then the indicators, then the
+statistics of the smooth blocks.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Let o be the observed values and m the first moments. Then theta and the offsets are linear in (1,
 o), the constant is quadratic in (1, o), and means and state probabilities are linear in (1, o, m).
-For a small pattern the matrices of these maps are found once, by asking the general code about one
+For a small pattern the matrices of these maps are computed once, by running the general code on one
 basis vector after another. An answer then takes three small matrix products and an enumeration, in
-half the time of the general code. Finding them takes as long as four questions, so that they serve
-from the fifth question on. The last bits of answers may differ from then on.
+half the time of the general code. Computing the matrices takes as long as four questions, so they
+are made at the fifth question. From then on, answers may differ in their last bits.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pgmengine.base.types import Array, States
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.enumeration.compiled_enumerator import (
-    SAFE_EXPONENT,
+    MAX_SAFE_EXPONENT,
     CompiledEnumerator,
     laid_out,
 )
-from pgmengine.infer.exact.enumeration.cover_states import PIECE
+from pgmengine.infer.exact.enumeration.cover_states import STATES_PER_PIECE
 from pgmengine.infer.exact.enumeration.log_linear import LogLinearForm, log_linear_form
 from pgmengine.infer.exact.enumeration.moments import Expectations
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm
@@ -31,21 +31,21 @@ from pgmengine.units import Unit
 
 Seen = list[tuple[str, Array]]
 
-# Observed numbers: the constant has half their square of terms.
-MOST_OBSERVED = 24
+# Largest number of observed numbers. The constant has about half their square of terms.
+MAX_OBSERVED_NUMBERS = 24
 
-# Numbers in a matrix.
-MOST_NUMBERS = 2**14
+# Largest number of entries of a matrix.
+MAX_MATRIX_NUMBERS = 2**14
 
-# The question about a pattern from which on a linear plan pays.
-PAYS_FROM = 5
+# The first question about a pattern, counted from 1, for which a linear plan is made.
+FIRST_PLANNED_QUESTION = 5
 
-# With more rows the general code wins: it shares rows among threads, and assembles no more than is
-# asked.
-MOST_ROWS = 50
+# With more rows the general code is faster: it divides rows among threads, and computes only the
+# quantities that are asked for.
+MAX_PLANNED_ROWS = 50
 
-# A log weight that is nothing beside any other.
-FAR = -1e4
+# A log weight whose exponential does not change any sum.
+NEGLIGIBLE_LOG_WEIGHT = -1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class LinearPlan:
             known[:, start : start + len(columns)] = target.evidence.values[name][:, columns]
             start += len(columns)
         inputs = known @ self.linear
-        if not (np.abs(inputs[:, d:]) + self.reach).max(initial=0.0) < SAFE_EXPONENT:
+        if not (np.abs(inputs[:, d:]) + self.reach).max(initial=0.0) < MAX_SAFE_EXPONENT:
             return None
         const = ((known @ self.quadratic) * known).sum(axis=1)
         moments, log_z = (
@@ -97,7 +97,7 @@ class LinearPlan:
             offset=np.ascontiguousarray(inputs[:, d:]),
             start=0,
             count=self.size,
-            step=PIECE,
+            step=STATES_PER_PIECE,
             every=1,
             log_sums=log_z,
             moments=moments[:, None],
@@ -116,7 +116,7 @@ class LinearPlan:
 
 def linear_plan_of(target: Target, pattern_form: PatternForm) -> LinearPlan | None:
     """Return the linear plan of a few rows of one evidence pattern, if the pattern is small."""
-    if target.rows > MOST_ROWS or not pattern_form.small or target.soft or target.reference:
+    if target.rows > MAX_PLANNED_ROWS or not pattern_form.small or target.soft or target.reference:
         return None
     first = np.zeros(1, dtype=int)
     found: LinearPlan | None = pattern_form.memo.recall(
@@ -133,7 +133,7 @@ def _compile(target: Target, pattern_form: PatternForm) -> LinearPlan | None:
         if mask.any()
     ]
     count = sum(len(columns) for _, columns in seen)
-    if count > MOST_OBSERVED or any(_curved(layers[name].unit) for name, _ in seen):
+    if count > MAX_OBSERVED_NUMBERS or any(_curved(layers[name].unit) for name, _ in seen):
         return None
     # All observed numbers 0, then one after another 1.
     p = _asked(target, pattern_form, seen, np.eye(count + 1)[:, 1:])
@@ -142,7 +142,7 @@ def _compile(target: Target, pattern_form: PatternForm) -> LinearPlan | None:
         x.width + (0 if x.unit.support is None else x.size * len(x.unit.support))
         for x in layers.values()
     )
-    if (1 + count + size) * max(width, size) > MOST_NUMBERS or p.size > PIECE:
+    if (1 + count + size) * max(width, size) > MAX_MATRIX_NUMBERS or p.size > STATES_PER_PIECE:
         return None
     if p.smooth or p.quadratic or any(b.complement for b in p.finite):
         return None
@@ -150,7 +150,11 @@ def _compile(target: Target, pattern_form: PatternForm) -> LinearPlan | None:
     if not enumerator.safe:
         return None
     linear = np.concatenate(
-        (p.theta, np.where(np.isneginf(enumerator.offset), FAR, enumerator.offset)), axis=1
+        (
+            p.theta,
+            np.where(np.isneginf(enumerator.offset), NEGLIGIBLE_LOG_WEIGHT, enumerator.offset),
+        ),
+        axis=1,
     )
     linear[1:] -= linear[0]
     known = Expectations(p, np.zeros((count + 1, 1, size)))
@@ -163,7 +167,7 @@ def _compile(target: Target, pattern_form: PatternForm) -> LinearPlan | None:
     ends = np.cumsum([0, *(part.shape[1] for part in means + probs)])
     places = [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
     shapes = [known.prob(name).shape[1:] for name in finite]
-    reach = laid_out(p.finite, enumerator.reach, 1, FAR)[0]
+    reach = laid_out(p.finite, enumerator.reach, 1, NEGLIGIBLE_LOG_WEIGHT)[0]
     return LinearPlan(
         seen,
         enumerator.routine,
@@ -179,7 +183,10 @@ def _compile(target: Target, pattern_form: PatternForm) -> LinearPlan | None:
 
 
 def _curved(unit: Unit) -> bool:
-    """Whether probabilities or log h are not linear in observed values, or values have no bound."""
+    """Return whether a linear plan cannot serve a unit.
+
+    Its probabilities or log h are not linear in observed values, or its values have no bound.
+    """
     if unit.support is None or unit.log_base is None:
         return True
     return not (unit.one_hot or (unit.width == 1 and len(unit.support) == 2)) or bool(
@@ -188,7 +195,7 @@ def _curved(unit: Unit) -> bool:
 
 
 def _asked(target: Target, pattern_form: PatternForm, seen: Seen, values: Array) -> LogLinearForm:
-    """Return the form of rows with these observed numbers (rows, O), which may be no values."""
+    """Return the form for any observed numbers (rows, O), even if no unit has these values."""
     rows = target.take(np.zeros(len(values), dtype=int))
     flat, start = {name: np.zeros(value.shape) for name, value in rows.evidence.values.items()}, 0
     for name, columns in seen:

@@ -4,14 +4,14 @@ A cover unit with K states becomes K - 1 indicators, one for each state except t
 is the state in which every cover unit is in its first state. The log weight of a state of the cover
 is
 
-    const + sum_d theta_d ind_d + sum_{d<d'} pair_dd' ind_d ind_d' + sum_blocks power * sum_t log(1
-    +- sum_k exp(a_tk))
+    const + sum_d theta_d ind_d + sum_{d<d'} pair_dd' ind_d ind_d'
+          + sum over blocks of power * sum_t log(1 +- sum_k exp(a_tk))
 
-where a_tk = offset_tk + sum_d value_d,tk ind_d. A unit that is summed out and the normaliser of a
-child have the same form, with power +1 and -beta. A child that is off with probability e^-z
-(noisy-or) has a last term with a minus sign. Units whose A is quadratic (Gaussian) are folded into
-theta and pair. Other units with infinitely many values are smooth blocks, which only numpy
-supports.
+where a_tk = offset_tk + sum_d value_d,tk ind_d. The term of a marginalised unit has the power 1,
+and the normaliser of a child has the power -beta. A child that is 0 with probability e^-z
+(noisy-or) has a last term with a minus sign. Units whose log normaliser A is quadratic (Gaussian)
+are added to theta and pair. Other units with infinitely many values are smooth blocks, which only
+the numpy enumerator supports.
 
 A PatternForm holds the numbers that are the same in all rows (pattern_form.py).
 """
@@ -33,17 +33,18 @@ from pgmengine.model.layer import Layer
 # The units of a finite block are padded to a multiple of this number.
 LANES = _kernels.LANES
 
-# A log weight whose exponential is nothing beside 1, and far from underflow.
-# The leak of a unit without one at beta = 0, where nothing is impossible.
-SMALL_LEAK = 1e-9
-SWITCHED_OFF = -60.0
+# The leak, at beta = 0, of a unit whose own leak is 0: no state is impossible there.
+LEAK_AT_BETA_ZERO = 1e-9
+
+# A log weight that stands for log 0: its exponential does not change 1, and does not underflow.
+SWITCHED_OFF_LOG_WEIGHT = -60.0
 
 
 @dataclass(frozen=True, eq=False)
 class FiniteBlock:
     """Units t of one layer with the log weight power * sum_t log(1 + sum_k exp(a_tk)).
 
-    a_tk = offset[n, t, k] + ind . value[:, t, k]. Of a `complement` the last term is subtracted,
+    a_tk = offset[n, t, k] + ind . value[:, t, k]. In a `complement`, the last term is subtracted:
     log(1 - exp(a_tK) + sum_{k<K} exp(a_tk)) with a_tK <= 0.
     """
 
@@ -51,8 +52,8 @@ class FiniteBlock:
     # (T,) units.
     index: Array
     power: float
-    # Whether units are summed out; the others are conditionals of children.
-    summed: bool
+    # Whether these are marginalised units, not normalisers of children.
+    marginalised: bool
     # (n, T, K).
     offset: Array
     # (D, T, K).
@@ -74,25 +75,25 @@ class SmoothBlock:
 
     layer: str
     index: Array
-    summed: bool
+    marginalised: bool
     # (n, T).
     offset: Array
     # (D, T).
     value: Array
     log_weight: Callable[[Array], Array]
-    # The log weight with the largest term in place of the sum.
+    # The log weight for the mode, with the largest term in place of the sum.
     best: Callable[[Array], Array]
-    # The expected value.
+    # The expected value of a unit, as a function of z.
     statistic: Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
 class QuadraticBlock:
-    """Units with A(z) = c z^2 / 2, which are folded into theta and pair; their mean is c z."""
+    """Units with A(z) = c z^2 / 2, which are added to theta and pair; their mean is c z."""
 
     layer: str
     index: Array
-    summed: bool
+    marginalised: bool
     curvature: float
     # (n, T).
     offset: Array
@@ -112,7 +113,8 @@ class LogLinearForm:
     const: Array
     # (n, D).
     theta: Array
-    # (D, D), zero inside a unit: pairs of the pattern and of the blocks, the same for all rows.
+    # (D, D) pair terms of the pattern and of quadratic blocks, the same for all rows; 0 between the
+    # indicators of one unit.
     pair: Array
     finite: list[FiniteBlock] = field(default_factory=list)
     smooth: list[SmoothBlock] = field(default_factory=list)
@@ -151,9 +153,9 @@ def _add_layer(p: LogLinearForm, name: str, layer: Layer) -> None:
     beta, directed = pattern_form.beta, name in target.structure.directed_layers
     zeta = target.model.inputs(p.origin, name) if directed else None
     outer = target.outer_field(p.origin, name)
-    # A coupling counts once, and is in the fields of both its ends.
+    # Halves, because each coupling is in the fields of both of its ends.
     own = (target.own_field(name) + distinct(outer)) / 2
-    # The reference is a density of the free units.
+    # The reference of the tempering path is a density of the free units alone.
     if name in target.reference:
         own = own - (1 - beta) * target.reference[name] * pattern_form.observed[name]
     if zeta is not None and layer.unit.canonical:
@@ -183,12 +185,12 @@ def _linear_field(
 ) -> Array:
     """Return the field of a layer from all terms linear in its values, at the origin (n, width).
 
-    They are undirected neighbours, soft evidence, the reference, its own input if its link is
-    linear, and the values of its children.
+    The terms are those of undirected neighbours, soft evidence, the reference, the children and, if
+    the link of the layer is linear, its own input.
     """
     target, pattern_form, total = p.target, p.pattern_form, outer
     if zeta is not None and layer.unit.canonical:
-        total = total + pattern_form.beta * zeta * pattern_form.uncut[name]
+        total = total + pattern_form.beta * zeta * pattern_form.conditional_units[name]
     for arrow in target.structure.arrows_from[name]:
         if arrow.b in pattern_form.linear:
             values = p.origin[arrow.b] * pattern_form.counted[arrow.b]
@@ -214,11 +216,15 @@ def _add_blocks(
             p, layer, index, -pattern_form.beta, False, zeta[:, columns], change[:, columns]
         )
     elif len(index):
-        summed = np.isin(index, rest)
+        marginalised = np.isin(index, rest)
         _add_off_switches(
-            p, layer, index[~summed], zeta[:, index[~summed]], change[:, index[~summed]]
+            p,
+            layer,
+            index[~marginalised],
+            zeta[:, index[~marginalised]],
+            change[:, index[~marginalised]],
         )
-        _add_off_summed(p, layer, index[summed], zeta, change, field, slopes)
+        _add_off_marginalised(p, layer, index[marginalised], zeta, change, field, slopes)
 
 
 def _add_log_sum(
@@ -226,7 +232,7 @@ def _add_log_sum(
     layer: Layer,
     index: Array,
     power: float,
-    summed: bool,
+    marginalised: bool,
     offset: Array,
     value: Array,
 ) -> None:
@@ -239,7 +245,9 @@ def _add_log_sum(
         p.const += c / 2 * np.einsum("nt,nt->n", offset, offset)
         p.theta += c * offset @ value.T + c / 2 * np.einsum("dt,dt->d", value, value)
         p.pair = p.pair + c * p.pattern_form.between_units(value @ value.T)
-        p.quadratic.append(QuadraticBlock(layer.name, index, summed, unit.curvature, offset, value))
+        p.quadratic.append(
+            QuadraticBlock(layer.name, index, marginalised, unit.curvature, offset, value)
+        )
     elif unit.support is not None and unit.log_base is not None:
         support = unit.support.reshape(len(unit.support), unit.width)
         first, gap, base = support[0], (support[1:] - support[0]).T, unit.log_base
@@ -249,7 +257,12 @@ def _add_log_sum(
             p.theta += power * (value @ first).sum(axis=1)
         p.finite.append(
             FiniteBlock(
-                layer.name, index, power, summed, offset @ gap + (base[1:] - base[0]), value @ gap
+                layer.name,
+                index,
+                power,
+                marginalised,
+                offset @ gap + (base[1:] - base[0]),
+                value @ gap,
             )
         )
     else:
@@ -257,11 +270,13 @@ def _add_log_sum(
             SmoothBlock(
                 layer.name,
                 index,
-                summed,
+                marginalised,
                 offset,
                 value,
                 lambda z: power * unit.log_normalizer(z),
-                lambda z: unit.max_log_weight(z) if summed else power * unit.log_normalizer(z),
+                lambda z: (
+                    unit.max_log_weight(z) if marginalised else power * unit.log_normalizer(z)
+                ),
                 unit.mean,
             )
         )
@@ -275,10 +290,10 @@ def _by_unit(layer: Layer, array: Array) -> Array:
 def _add_off_switches(
     p: LogLinearForm, layer: Layer, index: Array, zeta: Array, change: Array
 ) -> None:
-    """Add observed or enumerated children with p(0 | z) = e^-z.
+    """Add children with p(0 | z) = e^-z that are observed or in the cover.
 
     Their log weight is beta [-(1 - x) z + log(1 - x e^-z)], where x e^-z = e^(-z + log x), with
-    SWITCHED_OFF for log 0.
+    SWITCHED_OFF_LOG_WEIGHT for log 0.
     """
     if not len(index):
         return
@@ -291,10 +306,13 @@ def _add_off_switches(
     p.theta += beta * ((x - 1) @ change.T + zeta @ x_step.T)
     cross = beta * x_step @ change.T
     p.pair = p.pair + cross + cross.T
-    offset, value = (1 - x) * SWITCHED_OFF - zeta, -x_step * SWITCHED_OFF - change
+    offset, value = (
+        (1 - x) * SWITCHED_OFF_LOG_WEIGHT - zeta,
+        -x_step * SWITCHED_OFF_LOG_WEIGHT - change,
+    )
     if beta == 0:
-        # Nothing is impossible here: the logarithm has to be finite, whatever it is.
-        offset = offset - SMALL_LEAK
+        # At beta = 0 no state is impossible: any finite logarithm will do.
+        offset = offset - LEAK_AT_BETA_ZERO
     p.finite.append(
         FiniteBlock(
             layer.name, index, beta, False, offset[..., None], value[..., None], complement=True
@@ -302,7 +320,7 @@ def _add_off_switches(
     )
 
 
-def _add_off_summed(
+def _add_off_marginalised(
     p: LogLinearForm,
     layer: Layer,
     index: Array,
@@ -311,7 +329,7 @@ def _add_off_summed(
     field: Array,
     slopes: Array,
 ) -> None:
-    """Add the same children summed out at beta = 1.
+    """Add children with p(0 | z) = e^-z that are marginalised, at beta = 1.
 
     Their log weight is log(e^-z + e^u (1 - e^-z)) = u + log(1 + e^-(z + u) - e^-z).
     """

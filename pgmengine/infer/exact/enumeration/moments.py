@@ -1,9 +1,9 @@
 """Expectations of layers, couplings and the gradient, from the moments of an enumeration.
 
 `expected(name)` is F (n, 1 + D, width): F[:, 0] = E[x], F[:, 1 + d] = E[x ind_d]. Axis 1 has as
-many entries as the moments have rows: pairs and gradients need all of them, means and probabilities
+many entries as the moments have rows: pairs and gradients need all 1 + D, means and probabilities
 only the first. The value of a layer is x = origin + ind . steps + rest. The units in `rest` are
-independent given the indicators, so every pair statistic that a coupling needs follows from F.
+independent given the indicators, so all pair statistics of a coupling follow from F.
 """
 
 from __future__ import annotations
@@ -57,14 +57,17 @@ class Expectations:
             start += k * size
         return out
 
-    def _statistics(self, name: str, summed: bool) -> Iterator[tuple[Array, Array]]:
+    def _statistics(self, name: str, marginalised: bool) -> Iterator[tuple[Array, Array]]:
         """Yield (units, expected values (n, 1 + D, T * w)) of the blocks of a layer."""
         p = self.form
         unit = p.target.structure.layers[name].unit
         for b, prob in self._finite:
-            if (b.layer, b.summed) == (name, summed) and b.complement:
-                yield b.index, self.weight[:, :, None] - prob[..., 0] if summed else prob[..., 0]
-            elif (b.layer, b.summed) == (name, summed) and unit.support is not None:
+            if (b.layer, b.marginalised) == (name, marginalised) and b.complement:
+                yield (
+                    b.index,
+                    self.weight[:, :, None] - prob[..., 0] if marginalised else prob[..., 0],
+                )
+            elif (b.layer, b.marginalised) == (name, marginalised) and unit.support is not None:
                 support = unit.support.reshape(len(unit.support), unit.width)
                 value = (
                     prob @ (support[1:] - support[0]) + self.weight[:, :, None, None] * support[0]
@@ -72,19 +75,19 @@ class Expectations:
                 yield b.index, value.reshape(*value.shape[:2], len(b.index) * unit.width)
         start = self.moments.shape[2] - sum(len(s.index) for s in p.smooth)
         for s in p.smooth:
-            if (s.layer, s.summed) == (name, summed):
+            if (s.layer, s.marginalised) == (name, marginalised):
                 yield s.index, self.moments[:, :, start : start + len(s.index)]
             start += len(s.index)
         for q in p.quadratic:
-            if (q.layer, q.summed) == (name, summed):
+            if (q.layer, q.marginalised) == (name, marginalised):
                 mean = self.weight[:, :, None] * q.offset[:, None] + self.indicator @ q.value
                 yield q.index, q.curvature * mean
 
     def rest(self, name: str) -> Array:
-        """Return F of the units that are summed out, 0 elsewhere: (n, 1 + D, width)."""
+        """Return F of the marginalised units, 0 elsewhere: (n, 1 + D, width)."""
         layer = self.form.target.structure.layers[name]
         out = np.zeros((*self.moments.shape[:2], layer.width))
-        for index, value in self._statistics(name, summed=True):
+        for index, value in self._statistics(name, marginalised=True):
             out[:, :, layer.columns(index)] = value
         return out
 
@@ -94,12 +97,12 @@ class Expectations:
         total = p.origin[name][:, None] * self.weight[:, :, None]
         if len(p.pattern_form.cover.units[name]):
             total += self.indicator @ p.pattern_form.steps[name]
-        for index, value in self._statistics(name, summed=True):
+        for index, value in self._statistics(name, marginalised=True):
             total[:, :, p.target.structure.layers[name].columns(index)] += value
         return total
 
     def score(self, name: str) -> Array:
-        """Return the factor (n, 1 + D, width) of a layer's bias and arrows in the gradient."""
+        """Return the expected score (n, 1 + D, width) of a layer's bias and arrows."""
         p = self.form
         layer = p.target.structure.layers[name]
         if name not in p.target.structure.directed_layers:
@@ -107,7 +110,7 @@ class Expectations:
         if not layer.unit.canonical:
             return self._off_score(name)
         out = self.expected(name) * p.pattern_form.counted[name]
-        for index, value in self._statistics(name, summed=False):
+        for index, value in self._statistics(name, marginalised=False):
             out[:, :, layer.columns(index)] -= value
         return out
 
@@ -117,7 +120,7 @@ class Expectations:
             self.expected(name) - self.rest(name) - self.weight[:, :, None]
         ) * self.form.pattern_form.counted[name]
         for b, prob in self._finite:
-            if b.layer == name and b.summed:
+            if b.layer == name and b.marginalised:
                 out[:, :, b.index] = prob[..., 1] - prob[..., 0]
             elif b.layer == name:
                 out[:, :, b.index] += prob[..., 0]
@@ -132,7 +135,7 @@ class Expectations:
                 out[:, unit, a] = self.indicator[:, 0, d]
                 out[:, unit, 0] -= self.indicator[:, 0, d]
         for b, prob in self._finite:
-            if b.layer == name and b.summed:
+            if b.layer == name and b.marginalised:
                 later = 1.0 - prob[:, 0, :, :1] if b.complement else prob[:, 0]
                 out[:, b.index, 1:] = later
                 out[:, b.index, 0] = 1.0 - later.sum(axis=-1)
@@ -147,7 +150,7 @@ class Expectations:
         out += np.einsum("ni,nj->nij", ra[:, 0], p.origin[c.b] + rb[:, 0])
         out += np.einsum("ndi,dj->nij", ra[:, 1:], p.pattern_form.steps[c.b])
         layer = p.target.structure.layers[c.a]
-        # Two components of one unit: E[x_i x_j] is not a product of means.
+        # Components of one unit are not independent: E[x_i x_j] is not a product of means.
         if c.a == c.b and layer.unit.width > 1:
             second = self.second_moment(c.a)
             for unit in p.pattern_form.cover.rest[c.a]:

@@ -1,7 +1,7 @@
 """Enumeration in numpy, in the log domain, for pieces of the states and all rows at once.
 
 It supports every kind of block. It is the reference implementation of the compiled enumeration, and
-answers where that could overflow or lose digits.
+takes its place where the compiled enumeration could overflow or lose digits.
 """
 
 from __future__ import annotations
@@ -26,17 +26,22 @@ class NumpyEnumerator:
 
     @cached_property
     def chunk(self) -> int:
-        """States at a time: half a million numbers in the largest temporary of each thread."""
+        """The number of states that are visited at a time.
+
+        The largest temporary array of a thread then has about half a million numbers.
+        """
         p = self.form
         widest = max([int(b.offset[0].size) for b in p.finite], default=1)
         widest = max([widest, p.pattern_form.indicators, *(len(b.index) for b in p.smooth)])
-        return min(max(500_000 // (widest * p.target.rows), 1), cover_states.PIECE)
+        return min(max(500_000 // (widest * p.target.rows), 1), cover_states.STATES_PER_PIECE)
 
     def _chunks(self, start: int, stop: int) -> Iterator[Array]:
         """Yield the numbers of the states from start to stop, piece by piece."""
         while start < stop:
             end = min(
-                start + self.chunk, stop, (start // cover_states.PIECE + 1) * cover_states.PIECE
+                start + self.chunk,
+                stop,
+                (start // cover_states.STATES_PER_PIECE + 1) * cover_states.STATES_PER_PIECE,
             )
             yield np.arange(start, end)
             start = end
@@ -57,8 +62,8 @@ class NumpyEnumerator:
             for s in p.smooth:
                 weight += s.log_weight(_inputs(s, ind)).sum(axis=-1)
             part = log_sum(weight)
-            sums[:, index[0] // cover_states.PIECE] = np.logaddexp(
-                sums[:, index[0] // cover_states.PIECE], part
+            sums[:, index[0] // cover_states.STATES_PER_PIECE] = np.logaddexp(
+                sums[:, index[0] // cover_states.STATES_PER_PIECE], part
             )
             if moments:
                 new = np.maximum(scale, part)
@@ -69,14 +74,15 @@ class NumpyEnumerator:
                 total += _weighted(w, ind, moments, self._columns(ind, terms))
                 mass = mass * keep + w.sum(axis=1)
                 scale = new
-        # Averages, whatever digits the log weights have.
+        # Dividing by the sum of the same weights gives averages even where log weights are rounded.
         return sums, total / np.where(mass > 0, mass, 1.0)[:, None, None] if moments else None
 
     def log_weights(self, rows: Array, piece: int) -> Array:
         """Return the log weights (rows, states) of some rows in the states of one piece."""
         p = self.form
         chunks = self._chunks(
-            piece * cover_states.PIECE, min((piece + 1) * cover_states.PIECE, p.size)
+            piece * cover_states.STATES_PER_PIECE,
+            min((piece + 1) * cover_states.STATES_PER_PIECE, p.size),
         )
         return np.concatenate(
             [self.weight(cover_states.indicators_of(p, index))[rows] for index in chunks], axis=1
@@ -97,14 +103,14 @@ class NumpyEnumerator:
     def weight(self, ind: Array, best: bool = False) -> Array:
         """Return the log weights (n, states).
 
-        `best` gives every unit that is summed out its most probable value instead.
+        With `best`, each marginalised unit has its most probable value instead.
         """
         weight = self._linear(ind)
         for b in self.form.finite:
             terms = _Terms(b, _exponents(b, ind))
             weight += (
                 terms.largest.sum(axis=-1)
-                if best and b.summed
+                if best and b.marginalised
                 else b.power * terms.log_sum.sum(axis=-1)
             )
         for s in self.form.smooth:
@@ -132,7 +138,7 @@ class NumpyEnumerator:
 
 def _weighted(w: Array, ind: Array, moments: int, columns: Array) -> Array:
     """Return sums over states of weight, indicator and column, (n, moments, columns)."""
-    # The score of an impossible state is infinite.
+    # The score of an impossible state is infinite, and counts as 0.
     columns = np.where(w[:, :, None] > 0, columns, 0.0)
     on = np.concatenate((np.ones((len(ind), 1)), ind), axis=1)[:, :moments]
     return np.asarray(np.matmul((w[:, :, None] * on).transpose(0, 2, 1), columns))
@@ -156,7 +162,7 @@ def _inputs(s: SmoothBlock, ind: Array) -> Array:
 class _Terms:
     """The terms of the sums of a block in each row, state and unit.
 
-    They are 1 and exp(a_k), or 1 - exp(a_K) and exp(a_k) for k < K of a complement.
+    They are 1 and exp(a_k); in a complement, 1 - exp(a_K) and exp(a_k) for k < K.
     """
 
     block: FiniteBlock
@@ -189,7 +195,7 @@ class _Terms:
 
     @property
     def prob(self) -> Array:
-        """exp(a) over the sum, the shape of a; 0 where the sum is."""
+        """exp(a) divided by the sum, in the shape of a; 0 where the sum is 0."""
         gap = self.log_sum[..., None]
         return np.exp(
             np.subtract(

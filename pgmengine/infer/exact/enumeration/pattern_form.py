@@ -1,8 +1,8 @@
 """PatternForm: the part of a log-linear form that all rows of an evidence pattern share.
 
 A cover unit with K states has K - 1 indicators, one for each state except the first. The
-pattern_form lists the indicators, and the amounts that each of them adds to values, fields and
-inputs. A prepared question keeps its pattern_forms, so that asking it again takes only the
+PatternForm lists the indicators, and the amounts that each of them adds to values, fields and
+inputs. A prepared question keeps its PatternForms, so that asking it again takes only the
 arithmetic that depends on the observed values.
 """
 
@@ -19,13 +19,14 @@ from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.enumeration.cover import Cover
 
-# Numbers in an array of a form for which a linear plan (linear_plan.py) may be made.
-SMALL = 512
+# Largest number of entries of an array of a form for which a linear plan (linear_plan.py) may be
+# made.
+MAX_PLANNED_NUMBERS = 512
 
 
 @dataclass(frozen=True, eq=False)
 class PatternForm:
-    """D indicators of one cover and beta; masks are (width,), those of `fixed` (size,)."""
+    """The D indicators of a cover at one beta. Masks are (width,); those of `fixed` are (size,)."""
 
     cover: Cover
     beta: float
@@ -42,23 +43,24 @@ class PatternForm:
     # Directed layer -> (D, width): the amount that an indicator adds to its input zeta.
     inputs: States
     observed: States
-    # Directed layers: units with a conditional.
-    uncut: States
-    # Directed layers: units whose conditionals are in the density, neither cut nor barren.
+    # Directed layers: units with a conditional, since do() does not set them.
+    conditional_units: States
+    # Directed layers: units whose conditionals are in the density, neither intervened nor barren.
     counted: States
     # The same units by their index.
     children: dict[str, Array]
     # Directed layers with conditionals in which the input is linear.
     linear: frozenset[str]
-    # Layer with a base measure -> (size,) units whose log h counts: observed or in the cover.
+    # Layer with a base measure -> (size,) units whose log h counts, observed or in the cover.
     fixed: dict[str, Array]
-    # (D,) log h of states less that of the first state.
+    # (D,) log h of the state of each indicator, minus log h of the first state of the unit.
     theta: Array
-    # (D, D) interactions, zero inside a unit.
+    # (D, D) interactions; 0 between the indicators of one unit.
     pair: Array
     # Whether a linear plan may be made.
     small: bool
-    # The compiled routine and the linear plan, which the first rows with this form make for all.
+    # The compiled routine and the linear plan; the first rows with this form make them for all
+    # rows.
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=2))
 
     @property
@@ -86,15 +88,15 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
         name: target.components(name, mask[:1])[0] for name, mask in target.pattern.observed.items()
     }
     # Input units have no conditionals.
-    uncut = {
+    conditional_units = {
         name: target.components(name, ~target.cut[name][:1])[0]
         & (not s.layers[name].unit.observed_only)
         for name in s.directed_layers
     }
-    counted = {name: mask.copy() for name, mask in uncut.items()}
+    counted = {name: mask.copy() for name, mask in conditional_units.items()}
     for name, mask in counted.items():
         mask[s.layers[name].columns(cover.barren[name])] = False
-    # Units outside the cover take no steps.
+    # Indicators change the values of cover units alone.
     inside = {name: layer.columns(cover.units[name]) for name, layer in s.layers.items()}
 
     def reached(source: str, weight: Weight) -> Array:
@@ -120,7 +122,7 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
         if name in linear:
             cross = beta * (inputs[name] * counted[name]) @ steps[name].T
             pair += cross + cross.T
-            near = near + inputs[name] * uncut[name]
+            near = near + inputs[name] * conditional_units[name]
         for arrow in s.arrows_from[name]:
             if arrow.b in linear:
                 near = near + (steps[arrow.b] * counted[arrow.b]) @ model.weight(arrow).T
@@ -138,14 +140,14 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
         fields,
         inputs,
         observed,
-        uncut,
+        conditional_units,
         counted,
         children,
         linear,
         _fixed(target, cover),
         theta,
         pair,
-        target.untempered and numbers <= SMALL,
+        target.untempered and numbers <= MAX_PLANNED_NUMBERS,
     )
 
 

@@ -1,15 +1,16 @@
 """Posteriors that are mixtures of few products: one product of units for each state of the cover.
 
-Given a state of the cover (cover.py) the other free units are independent. With few states, all
-rows and all states are computed side by side, which suits layers such as labels (system 1, eqs. 25
-to 28). The field of a unit is a sum of one part that depends on the row and one that depends on
-the state, so that the large product with the observed values is made once a row:
+Given a state of the cover (cover.py) the other free units are independent. If the cover has few
+states, all rows and all states are computed side by side, which suits small layers such as labels
+(system 1 of docs/equations.md, eqs. 25 to 28). The field of a unit is the sum of a part that
+depends on the row and a part that depends on the state, so the large product with the observed
+values is computed once for each row:
 
     eta[row, state] = rows[row] + states[state],
     log weight      = sum_cover x field + (pairs of the cover) + log h(x) + sum_rest A(eta).
 
-The log density is multilinear. Its expected gradient is therefore the one at the means of each row,
-but for couplings of two layers that both depend on the state, which gain their covariance.
+The log density is multilinear. Its expected gradient is therefore the gradient at the means of each
+row, plus a covariance for each coupling of two layers that both depend on the state.
 
 Reference: Enumeration (test_mixtures.py).
 """
@@ -32,11 +33,11 @@ from pgmengine.infer.question.wanted import evidence_patterns, one_for_all
 from pgmengine.model.couplings import Coupling, Pair
 from pgmengine.model.weights import is_sparse
 
-# log2 of the states of a cover up to which all are computed side by side.
-FEW_BITS = 6.0
+# log2 of the largest number of cover states that are computed side by side.
+MAX_MIXTURE_BITS = 6.0
 
 # Natural parameters that are computed at a time.
-AT_ONCE = 2**14
+MAX_PARAMETERS_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,7 @@ class Mixture:
 
 
 def mixture_of(target: Target, precision: type) -> Mixture | None:
-    """Return the mixtures of a target's rows, or None where they are not of this kind."""
+    """Return the mixtures of a target's rows, or None where this form does not apply."""
     s = target.structure
     plain = target.untempered and not (s.tables or s.directed_layers or target.soft)
     pairs = all(type(c) is Pair and not is_sparse(target.model.weight(c)) for c in s.couplings)
@@ -68,11 +69,11 @@ def mixture_of(target: Target, precision: type) -> Mixture | None:
     if not plain or not pairs or len(patterns) > 1:
         return None
     cover = choose_cover(one_for_all(target, patterns[0]), prune=False, structural=True)
-    return Mixture(cover, precision) if 0 < cover.bits <= FEW_BITS else None
+    return Mixture(cover, precision) if 0 < cover.bits <= MAX_MIXTURE_BITS else None
 
 
 class _Components:
-    """The components of the mixtures of all rows at the parameters of a model."""
+    """The mixtures of all rows, with their components, at the parameters of a model."""
 
     def __init__(self, target: Target, cover: Cover, precision: type) -> None:
         self.target, self.precision, s = target, precision, target.structure
@@ -114,15 +115,15 @@ class _Components:
 
     @property
     def shares(self) -> range:
-        """The numbers of the states."""
+        """The numbers of the cover states, 0, 1, ..."""
         return range(len(next(iter(self.states.values()))))
 
     @cached_property
     def outside(self) -> tuple[Array, States]:
         """The sum of A(eta) of the units outside the cover, and their means given each state.
 
-        They are (rows, states) and (rows, states, columns). A few rows are taken at a time, so that
-        what is in between stays in cache.
+        They are (rows, states) and (rows, states, columns). A few rows are computed at a time, so
+        that temporary arrays stay in cache.
         """
         rows, count = self.target.rows, len(self.shares)
         total, means = np.zeros((rows, count)), {}
@@ -130,9 +131,9 @@ class _Components:
             layer, (own, state) = self.target.structure.layers[name], self.field(name)
             if len(columns) < layer.width:
                 own, state = own[:, columns], state[:, columns]
-            # NaN wherever a row were left out.
+            # NaN would show a row that was left out.
             mean: Array = np.full((rows, count, len(columns)), np.nan, dtype=self.precision)
-            step = max(1, AT_ONCE // (count * len(columns)))
+            step = max(1, MAX_PARAMETERS_AT_ONCE // (count * len(columns)))
             for some in (slice(i, i + step) for i in range(0, rows, step)):
                 eta = own[some, None] + state
                 eta = eta if layer.unit.width == 1 else _by_unit(eta, layer.unit.width)
@@ -149,7 +150,7 @@ class _Components:
         for name, columns in self.inside.items():
             layer, x = s.layers[name], self.states[name]
             own, state = self.field(name)
-            # Each pair of the cover is in the fields of both of its ends.
+            # A half, because each pair of the cover is in the fields of both of its ends.
             base = layer.unit.log_h(layer.shaped(x))[:, np.unique(layer.owners(columns))]
             log_weight += own @ x.T + (0.5 * (x * state).sum(axis=1) + base.sum(axis=1))
         return softmax(log_weight)
@@ -181,7 +182,7 @@ class _Components:
         return out
 
     def covariances(self, weights: Array) -> dict[str, Array]:
-        """Return the weighted sum of Cov(x_a, x_b | row) of couplings where it is not 0."""
+        """Return the sums over rows of weight * Cov(x_a, x_b | row), where they are not 0."""
         out: dict[str, Array] = {}
         s = self.target.structure
         heavy: Array = weights.astype(self.precision)[:, None] * self._single
@@ -197,12 +198,12 @@ class _Components:
         return out
 
     def _deviations(self, name: str) -> tuple[Array, Array]:
-        """Return x - E[x | row] given each state, (rows, states, columns); the columns."""
+        """Return E[x | row, state] - E[x | row], (rows, states, columns), and the columns."""
         values, columns = self._values(name)
         return values - self.mean[name][:, None, columns], columns
 
     def _values(self, name: str) -> tuple[Array, Array]:
-        """Return E[x | row, state] of what depends on the state, and its columns."""
+        """Return E[x | row, state] of the units that depend on the state, and their columns."""
         parts, columns = [], []
         if name in self.states:
             where = self.inside[name]

@@ -4,7 +4,7 @@ Such a child has the input z = leak + sum over parents i of step_i(x_i), and is 
 e^-z: the leak and every parent fail to turn it on. A table over all parents has one entry for each
 of their joint states. Two forms are small, however many parents there are:
 
-    absent   a child that is observed to be 0: -beta z, a sum of a constant and of one table for
+    absent   a child that is observed to be 0: -beta z, the sum of a constant and one table for
              each free parent
     chain    any other child, at beta = 1. The auxiliary variable a_i says whether the leak or any
              of the first i parents has turned the child on:
@@ -13,12 +13,12 @@ of their joint states. Two forms are small, however many parents there are:
                  p(a_i = 0 | a_i-1 = 0, x_i) = e^-step_i(x_i)
                  p(a_i = 1 | a_i-1 = 1, x_i) = 1
 
-             The last one is the child.
+             The last auxiliary variable is the child.
 
-All entries are probabilities, so that nothing cancels, and summed over the auxiliary variables they
-give the conditional of the child. The maximum over states has no such form: a chain would maximise
-over the auxiliary variables as well. For the mode, absent children are small tables, and the others
-are tables over all parents.
+All entries are probabilities, so that no digits cancel. Their sum over the auxiliary variables is
+the conditional of the child. The maximum over states has no such form, because it would be taken
+over the auxiliary variables as well. For the mode, absent children are small tables, and all other
+children are tables over all parents.
 
 References: Heckerman (1989); Diez and Druzdzel (2006).
 """
@@ -36,12 +36,16 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.relevance import barren, parents_of
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes
-from pgmengine.infer.exact.junction_tree.marginalised import MOST_ENTRIES, Field, scopes_of
+from pgmengine.infer.exact.junction_tree.marginalised import (
+    MAX_MARGINALISED_ENTRIES,
+    Field,
+    scopes_of,
+)
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.weights import is_sparse
 
-# Entries up to which the table over all parents is as good as a chain.
-SMALL = 8
+# Largest number of entries of a table over all parents that is taken in place of a chain.
+MAX_WHOLE_ENTRIES = 8
 
 
 def log_on(z: Array) -> Array:
@@ -76,18 +80,18 @@ def absent_children(target: Target, name: str) -> Array:
 def separate_units(target: Target, structural: bool) -> dict[str, Array]:
     """Return the barren units with independent causes and without children: layer -> (size,) bool.
 
-    No factor holds them: each is 0 with the probability E[e^-z], z a sum over its parents. The
-    target is one row, which stands for all rows of its pattern.
+    They are in no factor: each is 0 with the probability E[e^-z], where z is a sum over its
+    parents. The target is one row, which stands for all rows of its pattern.
     """
     s = target.structure
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     if not target.untempered:
         return out
-    gone = barren(target)
+    all_barren = barren(target)
     for name, layer in s.layers.items():
         if not layer.unit.independent_causes:
             continue
-        mine = gone[name][0].copy()
+        mine = all_barren[name][0].copy()
         for c in s.arrows_from[name]:
             mine &= ~parents_of(target, c, ~target.cut[c.b][:1], structural)[0]
         out[name] = mine
@@ -95,7 +99,7 @@ def separate_units(target: Target, structural: bool) -> dict[str, Array]:
 
 
 def shares(target: Target, arrow: Arrow, parents: Array, children: Array) -> Array:
-    """Return -z (entries, children) that the states of each of the parents add to children."""
+    """Return the amounts (entries, children) that each state of each parent adds to -z."""
     layer = target.structure.layers[arrow.a]
     support = layer.unit.support
     assert support is not None
@@ -114,8 +118,8 @@ class AbsentTerm:
     Attributes
     ----------
     name : the layer.
-    children : (size,) which of its units.
-    parents : arrows with their free parents.
+    children : (size,) bool, the children among the units of the layer.
+    parents : the arrows, each with its free parents.
     """
 
     name: str
@@ -135,7 +139,7 @@ class AbsentTerm:
 
 
 def absent_term(target: Target, free: FreeUnits, name: str, children: Array) -> AbsentTerm | None:
-    """Return the term of the children (size,) that are observed to be 0, None without any."""
+    """Return the term of the children (size,) that are observed to be 0, or None without any."""
     if not children.any():
         return None
     parents, scopes = [], list[list[int]]()
@@ -149,7 +153,7 @@ def absent_term(target: Target, free: FreeUnits, name: str, children: Array) -> 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Pairs of a parent and a child that one arrow joins: (n,) units of each."""
+    """Pairs of a parent and a child that one arrow joins: the numbers (n,) of both units."""
 
     arrow: Arrow
     parents: Array
@@ -179,15 +183,15 @@ def _entries(weight: Weight, rows: Array, columns: Array) -> Array:
 class ChainTerm:
     """Children of one layer as chains of auxiliary variables.
 
-    The factors are the leaks, over a_0; the values of observed children, over their last variable;
-    the links, over (a_i-1, parent, a_i); and zeros over (parent, child) where their joint
-    distributions are wanted.
+    There are four kinds of factors: the leaks, over a_0; the values of observed children, over
+    their last auxiliary variable; the links, over (a_i-1, parent, a_i); and, where joint
+    distributions are wanted, zeros over (parent, child).
 
     Attributes
     ----------
     name : the layer.
     children : (n,) units.
-    observed : (n,) bool, which of them are observed to be 1; the others are free.
+    observed : (n,) bool, whether each child is observed to be 1; the others are free.
     links : the links, arrow by arrow.
     joined : the parents of free children whose joint distributions are wanted.
     auxiliaries : the number of auxiliary variables.
@@ -217,19 +221,19 @@ class ChainTerm:
         return np.concatenate([np.broadcast_to(p, (len(p), len(leaks))) for p in parts])
 
     def leaks(self, target: Target) -> Array:
-        """Return the input (rows, n) of each child without its free parents."""
+        """Return the input (rows, n) of each child, without the shares of its free parents."""
         found = distinct(target.model.inputs(target.evidence.values, self.name))
         return np.asarray(found[:, self.children])
 
     def places(self, first: int) -> Iterator[tuple[Links, slice]]:
-        """Yield the links of each arrow with the places of their factors, after those before."""
+        """Yield the links of each arrow with their factor numbers, which begin at `first`."""
         first += len(self.children) + int(self.observed.sum())
         for links in self.links:
             yield links, slice(first, first + len(links.parents))
             first += len(links.parents)
 
     def joined_places(self, stop: int) -> Iterator[tuple[Links, slice]]:
-        """Yield the pairs of each arrow with the places of their factors, the last ones."""
+        """Yield the pairs of each arrow with their factor numbers, which end at `stop`."""
         first = stop - sum(len(links.parents) for links in self.joined)
         for links in self.joined:
             yield links, slice(first, first + len(links.parents))
@@ -237,29 +241,33 @@ class ChainTerm:
 
 
 def chained(target: Target, f: Field) -> bool:
-    """Whether a child is a chain rather than one table over its parents."""
+    """Return whether a child becomes a chain, not one table over its parents."""
     causes = target.structure.layers[f.layer].unit.independent_causes
-    return causes and target.untempered and f.entries > SMALL
+    return causes and target.untempered and f.entries > MAX_WHOLE_ENTRIES
 
 
 def check_mode(target: Target, fields: list[Field]) -> None:
     """Raise PgmError for a child whose table is too large for the mode, which has no chains."""
     for f in fields:
-        if f.entries > MOST_ENTRIES and target.structure.layers[f.layer].unit.independent_causes:
+        if (
+            f.entries > MAX_MARGINALISED_ENTRIES
+            and target.structure.layers[f.layer].unit.independent_causes
+        ):
             raise PgmError(
                 f"the mode needs the whole table of unit {f.unit} of layer {f.layer!r}, whose "
                 f"{len(f.near)} free neighbours have {f.entries:.3g} joint states, the limit is "
-                f"{MOST_ENTRIES}: small tables of units with independent causes serve sums, not "
-                "the maximum; observe some of the parents, or ask for marginals or samples"
+                f"{MAX_MARGINALISED_ENTRIES}: small tables of units with independent causes serve "
+                "sums, not the maximum; observe some of the parents, or ask for marginals or "
+                "samples"
             )
 
 
 def passage(fields: list[Field], units: int) -> Array:
     """Return the place (units,) of each free unit in an order of the parents of all chains.
 
-    One passage over the parents meets all chains at once. The width is about the number of chains
-    that have begun and not ended, so that the next parent is always one that begins the fewest
-    chains, less those that it ends.
+    Elimination in this order works on all chains at the same time. Its width is about the number of
+    chains that have begun and have not ended. The next parent is therefore the one for which the
+    number of chains that it begins, minus the number that it ends, is smallest.
     """
     members = [np.array([n.number for n in f.near]) for f in fields]
     chains: dict[int, list[int]] = {}
@@ -281,9 +289,10 @@ def passage(fields: list[Field], units: int) -> Array:
 
 
 def passing(terms: list[ChainTerm], place: Array, variables: int) -> Array:
-    """Return the elimination order (variables,) of one passage over the parents of all chains.
+    """Return the elimination order (variables,) that follows `passage` along all chains.
 
-    Before a parent go the variables that its links lead from. All others come first.
+    The auxiliary variables from which the links of a parent start are eliminated before this
+    parent. All other variables come first.
     """
     at, parents_last = np.full(variables, -1), np.zeros(variables, dtype=bool)
     for term in terms:
@@ -306,7 +315,7 @@ def chain_term(
     first: int,
     joined: bool,
 ) -> ChainTerm | None:
-    """Return the term of the chains of some children of a layer, None without any.
+    """Return the term of the chains of some children of a layer, or None without any.
 
     Parameters
     ----------

@@ -62,15 +62,15 @@ from pgmengine.infer.exact.junction_tree.table_terms import (
 
 T = TypeVar("T", bound=Term)
 
-# Bytes of the tables of rows that are looked at together in the search for impossible states, and
-# the copies of a table while it is filled.
-SEARCH_BYTES = 2.0**26
-COPIES = 2
+# Largest size, in bytes, of the tables of the rows that are searched together for impossible
+# states; and the number of copies of a table while it is filled.
+MAX_SEARCH_BYTES = 2.0**26
+COPIES_PER_FILLED_TABLE = 2
 
 
 @dataclass(frozen=True)
 class Form:
-    """The form that the factors of a question have.
+    """The choices about the factors of a question.
 
     Attributes
     ----------
@@ -78,9 +78,9 @@ class Form:
     structural : make a factor of every parameter of a coupling, zero or not.
     joints : sets of units, numbered over all layers, whose joint distribution is wanted.
     pairs : whether the pairs of all couplings are wanted.
-    maximum : whether the largest term is wanted beside the sum, or in its place.
-    small : use the small tables of causal_independence.py. The factors then depend on the values
-        of the units with independent causes, not on the evidence pattern alone.
+    maximum : whether the largest term is wanted, with the sum or in its place.
+    small : use the small tables of causal_independence.py. The factors then also depend on the
+        observed values of the units with independent causes.
     """
 
     prune: bool = False
@@ -92,18 +92,18 @@ class Form:
 
 
 # The kinds of terms that tables have.
-TABLES = (TableTerm, FreeTables, SlicedTables)
+KINDS_OF_TABLE_TERMS = (TableTerm, FreeTables, SlicedTables)
 
-# Quantities that need the factors of all parameters.
-PAIRS = {"pairs", "gradient"}
+# Wanted quantities that need a factor for every parameter.
+NEED_ALL_FACTORS = {"pairs", "gradient"}
 
-# Seconds for a table entry that is a function of a field.
-FILL = 1e-7
+# Seconds to fill a table entry that is a function of a field.
+FILLED_ENTRY_SECONDS = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
 class JointTerm:
-    """Scopes whose joint distributions are wanted; their entries add nothing."""
+    """Scopes whose joint distributions are wanted; all entries of their factors are 0."""
 
     scopes: Scopes
     entries: int
@@ -124,11 +124,11 @@ class Conditioned:
     terms : its factors by kind.
     scopes : the scopes of all factors, in the order of the terms.
     sizes : (factors,) the number of entries of each.
-    counted : (tables,) whether each table of the model counts.
-    whole : the entries of the tables that count and have no free unit.
-    separate : layer -> the barren units whose probabilities are wanted although they are in no
-        factor.
-    passing : an elimination order of one passage over all chains; None without chains.
+    counted : (tables,) whether each table of the model is part of the density.
+    whole : the entries of the counted tables all of whose units are observed.
+    separate : layer -> the barren units whose probabilities are wanted, but which are in no factor.
+    passing : the elimination order along all chains (causal_independence.passing); None without
+        chains.
     """
 
     free: FreeUnits
@@ -162,21 +162,21 @@ class Conditioned:
     def impossible(self, target: Target) -> Array:
         """Return whether each entry (entries,) is -inf in all rows.
 
-        Tables can be -inf, and children with independent causes: such a child is 0 for sure where
-        no cause is there. Rows are looked at some at a time. PgmError where not even one row fits
-        in memory.
+        Entries of tables can be -inf, and entries of children with independent causes: such a child
+        is 0 with certainty where no cause is present. A few rows are examined at a time. Raises
+        PgmError if not even one row fits in memory.
         """
         out = np.zeros(int(self.sizes.sum()), dtype=bool)
         some = [(term, place) for term, place in self._spans if _may_exclude(target, term)]
         entries = float(sum(place.stop - place.start for term, place in some if _by_row(term)))
-        each = COPIES * 8.0 * entries
+        each = COPIES_PER_FILLED_TABLE * 8.0 * entries
         if why := no_room(each):
             raise PgmError(f"the factors of a row have {self.sizes.sum():.3g} entries: {why}")
         for term, place in some:
             if not _by_row(term):
                 np.isneginf(term.values(target)[:, 0], out=out[place])
         rows = [(term, place) for term, place in some if _by_row(term)]
-        parts = blocks(np.arange(target.rows), SEARCH_BYTES / max(each, 1.0)) if rows else []
+        parts = blocks(np.arange(target.rows), MAX_SEARCH_BYTES / max(each, 1.0)) if rows else []
         for number, part in enumerate(parts):
             given = target if len(parts) == 1 else target.take(part)
             for term, place in rows:
@@ -188,7 +188,8 @@ class Conditioned:
     def filling(self) -> float:
         """About the seconds that it takes to fill the tables of a row.
 
-        Functions of a field take them. All other entries are read from the parameters.
+        Only entries that are functions of a field count. All other entries are read from the
+        parameters.
         """
         return self._filling(place for _, place in self.places((ChildTerm, InfiniteTerm)))
 
@@ -199,18 +200,18 @@ class Conditioned:
         return entries, self._filling(place for term, place in some if isinstance(term, ChildTerm))
 
     def _filling(self, places: Iterable[slice]) -> float:
-        """Return the seconds that entries take which are functions of a field."""
-        return FILL * float(sum(self.sizes[place].sum() for place in places))
+        """Return the seconds to fill the entries, at some places, that are functions of a field."""
+        return FILLED_ENTRY_SECONDS * float(sum(self.sizes[place].sum() for place in places))
 
     def largest(self, target: Target) -> list[Array]:
-        """Return the entries for the mode: units that are summed out have their largest weight."""
+        """Return the entries for the mode: marginalised units count with their largest weight."""
         return [
             term.largest(target) if isinstance(term, InfiniteTerm) else term.values(target)
             for term in self.terms
         ]
 
     def constant(self, target: Target) -> Array:
-        """Return the part (rows,) of the log weights that no state of a free unit changes."""
+        """Return the part (rows,) of the log weights that is equal for all states of free units."""
         total = observed_constant(target, self.whole)
         for term, _ in self.infinite:
             total = total + term.constant(target)
@@ -238,7 +239,7 @@ class Conditioned:
 
     def asked(self, kinds: set[str]) -> Array:
         """Return the factors whose marginals the wanted quantities need, ascending."""
-        return np.arange(len(self.scopes)) if PAIRS & kinds else self.for_means
+        return np.arange(len(self.scopes)) if NEED_ALL_FACTORS & kinds else self.for_means
 
     def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
         """Yield the terms of a kind, or of several, with the places of their factors."""
@@ -256,20 +257,22 @@ class Conditioned:
     @property
     def tabled(self) -> list[tuple[TablesTerm, slice]]:
         """The terms of the tables of the model, with the places of their factors."""
-        return [(term, place) for term, place in self._placed if isinstance(term, TABLES)]
+        return [
+            (term, place) for term, place in self._placed if isinstance(term, KINDS_OF_TABLE_TERMS)
+        ]
 
     def held(self, lanes: int) -> float:
         """Return the bytes of the entries of all terms, and of their places."""
         return sum(
             term.held(lanes)
-            if isinstance(term, TABLES)
+            if isinstance(term, KINDS_OF_TABLE_TERMS)
             else 8.0 * (place.stop - place.start) * (lanes if _by_row(term) else 1)
             for term, place in self._spans
         )
 
     @cached_property
     def by_row(self) -> Array:
-        """Whether rows may differ in each factor, (factors,) bool."""
+        """Whether the entries of each factor may differ between rows, (factors,) bool."""
         return np.repeat(np.array([_by_row(term) for term in self.terms], dtype=bool), self.counts)
 
     @cached_property
@@ -280,17 +283,21 @@ class Conditioned:
 
 
 def _may_exclude(target: Target, term: Term) -> bool:
-    """Whether entries of a term can be -inf: those of tables, and of causes that are not there."""
+    """Return whether entries of a term can be -inf: those of tables and of independent causes."""
     if isinstance(term, ChildTerm):
         return target.structure.layers[term.name].unit.independent_causes
-    if isinstance(term, TABLES):
+    if isinstance(term, KINDS_OF_TABLE_TERMS):
         return not target.model.table_sizes[1][term.tables].all()
     return isinstance(term, ChainTerm)
 
 
 def _by_row(term: Term) -> bool:
     """Whether the entries of a term may differ between rows of one pattern."""
-    return term.by_row if isinstance(term, TABLES) else not isinstance(term, (PairTerm, JointTerm))
+    return (
+        term.by_row
+        if isinstance(term, KINDS_OF_TABLE_TERMS)
+        else not isinstance(term, (PairTerm, JointTerm))
+    )
 
 
 def condition(target: Target, form: Form) -> Conditioned:
@@ -309,9 +316,9 @@ def condition(target: Target, form: Form) -> Conditioned:
     s = target.structure
     left_out = _left_out(target, form)
     counted = np.ones(len(s.table_index.child), dtype=bool)
-    gone = {name: mask[0] for name, mask in target.cut.items() if mask[0].any()}
-    gone |= {name: gone.get(name, False) | mask for name, mask in left_out.items()}
-    for name, mask in gone.items() if s.tables else ():
+    uncounted = {name: mask[0] for name, mask in target.cut.items() if mask[0].any()}
+    uncounted |= {name: uncounted.get(name, False) | mask for name, mask in left_out.items()}
+    for name, mask in uncounted.items() if s.tables else ():
         own = s.child_tables[name][mask]
         counted[own[own >= 0]] = False
     free = free_units(target, left_out)
@@ -322,8 +329,8 @@ def condition(target: Target, form: Form) -> Conditioned:
     for name, layer in s.layers.items():
         if name in s.directed_layers:
             children = np.ones(layer.size, dtype=bool)
-            if name in gone:
-                children &= ~gone[name]
+            if name in uncounted:
+                children &= ~uncounted[name]
             if layer.unit.support is None:
                 children &= ~target.free[name][0]
             if form.small:
@@ -354,7 +361,7 @@ def condition(target: Target, form: Form) -> Conditioned:
     sizes = np.multiply.reduceat(members, scopes.start[:-1]) if len(scopes) else members[:0]
     sizes[scopes.start[1:] == scopes.start[:-1]] = 1
     full = whole_tables(target, counted)
-    # Barren units that are left out of a question about means have means of their own.
+    # Barren units that are in no factor still have means, which are computed on their own.
     asked = {} if form.prune else left_out
     separate = {name: np.flatnonzero(mask) for name, mask in asked.items()}
     return Conditioned(free, states, kept, scopes, sizes, counted, full, separate, order)

@@ -1,12 +1,13 @@
-"""Conditioning on a few variables outside the junction tree, where the tree is slightly too wide.
+"""Cutset conditioning: a few variables are conditioned on where the junction tree is too wide.
 
-Given the states s of the variables outside, all other variables have a smaller tree:
+Given the joint state s of the cutset, all other variables have a smaller tree:
 
     Z = sum over s of Z(s),   p(x) = sum over s of Z(s) / Z p(x | s)
 
-so that memory is that of the smaller tree, and work is its entries times the number of joint states
-outside. The variables are chosen greedily: always the one that removes the most table entries from
-the cliques of the best order so far. Joint states are lanes of the passes, as many as fit.
+The memory is that of the smaller tree. The work is its number of table entries times the number of
+joint states of the cutset. The cutset is chosen greedily: the next variable is the one that removes
+the most table entries from the cliques of the best order so far. As many joint states as fit into
+memory are lanes of one pass.
 
 Reference: the junction tree of all variables (tests/infer/exact/test_outside.py).
 """
@@ -25,10 +26,11 @@ from pgmengine._kernels import JunctionTree
 from pgmengine.base.types import Array
 from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_order
 
-# Bytes of the joint states that share a pass, and the most of them.
-LANES_BYTES, LANES = 256 * 2**20, 8
+# Largest size, in bytes, of the joint states of the cutset that share a pass; and their largest
+# number.
+MAX_PASS_STATE_BYTES, MAX_STATES_PER_PASS = 256 * 2**20, 8
 # Seconds of the search for an order after each choice, and after the last one.
-STEP, LAST = 0.3, 1.0
+SEARCH_SECONDS_PER_CHOICE, LAST_SEARCH_SECONDS = 0.3, 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,7 @@ class Factors:
     scope: Array
 
     def without(self, variables: Array) -> Factors:
-        """Return the factors given the states of some variables, which keep one state."""
+        """Return the factors given the states of some variables, which then have one state each."""
         stays = ~np.isin(self.scope, variables)
         cards = self.cards.copy()
         cards[variables] = 1
@@ -57,14 +59,14 @@ class Factors:
 
 
 @dataclass(frozen=True, eq=False)
-class Outside:
-    """The junction tree given the states of some variables; it runs like a tree of all variables.
+class CutsetTree:
+    """The junction tree given the states of a cutset; it is used like a tree of all variables.
 
     Attributes
     ----------
-    tree : the tree of the other variables.
+    tree : the tree of the other variables, here called inner variables.
     factors : the factors of all variables.
-    variables : (m,) the variables outside.
+    variables : (m,) the variables of the cutset.
     """
 
     tree: JunctionTree
@@ -78,31 +80,30 @@ class Outside:
 
     @property
     def states(self) -> int:
-        """The number of joint states of the variables outside."""
+        """The number of joint states of the cutset."""
         return math.prod(self.factors.cards[self.variables].tolist())
 
     def bytes(self, lanes: int = 1, distribute: bool = False, draws: int = 0) -> float:
-        """Return the most memory of a pass."""
+        """Return the largest memory of a pass in bytes."""
         at_once = self._at_once(lanes, distribute)
         return float(self.tree.bytes(lanes * at_once, distribute, draws))
 
     def _at_once(self, lanes: int, distribute: bool) -> int:
         """Return the number of joint states that share a pass."""
-        fit = int(LANES_BYTES // self.tree.bytes(lanes, distribute))
-        return max(1, min(LANES, self.states, fit))
+        fit = int(MAX_PASS_STATE_BYTES // self.tree.bytes(lanes, distribute))
+        return max(1, min(MAX_STATES_PER_PASS, self.states, fit))
 
     @cached_property
     def _inner(self) -> Factors:
-        """The factors given the variables outside."""
+        """The factors over the inner variables, given the cutset."""
         return self.factors.without(self.variables)
 
     @cached_property
     def _places(self) -> tuple[Array, Array]:
-        """The places of inner entries among outer ones, and their steps.
+        """The places of the entries of inner factors in the factors of all variables, and steps.
 
-        The place (entries,) of each entry of an inner factor in its outer factor, where all
-        variables outside are in state 0; and the steps (factors, m) from one of their states to
-        the next.
+        The places (entries,) are those where the cutset is in state 0. The steps (factors, m) lead
+        from there to the next state of each variable of the cutset.
         """
         f, inner = self.factors, self._inner
         steps = np.zeros((len(f.sizes), len(self.variables)), dtype=np.int64)
@@ -125,7 +126,7 @@ class Outside:
         return base, steps
 
     def _joint_states(self, first: int, stop: int) -> Array:
-        """Return some joint states (n, m) of the variables outside."""
+        """Return joint states first, ..., stop - 1 of the cutset, (n, m)."""
         cards = self.factors.cards[self.variables]
         return np.stack(np.unravel_index(np.arange(first, stop), cards), axis=1)
 
@@ -156,7 +157,7 @@ class Outside:
         return found
 
     def _draws(self, question: _Question, logs: Array, draws: int, key: Array | None) -> Array:
-        """Return draws (draws, lanes, n): first of the joint state outside, then of the others.
+        """Draw (draws, lanes, n): first the joint state of the cutset, then the other variables.
 
         Parameters
         ----------
@@ -168,14 +169,16 @@ class Outside:
         for lane in np.flatnonzero(np.isfinite(logs.max(axis=0))).tolist():
             weights = np.exp(logs[:, lane] - logs[:, lane].max())
             counts = rng.multinomial(draws, weights / weights.sum())
-            # Draws do not come in the order of the joint states.
+            # In random order, so that draws are not sorted by the joint state.
             places = rng.permutation(draws)
             for state in np.flatnonzero(counts).tolist():
                 mine, places = places[: counts[state]], places[counts[state] :]
-                outside = self._joint_states(state, state + 1)
+                cutset_states = self._joint_states(state, state + 1)
                 own = rng.integers(0, 2**32, 4, dtype=np.uint32)
-                found = question.of(lane).run(outside, draws=len(mine), key=own)["samples"][:, 0]
-                found[:, self.variables] = outside[0]
+                found = question.of(lane).run(cutset_states, draws=len(mine), key=own)["samples"][
+                    :, 0
+                ]
+                found[:, self.variables] = cutset_states[0]
                 samples[mine, lane] = found
         return samples
 
@@ -184,7 +187,7 @@ class Outside:
 class _Question:
     """The tables of all lanes."""
 
-    outside: Outside
+    cutset_tree: CutsetTree
     values: Array
     lanes: int
     wide: Array
@@ -192,18 +195,18 @@ class _Question:
     @cached_property
     def _first(self) -> Array:
         """The place of the first value of each factor."""
-        counts = self.outside.factors.sizes * np.where(self.wide, self.lanes, 1)
+        counts = self.cutset_tree.factors.sizes * np.where(self.wide, self.lanes, 1)
         return np.asarray(np.cumsum(counts) - counts)
 
     def of(self, lane: int) -> _Question:
         """Return the tables of one lane."""
         if self.lanes == 1:
             return self
-        sizes, owner = self.outside.factors.sizes, self._owner(self.outside.factors)
+        sizes, owner = self.cutset_tree.factors.sizes, self._owner(self.cutset_tree.factors)
         local = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner]
         step = np.where(self.wide[owner], self.lanes, 1)
         places = self._first[owner] + local * step + np.where(self.wide[owner], lane, 0)
-        return _Question(self.outside, self.values[places], 1, self.wide)
+        return _Question(self.cutset_tree, self.values[places], 1, self.wide)
 
     @staticmethod
     def _owner(factors: Factors) -> Array:
@@ -211,8 +214,8 @@ class _Question:
         return np.repeat(np.arange(len(factors.sizes)), factors.sizes)
 
     def run(self, states: Array, **wanted: Any) -> dict[str, Array]:
-        """Run the inner tree; its lanes are those of the question, for each joint state in turn."""
-        o = self.outside
+        """Run the inner tree; it has the lanes of the question once for each joint state."""
+        o = self.cutset_tree
         base, steps = o._places
         lanes = len(states) * self.lanes
         wide = self.wide | steps.any(axis=1)
@@ -236,13 +239,18 @@ class _Question:
 
 
 class _Total:
-    """Sums over the joint states outside, with weights relative to the largest so far."""
+    """Sums over the joint states of the cutset, with weights relative to the largest so far."""
 
     def __init__(
-        self, outside: Outside, lanes: int, marginals: bool, expected: Array | None, mode: bool
+        self,
+        cutset_tree: CutsetTree,
+        lanes: int,
+        marginals: bool,
+        expected: Array | None,
+        mode: bool,
     ) -> None:
-        self.outside, self.lanes, self.asked = outside, lanes, expected
-        f = outside.factors
+        self.cutset_tree, self.lanes, self.asked = cutset_tree, lanes, expected
+        f = cutset_tree.factors
         self.logs: list[Array] = []
         self.scale = np.full(lanes, -np.inf)
         self.marginals = np.zeros((int(f.cards.sum()), lanes)) if marginals else None
@@ -253,8 +261,8 @@ class _Total:
 
     @cached_property
     def _unit_places(self) -> Array:
-        """The place of each marginal of the inner variables among those of all."""
-        cards, inner = self.outside.factors.cards, self.outside._inner.cards
+        """The place of each inner variable's marginals among those of all variables."""
+        cards, inner = self.cutset_tree.factors.cards, self.cutset_tree._inner.cards
         first = np.cumsum(cards) - cards
         owner = np.repeat(np.arange(len(cards)), inner)
         local = np.arange(len(owner)) - (np.cumsum(inner) - inner)[owner]
@@ -262,10 +270,10 @@ class _Total:
 
     @cached_property
     def _factor_places(self) -> tuple[Array, Array]:
-        """The place of each entry of the factors asked for at state 0, and its factor."""
+        """The place of each entry of the wanted factors at cutset state 0, and its factor."""
         assert self.asked is not None
-        base, _ = self.outside._places
-        sizes, inner = self.outside.factors.sizes, self.outside._inner.sizes
+        base, _ = self.cutset_tree._places
+        sizes, inner = self.cutset_tree.factors.sizes, self.cutset_tree._inner.sizes
         mine = np.zeros(len(sizes), dtype=bool)
         mine[self.asked] = True
         first = np.zeros(len(sizes), dtype=np.int64)
@@ -275,7 +283,7 @@ class _Total:
         return first[owner[kept]] + base[kept], owner[kept]
 
     def add(self, states: Array, found: dict[str, Array]) -> None:
-        """Add what was found given some joint states."""
+        """Add the results of the inner tree given some joint states."""
         logs = found["log_z"].reshape(len(states), self.lanes)
         self.logs.append(logs)
         if self.marginals is not None or self.expected is not None:
@@ -291,24 +299,24 @@ class _Total:
             if self.expected is not None:
                 self.expected *= before
                 places, owner = self._factor_places
-                moved = states @ self.outside._places[1].T
+                moved = states @ self.cutset_tree._places[1].T
                 for s, part in self._weighed(found["expected"], weights):
                     self.expected[places + moved[s][owner]] += part
         if self.mode is not None:
             self._keep_best(states, found)
 
     def _weighed(self, found: Array, weights: Array) -> Iterator[tuple[int, Array]]:
-        """Yield the number of each joint state with its share (entries, lanes) of expectations."""
+        """Yield each joint state's number, and its share (entries, lanes) of the expectations."""
         parts = found.reshape(len(found), len(weights), self.lanes)
         for s, weight in enumerate(weights):
             # Impossible joint states have no expectations.
             yield s, np.where(weight > 0, parts[:, s], 0.0) * weight
 
     def _steps(self, states: Array) -> Array:
-        """Return the steps of the marginals to the states of the variables outside."""
-        steps = np.zeros(len(self.outside.factors.cards), dtype=np.int64)
-        steps[self.outside.variables] = states
-        return np.repeat(steps, self.outside._inner.cards)
+        """Return the steps that move the places of marginals to the states of the cutset."""
+        steps = np.zeros(len(self.cutset_tree.factors.cards), dtype=np.int64)
+        steps[self.cutset_tree.variables] = states
+        return np.repeat(steps, self.cutset_tree._inner.cards)
 
     def _keep_best(self, states: Array, found: dict[str, Array]) -> None:
         """Keep the most probable states of each lane."""
@@ -320,7 +328,7 @@ class _Total:
         self.best = np.maximum(self.best, values[top, lanes])
         for lane in np.flatnonzero(better).tolist():
             self.mode[lane] = modes[top[lane], lane]
-            self.mode[lane, self.outside.variables] = states[top[lane]]
+            self.mode[lane, self.cutset_tree.variables] = states[top[lane]]
 
     def log_weights(self) -> Array:
         """Return log Z (states, lanes) given each joint state."""
@@ -344,43 +352,47 @@ class _Total:
         return out
 
 
-def condition_outside(
+def condition_on_cutset(
     factors: Factors, order: Order, most: float, work: float
-) -> tuple[Order, Outside] | None:
-    """Return a tree of at most `most` table entries, given variables outside; None without one.
+) -> tuple[Order, CutsetTree] | None:
+    """Return a tree of at most `most` table entries, given a cutset; None if none is found.
 
     Parameters
     ----------
     factors : the factors.
     order : the best elimination order of all variables.
     most : the largest number of table entries of all cliques together.
-    work : the largest number of table entries times joint states outside.
+    work : the largest number of table entries times joint states of the cutset.
     """
-    outside: list[int] = []
+    cutset: list[int] = []
     states, inner, found = 1.0, factors, order
     while found.entries > most:
         if found.entries * states > work or not (inner.cards > 1).any():
             return None
         tree = JunctionTree(inner.cards, inner.start, inner.scope, found.order)
-        outside.append(_most_entries(tree, inner.cards))
-        states *= float(factors.cards[outside[-1]])
-        inner = factors.without(np.array(outside))
-        # There will be at least so many joint states.
+        cutset.append(_most_entries(tree, inner.cards))
+        states *= float(factors.cards[cutset[-1]])
+        inner = factors.without(np.array(cutset))
+        # The cutset will have at least so many joint states in the end.
         passes = states * found.entries / most
-        found = best_order(inner.cards, inner.start, inner.scope, STEP, found.order, passes)
-    found = best_order(inner.cards, inner.start, inner.scope, LAST, found.order, states)
+        found = best_order(
+            inner.cards, inner.start, inner.scope, SEARCH_SECONDS_PER_CHOICE, found.order, passes
+        )
+    found = best_order(
+        inner.cards, inner.start, inner.scope, LAST_SEARCH_SECONDS, found.order, states
+    )
     if found.entries * states > work:
         return None
     tree = JunctionTree(inner.cards, inner.start, inner.scope, found.order)
-    return found, Outside(tree, factors, np.array(outside))
+    return found, CutsetTree(tree, factors, np.array(cutset))
 
 
 def _most_entries(tree: JunctionTree, cards: Array) -> int:
-    """Return the variable without which the cliques have the fewest entries, for its states."""
+    """Return the variable that saves the most clique entries for each bit of work."""
     gain = np.zeros(len(cards))
     for clique in tree.clique_scopes():
         gain[clique] += np.exp(np.log(cards[clique]).sum())
-    # A share 1 - 1/K of the entries goes, for log K bits of work.
+    # Conditioning on K states saves a share 1 - 1/K of the entries, and multiplies the work by K.
     several = cards > 1
     gain[several] *= (1 - 1 / cards[several]) / np.log(cards[several])
     return int(np.where(several, gain, -1.0).argmax())

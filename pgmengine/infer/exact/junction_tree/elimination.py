@@ -29,9 +29,9 @@ from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.junction_tree.causal_independence import shares
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
-from pgmengine.infer.exact.junction_tree.cutset import Outside
+from pgmengine.infer.exact.junction_tree.cutset import CutsetTree
 from pgmengine.infer.exact.junction_tree.expectations import Expected
-from pgmengine.infer.exact.junction_tree.trees import MOMENTS, ROWS_BYTES, Limits, Tree
+from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
 from pgmengine.infer.exact.planning import Planned, lifted, normalised, planned
 from pgmengine.infer.exact.shared_rows import observed_states
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
@@ -51,9 +51,9 @@ class Elimination(Method):
     ----------
     max_states : the largest number of table entries of all cliques together.
     draws : number of samples where they are wanted.
-    max_work : the largest number of table entries of all passes over the tree where it needs more
-        than `max_states`, so that some variables are conditioned on outside of it: one pass for
-        each of their joint states. 0 for no variables outside.
+    max_work : the largest number of table entries of all passes where the tree needs more than
+        `max_states` entries. It is then conditioned on a cutset, with one pass for each joint state
+        of the cutset. 0 for no cutset.
 
     >>> import pgmengine as pgm
     >>> chain = pgm.GraphBuilder()
@@ -164,7 +164,7 @@ def _solved(
     """Return log_z of some rows of a pattern, and the other answers; they share a pass."""
     given = whole if len(rows) == whole.rows else whole.take(rows)
     kinds, conditioned = {quantity(w) for w in want}, tree.conditioned
-    moments, posterior = not MOMENTS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
+    moments, posterior = not NEED_MARGINALS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
     asked = conditioned.asked(kinds)
     target = given if tree.restricted is None else tree.given(given)
     if tree.possible is not None and not tree.possible.cards.all():
@@ -210,13 +210,13 @@ def _solved(
 def _separate(tree: Tree, target: Target, log_z: Array) -> States:
     """Return the probabilities (rows, units) of 1 of the units that are in no factor.
 
-    Each is 0 with the probability E[e^-z] = Z with this unit observed to be 0, divided by Z. The
-    sum z over parents changes the tables of single units only, so that all units are lanes of one
-    pass.
+    Each unit is 0 with the probability E[e^-z], which is Z with this unit observed to be 0, divided
+    by Z. The sum z over the parents changes only the tables of single units, so that all units are
+    lanes of one pass.
     """
     conditioned, rows, out = tree.conditioned, target.rows, States()
     for name, units in conditioned.separate.items():
-        at_once = max(1, int(ROWS_BYTES // max(tree.tree.bytes(rows), 1)))
+        at_once = max(1, int(MAX_PASS_BYTES // max(tree.tree.bytes(rows), 1)))
         chunks = [units[i : i + at_once] for i in range(0, len(units), at_once)]
         found = [_log_off(tree, target, name, chunk) for chunk in chunks]
         out[name] = -np.expm1(np.concatenate(found, axis=1) - log_z[:, None])
@@ -236,7 +236,7 @@ def _log_off(tree: Tree, target: Target, name: str, units: Array) -> Array:
         )
         added[places.ravel()] += shares(target, c, parents, units)
     parts = conditioned.tables(target)
-    # The first tables are those of single units, where any unit is free.
+    # If any unit is free, the first tables are those of single units.
     alone, others = (parts[:1], parts[1:]) if len(added) else ([], parts)
     parts = [
         np.broadcast_to(p[:, :, None] + added[:, None], (len(p), *lanes)).reshape(len(p), -1)
@@ -254,12 +254,12 @@ def _run(
 ) -> dict[str, Array]:
     """Pass messages for the entries (entries, lanes or 1) of all terms.
 
-    `seen` are the states that rows observe where they share the tree.
+    `seen` has the observed states of the rows that share a tree, and is None otherwise.
     """
     values, wide = tree.values(parts, lanes)
     if seen is not None:
         return run_restricted(tree.junction, values[0], seen, wide=wide, **asking)
-    if isinstance(tree.tree, Outside):
+    if isinstance(tree.tree, CutsetTree):
         return tree.tree.run(values[0], lanes=lanes, wide=wide, **asking)
     found: dict[str, Array] = tree.tree.run(values, lanes=lanes, wide=wide, **asking)
     return found
@@ -298,7 +298,7 @@ def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
         if len(units):
             assert layer.unit.support is not None
             columns = slice(None) if len(units) == layer.size else layer.columns(units)
-            # Some draws at a time, so that the values are not there twice.
+            # A few draws at a time, so that no second copy of all values is made.
             step = max(1, BLOCK // (rows * layer.width))
             for first in range(0, draws, step):
                 drawn = layer.unit.support.take(
@@ -312,10 +312,10 @@ def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
 def _with_others(
     conditioned: Conditioned, target: Target, x: States, rng: np.random.Generator | None
 ) -> States:
-    """Draw the units with infinitely many values, and those in no factor, given all others.
+    """Draw the units with infinitely many values, and the units in no factor, given all others.
 
-    `x` has the states (rows, draws, width) of the others. Without `rng` the units have their most
-    probable values.
+    `x` has the states (rows, draws, width) of the other units. Without `rng`, these units get their
+    most probable values.
     """
     terms = [term for term, _ in conditioned.infinite]
     if not terms and not conditioned.separate:

@@ -11,9 +11,9 @@ far. Its steps are:
 3. the package goatd, if it is installed, where the elimination is expensive. It minimises numbers
    of variables, not of states, so its orders are compared like all others.
 
-The searches are limited by counted work, not by the clock, and the orders are the same on every
-computer, with two exceptions: `seconds` ends the search on a slow computer, and goatd has a time
-limit.
+The searches are limited by counted work, not by the clock, so that the orders are the same on every
+computer. There are two exceptions: `seconds` ends the search on a slow computer, and goatd has a
+time limit.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from pgmengine import _kernels
 from pgmengine.base.types import Array
 from pgmengine.infer.exact.junction_tree.goatd_order import order_by_goatd
 
-# Seconds of elimination for one table entry (3 passes of 3 ns), and of a search for one entry of a
-# list that it reads.
-ENTRY = 9e-9
-READ = 5e-9
+# Seconds of elimination for a table entry (3 passes of 3 ns each), and of a search for each list
+# entry that it reads.
+ELIMINATED_ENTRY_SECONDS = 9e-9
+SEARCHED_ENTRY_SECONDS = 5e-9
 # The share of the time of the elimination that the search may take.
-SHARE = 0.05
-# Totals above this are taken for infeasible, and the search uses all of its seconds, unless the
-# largest clique is as small as it can be.
-FEASIBLE = 2.0**27
-# goatd runs where the search may take this many seconds, and takes about this share of them.
-GOATD, GOATD_SHARE = 0.2, 0.25
+MAX_SEARCH_SHARE = 0.05
+# Orders with more table entries are taken to be infeasible. The search then uses all of its
+# seconds, unless the largest clique is proven to be as small as possible.
+MAX_FEASIBLE_ENTRIES = 2.0**27
+# goatd runs if the search may take at least so many seconds, and gets about this share of them.
+MIN_GOATD_SECONDS, GOATD_SHARE = 0.2, 0.25
 RULES = {
     "min-fill by logarithms of states": _kernels.FILL_LOG,
     "min-fill by states": _kernels.FILL_STATES,
     "min-fill": _kernels.FILL,
     "min-weight": _kernels.WEIGHT,
 }
-RANDOMISED = tuple(RULES.items())[:3]
-NOISE = (0.0, 0.05, 0.2, 0.5)
-# Sizes of the windows of local search, and about the seconds of one.
-WINDOWS, ROUND = (20, 40, 80), 1e-3
+RANDOMISED_RULES = tuple(RULES.items())[:3]
+SHARES_OF_NOISE = (0.0, 0.05, 0.2, 0.5)
+# Numbers of variables in the windows of local search, and about the seconds that a window takes.
+WINDOW_SIZES, WINDOW_SECONDS = (20, 40, 80), 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +101,16 @@ class _Search:
 
     def allowed(self) -> float:
         """Return the seconds that the search may take in all."""
-        if self.entries > FEASIBLE and self.largest > self.bound + 1e-6:
+        if self.entries > MAX_FEASIBLE_ENTRIES and self.largest > self.bound + 1e-6:
             return self.seconds
-        return min(self.seconds, SHARE * ENTRY * self.entries * self.passes)
+        return min(
+            self.seconds, MAX_SEARCH_SHARE * ELIMINATED_ENTRY_SECONDS * self.entries * self.passes
+        )
 
     def left(self) -> float:
         """Return the seconds that are left for further searches."""
         late = time.monotonic() >= self.end
-        return 0.0 if late else self.allowed() - READ * self.orders.work()
+        return 0.0 if late else self.allowed() - SEARCHED_ENTRY_SECONDS * self.orders.work()
 
 
 def best_order(
@@ -121,10 +123,10 @@ def best_order(
 ) -> Order:
     """Return the best elimination order of a factor graph that a limited search finds.
 
-    The search takes about 5 % of the time that elimination by the best order would take, at most
-    `seconds`, and all of `seconds` where that order has more than 2^27 table entries. The number
-    of repeats follows from counted work. Only the end after `seconds`, and the orders of goatd,
-    depend on the speed of the machine.
+    The search takes about 5 % of the time that elimination by the best order would take, and at
+    most `seconds`. If that order has more than 2^27 table entries, it takes all of `seconds`. The
+    number of repeats follows from counted work. Only the end after `seconds` and the orders of
+    goatd depend on the speed of the computer.
 
     Parameters
     ----------
@@ -138,7 +140,7 @@ def best_order(
     offered : (n,) int32, optional
         An order to start from.
     passes : float
-        The number of eliminations by the order.
+        The number of eliminations that will use the order.
 
     Raises
     ------
@@ -171,7 +173,7 @@ def best_order(
 def has_order(cards: Array, start: Array, scope: Array, most: float) -> bool:
     """Return whether one of the quick rules finds an order of at most `most` table entries.
 
-    The arguments are those of `best_order`. A search ends as soon as it has more entries.
+    The other arguments are those of `best_order`. A search ends as soon as it has more entries.
     """
     orders = _kernels.Orders(
         np.ascontiguousarray(cards, np.int64),
@@ -186,19 +188,21 @@ def has_order(cards: Array, start: Array, scope: Array, most: float) -> bool:
 
 
 def _steps(search: _Search) -> Iterator[str]:
-    """Make one search after the other, and name each."""
+    """Run one search after the other, and yield the name of each."""
     for name, rule in RULES.items():
         search.orders.greedy(rule, 0, 0.0, math.inf)
         yield name
-    for seed, (noise, (name, rule)) in enumerate(itertools.product(NOISE, RANDOMISED), 1):
+    for seed, (noise, (name, rule)) in enumerate(
+        itertools.product(SHARES_OF_NOISE, RANDOMISED_RULES), 1
+    ):
         search.orders.greedy(rule, seed, noise, math.inf)
         yield f"{name}, randomised"
     with_goatd = True
     for seed in itertools.count(1):
-        rounds = min(20, 1 + int(search.left() / ROUND))
-        search.orders.improve(seed, rounds, WINDOWS[seed % 3])
+        rounds = min(20, 1 + int(search.left() / WINDOW_SECONDS))
+        search.orders.improve(seed, rounds, WINDOW_SIZES[seed % 3])
         yield "local search"
-        if with_goatd and search.left() > GOATD:
+        if with_goatd and search.left() > MIN_GOATD_SECONDS:
             with_goatd = False
             order = order_by_goatd(search.graph, GOATD_SHARE * search.left())
             if order is not None:

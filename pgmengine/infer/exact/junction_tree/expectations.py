@@ -1,9 +1,9 @@
 """Means, pairs and the gradient of one evidence pattern, from marginals of units and factors.
 
-If one unit of a pair is observed, the two are independent given the evidence, and E[x_a x_b'] is
-the product of their means. A pair of free units has a factor of its own. The factor of a child
-gives the expected score of its conditional. The factor of a unit with infinitely many values gives
-its mean.
+If one unit of a pair is observed, the two units are independent given the evidence, and E[x_a x_b']
+is the product of their means. A pair of free units has a factor of its own. The expected score of a
+conditional follows from the marginal of the child's factor, and the mean of a unit with infinitely
+many values from the marginal of its factor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Expected:
     target : the rows.
     conditioned : their factors.
     units : (sum of states of the free units, rows) marginals of free units.
-    asked : numbers of the factors whose marginals are known, ascending.
+    asked : numbers of the factors whose marginals were computed, ascending.
     factors : (sum of their entries, rows) marginals of these factors.
     separate : layer -> (rows, units) probabilities of 1 of the units that are in no factor.
     """
@@ -49,7 +49,7 @@ class Expected:
 
     @cached_property
     def _ends(self) -> Array:
-        """The first entry of each factor that was asked for, and the end of the last one."""
+        """The first entry of each factor in `factors`, and the end of the last one."""
         return np.concatenate([[0], np.cumsum(self.conditioned.sizes[self.asked])])
 
     def marginals(self, place: slice) -> Array:
@@ -63,7 +63,7 @@ class Expected:
         return self.marginals(slice(number, number + 1))
 
     def joints(self, sets: list[tuple[int, ...]]) -> list[Array]:
-        """Return the joint distribution (rows, states, ...) of each set of `condition`."""
+        """Return the joint distribution (rows, states, ...) of each set of units."""
         s, target = self.target.structure, self.target
         states = target.states
         counts = np.concatenate(
@@ -151,7 +151,7 @@ class Expected:
             found[:, rows[:, None], columns] = moment
             if c.a == c.b:
                 found[:, columns[:, None], rows] = moment.swapaxes(1, 2)
-        # Two components of one unit: E[x_i x_j] is not a product of means.
+        # Components of one unit are not independent: E[x_i x_j] is not a product of means.
         if c.a == c.b and a.unit.support is not None and a.unit.width > 1:
             support = a.unit.support
             second = np.einsum("ruk,ki,kj->ruij", self.prob[c.a], support, support)
@@ -185,7 +185,7 @@ class Expected:
                 yield from self._infinite_moments(c, it, f, marginal)
 
     def _chain_moments(self, links: Links, marginal: Array) -> Iterator[tuple[int, int, Array]]:
-        """Yield the pairs of free children and their free parents that chains join."""
+        """Yield the moments of the free children and their free parents that chains join."""
         support = links.support(self.target)
         both = marginal.reshape(len(links.parents), len(support), 2, -1)[:, :, 1]
         moment = np.einsum("nkr,ki->nri", both, support)[..., None]
@@ -194,7 +194,7 @@ class Expected:
     def _child_moments(
         self, c: Coupling, f: Field, marginal: Array
     ) -> Iterator[tuple[int, int, Array]]:
-        """Yield the pairs of a free child and its free parents in an arrow."""
+        """Yield the moments of a free child and its free parents in an arrow."""
         s = self.target.structure
         one, two = (s.layers[n].unit.support for n in (c.a, c.b))
         assert two is not None
@@ -209,7 +209,7 @@ class Expected:
     def _infinite_moments(
         self, c: Coupling, term: InfiniteTerm, f: Field, marginal: Array
     ) -> Iterator[tuple[int, int, Array]]:
-        """Yield the pairs of an infinite unit and its free neighbours in a coupling."""
+        """Yield the moments of an infinite unit and its free neighbours in a coupling."""
         layer = self.target.structure.layers[term.name]
         weighted = marginal * layer.unit.mean(term.shaped(self.target, f))
         other = c.b if term.name == c.a else c.a
@@ -258,7 +258,7 @@ class Expected:
         return found
 
     def _score(self, name: str, weights: Array) -> tuple[Array, dict[str, Array]]:
-        """Return the expected score of the children of a layer: of the bias, and of arrows."""
+        """Return the expected scores of the bias of a directed layer, and of each arrow into it."""
         s, target = self.target.structure, self.target
         layer = s.layers[name]
         bias = np.zeros(layer.width)
@@ -269,7 +269,7 @@ class Expected:
                 score = term.score(target, f)
                 # (parents' states, child's states or 1, rows, width)
                 marginal = self.factor(place.start + i).reshape(*score.shape[:2], -1, 1)
-                # Where no probability is, the score may be infinite.
+                # The score of a state of probability 0 may be infinite, and counts as 0.
                 counted = np.where(marginal > 0, score, 0.0)
                 heavy = (marginal * counted).sum(axis=1) * weights[:, None]
                 bias[columns] += heavy.sum(axis=(0, 1))
@@ -289,16 +289,16 @@ class Expected:
     def _chain_score(
         self, chain: ChainTerm, first: int, weights: Array, bias: Array, arrows: dict[str, Array]
     ) -> None:
-        """Add the expected score of chains: of the leaks, and of the links.
+        """Add the expected scores of chains: of leaks to `bias`, and of links to `arrows`.
 
-        The expected slope of the log of each table is the slope of log Z in its parameter.
+        The derivative of log Z in a parameter is the expected derivative of the log of its table.
         """
         target, count = self.target, len(chain.children)
         found = self.marginals(slice(first, first + count)).reshape(count, 2, -1)
         slope = weights * _slope(chain.leaks(target).T, found[:, 1], found[:, 0])
         bias[chain.children] += slope.sum(axis=1)
         for c in target.structure.arrows_into[chain.name]:
-            # Free parents have the value 0 here.
+            # Free parents have the value 0 in the evidence, so that observed ones alone count.
             seen = target.evidence.values[c.a]
             arrows[c.key][:, chain.children] += seen.T @ slope.T
         for links, place in chain.places(first):
@@ -315,7 +315,7 @@ class Expected:
         `heavy` (parents' states, rows, width) is the score times probability and weight.
         """
         layer = self.target.structure.layers[c.a]
-        # Parents without a factor here are observed.
+        # Parents that are not in the factor are observed.
         found = self.target.evidence.values[c.a].T @ heavy.sum(axis=0)
         shape = [n.states for n in f.near]
         for axis, n in enumerate(f.near):
@@ -338,7 +338,7 @@ class Expected:
         for term, place in self.conditioned.tabled:
             term.add(target, counts, self.marginals(place), weights)
             tables[term.tables] = False
-        # All units of the others are observed.
+        # All units of the other tables are observed.
         whole = np.flatnonzero(tables)
         states = target.states
         entries = s.table_index.entries(states)[:, whole]
@@ -347,8 +347,8 @@ class Expected:
 
 
 def _slope(z: Array, on: Array, off: Array) -> Array:
-    """Return the expected slope in z of log(1 - e^-z) with probability `on`, of -z with `off`."""
-    # Where no probability is, the slope may be infinite.
+    """Return E[d/dz]: of log(1 - e^-z) with probability `on`, and of -z with probability `off`."""
+    # The slope of a state of probability 0 may be infinite, and counts as 0.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(on > 0, on / np.expm1(z), 0.0) - off)
 

@@ -2,8 +2,8 @@
 
 Given the evidence, every term of the log density is a table over a few free units:
 
-    unit        u_i(x) of a free unit: bias, hints, base measure, and bilinear couplings to observed
-                units
+    unit        u_i(x) of a free unit: bias, soft evidence, base measure, and bilinear couplings to
+                observed units
     pair        beta x_i W_ij x_j of two free units that an undirected coupling joins
     table       beta log T at the states of its observed units, over its free units
                 (table_terms.py)
@@ -34,7 +34,7 @@ from pgmengine.model.weights import is_sparse
 
 @dataclass(frozen=True, eq=False)
 class Scopes:
-    """Scopes of factors, one after the other: factor f has the units scope[start[f]:start[f+1]]."""
+    """Scopes of factors in one array: factor f has the units scope[start[f]:start[f+1]]."""
 
     start: Array
     scope: Array
@@ -65,7 +65,7 @@ class FreeUnits:
     Attributes
     ----------
     number : (units of all layers,) the number of each free unit, -1 for observed ones.
-    layers : layer -> its free units, layers with finitely many states only.
+    layers : layer with finitely many states -> its free units.
     states : (n,) the number of states of each free unit.
     """
 
@@ -122,7 +122,7 @@ class UnitTerm:
     scopes: Scopes
 
     def values(self, target: Target) -> Array:
-        """Return bias, hints, base measure and the field of observed units at every state."""
+        """Return the sum of bias, soft evidence, base measure and field of observed units."""
         parts = []
         # Free units have the value 0, so that observed units alone reach the field.
         seen, neighbours = target.evidence.values, target.model.neighbours
@@ -141,7 +141,7 @@ class UnitTerm:
 
 
 def unit_term(free: FreeUnits) -> UnitTerm | None:
-    """Return the term of all free units, None where there are none."""
+    """Return the term of all free units, or None without any."""
     if not len(free.states):
         return None
     return UnitTerm(free, of_equal_length(np.arange(len(free.states))[:, None]))
@@ -186,7 +186,7 @@ def _blocks(weight: Weight, first: Array, second: Array, wide: int, high: int) -
 
 
 def pair_term(target: Target, free: FreeUnits, c: Coupling, acts: Weight) -> PairTerm | None:
-    """Return the term of a coupling, None where it joins no free units.
+    """Return the term of a coupling, or None if it joins no free units.
 
     `acts` has numbers other than 0 where the coupling acts.
     """

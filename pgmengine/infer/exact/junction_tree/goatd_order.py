@@ -1,9 +1,9 @@
 """Elimination orders by the optional package goatd, which decomposes graphs into trees of bags.
 
 goatd may exceed its time budget by a factor of two, so it is given half of the time that is
-allowed. It runs in a daemon thread, which is abandoned if it still has not ended after twice the
-time allowed. A question can therefore never hang. Orders of goatd minimise the number of variables
-of the largest bag.
+allowed. It runs in a daemon thread, which is abandoned if it has not ended after twice the allowed
+time, so that a question can never hang. Orders of goatd minimise the number of variables in the
+largest bag.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pgmengine.base.types import Array
 
 
 def order_by_goatd(graph: tuple[Array, Array, Array], seconds: float) -> Array | None:
-    """Return an order of goatd, or None where it is not installed or has not ended in time.
+    """Return an order of goatd, or None if it is not installed or has not ended in time.
 
-    graph is (cards, start, scope) of best_order.
+    `graph` is (cards, start, scope) as in `best_order`.
     """
     try:
         import goatd
@@ -57,7 +57,10 @@ def _pairs(start: Array, scope: Array) -> list[tuple[int, int]]:
 
 
 def _leaves_first(n: int, bags: list[list[int]], edges: list[tuple[int, int]]) -> Array:
-    """Return the order in which leaves of a tree of bags lose the variables that no other has."""
+    """Return an order that eliminates leaf after leaf of a tree of bags.
+
+    A leaf is eliminated with the variables that its parent does not have.
+    """
     near: list[set[int]] = [set() for _ in bags]
     for a, b in edges:
         near[a].add(b)

@@ -3,7 +3,7 @@
 A state of a variable is impossible if a table is -inf at all entries with this state. Removing it
 can make states of other variables impossible, and so on until nothing changes (generalised arc
 consistency). The result does not depend on the order of removals. The sum over all states keeps its
-value, because every term that is removed from it is 0.
+value, because every removed term is 0.
 
 Compiled in c/possible.h. Reference: repeated removal in numpy (test_orders.py).
 """
@@ -26,16 +26,16 @@ class Possible:
     Attributes
     ----------
     kept : tuple of (k,) int64
-        The states of each variable that are left, in ascending order. All are empty, like the
-        tables, if a variable has lost all states: the sum over all states is then 0.
+        The possible states of each variable, in ascending order. If a variable has none, the sum
+        over all states is 0, and all these arrays and the tables are empty.
     cards : (n,) int64
-        Their numbers.
+        The number of possible states of each variable.
     start, scope
-        The scopes of the same factors, without variables that have one state left. A scope can be
-        empty, and its table then has one entry.
+        The scopes of the same factors, without variables that have one possible state. A scope can
+        be empty, and its table then has one entry.
     stays : bool
-        Whether each entry of the given tables is an entry of these tables. They have the same
-        sequence, so that the tables of any values with the same possible states are a selection.
+        Whether each entry of the given tables is kept. The kept entries have the same sequence, so
+        that entries[stays] are the tables, also for other values with the same possible states.
     """
 
     kept: tuple[Array, ...]

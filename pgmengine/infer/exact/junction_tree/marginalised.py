@@ -1,16 +1,16 @@
 """Children of arrows, and units with infinitely many values, as tables over their free neighbours.
 
     child       beta [log p(x_c | zeta_c) - log h(x_c)], zeta_c = bias + sum over parents of x_p J,
-                over its free parents, and the child itself where it is free
+                over its free parents, and the child itself if it is free
     infinite    A(eta_u), eta_u = bias + sum over neighbours of x_n W, over its free neighbours: the
-                unit has undirected couplings only, and is summed out; of a quadratic A, its
-                difference from A without the free neighbours
+                unit has undirected couplings only, and is marginalised. If A is quadratic, the
+                table holds the difference from A without the free neighbours
     leaf        0, over the free parents of a unit with infinitely many values and arrows into it
                 only: its conditional sums to one, and its mean follows from its parents
 
-For the mode, the largest log weight of an infinite unit or of a leaf is in the place of the sum:
-max_x [eta x + log h(x)], less A(eta) for a leaf. Given the mode of all other units, the unit has
-its most probable value. For Gaussian units both differ from the sums by a constant only.
+For the mode, the largest log weight of an infinite unit or of a leaf replaces the log of the sum:
+max_x [eta x + log h(x)], minus A(eta) for a leaf. Given the mode of all other units, the unit has
+its most probable value. For Gaussian units, the two differ by a constant only.
 
 The first two are functions of a field that is linear in the states of a few free units. `Field`
 holds these units and the steps that their states add to the field, so that the entries of a table
@@ -37,13 +37,13 @@ from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import is_sparse
 
-# Entries of the largest table that a child or an infinite unit may have over its neighbours.
-MOST_ENTRIES = 2**22
+# Largest number of entries of a table of a child, or of an infinite unit, over its neighbours.
+MAX_MARGINALISED_ENTRIES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbour:
-    """A free unit that a field depends on: its layer, its number there, and its free number."""
+    """A free unit that a field depends on: its layer, its number there and among free units."""
 
     layer: str
     unit: int
@@ -102,7 +102,7 @@ def dense(weight: Weight, rows: Array, columns: Array) -> Array:
 def child_fields(
     target: Target, free: FreeUnits, name: str, counted: Array, structural: bool
 ) -> list[Field]:
-    """Return the fields of the children of a layer that count, with their free parents."""
+    """Return the fields of the counted children of a layer, with their free parents."""
     return _fields(
         target,
         free,
@@ -124,7 +124,7 @@ def infinite_fields(target: Target, free: FreeUnits, name: str, structural: bool
 def _fields(
     target: Target, free: FreeUnits, name: str, units: Array, links: list[tuple[str, Weight]]
 ) -> list[Field]:
-    """Return the fields of some units (size,) of a layer, from weights where they act."""
+    """Return the fields of some units (size,) of a layer, from the weights `links` into it."""
     layer = target.structure.layers[name]
     near: dict[int, dict[int, Neighbour]] = {int(u): {} for u in np.flatnonzero(units)}
     for other, acting in links:
@@ -146,10 +146,10 @@ def _fields(
 def check_entries(fields: list[Field]) -> None:
     """Raise PgmError for a unit whose table over its free neighbours is too large."""
     for f in fields:
-        if f.entries > MOST_ENTRIES:
+        if f.entries > MAX_MARGINALISED_ENTRIES:
             raise PgmError(
                 f"unit {f.unit} of layer {f.layer!r} has {len(f.near)} free neighbours with "
-                f"{f.entries:.3g} joint states, the limit is {MOST_ENTRIES}"
+                f"{f.entries:.3g} joint states, the limit is {MAX_MARGINALISED_ENTRIES}"
             )
 
 
@@ -157,7 +157,7 @@ def check_entries(fields: list[Field]) -> None:
 class ChildTerm:
     """The conditionals of the children of one layer, over their free parents.
 
-    `free` (size,) says which children are free themselves.
+    `free` (size,) is True for children that are free themselves.
     """
 
     name: str
@@ -226,7 +226,7 @@ def blocks_into(target: Target, name: str) -> dict[str, list[Weight]]:
 
 
 def child_term(target: Target, free: FreeUnits, name: str, fields: list[Field]) -> ChildTerm | None:
-    """Return the term of the children of a directed layer with these fields, None without any."""
+    """Return the term of the children of a directed layer with these fields, or None."""
     if not fields:
         return None
     check_entries(fields)
@@ -245,9 +245,9 @@ def scopes_of(lists: list[list[int]]) -> Scopes:
 
 @dataclass(frozen=True, eq=False)
 class InfiniteTerm:
-    """Free units of one layer with infinitely many values, summed out: A(eta) over neighbours.
+    """Marginalised units of one layer with infinitely many values: A(eta) over their neighbours.
 
-    `leaf` says that they are children without children, whose conditionals sum to one.
+    If `leaf`, they are children without children, whose conditionals sum to one.
     """
 
     name: str
@@ -266,11 +266,11 @@ class InfiniteTerm:
     def largest(self, target: Target) -> Array:
         """Return the entries with the largest log weight of a unit in place of the log of its sum.
 
-        A leaf has its conditional density there, which is divided by its sum.
+        For a leaf it is the log of its largest conditional density.
         """
         unit, parts = target.structure.layers[self.name].unit, []
         if unit.curvature is not None:
-            # The largest log weight differs from the sum by a constant.
+            # The largest log weight differs from the log of the sum by a constant.
             return self.values(target)
         for f in self.fields:
             eta = self.shaped(target, f)
@@ -280,7 +280,7 @@ class InfiniteTerm:
         return np.concatenate([np.broadcast_to(p, (len(p), rows)) for p in parts])
 
     def constant(self, target: Target) -> Array:
-        """Return the part (rows or 1,) of the sums that is in no table; see `_sums`."""
+        """Return the part (rows or 1,) of the log sums that is not in the tables; see `_sums`."""
         unit, total = target.structure.layers[self.name].unit, np.zeros(1)
         if self.leaf or unit.curvature is None:
             return total
@@ -303,7 +303,7 @@ class InfiniteTerm:
         return found
 
     def shaped(self, target: Target, f: Field) -> Array:
-        """Return `natural` as the functions of the unit take it, (entries, rows)."""
+        """Return `natural` in the shape that functions of the unit take, (entries, rows)."""
         return _shaped(target.structure.layers[self.name], self.natural(target, f))
 
     def natural(self, target: Target, f: Field) -> Array:

@@ -1,14 +1,14 @@
 """The tables of the model as factors over free units.
 
-Tables of a thousand states have most of the memory of a question, so that they are not copied, and
-no array of places has a number for each of their entries:
+Large tables take most of the memory of a question. They are therefore not copied, and no array of
+places has a number for each of their entries. There are four kinds:
 
     free        a table without an observed unit: its entries are those of the model
     sliced      a large table with observed units: a slice of it for each row
-    placed      small tables, together: their entries by their places in the model
+    placed      all small tables together, with the place of each entry in the model
     observed    a table without a free unit: a constant of each row
 
-A question whose tables are small has placed tables alone, which take the fewest operations.
+If all tables of a question are small, all of them are placed, which takes the fewest operations.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from pgmengine.evidence.target import Target, times
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes
 from pgmengine.model.tables import BLOCK, TableIndex
 
-# Table entries up to which tables are placed: of a question without evidence, of one table with
-# observed units, and of free tables that follow each other in the model.
-SMALL = 2**16
+# Largest number of table entries for which tables are placed. It limits all tables of a question
+# without evidence, one table with observed units, and each run of free tables that follow each
+# other in the model.
+MAX_PLACED_ENTRIES = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Entries:
     Attributes
     ----------
     base : (entries,) the place of each entry where all observed units are in state 0.
-    owner : (entries,) the table of each entry, counted among these tables.
+    owner : (entries,) the table of each entry, as its number among these tables.
     unit : (axes,) the unit of each axis of these tables.
     stride : (axes,) entries between two neighbouring states, 0 where the unit is free.
     start : (tables,) the first axis of each table.
@@ -78,7 +79,7 @@ class TableTerm:
 
     Attributes
     ----------
-    tables : (n,) their numbers.
+    tables : (n,) the numbers of the tables.
     entries : the places of their entries.
     """
 
@@ -88,7 +89,7 @@ class TableTerm:
 
     @property
     def by_row(self) -> bool:
-        """Whether rows may differ."""
+        """Whether the entries may differ between rows."""
         return len(self.entries.unit) > 0
 
     def held(self, lanes: int) -> float:
@@ -104,7 +105,7 @@ class TableTerm:
         """Add expected indicators (entries, rows) to the counts of all entries of the model."""
         at, found = self.entries.given(target), found * weights
         if at.shape[1] == 1:
-            # No unit of the tables is observed: all rows count at the same entries.
+            # No unit of the tables is observed, so that all rows add to the same entries.
             found = found.sum(axis=1, keepdims=True)
         np.add.at(counts, at, found)
 
@@ -126,7 +127,7 @@ class FreeTables:
     by_row = False
 
     def held(self, lanes: int) -> float:
-        """Return the bytes of values: a single run is a view of the model."""
+        """Return the bytes of the values; a single run is a view of the model, and takes none."""
         return 8.0 * sum(end - first for first, end in self.runs) * (len(self.runs) > 1)
 
     def values(self, target: Target) -> Array:
@@ -276,11 +277,11 @@ def table_terms(target: Target, free: FreeUnits, counted: Array) -> list[TablesT
     start = np.concatenate([[0], np.cumsum(lengths[tables])])
     size = np.multiply.reduceat(index.states[axes], start[:-1])
     every = _Active(tables, axes, start, size, number)
-    if size.sum() <= SMALL:
+    if size.sum() <= MAX_PLACED_ENTRIES:
         return [_placed(target, every)]
     whole = size == index.first[tables + 1] - index.first[tables]
     out: list[TablesTerm] = list(_free(index, every.some(whole))) if whole.any() else []
-    sliced = ~whole & (size > SMALL)
+    sliced = ~whole & (size > MAX_PLACED_ENTRIES)
     if sliced.any():
         out.append(_sliced(index, every.some(sliced)))
     if (rest := ~whole & ~sliced).any():
@@ -289,7 +290,7 @@ def table_terms(target: Target, free: FreeUnits, counted: Array) -> list[TablesT
 
 
 def _free(index: TableIndex, these: _Active) -> list[FreeTables]:
-    """Return the terms of tables without observed units: each long run of them has its own."""
+    """Return the terms of tables without observed units; each long run of tables is a term."""
     first, end = index.first[these.tables], index.first[these.tables + 1]
     breaks = np.flatnonzero(end[:-1] != first[1:]) + 1
     ends = [0, *breaks.tolist(), len(first)]
@@ -297,7 +298,7 @@ def _free(index: TableIndex, these: _Active) -> list[FreeTables]:
     out, runs = list[FreeTables](), list[tuple[int, int]]()
     for a, b in pairwise(ends):
         run = int(first[a]), int(end[b - 1])
-        if run[1] - run[0] < SMALL and len(ends) > 2:
+        if run[1] - run[0] < MAX_PLACED_ENTRIES and len(ends) > 2:
             short[a:b] = True
             runs.append(run)
             continue
@@ -326,7 +327,7 @@ def _placed(target: Target, these: _Active) -> TableTerm:
     index, tables, size = target.structure.table_index, these.tables, these.size
     owner = np.repeat(np.arange(len(tables)), size)
     local = np.arange(len(owner)) - np.repeat(np.cumsum(size) - size, size)
-    # In a table all of whose units are free, this is the place of the entry.
+    # This is already the place of the entry if all units of its table are free.
     base = index.first[tables][owner] + local
     some = (size < index.first[tables + 1] - index.first[tables])[owner].nonzero()[0]
     if len(some):
@@ -342,11 +343,11 @@ def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: A
     Parameters
     ----------
     axes : the free axes of the tables.
-    start : (tables + 1,) the first of each table.
+    start : (tables + 1,) the first free axis of each table.
     owner, local : the table of each entry, and its number among the entries of the table's factor.
     """
     found, lengths = np.zeros_like(local), start[1:] - start[:-1]
-    # From the last free axis of each table to its first one.
+    # The loop goes from the last free axis of each table to the first one.
     for p in range(int(lengths.max())):
         have = lengths > p
         axis = axes[np.where(have, start[1:] - 1 - p, 0)]
@@ -369,7 +370,7 @@ def whole_tables(target: Target, counted: Array) -> Entries:
 
 
 def observed_constant(target: Target, whole: Entries) -> Array:
-    """Return the sum (rows,) of all terms without a free unit, but for children of arrows.
+    """Return the sum (rows,) of all terms without a free unit, except children of arrows.
 
     `whole` are the entries of the tables all of whose units are observed.
     """

@@ -19,31 +19,31 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.division import blocks
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, Form
-from pgmengine.infer.exact.junction_tree.cutset import Factors, Outside, condition_outside
+from pgmengine.infer.exact.junction_tree.cutset import CutsetTree, Factors, condition_on_cutset
 from pgmengine.infer.exact.junction_tree.elimination_order import Order
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible
 from pgmengine.infer.exact.shared_rows import freed, observed_states
 from pgmengine.infer.results.result import quantity
 
-# Passes of a question about marginals.
-PASSES = 3
+# Number of passes over a tree for marginals; log Z alone takes one.
+PASSES_FOR_MARGINALS = 3
 
 # Quantities that need the marginals of units.
-MOMENTS = {"marginals", "pairs", "gradient", "joint"}
+NEED_MARGINALS = {"marginals", "pairs", "gradient", "joint"}
 
-# Bytes of the rows that share a pass.
-ROWS_BYTES = 256 * 2**20
+# Largest size, in bytes, of the tables of the rows that share a pass.
+MAX_PASS_BYTES = 256 * 2**20
 
-# Table entries up to which the entries of all terms are joined in one array for a pass.
-JOINED = 2**16
+# Largest number of table entries that are copied into one array for a pass.
+MAX_JOINED_ENTRIES = 2**16
 
-# The number of table entries that no junction tree may have.
-MOST = 2.0**50
+# Largest number of table entries of any junction tree, whatever limit is given.
+MAX_TREE_ENTRIES = 2.0**50
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest number of table entries of a tree, and of all passes with variables outside."""
+    """The largest number of table entries of a tree, and of all passes given a cutset."""
 
     max_states: float
     work: float
@@ -51,7 +51,7 @@ class Limits:
     @property
     def states(self) -> float:
         """The largest number of table entries that a tree may have."""
-        return min(self.max_states, MOST - 1)
+        return min(self.max_states, MAX_TREE_ENTRIES - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,15 +64,15 @@ class Tree:
     key: tuple[Any, ...]
     conditioned: Conditioned
     order: Order
-    tree: JunctionTree | Outside
-    # The states that are left where impossible ones were removed.
+    tree: JunctionTree | CutsetTree
+    # The factors without impossible states, where these were removed.
     possible: Possible | None = None
-    # Where rows of several patterns share the tree: the entries of all cliques and of the largest
-    # one over the states that each row leaves, (rows, 2).
+    # (rows, 2), if rows of several patterns share the tree: the number of entries of all cliques,
+    # and of the largest clique, over the states that are possible for each row.
     restricted: Array | None = None
 
     def within(self, limits: Limits, target: Target) -> Tree:
-        """Return the tree with variables outside, where it has too many entries and that helps."""
+        """Return the tree given a cutset, if it has too many entries and a cutset helps."""
         if self.restricted is not None or self.order.entries <= limits.states:
             return self
         conditioned, p = self.conditioned, self.possible
@@ -80,15 +80,15 @@ class Tree:
         if p is not None:
             factors = Factors(np.maximum(p.cards, 1), p.start, p.scope)
         found = target.structure.memo.recall(
-            ("outside", limits, *self.key),
-            lambda: condition_outside(factors, self.order, limits.states, limits.work),
+            ("cutset", limits, *self.key),
+            lambda: condition_on_cutset(factors, self.order, limits.states, limits.work),
         )
         return self if found is None else replace(self, order=found[0], tree=found[1])
 
     @property
     def passes(self) -> int:
-        """The number of joint states outside, each with a pass of its own."""
-        return self.tree.states if isinstance(self.tree, Outside) else 1
+        """The number of passes: one for each joint state of the cutset, 1 without a cutset."""
+        return self.tree.states if isinstance(self.tree, CutsetTree) else 1
 
     @property
     def by_value(self) -> bool:
@@ -98,8 +98,8 @@ class Tree:
 
     @property
     def junction(self) -> JunctionTree:
-        """The tree of all variables, or of those that are not outside."""
-        return self.tree.tree if isinstance(self.tree, Outside) else self.tree
+        """The junction tree of all variables, or of the variables that are not in the cutset."""
+        return self.tree.tree if isinstance(self.tree, CutsetTree) else self.tree
 
     @property
     def entries(self) -> Array:
@@ -128,16 +128,16 @@ class Tree:
         return freed(target, free)
 
     def values(self, parts: list[Array], lanes: int) -> tuple[list[Array], Array]:
-        """Return the entries of all factors at the states that are left, and which have lanes.
+        """Return the entries of all factors at the possible states, and which factors have lanes.
 
-        `parts` are the entries (entries, lanes or 1) of all terms. Many entries stay where they
-        are, in several arrays.
+        `parts` are the entries (entries, lanes or 1) of all terms. Large numbers of entries are not
+        copied, but stay in several arrays.
         """
         if self.possible is not None:
             ends, stays = np.cumsum([0, *map(len, parts)]), self.possible.stays
             parts = [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
         flat = [part.ravel() for part in parts]
-        if self._joins or sum(map(len, flat)) <= JOINED:
+        if self._joins or sum(map(len, flat)) <= MAX_JOINED_ENTRIES:
             flat = [np.concatenate([np.empty(0), *flat])]
         if lanes == 1:
             return flat, np.ones(len(self.conditioned.scopes), dtype=np.uint8)
@@ -146,13 +146,13 @@ class Tree:
 
     @property
     def _joins(self) -> bool:
-        """Whether the passes need the entries of all factors in one array."""
-        return isinstance(self.tree, Outside) or self.restricted is not None
+        """Return whether the passes need the entries of all factors in one array."""
+        return isinstance(self.tree, CutsetTree) or self.restricted is not None
 
     def sizes(self, target: Target, rows: Array) -> Array:
-        """Return the entries of all cliques and of the largest over the states of each row."""
+        """Return the entries of all cliques and of the largest one, over the states of each row."""
         found = [np.empty((0, 2))]
-        for part in blocks(rows, ROWS_BYTES / (16 * max(self.conditioned.sizes.sum(), 1))):
+        for part in blocks(rows, MAX_PASS_BYTES / (16 * max(self.conditioned.sizes.sum(), 1))):
             some = target if len(part) == target.rows else target.take(part)
             parts = self.conditioned.tables(self.given(some))
             values, wide = self.values(parts, some.rows)
@@ -195,7 +195,7 @@ class Tree:
     def work(self, draws: int, want: tuple[str, ...]) -> float:
         """Return the number of table entries of all passes and rows."""
         kinds = {quantity(w) for w in want}
-        passes = 1 + (PASSES - 1) * bool(MOMENTS & kinds) + ("mode" in kinds)
+        passes = 1 + (PASSES_FOR_MARGINALS - 1) * bool(NEED_MARGINALS & kinds) + ("mode" in kinds)
         if "marginals" in kinds:
             passes += sum(map(len, self.conditioned.separate.values()))
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
@@ -203,10 +203,10 @@ class Tree:
         return len(self.rows) * (passes * self.passes * each + drawn)
 
     def bytes(self, want: tuple[str, ...], draws: int, answers: float) -> tuple[float, float]:
-        """Return the most memory of a pass: of its rows, and of tables that they have in common.
+        """Return the largest memory of a pass in bytes: of its rows, and of tables that they share.
 
-        `answers` are the bytes of answers that are made after all passes: tables and messages are
-        gone by then.
+        `answers` are the bytes of answers that are made after all passes, when tables and messages
+        are freed.
         """
         if len(self.rows) == 1:
             return self._bytes(1, want, draws, answers), 0.0
@@ -219,15 +219,15 @@ class Tree:
         if len(self.rows) == 1:
             return 1
         each = self._bytes(2, want, draws) - self._bytes(1, want, draws)
-        return int(max(1, ROWS_BYTES // max(each, 1)))
+        return int(max(1, MAX_PASS_BYTES // max(each, 1)))
 
     def _bytes(self, rows: int, want: tuple[str, ...], draws: int, answers: float = 0.0) -> float:
-        """Return the memory of a pass over some rows: of its results, and of all that it needs."""
+        """Return the bytes of a pass over some rows: of its results, tables and messages."""
         kinds, c = {quantity(w) for w in want}, self.conditioned
         draws = draws if "samples" in kinds else 0
         units = float(c.free.states.sum())
-        asked = float(c.sizes[c.asked(kinds)].sum()) if MOMENTS & kinds else 0.0
-        # A state of a draw is there as a number of 4 bytes, and of 8 while values are looked up.
+        asked = float(c.sizes[c.asked(kinds)].sum()) if NEED_MARGINALS & kinds else 0.0
+        # A drawn state takes 4 bytes, and 8 more while values are looked up.
         results = 12.0 * rows * draws * len(c.free.states)
         # Marginals of the units, and of the factors that are asked for.
         results += 8.0 * rows * (2 * units + asked * (1 if self.possible is None else 2))
@@ -249,17 +249,17 @@ class Tree:
         entries, c = self._entries_left, self.conditioned
         narrow = float(entries[~c.by_row].sum())
         wide = float(entries.sum()) - narrow
-        # The values of all terms, then those of the states that are left, or joined.
+        # The values of all terms, and copies of those at possible states, or of all joined.
         memory = c.held(rows)
-        if self.possible is not None or self._joins or narrow + wide * rows <= JOINED:
+        if self.possible is not None or self._joins or narrow + wide * rows <= MAX_JOINED_ENTRIES:
             memory += 8.0 * (narrow + wide * rows)
         if self.possible is not None:
             memory += 2.0 * len(self.possible.stays)
-        if isinstance(self.tree, Outside):
+        if isinstance(self.tree, CutsetTree):
             return memory + self.tree.bytes(rows, more, draws)
         if self.restricted is None:
             return memory + float(self.tree.bytes(rows, more, draws, narrow))
-        # The tables, the places of one of them, messages, and tables of sums, of one row.
+        # For one row: the tables, the places of one table, the messages, and tables of sums.
         most = float(entries.max(initial=1.0))
         return memory + 8.0 * (narrow + wide) + 8.0 * most + 32.0 * self.most
 
@@ -275,16 +275,16 @@ class Tree:
     def described(self) -> str:
         """The tree in words."""
         causes = self.conditioned.described
-        outside = ""
-        if isinstance(self.tree, Outside):
+        conditioning = ""
+        if isinstance(self.tree, CutsetTree):
             several = "variables" if len(self.tree.variables) > 1 else "variable"
-            outside = (
-                f", conditioning on {len(self.tree.variables)} {several} outside with "
+            conditioning = (
+                f", conditioning on a cutset of {len(self.tree.variables)} {several} with "
                 f"2^{np.log2(self.passes):.4g} joint states"
             )
         cliques = f"{self.tree.cliques} clique{'s' * (self.tree.cliques != 1)}"
         sharing = "" if self.restricted is None else f", shared by {len(self.rows)} rows"
         return (
             f"junction tree of {cliques}{sharing}, largest 2^{self.largest:.4g} states, "
-            f"2^{math.log2(max(self.most, 1.0)):.4g} in all{outside}"
+            f"2^{math.log2(max(self.most, 1.0)):.4g} in all{conditioning}"
         ) + (f" ({causes})" if causes else "")

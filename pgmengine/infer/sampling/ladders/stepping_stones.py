@@ -28,7 +28,7 @@ import numpy as np
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array
 from pgmengine.infer.diagnostics.convergence import series_statistics
-from pgmengine.infer.diagnostics.trust import BATCHES, SURE, interval
+from pgmengine.infer.diagnostics.trust import BATCHES_PER_CHAIN, ERRORS_PER_INTERVAL_SIDE, interval
 
 # The factor of d in each of the four expectations: over the lower rung if positive, else the upper.
 STEP_SHARES = (1.0, -1.0, 0.5, -0.5)
@@ -71,7 +71,9 @@ class FromSteppingStones:
     def apart(self, first: int) -> tuple[str, ...]:
         """Return a warning where log Z from above lies far above log Z from below."""
         with np.errstate(invalid="ignore"):
-            beyond = self.gap - MAX_STEPPING_STONE_GAP_NATS - SURE * self.gap_error
+            beyond = (
+                self.gap - MAX_STEPPING_STONE_GAP_NATS - ERRORS_PER_INTERVAL_SIDE * self.gap_error
+            )
         row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf)))
         if not beyond[row] > 0:
             return ()
@@ -110,7 +112,7 @@ class SteppingStones:
 
     def __init__(self, betas: Array, rows: int, ladders: int, coming: int) -> None:
         self.steps, self.coming, self.sweeps = np.diff(betas), coming, 0
-        shape = (len(STEP_SHARES), min(BATCHES, coming), rows, ladders, len(self.steps))
+        shape = (len(STEP_SHARES), min(BATCHES_PER_CHAIN, coming), rows, ladders, len(self.steps))
         self.log_sums = np.full(shape, -np.inf)
 
     def add(self, power: Array) -> None:

@@ -31,7 +31,13 @@ from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import SURE, few, heavy, interval, normal_end
+from pgmengine.infer.diagnostics.trust import (
+    ERRORS_PER_INTERVAL_SIDE,
+    few,
+    heavy,
+    interval,
+    normal_end,
+)
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import peak_bytes
 from pgmengine.infer.results.axes import Axis
@@ -264,7 +270,9 @@ def _interval(runs: Confirmed) -> Array:
     ends[:, 1] = np.fmax(ends[:, 1], up.log_z)
     with np.errstate(invalid="ignore"):
         at_0 = up.log_z - (log_sum(up.log_weights, axis=1) - np.log(up.log_weights.shape[1]))
-        alone = np.fmax(up.log_z + SURE * up.error, at_0 + normal_end(up.log_weights))
+        alone = np.fmax(
+            up.log_z + ERRORS_PER_INTERVAL_SIDE * up.error, at_0 + normal_end(up.log_weights)
+        )
         alone = np.fmax(alone, runs.high)
     sure = np.zeros(len(ends), dtype=bool) if down is None else down.exact
     ends[:, 1] = np.where(sure | (up.error == 0), ends[:, 1], np.fmax(ends[:, 1], alone))

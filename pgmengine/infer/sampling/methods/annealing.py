@@ -30,8 +30,8 @@ from pgmengine.engine.chains import make_chains, over_chains, start
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.relevance import summed_layers
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.rounding import ROUNDING, known_log_z, rounding_of_chains
-from pgmengine.infer.diagnostics.trust import SURE, pareto_shape
+from pgmengine.infer.diagnostics.rounding import SINGLE_ROUNDING, known_log_z, rounding_of_chains
+from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, pareto_shape
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import quick
 from pgmengine.infer.question.prepared import Prepared
@@ -294,7 +294,7 @@ def _closed_run(log_z: Array, target: Target, chains: int) -> AnnealedRun:
     """Return the run of rows with log Z in closed form; rounding is the only error."""
     known, rows = known_log_z(target), target.rows
     possible = np.isfinite(log_z)
-    error = np.where(np.isfinite(known), 0.0, ROUNDING * np.abs(log_z))
+    error = np.where(np.isfinite(known), 0.0, SINGLE_ROUNDING * np.abs(log_z))
     every, none = np.where(possible, float(chains), 0.0), np.full(rows, np.nan)
     log_z = np.where(np.isfinite(known), known, log_z)
     weights = np.where(possible[:, None], np.zeros((rows, chains)), -np.inf)
@@ -411,8 +411,8 @@ def _estimate(
         else:
             error = np.full(len(w), np.inf)
         # Where all layers are marginalised, nothing is drawn, and rounding is the only error.
-        sums = ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0]))
-        error = np.sqrt(error**2 + sums**2 + (rounding / SURE) ** 2)
+        sums = SINGLE_ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0]))
+        error = np.sqrt(error**2 + sums**2 + (rounding / ERRORS_PER_INTERVAL_SIDE) ** 2)
         error = np.where(mean > 0, np.where(np.isfinite(known), 0.0, error), np.inf)
         ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
     log_z = at_0 + sign * (log_sum(log_weights, axis=1) - np.log(count))

@@ -20,7 +20,7 @@ from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.mean_field import by_tables
 from pgmengine.infer.variational.modes import CLIMB, Modes, modes, start_count
-from pgmengine.infer.variational.prices import settling
+from pgmengine.infer.variational.prices import rounds_seconds
 
 # Rounds of mean field from one start: enough to usually reach a fixed point, and the fewest that
 # still come near one.
@@ -75,7 +75,7 @@ def check_within(target: Target, seconds: float) -> Check:
 def _check(target: Target, starts: int, rounds: int, expected: float, how: str = "") -> Check:
     """Return a check of this expected total number of rounds."""
     plan = CLIMB.plan(target, ("bound",))
-    seconds = settling(target, expected, by_tables(target))
+    seconds = rounds_seconds(target, expected, by_tables(target))
     return Check(starts, rounds, seconds, plan.work * starts, how)
 
 

@@ -34,7 +34,13 @@ from pgmengine.engine.cost import drawing
 from pgmengine.evidence.relevance import acts, hinted, of_free_parents
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import least_error
-from pgmengine.infer.diagnostics.trust import SURE, few, heavy, interval, pareto_shape
+from pgmengine.infer.diagnostics.trust import (
+    ERRORS_PER_INTERVAL_SIDE,
+    few,
+    heavy,
+    interval,
+    pareto_shape,
+)
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.splitting import joined
 from pgmengine.infer.question.wanted import answer_bytes, peak_bytes, public, squeeze
@@ -347,7 +353,7 @@ def _above_annealing(target: Target, ends: Array, rng: np.random.Generator) -> t
     found = annealing.run(rng)
     log_z, error = found.log_z, found.log_z_error
     with np.errstate(invalid="ignore"):
-        above = log_z - SURE * error - ends[:, 1]
+        above = log_z - ERRORS_PER_INTERVAL_SIDE * error - ends[:, 1]
     row = int(np.nan_to_num(above, nan=-np.inf).argmax())
     if not above[row] > 0:
         return ()

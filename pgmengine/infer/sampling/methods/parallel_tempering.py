@@ -22,12 +22,12 @@ from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import (
-    BATCHES,
-    LOG_Z_TOURS,
-    TOURS,
+    BATCHES_PER_CHAIN,
+    MIN_TOURS,
+    MIN_TOURS_FOR_LOG_Z,
     Doubts,
+    few_tours,
     log_z_apart,
-    travelled,
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme
@@ -48,7 +48,7 @@ from pgmengine.infer.variational.modes import Modes
 
 # Numbers in memory for each rung of a ladder: four expectations of stepping stones, in batches, and
 # their means.
-STEPPING_STONE_NUMBERS_PER_RUNG = 8 * BATCHES
+STEPPING_STONE_NUMBERS_PER_RUNG = 8 * BATCHES_PER_CHAIN
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class ParallelTempering(Sampler):
                 log_z, error, more = self._without_evidence(question, generator)
                 answers["log_prob"] = found.log_z - log_z
                 stats["log_prob_error"], doubts = np.hypot(found.error, error), doubts + more
-        needed = LOG_Z_TOURS if "log_z" in answers else TOURS
+        needed = MIN_TOURS_FOR_LOG_Z if "log_z" in answers else MIN_TOURS
         doubts += _hardly_travelled(ladders, needed)
         # The R-hat of log Z is judged like the R-hat of a unit.
         unmixed += self.unmixed(stats, target.structure)
@@ -229,7 +229,7 @@ class ParallelTempering(Sampler):
             ladders.step()
         found = ladders.log_z()
         doubts = _bounds(ladders, found, question.basis.modes(whole)) + _apart(ladders, found)
-        doubts += _hardly_travelled(ladders, LOG_Z_TOURS)
+        doubts += _hardly_travelled(ladders, MIN_TOURS_FOR_LOG_Z)
         doubts.append((Status.NOT_MIXED, log_z_apart(found.rhat, self.rhat_limit)))
         return (
             found.log_z,
@@ -266,5 +266,5 @@ def _apart(ladders: Ladders, found: FromSteppingStones) -> Doubts:
 def _hardly_travelled(ladders: Ladders, needed: int) -> Doubts:
     """Return doubts where draws come from few tours that began at beta = 0; none with one rung."""
     several = len(ladders.betas) > 1
-    few = travelled(ladders.tours(), ladders.target.first, needed)
+    few = few_tours(ladders.tours(), ladders.target.first, needed)
     return [(Status.FEW_TRIPS, few)] * several

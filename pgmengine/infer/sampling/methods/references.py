@@ -47,7 +47,7 @@ from numpy.typing import ArrayLike
 from pgmengine.base.types import Array, States
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import SURE, few, heavy
+from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, few, heavy
 from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Betas, count_of
 from pgmengine.infer.sampling.methods.annealing import (
     AnnealedRun,
@@ -285,7 +285,7 @@ def _agreement(tried: Sequence[_Tried], trained: bool) -> tuple[bool, float]:
 
 def _precise(runs: Runs) -> bool:
     """Return whether a forward run is precise enough to confirm another one."""
-    return bool(SURE * runs[0].error[0] <= MAX_CONFIRMING_ERROR_NATS)
+    return bool(ERRORS_PER_INTERVAL_SIDE * runs[0].error[0] <= MAX_CONFIRMING_ERROR_NATS)
 
 
 def _comes_down_to(runs: Runs, best: AnnealedRun) -> bool:
@@ -298,20 +298,20 @@ def _alike(run: AnnealedRun, best: AnnealedRun, most: float = np.inf) -> bool:
     """Return whether two estimates of log Z agree within their errors and within `most` nats."""
     if not (np.isfinite(run.log_z[0]) and np.isfinite(best.log_z[0])):
         return False
-    wide = SURE * np.hypot(run.error[0], best.error[0]) + MIN_AGREEMENT_NATS
+    wide = ERRORS_PER_INTERVAL_SIDE * np.hypot(run.error[0], best.error[0]) + MIN_AGREEMENT_NATS
     return bool(abs(run.log_z[0] - best.log_z[0]) <= min(wide, most))
 
 
 def _least(up: AnnealedRun) -> float:
     """Return the lower end of the estimate of a single row; -inf without an estimate."""
     known = np.isfinite(up.log_z[0]) and np.isfinite(up.error[0])
-    return float(up.log_z[0] - SURE * up.error[0]) if known else -np.inf
+    return float(up.log_z[0] - ERRORS_PER_INTERVAL_SIDE * up.error[0]) if known else -np.inf
 
 
 def _most(up: AnnealedRun) -> float:
     """Return the upper end of the estimate of a single row; -inf without an estimate."""
     known = np.isfinite(up.log_z[0]) and np.isfinite(up.error[0])
-    return float(up.log_z[0] + SURE * up.error[0]) if known else -np.inf
+    return float(up.log_z[0] + ERRORS_PER_INTERVAL_SIDE * up.error[0]) if known else -np.inf
 
 
 def _rows(runs: Runs, rows: Array) -> Runs:

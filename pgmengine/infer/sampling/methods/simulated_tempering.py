@@ -30,10 +30,10 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import series_statistics
 from pgmengine.infer.diagnostics.trust import (
-    BATCHES,
+    BATCHES_PER_CHAIN,
     Doubts,
+    few_tours,
     interval,
-    travelled,
     with_rounding,
     worst,
 )
@@ -196,7 +196,7 @@ class SimulatedTempering(Sampler):
                 (Status.CONTRADICTED, below_a_state(target, kept.highest, ends)),
             ]
         if len(betas) > 1:
-            doubts.append((Status.FEW_TRIPS, travelled(stats["tours"], target.first)))
+            doubts.append((Status.FEW_TRIPS, few_tours(stats["tours"], target.first)))
         # The R-hat of log Z is judged like the R-hat of a unit.
         unmixed = absent + unmixed + self.unmixed(stats, target.structure)
         doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
@@ -327,7 +327,7 @@ def _log_z(
 
     To first order log Z varies as a series of batches, whose MCSE is the error.
     """
-    batches = np.array_split(rungs, min(BATCHES, len(rungs)))
+    batches = np.array_split(rungs, min(BATCHES_PER_CHAIN, len(rungs)))
     # Shares of the sweeps at both ends, (ends, chains, batches, rows).
     low, high = (
         np.stack([(batch == end).mean(axis=0) for batch in batches]).transpose(2, 0, 1)
