@@ -84,7 +84,7 @@ THRESHOLDS = {
     ((enumeration,), "PAYS_FROM"): ((1, 1, 5), 5),
     ((exact,), "SHORT"): ((0.0, 0.02), 0.02),
     # Parts of rows for workers.
-    ((executors,), "WORTH"): ((100.0, 2e8, 2e8), 2e8),
+    ((executors,), "MIN_UPDATES_A_PART"): ((100.0, 2e8, 2e8), 2e8),
 }
 
 

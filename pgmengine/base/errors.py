@@ -11,10 +11,10 @@ from unicodedata import category
 
 # Kinds of characters that a terminal would act on, or cannot show: control characters, marks of
 # direction, lone surrogates, and separators of lines and paragraphs.
-UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+UNSHOWN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
-# Names of a list that a message shows.
-SHOWN = 3
+# Names of a list that a message shows, at most.
+MAX_NAMES_SHOWN = 3
 
 
 class PgmError(ValueError):
@@ -68,7 +68,9 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(ascii(x)[1:-1] if x != "\n" and category(x) in UNSHOWN else x for x in text)
+    return "".join(
+        ascii(x)[1:-1] if x != "\n" and category(x) in UNSHOWN_CATEGORIES else x for x in text
+    )
 
 
 def listed(names: Sequence[str], between: str = ", ") -> str:
@@ -77,5 +79,5 @@ def listed(names: Sequence[str], between: str = ", ") -> str:
     >>> listed(["v", "h", "g", "t", "u"])
     'v, h, g ... and 2 more'
     """
-    more = len(names) - SHOWN
-    return between.join(names[:SHOWN]) + (f" ... and {more} more" if more > 0 else "")
+    more = len(names) - MAX_NAMES_SHOWN
+    return between.join(names[:MAX_NAMES_SHOWN]) + (f" ... and {more} more" if more > 0 else "")

@@ -30,9 +30,9 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.memory import no_room
 
 # The metadata entry of the checksum.
-SUM = "sha256"
+CHECKSUM_ENTRY = "sha256"
 
-KINDS = {
+FILE_KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -40,11 +40,11 @@ KINDS = {
     stat.S_IFBLK: "a device",
 }
 
-# Seconds after which nobody is writing a file any more.
-LEFT = 60.0
+# Age in seconds from which an unfinished file is taken for abandoned.
+ABANDONED_AFTER_SECONDS = 60.0
 
 # Errors of file systems and operating systems that need no synchronised folders or cannot have any.
-NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
+ERRORS_WITHOUT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
 
 
 def as_path(path: object, what: str = "path") -> Path:
@@ -103,7 +103,7 @@ def writable(path: object) -> Path:
 
 def _kind(mode: int) -> str:
     """Return the kind of a file that is not a regular one."""
-    return KINDS.get(stat.S_IFMT(mode), "not a regular file")
+    return FILE_KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def write_whole(path: object, content: bytes) -> None:
@@ -169,7 +169,7 @@ def clear_parts(place: Path) -> None:
     try:
         found = [left for left in place.parent.iterdir() if name.fullmatch(left.name)]
         for left in found:
-            if time.time() - left.stat().st_mtime > LEFT:
+            if time.time() - left.stat().st_mtime > ABANDONED_AFTER_SECONDS:
                 left.unlink(missing_ok=True)
     except OSError:
         # A folder may permit writing and not reading, or another process removes the same file.
@@ -182,13 +182,13 @@ def _sync_folder(folder: Path) -> None:
         number = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except OSError as error:
         # A folder may permit writing and not reading. Windows opens no folders at all.
-        if error.errno in NO_SYNC:
+        if error.errno in ERRORS_WITHOUT_SYNC:
             return
         raise
     try:
         os.fsync(number)
     except OSError as error:
-        if error.errno not in NO_SYNC:
+        if error.errno not in ERRORS_WITHOUT_SYNC:
             raise
     finally:
         os.close(number)
@@ -198,7 +198,7 @@ def checksum(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> str:
     """Return the checksum of the tensors and of all metadata but the checksum itself."""
     names = sorted(tensors)
     about = [[name, tensors[name].dtype.str, tensors[name].shape] for name in names]
-    texts = sorted((key, text) for key, text in metadata.items() if key != SUM)
+    texts = sorted((key, text) for key, text in metadata.items() if key != CHECKSUM_ENTRY)
     total = hashlib.sha256(json.dumps([texts, about]).encode())
     for name in names:
         total.update(np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8).data)
@@ -212,7 +212,9 @@ def write_tensors(path: object, tensors: Mapping[str, Array], metadata: Mapping[
 
     # safetensors takes the bytes as they lie in memory, which must be in the order of rows.
     ordered = {name: np.asarray(value, order="C") for name, value in tensors.items()}
-    write_whole(path, save(ordered, metadata={**metadata, SUM: checksum(ordered, metadata)}))
+    write_whole(
+        path, save(ordered, metadata={**metadata, CHECKSUM_ENTRY: checksum(ordered, metadata)})
+    )
 
 
 def read_tensors(path: object) -> tuple[dict[str, Array], dict[str, str]]:
@@ -226,7 +228,7 @@ def read_tensors(path: object) -> tuple[dict[str, Array], dict[str, str]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, ValueError, TypeError, AttributeError, MemoryError) as error:
         raise PgmError(f"{shown(place)}: not a readable .safetensors file: {error}") from None
-    if SUM in metadata and metadata[SUM] != checksum(tensors, metadata):
+    if CHECKSUM_ENTRY in metadata and metadata[CHECKSUM_ENTRY] != checksum(tensors, metadata):
         raise PgmError(
             f"{shown(place)}: is damaged: its content does not match its checksum; "
             "take another copy"

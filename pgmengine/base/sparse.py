@@ -15,7 +15,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 
-ADVICE = "build the matrix again from its entries"
+REBUILD_ADVICE = "build the matrix again from its entries"
 
 
 def csr_of(matrix: Any, what: str) -> Any:
@@ -44,11 +44,11 @@ def csr_of(matrix: Any, what: str) -> Any:
     if matrix.format == "csc":
         turned = compressed(matrix.data, matrix.indices, matrix.indptr, shape[::-1], what)
         return turned.T.tocsr()
-    if matrix.format not in ENTRIES:
+    if matrix.format not in ENTRIES_OF_FORMAT:
         raise PgmError(
             f"{what} is a sparse matrix of format {matrix.format!r}; give it as a csr_array"
         )
-    rows, columns, data = ENTRIES[matrix.format](matrix, shape, what)
+    rows, columns, data = ENTRIES_OF_FORMAT[matrix.format](matrix, shape, what)
     _check_entries(rows, shape[0], "row", what)
     _check_entries(columns, shape[1], "column", what)
     return csr_array((data.astype(np.float64), (rows, columns)), shape=shape)
@@ -126,7 +126,7 @@ def _said(found: object) -> str:
 
 
 def _broken(what: str, why: str) -> PgmError:
-    return PgmError(f"{what} is not a whole sparse matrix: {why}; {ADVICE}")
+    return PgmError(f"{what} is not a whole sparse matrix: {why}; {REBUILD_ADVICE}")
 
 
 def _of_coo(matrix: Any, shape: tuple[int, int], what: str) -> tuple[Array, Array, Array]:
@@ -236,4 +236,4 @@ def _listed(
     return places[:, 0], places[:, 1], data
 
 
-ENTRIES = {"coo": _of_coo, "bsr": _of_bsr, "dia": _of_dia, "lil": _of_lil, "dok": _of_dok}
+ENTRIES_OF_FORMAT = {"coo": _of_coo, "bsr": _of_bsr, "dia": _of_dia, "lil": _of_lil, "dok": _of_dok}

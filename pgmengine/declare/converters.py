@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgmengine.declare.builder import GraphBuilder
 
 # The unit type of each kind of variable of dimod.
-UNITS: dict[str, Unit] = {"BINARY": Binary(), "SPIN": Spin()}
+UNITS_OF_DIMOD: dict[str, Unit] = {"BINARY": Binary(), "SPIN": Spin()}
 
 
 def network_from_pgmpy(model: object) -> Network:
@@ -175,7 +175,11 @@ def add_quadratic(b: GraphBuilder, model: object, name: str) -> None:
     source: Any = model
     _check_no_class(model, "from_dimod")
     kind = getattr(getattr(source, "vartype", None), "name", None)
-    if kind not in UNITS or not hasattr(source, "linear") or not hasattr(source, "quadratic"):
+    if (
+        kind not in UNITS_OF_DIMOD
+        or not hasattr(source, "linear")
+        or not hasattr(source, "quadratic")
+    ):
         raise PgmError(f"from_dimod takes a BinaryQuadraticModel of dimod, not {_kind(model)}")
     labels = list(source.linear)
     if not labels:
@@ -183,7 +187,7 @@ def add_quadratic(b: GraphBuilder, model: object, name: str) -> None:
     number = {label: i for i, label in enumerate(labels)}
     bias = -np.array([float(source.linear[label]) for label in labels])
     name = free_name(name, labels)
-    b.layer(name, UNITS[kind], len(labels), bias=bias, labels=labels)
+    b.layer(name, UNITS_OF_DIMOD[kind], len(labels), bias=bias, labels=labels)
     pairs = [(number[u], number[v]) for u, v in source.quadratic]
     if not pairs:
         return

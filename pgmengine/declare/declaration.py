@@ -11,19 +11,20 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.stored_tables import table_entries
-from pgmengine.evidence.state_names import LARGEST
+from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.units import Unit
 
 # Entries of a layer besides the fields of its unit.
-RESERVED = {"name", "unit", "size", "bias", "labels", "states"}
+LAYER_ENTRIES = {"name", "unit", "size", "bias", "labels", "states"}
 
-# Levels of lists within lists: the largest number of axes of an array.
-DEPTH = 64
+# The most levels of lists within lists: the largest number of axes of an array.
+MAX_LIST_DEPTH = 64
 
-# Tuples within tuples of a name, whose list is the fourth level of a declaration.
-DEPTH_OF_NAMES = DEPTH - 4
+# The most levels of tuples within tuples of a name. The list of names is the fourth level of a
+# declaration.
+MAX_NAME_DEPTH = MAX_LIST_DEPTH - 4
 
 
 def declaration_of(model: Model) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def declaration_of(model: Model) -> dict[str, Any]:
 def _fields(layer: Layer) -> dict[str, Any]:
     """Return the fields of the layer's unit, if a file can hold them and give them back."""
     unit, own = layer.unit, [f.name for f in fields(layer.unit) if f.init]
-    if taken := RESERVED.intersection(own):
+    if taken := LAYER_ENTRIES.intersection(own):
         raise PgmError(
             f"layer {layer.name!r}: a file has another meaning for the field {min(taken)!r} of "
             f"{unit!r}: rename the field"
@@ -101,13 +102,13 @@ def _comes_back(name: Hashable) -> bool:
     """Whether a file gives back a name that equals this one."""
     if isinstance(name, tuple):
         inner: list[Hashable] = list(name)
-        for _ in range(DEPTH_OF_NAMES):
+        for _ in range(MAX_NAME_DEPTH):
             if not (deeper := [part for part in inner if isinstance(part, tuple)]):
                 return all(_comes_back(part) for part in name)
             inner = [part for one in deeper for part in one]
         return False
     plain = name.item() if isinstance(name, np.generic) else name
-    if isinstance(plain, int) and abs(plain) > LARGEST:
+    if isinstance(plain, int) and abs(plain) > LARGEST_READ:
         return False
     known = plain is None or isinstance(plain, (int, float, str))
     return known and bool(json.loads(json.dumps(plain)) == name)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 # The attributes that are read, and with them the attributes that to_networkx.py writes.
 NODE, EDGE = ("bias", "unit", "states", "cpt"), ("weight",)
 FACTOR = ("table", "scope")
-OF_NODES = {*NODE, "layer", "index"}
-OF_EDGES = {*EDGE, "directed"}
+NODE_ATTRIBUTES = {*NODE, "layer", "index"}
+EDGE_ATTRIBUTES = {*EDGE, "directed"}
 
 
 def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
@@ -247,10 +247,16 @@ def _into_conditional(
 def _check_attributes(graph: nx.Graph) -> None:
     """PgmError for attributes that are not read, because they may be mistyped."""
     nodes = (
-        (f"node {node!r}", data, *((FACTOR, FACTOR) if "table" in data else (NODE, OF_NODES)))
+        (
+            f"node {node!r}",
+            data,
+            *((FACTOR, FACTOR) if "table" in data else (NODE, NODE_ATTRIBUTES)),
+        )
         for node, data in graph.nodes(data=True)
     )
-    edges = ((f"edge {a!r}, {b!r}", data, EDGE, OF_EDGES) for a, b, data in graph.edges(data=True))
+    edges = (
+        (f"edge {a!r}, {b!r}", data, EDGE, EDGE_ATTRIBUTES) for a, b, data in graph.edges(data=True)
+    )
     for what, data, read, known in (*nodes, *edges):
         if unknown := [name for name in data if name not in known]:
             raise PgmError(

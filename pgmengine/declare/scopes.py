@@ -18,9 +18,9 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_table
 from pgmengine.model.variables import Member, Place, Variable, find, unit_name
 
-# Bytes of an entry while tables are declared: its logarithm, and another number of it where some
-# steps work on a table as a whole.
-ENTRY = 12
+# Bytes that each entry takes while tables are declared: its logarithm, and one more number in steps
+# that work on a whole table.
+BYTES_AN_ENTRY = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def add_tables(
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
         total += math.prod(shape)
-        if why := no_room(ENTRY * total, "take a smaller scope"):
+        if why := no_room(BYTES_AN_ENTRY * total, "take a smaller scope"):
             raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
         if tables.name in made:
             tables = replace(tables, name=_free(tables.name, made))
@@ -179,7 +179,9 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, str]:
     for name in layers:
         check_finite(structure, name)
     states = [structure.state_counts[name] for name in layers]
-    if why := no_room(ENTRY * len(index) * float(np.prod(states)), "take fewer or smaller tables"):
+    if why := no_room(
+        BYTES_AN_ENTRY * len(index) * float(np.prod(states)), "take fewer or smaller tables"
+    ):
         raise PgmError(f"{what} do not fit into memory: {why}")
     return Tables(",".join(names), layers, index, single=False), what
 

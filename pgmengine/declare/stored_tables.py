@@ -22,7 +22,7 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_logs
 
 # The fields of an entry, and their types.
-FIELDS: dict[str, type] = {
+FIELD_TYPES: dict[str, type] = {
     "name": str,
     "layers": list,
     "count": int,
@@ -112,11 +112,11 @@ def _tables(structure: Structure, entry: object, units: Array, what: str) -> Tab
     """Return the tables of an entry, whose units are the first of `units`."""
     if (
         not isinstance(entry, Mapping)
-        or set(entry) != set(FIELDS)
-        or any(type(entry[key]) is not kind for key, kind in FIELDS.items())
+        or set(entry) != set(FIELD_TYPES)
+        or any(type(entry[key]) is not kind for key, kind in FIELD_TYPES.items())
         or not all(isinstance(name, str) for name in entry["layers"])
     ):
-        fields = ", ".join(f"{key} ({kind.__name__})" for key, kind in FIELDS.items())
+        fields = ", ".join(f"{key} ({kind.__name__})" for key, kind in FIELD_TYPES.items())
         raise PgmError(f"{what} is damaged, expected the fields {fields}")
     layers, count = tuple(entry["layers"]), entry["count"]
     for name in layers:

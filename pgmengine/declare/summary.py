@@ -32,7 +32,7 @@ TITLES: tuple[tuple[str, Callable[[Structure], bool]], ...] = (
     ("Graphical model", lambda s: True),
 )
 
-COLUMNS = ("name", "states", "units", "parents", "coupled with")
+SUMMARY_COLUMNS = ("name", "states", "units", "parents", "coupled with")
 
 
 def _two_sides(structure: Structure) -> bool:
@@ -131,7 +131,7 @@ def model_html(structure: Structure, params: Mapping[str, Weight]) -> str:
         both = (text, "") if one.variable else ("", text)
         causes = above[name, one.units[0]] if one.variable else _layers_above(structure, name)
         rows.append((plain(one.name), *both, few(causes), few(dict.fromkeys(near))))
-    return as_html(headline(structure, params), COLUMNS, rows, len(shown))
+    return as_html(headline(structure, params), SUMMARY_COLUMNS, rows, len(shown))
 
 
 def _layers_above(structure: Structure, name: str) -> list[str]:

@@ -23,8 +23,8 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
 from pgmengine.model.tables import as_printed
 
-# Axes of the largest array of numpy.
-AXES = 64
+# The most axes of an array of numpy.
+MAX_AXES = 64
 
 
 class Conditional(NamedTuple):
@@ -202,8 +202,8 @@ def check_scope(sizes: Sequence[int], scope: Sequence[int], what: str) -> None:
     if len(set(scope)) < len(scope):
         twice = next(i for i in scope if scope.count(i) > 1)
         raise PgmError(f"{what}: variable number {twice} occurs twice in the scope")
-    if len(scope) > AXES:
-        raise PgmError(f"{what}: {len(scope)} variables in a scope, expected at most {AXES}")
+    if len(scope) > MAX_AXES:
+        raise PgmError(f"{what}: {len(scope)} variables in a scope, expected at most {MAX_AXES}")
 
 
 def check_entries(values: Array, what: str) -> None:

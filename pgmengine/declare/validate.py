@@ -23,8 +23,8 @@ from pgmengine.model.weights import is_sparse
 from pgmengine.units import Unit
 
 # Copies of a parameter or a list of values that exist for a moment while they are checked.
-COPIES = 3
-SMALLER = "declare it smaller, or with sparse weights"
+COPIES_WHILE_CHECKED = 3
+SMALLER_ADVICE = "declare it smaller, or with sparse weights"
 
 
 def check_layers(layers: list[Layer]) -> None:
@@ -73,7 +73,7 @@ def check_size(layer: Layer) -> None:
             f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}"
         )
     check_unit_room(layer.unit, f"layer {layer.name!r}")
-    if why := no_room(COPIES * 8 * _width(layer), SMALLER):
+    if why := no_room(COPIES_WHILE_CHECKED * 8 * _width(layer), SMALLER_ADVICE):
         raise PgmError(
             f"layer {layer.name!r}: {layer.size} units of {layer.unit!r} do not fit into memory: "
             f"{why}"
@@ -82,7 +82,7 @@ def check_size(layer: Layer) -> None:
 
 def check_unit_room(unit: Unit, what: str) -> None:
     """PgmError unless the list of a unit's values fits into memory."""
-    if why := no_room(COPIES * unit.support_bytes, "take fewer states"):
+    if why := no_room(COPIES_WHILE_CHECKED * unit.support_bytes, "take fewer states"):
         raise PgmError(f"{what}: the values of {unit!r} do not fit into memory: {why}")
 
 
@@ -136,7 +136,7 @@ def check_room(structure: Structure, weights: list[Weight | None]) -> None:
         sizes[f"coupling {c.key!r} of layers {c.a!r} and {c.b!r}"] = (
             2 * stored if is_sparse(weight) else dense
         )
-    if why := no_room(COPIES * 8 * sum(sizes.values()), SMALLER):
+    if why := no_room(COPIES_WHILE_CHECKED * 8 * sum(sizes.values()), SMALLER_ADVICE):
         largest = max(sizes, key=lambda what: sizes[what])
         raise PgmError(f"{largest}: the parameters of the model do not fit into memory: {why}")
 

@@ -19,8 +19,9 @@ from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target
 from pgmengine.model.tables import joined_states
 
-# Draws of single units that a further thread is worth: half a millisecond.
-WORTH_A_THREAD = 50_000
+# The smallest number of draws of single units for which a further thread is started: they take half
+# a millisecond.
+MIN_DRAWS_A_THREAD = 50_000
 
 # What happens to a unit in a row, as in c/routines.h.
 LEFT, DRAWN, WEIGHED = range(3)
@@ -98,7 +99,7 @@ class Conditionals:
             target.model.table_entries,
             self.states,
             log_p,
-            parts(self.states.shape[1] * len(unit), WORTH_A_THREAD),
+            parts(self.states.shape[1] * len(unit), MIN_DRAWS_A_THREAD),
         )
         return log_p
 
@@ -116,7 +117,7 @@ class Conditionals:
         first, rows = s.first_unit[name], len(p)
         states = self.states[first : first + layer.size].reshape(layer.size, rows, -1)
         out = np.empty((layer.size, rows, len(layer.unit.support), 2))
-        _kernels.tally(states, p, out, parts(states.size, WORTH_A_THREAD))
+        _kernels.tally(states, p, out, parts(states.size, MIN_DRAWS_A_THREAD))
         # Weights that are not known leave nothing known.
         out[:, np.isnan(p[:, 0])] = np.nan
         return np.swapaxes(out[..., 0], 0, 1), np.swapaxes(out[..., 1], 0, 1)

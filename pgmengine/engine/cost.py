@@ -23,26 +23,27 @@ from pgmengine.model.weights import count, is_sparse
 
 US, NS = 1e-6, 1e-9
 
-# Series that are judged at most, and numbers of each in a chain.
-SERIES = 20_000
-TRACE = 200
+# The most series that are judged, and the length of each in a chain.
+MAX_JUDGED_SERIES = 20_000
+JUDGED_A_CHAIN = 200
 
-# Different values of a series that are counted; series of more values are sorted (series.h).
-COUNTED = 32
+# Series with at most so many different values are judged by counting, all others by sorting
+# (series.h).
+MAX_COUNTED_VALUES = 32
 
 # Blocks of units that are compared with draws, and distinct draws and states of all their cliques
 # (infer/sampling/draws/rao_blackwell.py).
 BLOCKS, DISTINCT, CLIQUES = 16, 1024, 2.0**24
 
-# Seconds of the comparison: at most of a single row, at least of a part of many rows, and a share
-# of the seconds of drawing in between.
-MOST_COMPARING, LEAST_COMPARING, SHARE_COMPARING = 0.15, 0.03, 0.1
+# Seconds of the comparison: at most for a single row, at least for a part of many rows, and between
+# the two a share of the seconds of drawing.
+MAX_COMPARING_SECONDS, MIN_COMPARING_SECONDS, SHARE_COMPARING = 0.15, 0.03, 0.1
 
-# Chains that take as long as one where chains are lanes.
-FEW_LANES = 12
+# Where chains are lanes of vectors, so many chains take as long as one.
+LANES_FREE = 12
 
-# Numbers that ancestral draws take together.
-AT_ONCE = 2.0**23
+# Numbers (units times draws) that one call of the ancestral draws makes.
+DRAWN_AT_ONCE = 2.0**23
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,8 @@ def _tabled(target: Target) -> Engine:
     density += 1.5 * len(s.table_index.child)
     moving = target.pattern.moving
     values = Price(len(moving) * 2.5 * US, 1.0 * NS * sum(s.layers[n].width for n in moving))
-    sweep = Price(8 * US, chain * NS, FEW_LANES)
-    every = Price(5 * US, density * NS, FEW_LANES)
+    sweep = Price(8 * US, chain * NS, LANES_FREE)
+    every = Price(5 * US, density * NS, LANES_FREE)
     return Engine(sweep, sweep + every, every, values, True)
 
 
@@ -229,17 +230,17 @@ def judging(target: Target, chains: float, draws: float, limit: float, drawing: 
         return 0.0
     seconds = comparing(target, chains, draws, drawing)
     for name in target.pattern.moving:
-        layer, batch = target.structure.layers[name], max(draws / TRACE, 1.0)
-        series = min(target.rows * free_units(target, name) * layer.unit.width, SERIES)
+        layer, batch = target.structure.layers[name], max(draws / JUDGED_A_CHAIN, 1.0)
+        series = min(target.rows * free_units(target, name) * layer.unit.width, MAX_JUDGED_SERIES)
         finite = layer.unit.support is not None
-        counted = finite and (_states(target, name) - 1) * batch < COUNTED
-        seconds += series * (US + (7 if counted else 80) * NS * chains * min(draws, TRACE))
+        counted = finite and (_states(target, name) - 1) * batch < MAX_COUNTED_VALUES
+        seconds += series * (US + (7 if counted else 80) * NS * chains * min(draws, JUDGED_A_CHAIN))
     return seconds
 
 
 def comparing_limit(rows: int, drawing: float) -> float:
     """Return the seconds that the comparison may take, after so many seconds of drawing."""
-    return max(LEAST_COMPARING, min(SHARE_COMPARING * drawing, MOST_COMPARING / rows))
+    return max(MIN_COMPARING_SECONDS, min(SHARE_COMPARING * drawing, MAX_COMPARING_SECONDS / rows))
 
 
 def comparing(target: Target, chains: float, draws: float, drawing: float) -> float:
@@ -379,7 +380,7 @@ def drawing(target: Target, wanted: tuple[str, ...], draws: float) -> float:
         each += Price(20 * US, count(weight) * (1.5 if is_sparse(weight) else 0.05) * NS)
         if "pairs" in wanted:
             each += Price(0.0, 1.0 * NS * s.layers[c.a].width * s.layers[c.b].width)
-    return each.of(n) + calls * min(target.rows, max(1.0, n * width / AT_ONCE))
+    return each.of(n) + calls * min(target.rows, max(1.0, n * width / DRAWN_AT_ONCE))
 
 
 def enumerating(

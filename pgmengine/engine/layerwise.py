@@ -28,15 +28,15 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.units.base import Draw
 
-# Sweeps between two computations of all inputs, which bound the drift of rounding.
-REFRESH = 512
+# Sweeps after which all inputs are computed anew, so that rounding errors do not add up.
+SWEEPS_A_REFRESH = 512
 
-# Numbers of the states whose log densities are computed together.
+# Numbers (units times states) whose log densities are computed together.
 NUMBERS_AT_ONCE = 2**20
 
-# Unit updates.
-WORTH_A_THREAD = 20_000
-BEYOND = f"{np.finfo(np.float32).max:.1g}"
+# The smallest number of unit updates for which a further thread is started.
+MIN_UPDATES_A_THREAD = 20_000
+LARGEST_SINGLE = f"{np.finfo(np.float32).max:.1g}"
 
 
 def knows(target: Target, kernel: Kernel) -> bool:
@@ -251,10 +251,10 @@ class CompiledChains:
     ) -> None:
         done = 0
         while done < count:
-            some = min(count - done, REFRESH - self.made % REFRESH)
+            some = min(count - done, SWEEPS_A_REFRESH - self.made % SWEEPS_A_REFRESH)
             self._run(
                 some,
-                self.made % REFRESH == 0 or self.stale,
+                self.made % SWEEPS_A_REFRESH == 0 or self.stale,
                 trace=None if trace is None else trace[done : done + some],
                 betas=None if betas is None else betas[done : done + some + 1],
                 **options,
@@ -363,7 +363,7 @@ class CompiledChains:
     def _run(self, sweeps: int, refresh: bool, **options: Any) -> None:
         if not self.linked and (refresh or "only" not in options):
             self._link()
-        work = parts(sweeps * self.target.rows * self.units, WORTH_A_THREAD / 2)
+        work = parts(sweeps * self.target.rows * self.units, MIN_UPDATES_A_THREAD / 2)
         self.routine.sweep(self.made, sweeps, refresh, self.changed, work, **options)
         self.stale = False
         if self.endless:
@@ -380,8 +380,8 @@ class CompiledChains:
             ]
         if far:
             raise PgmError(
-                f"layer {far[0]!r}: its inputs in a chain are beyond single precision, {BEYOND}; "
-                "are the data standardised, or has learning diverged?"
+                f"layer {far[0]!r}: its inputs in a chain are beyond single precision, "
+                f"{LARGEST_SINGLE}; are the data standardised, or has learning diverged?"
             )
 
     def _describe(self, name: str) -> None:

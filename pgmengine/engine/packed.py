@@ -17,19 +17,19 @@ from pgmengine import _kernels
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.threads import parts
-from pgmengine.model.couplings import WORTH_A_THREAD, Coupling, adds_rows
+from pgmengine.model.couplings import MIN_PRODUCTS_A_THREAD, Coupling, adds_rows
 from pgmengine.model.layer import Layer
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.weights import is_sparse
 
 # Floats of a vector.
-WIDE = 16
+FLOATS_A_VECTOR = 16
 
-# Bytes of a panel of weights.
-CACHED = 1_100_000
+# The largest panel of weights, in bytes: it stays in the cache of a core.
+PANEL_BYTES = 1_100_000
 
 # Numbers that are converted to single precision at a time.
-SLAB = 2**16
+CONVERTED_AT_ONCE = 2**16
 
 # A dense weight as panels, or a sparse weight as entries, row starts and columns; None for others.
 Rows: TypeAlias = "tuple[Array | None, Array | None, Array | None, Array | None]"
@@ -78,7 +78,7 @@ class Packed:
         """Add the product of values with a weight to a field."""
         weight, x = self.single(f"{c.key}.weight"), np.ascontiguousarray(x)
         weight = weight if name == c.b else weight.T
-        work = parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD)
+        work = parts(x.size * weight.shape[1] / 4, MIN_PRODUCTS_A_THREAD)
         if is_sparse(weight):
             field += x @ weight
         elif adds_rows(x, weight.shape[1]):
@@ -105,7 +105,7 @@ def packed(model: Parameters) -> Packed:
 
 def padded(n: int) -> int:
     """Return the next multiple of the vector width."""
-    return -(-n // WIDE) * WIDE
+    return -(-n // FLOATS_A_VECTOR) * FLOATS_A_VECTOR
 
 
 def aligned(
@@ -133,7 +133,7 @@ def matrix(values: Array, columns: int) -> Array:
 
 def row(values: Array, columns: int) -> Array:
     """Return values as one padded row."""
-    out = np.zeros(columns + WIDE, dtype=np.float32)[:columns]
+    out = np.zeros(columns + FLOATS_A_VECTOR, dtype=np.float32)[:columns]
     out[: values.size] = values.ravel()
     return out
 
@@ -149,19 +149,19 @@ def panels(weight: Array, stride: int) -> Array:
     A weight in double precision is converted a few panels at a time, without a second whole copy.
     """
     rows = len(weight)
-    tile = next((wide for wide in (64, 32) if 4 * rows * wide <= CACHED), 16)
+    tile = next((wide for wide in (64, 32) if 4 * rows * wide <= PANEL_BYTES), 16)
     tiles = -(-stride // tile)
     out = aligned((tiles, rows, tile))
     filled = -(-weight.shape[1] // tile)
     out[filled:] = 0.0
-    step = filled if weight.dtype == np.float32 else max(1, SLAB // (rows * tile))
+    step = filled if weight.dtype == np.float32 else max(1, CONVERTED_AT_ONCE // (rows * tile))
     for first in range(0, filled, step):
         some = weight[:, first * tile : (first + step) * tile].astype(np.float32, copy=False)
         _kernels.pack(
             some,
             out[first : first + step],
             min(step, filled - first),
-            parts(some.size / 2, WORTH_A_THREAD),
+            parts(some.size / 2, MIN_PRODUCTS_A_THREAD),
         )
     return out
 

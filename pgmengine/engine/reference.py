@@ -21,7 +21,7 @@ from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.kernels.gibbs import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.relevance import summed_layers
-from pgmengine.evidence.target import NEVER, Target, times
+from pgmengine.evidence.target import NEVER_ON, Target, times
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
@@ -235,7 +235,7 @@ def _unit_by_unit(
         eta = outer[:, columns]
         if directed and zeta is not None:
             link = layer.unit.link(zeta[:, columns] if layer.unit.width > 1 else zeta[:, index])
-            eta = eta + target.beta[:, None] * np.maximum(link.reshape(len(link), -1), NEVER)
+            eta = eta + target.beta[:, None] * np.maximum(link.reshape(len(link), -1), NEVER_ON)
         extra: Array | float = 0.0 if tilt is None else tilt(x, name, columns)
         if tables is not None:
             extra = extra + tables.log_weights(index)

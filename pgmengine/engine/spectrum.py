@@ -16,8 +16,8 @@ from pgmengine.evidence.target import Target
 if TYPE_CHECKING:
     from pgmengine.engine.kernels.kernel import Kernel
 
-# States of a transition matrix, at most: a matrix of 0.5 GiB.
-MOST_STATES = 8192
+# The most states of a transition matrix, which then takes 0.5 GiB.
+MAX_MATRIX_STATES = 8192
 
 
 def joint_states(target: Target) -> States:
@@ -71,10 +71,10 @@ def _grid(target: Target) -> list[tuple[str, int, Array]]:
                 )
             grid.append((name, int(unit), support.reshape(len(support), layer.unit.width)))
             states *= len(support)
-    if states > MOST_STATES:
+    if states > MAX_MATRIX_STATES:
         raise PgmError(
             f"the target has {states} joint states, and a transition matrix may have at most "
-            f"{MOST_STATES}; observe some units"
+            f"{MAX_MATRIX_STATES}; observe some units"
         )
     return grid
 

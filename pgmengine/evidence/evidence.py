@@ -21,7 +21,7 @@ from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.frames import by_layer
 from pgmengine.evidence.named_units import StateNumbers, ValuesInRows, is_frame, values_of_units
 from pgmengine.evidence.relevance import EvidencePattern
-from pgmengine.evidence.state_names import ROUNDING, as_entries, text_of_number
+from pgmengine.evidence.state_names import SINGLE_PRECISION, as_entries, text_of_number
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.variables import described, place_of
@@ -42,8 +42,8 @@ class Evidence:
         return Evidence(self.has_rows, rows_of(self.values, index), self.pattern.take(index))
 
 
-# Values that have no axes.
-ALONE = str, int, float, np.generic, type(None)
+# Types of values that have no axes.
+SCALAR_TYPES = str, int, float, np.generic, type(None)
 
 
 def parse_evidence(
@@ -108,7 +108,7 @@ def _check_one_hot(structure: Structure, evidence: Mapping[Any, Any], what: str)
     Where other evidence has rows as well, the vector has a state for each of them.
     """
     for key, given in evidence.items():
-        why = None if isinstance(given, ALONE) else _as_one_hot(structure, key, given, what)
+        why = None if isinstance(given, SCALAR_TYPES) else _as_one_hot(structure, key, given, what)
         if why is not None and not tells_rows(structure, {**evidence, key: None}):
             raise PgmError(why)
 
@@ -130,7 +130,7 @@ def _layer_of(structure: Structure, key: Any) -> Layer | None:
 
 def _has_rows(structure: Structure, key: Any, given: Any) -> bool:
     """Whether the values of a layer or of a unit have an axis of rows."""
-    layer = None if isinstance(given, ALONE) else _layer_of(structure, key)
+    layer = None if isinstance(given, SCALAR_TYPES) else _layer_of(structure, key)
     if layer is None:
         return False
     if is_frame(given):
@@ -206,7 +206,7 @@ def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
     if unit.support is None:
         return values, good
     nearest = unit.support[unit.state_of(values)]
-    near = np.abs(values - nearest) <= ROUNDING * np.abs(nearest)
+    near = np.abs(values - nearest) <= SINGLE_PRECISION * np.abs(nearest)
     close = ~good & (near.all(axis=-1) if wide else near)
     return np.where(close[..., None] if wide else close, nearest, values), good | close
 

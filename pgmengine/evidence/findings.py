@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
     from pgmengine.model.parameters import Parameters
 
-NAME = "findings"
+FINDINGS_NAME = "findings"
 
 
 def with_findings(model: Parameters, findings: Sequence[Finding]) -> Parameters:
@@ -49,7 +49,7 @@ def with_findings(model: Parameters, findings: Sequence[Finding]) -> Parameters:
 def _with_units(s: Structure, findings: Sequence[Finding]) -> Structure:
     """Return a structure with a layer of findings, and a group of tables for each parent layer."""
     labels = {x for layer in s.layers.values() for x in layer.labels or ()}
-    name = free_name(NAME, {*s.layers, *labels})
+    name = free_name(FINDINGS_NAME, {*s.layers, *labels})
     by_parent: dict[str, list[tuple[int, int]]] = {}
     for i, finding in enumerate(findings):
         by_parent.setdefault(finding.place[0], []).append((finding.place[1], i))

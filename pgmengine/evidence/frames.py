@@ -28,8 +28,8 @@ from pgmengine.model.variables import Place, place_of, unit_name
 if TYPE_CHECKING:
     import pandas as pd
 
-# Columns that a message says how to drop.
-MOST_DROPPED = 5
+# Columns that a message names in its advice to drop them, at most.
+MAX_COLUMNS_SHOWN = 5
 
 
 def by_layer(
@@ -105,7 +105,7 @@ def data_by_layer(structure: Structure, data: Any) -> StateNumbers:
 
 def _dropping(extra: list[Any]) -> str:
     """Return the end of a message that says how to leave out columns."""
-    if len(extra) > MOST_DROPPED:
+    if len(extra) > MAX_COLUMNS_SHOWN:
         return f"; {len(extra)} columns are no names, keep the others: data[[...]]"
     them = "it" if len(extra) == 1 else "them"
     return f"; to leave {them} out, give data.drop(columns={extra!r})"

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
     from pgmengine.model.parameters import Parameters
 
-# Rough bounds on the terms of the log density up to this are good enough.
-ROUGHLY_SMALL = 2.0**12
+# A rough bound on the terms of the log density suffices if it is at most this many nats.
+MAX_ROUGH_TERM = 2.0**12
 
 _largest: WeakKeyDictionary[Parameters, tuple[float, float, tuple[str, ...]]] = WeakKeyDictionary()
 
@@ -111,7 +111,7 @@ def largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
 
 def _largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
     rough = roughly(model)
-    if rough <= ROUGHLY_SMALL:
+    if rough <= MAX_ROUGH_TERM:
         # Each term of one unit is a difference of two terms.
         total, of_a_unit = rough, 2.0 * rough
     else:

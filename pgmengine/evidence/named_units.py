@@ -13,7 +13,7 @@ from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.state_names import (
-    ROUNDING,
+    SINGLE_PRECISION,
     as_entries,
     check_not_lost,
     state_number,
@@ -219,7 +219,7 @@ def check_states(layer: Layer, numbers: Array, what: str) -> None:
         return
     known = np.arange(len(support)) if unit.width > 1 else support
     # Labels are whole numbers, which single precision does not round.
-    rounding = 0.0 if unit.width > 1 else ROUNDING
+    rounding = 0.0 if unit.width > 1 else SINGLE_PRECISION
     if not numbers.ndim:
         value = numbers.item()
         if value != value or any(abs(value - k) <= rounding * abs(k) for k in known):

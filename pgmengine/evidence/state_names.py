@@ -44,14 +44,14 @@ MISSING = frozenset(
     null""".split()
 ) | {"", "#N/A N/A"}
 
-# Integers and fractions beyond this have no float.
-LARGEST = 10**308
+# The largest integer or fraction that is read: larger ones have no float.
+LARGEST_READ = 10**308
 
 # Relative error of single precision.
-ROUNDING = 2.0**-24
+SINGLE_PRECISION = 2.0**-24
 
 # Length of the longest text that is read as a number, in characters.
-MAX_DIGITS = 400
+MAX_NUMBER_LENGTH = 400
 
 
 class StateNames:
@@ -104,7 +104,7 @@ class StateNames:
             return ()
         known = self.alike.items()
         numbers = ((x, states) for (_, x), states in known if type(x) is float and isfinite(x))
-        near = [states for x, states in numbers if abs(x - value) <= ROUNDING * abs(x)]
+        near = [states for x, states in numbers if abs(x - value) <= SINGLE_PRECISION * abs(x)]
         return near[0] if len(near) == 1 else ()
 
     @cached_property
@@ -238,7 +238,7 @@ def _as_float(value: Decimal | Fraction) -> float | Decimal | Fraction:
 
 def written_number(text: str) -> int | float | None:
     """Return the number that a text writes, or None."""
-    if len(text) > MAX_DIGITS or not NUMBER.fullmatch(text):
+    if len(text) > MAX_NUMBER_LENGTH or not NUMBER.fullmatch(text):
         return None
     return int(text) if text.lstrip("+-").isdigit() else float(text)
 

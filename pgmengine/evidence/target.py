@@ -36,8 +36,8 @@ from pgmengine.model.tables import joined_states
 if TYPE_CHECKING:
     from pgmengine.model.parameters import Parameters
 
-# The natural parameter of a unit that cannot be on: as -inf, but its product with 0 is 0.
-NEVER = -1e30
+# The natural parameter of a unit that is never 1. It acts as -inf, but its product with 0 is 0.
+NEVER_ON = -1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +227,7 @@ class Target:
             own = np.where(
                 self.components(name, self.cut[name]),
                 0.0,
-                self.beta[:, None] * np.maximum(link, NEVER),
+                self.beta[:, None] * np.maximum(link, NEVER_ON),
             )
             eta = eta + own
         return eta

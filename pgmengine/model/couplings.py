@@ -21,14 +21,15 @@ from pgmengine.base.work.threads import parts
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import is_sparse, like
 
-# Share of numbers other than 0 up to which adding long rows is faster than a product of 100 rows.
-FEW = 0.6
+# The largest share of nonzero numbers for which adding rows of the weight is faster than a matrix
+# product, measured on 100 rows.
+MAX_SPARSE_SHARE = 0.6
 
-# Columns that are added in the time that it takes to list the numbers other than 0.
-LISTS = 20
+# Columns that are added in the time that it takes to list the nonzero numbers.
+COLUMNS_A_LISTING = 20
 
-# Multiplications.
-WORTH_A_THREAD = 200_000
+# The smallest number of multiplications for which a further thread is started.
+MIN_PRODUCTS_A_THREAD = 200_000
 
 
 class Coupling(Protocol):
@@ -93,7 +94,7 @@ def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
 
 def adds_rows(x: Array, columns: int) -> bool:
     """Whether to make a product with x by adding rows of so many columns: most of x is 0."""
-    few = FEW - LISTS / columns
+    few = MAX_SPARSE_SHARE - COLUMNS_A_LISTING / columns
     if few <= 0:
         return False
     # A sample is compared with 0 before it is counted: counting booleans is quick.
@@ -105,7 +106,7 @@ def sum_of_rows(xa: Array, xb: Array) -> Array:
     """Return x_a' x_b in single precision, by adding rows of x_b where x_a is not 0."""
     xa, xb = np.ascontiguousarray(xa), np.ascontiguousarray(xb)
     out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.float32)
-    _kernels.outer(xa, xb, out, parts(xa.size * xb.shape[1] / 4, WORTH_A_THREAD))
+    _kernels.outer(xa, xb, out, parts(xa.size * xb.shape[1] / 4, MIN_PRODUCTS_A_THREAD))
     return out
 
 
@@ -121,7 +122,7 @@ def columns_times(xa: Array, xb: Array) -> Array:
     if not xa.dtype == xb.dtype == np.float32:
         return np.asarray(xa.T @ xb)
     out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.float32)
-    work = parts(xa.size * xb.shape[1] / 4, WORTH_A_THREAD)
+    work = parts(xa.size * xb.shape[1] / 4, MIN_PRODUCTS_A_THREAD)
     _kernels.across(np.ascontiguousarray(xa), np.ascontiguousarray(xb), out, work)
     return out
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import BLOCK
+from pgmengine.model.tables import BLOCK_ENTRIES
 
-# Entries of all tables from which a copy of them is worth avoiding.
-LARGE = 2**16
+# The number of entries of all tables together from which a copy of them is avoided.
+MIN_UNCOPIED_ENTRIES = 2**16
 
 
 def without_base(structure: Structure, entries: Array) -> Array:
@@ -46,7 +46,7 @@ def joined_entries(parts: Sequence[Array]) -> Array:
     if len(parts) == 1:
         return parts[0].ravel()
     whole = parts[0].base if parts else None
-    large = sum(part.size for part in parts) >= LARGE
+    large = sum(part.size for part in parts) >= MIN_UNCOPIED_ENTRIES
     if large and isinstance(whole, np.ndarray) and whole.dtype == parts[0].dtype:
         ends = np.cumsum([0, *(part.nbytes for part in parts)]).tolist()
         begin = whole.ctypes.data
@@ -74,14 +74,14 @@ def largest_entries(logs: Array, first: Array) -> tuple[Array, Array]:
     logs : the logarithms of all entries.
     first : (tables + 1,) the first entry of each table.
     """
-    if len(logs) <= BLOCK and len(logs):
+    if len(logs) <= BLOCK_ENTRIES and len(logs):
         # Most models have few entries, and ask for this in their first question.
         part = np.abs(logs)
         if part.max() < np.inf:
             return np.maximum.reduceat(part, first[:-1]), np.ones(len(first) - 1, dtype=bool)
     sizes, whole = np.zeros(len(first) - 1), np.ones(len(first) - 1, dtype=bool)
-    for begin in range(0, len(logs), BLOCK):
-        part = np.abs(logs[begin : begin + BLOCK])
+    for begin in range(0, len(logs), BLOCK_ENTRIES):
+        part = np.abs(logs[begin : begin + BLOCK_ENTRIES])
         finite = part < np.inf
         if not finite.all():
             part[~finite] = 0.0

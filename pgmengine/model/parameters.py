@@ -28,7 +28,7 @@ from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.arrows_inside import arrows_inside, generations
 from pgmengine.model.couplings import Coupling, weighted_sum
 from pgmengine.model.joined_tables import (
-    LARGE,
+    MIN_UNCOPIED_ENTRIES,
     joined_entries,
     largest_entries,
     views_of,
@@ -100,7 +100,7 @@ class Parameters:
         """
         own = {t.key: self.params[t.key] for t in self.structure.tables}
         entries = joined_entries([*own.values()])
-        if len(own) > 1 and len(entries) >= LARGE:
+        if len(own) > 1 and len(entries) >= MIN_UNCOPIED_ENTRIES:
             self.params = MappingProxyType({**self.params, **views_of(entries, own)})
         return entries
 

@@ -30,18 +30,19 @@ from pgmengine.base.types import Array, States
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure
 
-# Deviation of the sum of a conditional's row from one that is taken for rounding: 1e-6, and the
-# rounding of the sum itself, so that 0.999999 passes.
-ROUNDING = 1e-6 + 1e-12
+# The largest distance from 1 of the sum of a conditional's row that is taken for rounding: 1e-6 and
+# the rounding of the sum itself, so that 0.999999 passes.
+MAX_SUM_ERROR = 1e-6 + 1e-12
 
-# Half a unit of the sixth digit, the rounding of an entry that is printed with six digits.
-PRINTED = 0.5e-6
+# The rounding error of an entry that is printed with six decimals: half a unit of the sixth.
+PRINTED_ENTRY_ERROR = 0.5e-6
 
-# Deviation up to which a row keeps its bits: dividing again would change them at every reading.
-KEPT = 1e-12
+# The largest distance from 1 of the sum of a row that keeps its bits: dividing it by its sum again
+# would change them whenever a file is read.
+MAX_KEPT_ERROR = 1e-12
 
-# Entries of which temporary arrays are made at once.
-BLOCK = 2**18
+# Entries of a table for which temporary arrays are made at a time.
+BLOCK_ENTRIES = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +242,7 @@ def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str
         part = slice(place, place + math.prod(shape))
         if tables.conditional:
             own, rows = logs[part].reshape(-1, shape[-1]), counts[part].reshape(-1, shape[-1])
-            step = max(1, BLOCK // shape[-1])
+            step = max(1, BLOCK_ENTRIES // shape[-1])
             for first in range(0, len(rows), step):
                 some = rows[first : first + step]
                 some -= some.sum(axis=-1, keepdims=True) * np.exp(own[first : first + step])
@@ -303,7 +304,7 @@ def check_table(
         raise PgmError(f"{what}: all entries of table{where} are 0, so that no state is possible")
     if conditional:
         sums = _row_sums(values, what, scope)
-        sums[np.abs(sums - 1) < KEPT] = 1.0
+        sums[np.abs(sums - 1) < MAX_KEPT_ERROR] = 1.0
         values = values if (sums == 1.0).all() else np.divide(values, sums, out=out)
     with np.errstate(divide="ignore"):
         if out.shape == values.shape:
@@ -333,7 +334,7 @@ def wrong_row(values: Array, tolerance: float = 0.0) -> tuple[tuple[int, ...], f
 
 def _allowed(values: Array, tolerance: float) -> float:
     """Return the difference from one of the sums of rows that is taken for rounding."""
-    return max(ROUNDING + PRINTED * int(values.shape[-1]), tolerance)
+    return max(MAX_SUM_ERROR + PRINTED_ENTRY_ERROR * int(values.shape[-1]), tolerance)
 
 
 def as_printed(values: Array, tolerance: float = 0.0) -> Array:
@@ -345,14 +346,14 @@ def as_printed(values: Array, tolerance: float = 0.0) -> Array:
     """
     sums = values.sum(axis=-1, keepdims=True)
     away = np.abs(sums - 1)
-    near = (away >= KEPT) & (away <= _allowed(values, tolerance))
+    near = (away >= MAX_KEPT_ERROR) & (away <= _allowed(values, tolerance))
     return values / np.where(near, sums, 1.0) if near.any() else values
 
 
 def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:
     """Return the sums (..., 1) of the rows of conditionals; PgmError unless they are one."""
     sums: Array = values.sum(axis=-1, keepdims=True)
-    wrong = np.argwhere(np.abs(sums[..., 0] - 1) > ROUNDING)
+    wrong = np.argwhere(np.abs(sums[..., 0] - 1) > MAX_SUM_ERROR)
     if len(wrong):
         at = wrong[0].tolist()
         row = at[len(at) - len(scope) + 1 :]
@@ -376,9 +377,9 @@ def normalised(tables: Tables, logs: Array, copy: bool = False) -> Array:
     # Contiguous, so that the rows below are views.
     out = np.array(logs, order="C")
     rows = out.reshape(-1, out.shape[-1])
-    step = max(1, BLOCK // rows.shape[1])
+    step = max(1, BLOCK_ENTRIES // rows.shape[1])
     for first in range(0, len(rows), step):
         part = rows[first : first + step]
         sums = log_sum(part)[..., None]
-        part -= np.where(np.abs(sums) < KEPT, 0.0, sums)
+        part -= np.where(np.abs(sums) < MAX_KEPT_ERROR, 0.0, sums)
     return out

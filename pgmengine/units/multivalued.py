@@ -11,17 +11,17 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.units.base import Draw, Unit
 
-# Below this the series of log(sinh(x) / x) and of its derivative are exact to rounding.
-SERIES = 0.02
+# For x below this the series of log(sinh(x) / x) and of its derivative are exact to rounding.
+SERIES_BELOW = 0.02
 
 # coth(1) - 1.
 LANGEVIN_OF_1 = np.float32(1 / math.tanh(1.0) - 1)
 
-# Below this 1/x^2 - 1/sinh(x)^2 loses digits, and its series is used.
-SERIES_OF_SLOPE = 0.1
+# For x below this the formula 1/x^2 - 1/sinh(x)^2 loses digits, and its series is used.
+SLOPE_SERIES_BELOW = 0.1
 
-# Below this size of eta the density on [-1, 1] is uniform to rounding.
-UNIFORM = 1e-8
+# For |eta| below this the density on [-1, 1] is uniform to rounding.
+UNIFORM_BELOW = 1e-8
 
 
 def log_sinhc(x: Array) -> Array:
@@ -35,10 +35,10 @@ def log_sinhc(x: Array) -> Array:
         twice = -2 * far
         return np.asarray(far + np.log(np.expm1(twice) / twice))
     x = x.astype(np.float64, copy=False)
-    far = np.where(x < SERIES, 1.0, x)
-    x2 = np.where(x < SERIES, x, 0.0) ** 2
+    far = np.where(x < SERIES_BELOW, 1.0, x)
+    x2 = np.where(x < SERIES_BELOW, x, 0.0) ** 2
     return np.where(
-        x < SERIES,
+        x < SERIES_BELOW,
         x2 * (1 / 6 - x2 * (1 / 180 - x2 / 2835)),
         far + np.log(-np.expm1(-2 * far) / (2 * far)),
     )
@@ -50,7 +50,7 @@ def langevin(x: Array) -> Array:
     if x.dtype == np.float32:
         return _single_langevin(x)
     x = x.astype(np.float64, copy=False)
-    near = np.abs(x) < SERIES
+    near = np.abs(x) < SERIES_BELOW
     far, small = np.where(near, 1.0, x), np.where(near, x, 0.0)
     x2 = small * small
     return np.where(
@@ -74,7 +74,7 @@ def _single_langevin(x: Array) -> Array:
 def langevin_slope(x: Array) -> Array:
     """Return 1/x^2 - 1/sinh(x)^2, the second derivative of log_sinhc."""
     x = np.abs(np.asarray(x, dtype=np.float64))
-    near = x < SERIES_OF_SLOPE
+    near = x < SLOPE_SERIES_BELOW
     far, x2 = np.where(near, 1.0, x), np.where(near, x, 0.0) ** 2
     series = 1 / 3 - x2 * (1 / 15 - x2 * (2 / 189 - x2 * (1 / 675 - x2 * (2 / 10395))))
     decay = np.exp(-2 * far)
@@ -178,9 +178,11 @@ class MultiValued(Unit):
         eta = np.asarray(eta, dtype=np.float64)
         u = rng.random(eta.shape)
         size = np.abs(eta)
-        safe = np.where(size < UNIFORM, 1.0, size)
+        safe = np.where(size < UNIFORM_BELOW, 1.0, size)
         x = 1 + np.log1p((1 - u) * np.expm1(-2 * safe)) / safe
-        return np.where(size < UNIFORM, 2 * u - 1, np.clip(np.where(eta < 0, -x, x), -1.0, 1.0))
+        return np.where(
+            size < UNIFORM_BELOW, 2 * u - 1, np.clip(np.where(eta < 0, -x, x), -1.0, 1.0)
+        )
 
     def mode(self, eta: Array) -> Array:
         """Return the end of the interval on the side of eta; -1 at eta = 0."""

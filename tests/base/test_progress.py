@@ -17,13 +17,13 @@ class Terminal(io.StringIO):
 def test_a_bar_appears_on_a_terminal_for_long_work(patience, shown, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr(progress, "PATIENCE", patience)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_BAR", patience)
     assert list(progress.track(range(5), "sweeps", show=True)) == [0, 1, 2, 3, 4]
     assert ("sweeps" in sys.stderr.getvalue()) == shown
 
 
 def test_nothing_is_shown_without_a_terminal_or_unasked(monkeypatch):
-    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_BAR", -1.0)
     for stream, show in ((io.StringIO(), True), (Terminal(), None)):
         monkeypatch.setattr(sys, "stderr", stream)
         with progress.showing(False):

@@ -31,7 +31,7 @@ kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 models = pytest.mark.parametrize("tiny_model", IN_LANES, ids=repr)
 # No conditionals of children are read from tables, and all with few entries are.
 listing = pytest.mark.parametrize(
-    "most", [1, conditional_tables.MOST_ENTRIES], ids=["summed", "listed"]
+    "most", [1, conditional_tables.MAX_LISTED_ENTRIES], ids=["summed", "listed"]
 )
 
 
@@ -93,7 +93,9 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kern
     """
     seed, graph = graphs(40)[number]
     monkeypatch.setattr(
-        conditional_tables, "MOST_ENTRIES", conditional_tables.MOST_ENTRIES ** (number % 2)
+        conditional_tables,
+        "MAX_LISTED_ENTRIES",
+        conditional_tables.MAX_LISTED_ENTRIES ** (number % 2),
     )
     target = mixed_rows(seed, graph, rows)
     for backward in (False, True):
@@ -107,7 +109,7 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kern
 @pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
 def test_same_states_as_the_plain_engine_without_tables(tiny_model, most, kernel, monkeypatch):
     """Couplings and arrows of all units; false alarms as above."""
-    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", most)
+    monkeypatch.setattr(conditional_tables, "MAX_LISTED_ENTRIES", most)
     target = mixed_target(tiny_model)
     parted = parting(target, kernel, 8, False)
     assert parted.sum() <= 1
@@ -138,7 +140,7 @@ def parents_of_many(children=50):
 @pytest.mark.parametrize("rows", [1, 40])
 def test_many_children_of_all_kinds(rows, most, kernel, monkeypatch):
     """Whole vectors of children, products below the smallest float; false alarms as above."""
-    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", most)
+    monkeypatch.setattr(conditional_tables, "MAX_LISTED_ENTRIES", most)
     target = parents_of_many()
     target = target.take(np.zeros(rows, dtype=int))
     parted = parting(target, kernel, 8, False)
@@ -184,7 +186,7 @@ def test_annealing_weights_are_those_of_the_plain_engine(number, backward, joint
 def test_annealing_weights_without_tables_are_those_of_the_plain_engine(
     tiny_model, most, backward, joint, monkeypatch
 ):
-    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", most)
+    monkeypatch.setattr(conditional_tables, "MAX_LISTED_ENTRIES", most)
     check_annealing(mixed_target(tiny_model, 40).at(0.0), backward, joint)
 
 
@@ -426,10 +428,10 @@ def lattice(side=12, states=3):
 def test_threads_and_pieces_do_not_change_a_bit(rows, monkeypatch):
     target = lattice().given().take(np.zeros(rows, dtype=int))
     x, found = start(target, np.random.default_rng(0)), []
-    monkeypatch.setattr(sweeps, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(sweeps, "MIN_UPDATES_A_THREAD", 0)
     for count, pieces, most in (("1", (9,), 10**9), ("2", (9,), 1), ("3", (1, 2, 6), 10**9)):
         monkeypatch.setenv("PGMENGINE_THREADS", count)
-        monkeypatch.setattr(sweeps, "AT_ONCE", most)
+        monkeypatch.setattr(sweeps, "UPDATES_A_POLL", most)
         chains = TabledChains(target, pgm.Gibbs(), x, np.random.default_rng(1))
         for some in pieces:
             chains.sweep(some)

@@ -27,7 +27,7 @@ def pool():
 @pytest.mark.parametrize("rows", [20, 1])
 @pytest.mark.parametrize("name", ["MCMC", "chains", "AIS", "auto"])
 def test_the_same_bits_as_here(pool, name, rows, monkeypatch):
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     model, method, want = QUESTIONS[name]
     evidence = {"v": ROWS[:rows]}
     shared = pgm.infer(model, evidence, want=want, method=method, rng=5, executor=pool)
@@ -35,7 +35,7 @@ def test_the_same_bits_as_here(pool, name, rows, monkeypatch):
 
 
 def test_a_worker_that_dies_is_replaced_and_its_work_done_again(pool, monkeypatch, tmp_path):
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     method = Deadly(str(tmp_path / "flag"), os.getpid())
     shared = pgm.infer(RBM, {"v": ROWS}, method=method, rng=5, executor=pool)
     assert (tmp_path / "flag").exists()
@@ -43,7 +43,7 @@ def test_a_worker_that_dies_is_replaced_and_its_work_done_again(pool, monkeypatc
 
 
 def test_errors_of_workers_arrive(pool, monkeypatch):
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     with pytest.raises(pgm.PgmError, match="refused"):
         pgm.infer(
             RBM, {"v": np.full((20, 8), np.nan)}, method=pgm.Enumeration(max_bits=1), executor=pool

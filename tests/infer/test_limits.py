@@ -231,7 +231,7 @@ def test_rows_are_answered_in_parts_and_all_of_them(monkeypatch):
         return jobs
 
     monkeypatch.setattr("pgmengine.base.work.executors.track", followed)
-    monkeypatch.setattr("pgmengine.base.work.executors.WORTH", 1e6)
+    monkeypatch.setattr("pgmengine.base.work.executors.MIN_UPDATES_A_PART", 1e6)
     model, x = pgm.sbn([60, 20], rng=0), images(2000, 60)
     r = pgm.infer(model, {"v": x}, "bound", pgm.MeanField(updates=5))
     assert steps == ["parts of the rows"]
@@ -260,7 +260,7 @@ class Terminal:
 def test_plans_of_slow_questions_are_logged_and_shown_on_a_terminal_alone(
     monkeypatch, caplog, capsys
 ):
-    monkeypatch.setattr(progress, "PATIENCE", 1e-9)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_BAR", 1e-9)
     caplog.set_level(logging.INFO, "pgmengine.base.work.progress")
     model = pgm.rbm(4, 2, rng=0)
     plan = str(pgm.infer(model, want="log_z").plan)
@@ -304,7 +304,7 @@ def test_loops_inside_of_a_loop_that_shows_progress_are_quiet(monkeypatch):
     with progress.showing(True):
         for _ in progress.track(range(2), "outside"):
             assert list(progress.track(range(3), "inside")) == [0, 1, 2]
-        assert len(bars) == 1 and progress.SHOWN.get()
+        assert len(bars) == 1 and progress.PROGRESS_ASKED.get()
 
 
 def test_within_leaves_methods_alone_without_a_limit():

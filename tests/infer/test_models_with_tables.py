@@ -54,7 +54,7 @@ def test_annealing_gives_log_z(m, errors=7.0):
 @pytest.mark.parametrize("method", [pgm.MCMC(chains=2, warmup=5, draws=20), pgm.MeanField()],
                          ids=lambda m: type(m).__name__)  # fmt: skip
 def test_parts_of_a_question_give_the_answer_of_the_whole(m, method, monkeypatch):
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     evidence, _ = question(m)
     alone = pgm.infer(m.build(), evidence, method=method, rng=0)
     with ThreadPoolExecutor(2) as pool:

@@ -49,7 +49,7 @@ def test_answers_with_other_rows_are_refused(want, more, parts, monkeypatch):
 @pytest.mark.parametrize("method", [pgm.Exact(draws=4), pgm.Forward(), pgm.AIS(betas=100)])
 def test_rows_of_mixed_patterns_in_parts(method, workers, monkeypatch):
     """Any number of parts gives each row its own answer, on workers or without."""
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     model, rng = pgm.sbn([4, 3], rng=0), np.random.default_rng(0)
     v = np.where(rng.random((17, 4)) < 0.4, np.nan, rng.integers(0, 2, (17, 4)))
     exact = [pgm.infer(model, {"v": row[None]}, ("log_z",)).log_z[0] for row in v]

@@ -61,7 +61,7 @@ class Counting(Executor):
 @pytest.fixture(params=[1.0, 5e8], ids=["small parts", "whole"])
 def worth(request, monkeypatch):
     """The work of a part: with the first value, these small questions are split like large ones."""
-    monkeypatch.setattr(executors, "WORTH", request.param)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", request.param)
     return request.param
 
 
@@ -104,7 +104,7 @@ def test_chains_of_one_row_are_the_same_bits_in_groups_of_any_size(monkeypatch, 
     method = pgm.MCMC(chains=7, draws=20, warmup=5)
     alone = pgm.infer(model, evidence, method=method, rng=seed)
     for worth in (1.0, 1e3):
-        monkeypatch.setattr(executors, "WORTH", worth)
+        monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", worth)
         assert_same(alone, pgm.infer(model, evidence, method=method, rng=seed, executor=Counting()))
 
 
@@ -115,7 +115,7 @@ def test_parts_answer_as_the_whole_does(name, monkeypatch):
     """
     model, method, want = QUESTIONS[name]
     whole = pgm.infer(model, {"v": ROWS}, want=want, method=method, rng=5)
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     parted = pgm.infer(model, {"v": ROWS}, want=want, method=method, rng=5)
     margin = 0.3 if name == "forward" else 1e-5
     for layer in whole.mean:
@@ -126,7 +126,7 @@ def test_parts_answer_as_the_whole_does(name, monkeypatch):
 
 
 def test_log_z_without_evidence_is_found_once(monkeypatch):
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     method = pgm.AIS(chains=50, betas=200)
     r = pgm.infer(RBM, {"v": ROWS}, want=("log_z", "log_prob"), method=method, rng=0)
     exact = pgm.infer(RBM, {"v": ROWS}, want=("log_prob",)).log_prob
@@ -136,7 +136,7 @@ def test_log_z_without_evidence_is_found_once(monkeypatch):
 
 
 def test_states_go_on_over_parts(monkeypatch):
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     method = pgm.MCMC(draws=20, warmup=5)
     r = pgm.infer(RBM, {"v": ROWS}, method=method, rng=0)
     assert r.state["h"].shape == (20 * 4, 5)
@@ -148,7 +148,7 @@ def test_states_go_on_over_parts(monkeypatch):
 
 
 def test_messages_name_the_row_of_the_question(monkeypatch):
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     b = pgm.GraphBuilder()
     b.layer("h", pgm.Binary(), 1)
     b.layer("v", pgm.NoisyOr(), 2, bias=[0.0, 0.1])
@@ -160,7 +160,7 @@ def test_messages_name_the_row_of_the_question(monkeypatch):
 
 
 def test_processes(monkeypatch):
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     model, method, want = QUESTIONS["MCMC"]
     with ProcessPoolExecutor(2, SPAWN) as pool:
         for rows in (20, 1):
@@ -171,7 +171,7 @@ def test_processes(monkeypatch):
 
 def test_fit_on_an_executor_and_resumed(monkeypatch, tmp_path):
     """A sampled data phase: the same bits on an executor, and from a checkpoint."""
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     x, settings = (
         ROWS[:, :8],
         {
@@ -239,7 +239,7 @@ def test_chains_are_judged_over_all_rows(monkeypatch):
         method = pgm.MCMC(warmup=50, draws=80, rhat_limit=limit)
         return pgm.infer(model, {"v": rows}, method=method, rng=0)
 
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     whole = pgm.explain(model, {"v": rows}, method=pgm.MCMC(warmup=50, draws=80)).chosen
     # The statistics do not depend on the limit.
     strict = judged(1.0001)
@@ -283,7 +283,7 @@ def test_samplers_name_the_row_of_the_question(method, monkeypatch):
     model = model.with_params({k: 12 * v for k, v in model.params.items()})
     x = np.zeros((6, 3))
     x[4] = 5.0
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     said = pgm.infer(
         model, {"x": x, "y": np.zeros((6, 1))}, want=("log_prob",), method=method, rng=0
     ).warnings
@@ -317,7 +317,7 @@ class Deadly:
 
 def test_a_worker_that_dies_takes_nothing_with_it(monkeypatch, tmp_path, caplog):
     """After a process pool breaks, the remaining parts are done in this process."""
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     method = Deadly(str(tmp_path / "flag"), os.getpid())
     with ProcessPoolExecutor(2, SPAWN) as pool:
         shared = pgm.infer(RBM, {"v": ROWS}, method=method, rng=5, executor=pool)
@@ -326,7 +326,7 @@ def test_a_worker_that_dies_takes_nothing_with_it(monkeypatch, tmp_path, caplog)
 
 
 def test_errors_of_workers_arrive_and_stop_the_rest(monkeypatch):
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     with ThreadPoolExecutor(1) as pool, pytest.raises(pgm.PgmError, match="refused"):
         pgm.infer(RBM, {"v": ROWS}, method=pgm.Enumeration(max_bits=1), executor=pool)
     began, gate = [], threading.Event()
@@ -350,7 +350,7 @@ def test_ladders_of_parts_are_known_row_by_row(monkeypatch):
     """Each part of the rows adapts its own; the ladder of a row goes with its weights, occupancies
     and levels.
     """
-    monkeypatch.setattr(executors, "WORTH", 1.0)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", 1.0)
     strong = RBM.with_params({"v-h.weight": 4 * RBM.params["v-h.weight"]})
     evidence = {"v": [[np.nan] * 8, [1, 1, 1, 1, 0, 0, 0, np.nan]]}
     for method in (

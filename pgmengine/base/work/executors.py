@@ -21,18 +21,19 @@ T = TypeVar("T")
 # Positional arguments of one call.
 Job: TypeAlias = tuple[Any, ...]
 
-# Parts of one question, at most.
-PARTS = 128
+# The largest number of parts of one question.
+MAX_PARTS = 128
 
-# Unit updates in a part, at least: half a second or so. Smaller questions stay in one part.
-WORTH = 1e9
+# The smallest number of unit updates in a part, about half a second of work. Smaller questions
+# stay in one part.
+MIN_UPDATES_A_PART = 1e9
 
 log = logging.getLogger(__name__)
 
 
 def part_count(work: float, most: int) -> int:
     """Return the number of parts, at most `most`, for this number of unit updates."""
-    return max(1, int(min(PARTS, most, work / WORTH)))
+    return max(1, int(min(MAX_PARTS, most, work / MIN_UPDATES_A_PART)))
 
 
 def spawn(rng: np.random.Generator, count: int) -> list[np.random.Generator]:

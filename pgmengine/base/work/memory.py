@@ -11,16 +11,17 @@ import os
 
 from pgmengine.base.errors import PgmError
 
-# Bytes up to which nothing is refused: asking the system takes longer than small answers do.
-SMALL = 2.0**26
+# Bytes up to which nothing is refused, because asking the system for its free memory takes longer
+# than a small answer.
+UNCHECKED_BYTES = 2.0**26
 
 # Share of the free memory that one question or one model may take.
-SHARE = 0.8
+SHARE_OF_FREE_MEMORY = 0.8
 
 # The environment variable with the GiB that a file may take, and its default.
 FILE_GIB, DEFAULT_GIB = "PGMENGINE_FILE_GIB", 1.0
 
-FEWER = "ask for fewer rows or draws"
+FEWER_ROWS = "ask for fewer rows or draws"
 
 
 def available_memory() -> float:
@@ -41,15 +42,15 @@ def available_memory() -> float:
         return math.inf
 
 
-def no_room(needed: float, advice: str = FEWER) -> str:
+def no_room(needed: float, advice: str = FEWER_ROWS) -> str:
     """Return the reason why memory of `needed` bytes is not available, or an empty string.
 
     `needed` may be an integer that is too large for a float, as declarations may contain.
     """
-    if needed < SMALL:
+    if needed < UNCHECKED_BYTES:
         return ""
     free = available_memory()
-    if needed <= SHARE * free:
+    if needed <= SHARE_OF_FREE_MEMORY * free:
         return ""
     size = f"{float(needed) / 2**30:.3g}" if needed < 1e300 else "more than 1e+290"
     return f"it needs {size} GiB, {free / 2**30:.3g} GiB are free; {advice}"
@@ -64,7 +65,7 @@ def too_large(needed: float, explained: float, advice: str) -> str:
     explained : bytes of memory that an ordinary file of this size takes.
     advice : the way to need less.
     """
-    if needed < SMALL:
+    if needed < UNCHECKED_BYTES:
         return ""
     limit = max(2.0**30 * _file_gib(), explained)
     if needed > limit:

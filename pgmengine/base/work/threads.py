@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from pgmengine.base.errors import PgmError
 
-# The environment variable.
-NAME = "PGMENGINE_THREADS"
+# The environment variable with the number of threads.
+THREADS_VARIABLE = "PGMENGINE_THREADS"
 # A larger number of threads is a mistake: no computer has as many cores.
-MOST = 4096
+MAX_THREADS = 4096
 A = TypeVar("A")
 B = TypeVar("B")
 # The thread that holds this lock limits BLAS.
@@ -26,10 +26,11 @@ _here = local()
 
 def threads() -> int:
     """Cores to use: PGMENGINE_THREADS, else (or where that is 0) those this process may run on."""
-    given = os.environ.get(NAME, "0").strip()
-    if not (given.isascii() and given.isdigit() and len(given) < 10 and int(given) <= MOST):
+    given = os.environ.get(THREADS_VARIABLE, "0").strip()
+    if not (given.isascii() and given.isdigit() and len(given) < 10 and int(given) <= MAX_THREADS):
         raise PgmError(
-            f"{NAME} is {given!r}, expected an integer from 1 to {MOST}; unset it to use every core"
+            f"{THREADS_VARIABLE} is {given!r}, expected an integer from 1 to {MAX_THREADS}; "
+            "unset it to use every core"
         )
     return int(given) or _cores()
 

@@ -22,8 +22,8 @@ from pgmengine.units import Unit
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# Joint states of a child and its parents up to which its conditional is listed.
-MOST_ENTRIES = 64
+# The most joint states of a child and its parents for which its conditional is listed.
+MAX_LISTED_ENTRIES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Children:
         of_parents = np.log2(self.states[self.parents.indices])
         # Without any parent bincount returns integers.
         bits = np.log2(self.states[self.unit]) + np.bincount(owner, of_parents, len(self.unit))
-        few = bits <= np.log2(MOST_ENTRIES) + 1e-9
+        few = bits <= np.log2(MAX_LISTED_ENTRIES) + 1e-9
         scopes, terms = list[Array](), [np.empty(0)]
         for scope in self._alike(np.flatnonzero(few), counts):
             scopes.append(scope)

@@ -22,8 +22,8 @@ from pgmengine.model.parameters import Parameters
 # Sweeps under way at once; PGM_SWEEPS_TOGETHER of routines.h.
 SWEEPS_TOGETHER = 8
 
-# Average number of independent visits from which on waves are faster.
-WIDE = 1.5
+# The average number of independent visits from which waves are faster.
+MIN_VISITS_A_WAVE = 1.5
 
 
 @dataclass(frozen=True, eq=False)

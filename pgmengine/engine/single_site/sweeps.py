@@ -25,7 +25,11 @@ from pgmengine.base.work.threads import parts
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.layerwise import share_of
 from pgmengine.engine.packed import padded, zeros
-from pgmengine.engine.single_site.independent_visits import SWEEPS_TOGETHER, WIDE, waves
+from pgmengine.engine.single_site.independent_visits import (
+    MIN_VISITS_A_WAVE,
+    SWEEPS_TOGETHER,
+    waves,
+)
 from pgmengine.engine.single_site.packed_units import (
     DENSITIES,
     SITE_FIELDS,
@@ -43,19 +47,21 @@ from pgmengine.model.weights import count
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# Chains up to which one after the other is faster than all of them as lanes.
-FEW_CHAINS = 2
+# Up to so many chains are faster one after the other than all together as lanes of vectors.
+MAX_CHAINS_IN_TURN = 2
 
-# Layers and couplings of a network of single variables at least, and entries of a unit at most.
-MANY_COUPLINGS = 64
-FEW_ENTRIES = 16
+# A network of single variables has at least so many layers and couplings, and at most so many
+# entries for each unit.
+MIN_COUPLINGS_PACKED = 64
+MAX_ENTRIES_A_UNIT = 16
 
-# Unit updates: of a thread, and between two looks at Ctrl-C.
-WORTH_A_THREAD = 20_000
-AT_ONCE = 10_000_000
+# The smallest number of unit updates for which a further thread is started, and the number between
+# two looks at Ctrl-C.
+MIN_UPDATES_A_THREAD = 20_000
+UPDATES_A_POLL = 10_000_000
 
-# Sweeps with the same parameters that save the time of planning their waves.
-WORTH_A_PLAN = 64
+# Sweeps with the same parameters from which planning their waves pays.
+MIN_SWEEPS_A_PLAN = 64
 
 # Entries of all weights.
 _entries: WeakKeyDictionary[Structure, int] = WeakKeyDictionary()
@@ -80,10 +86,10 @@ def many_small(model: Parameters) -> bool:
     inputs of the unit and of its children at each visit.
     """
     s = model.structure
-    if len(s.layers) + len(s.couplings) < MANY_COUPLINGS:
+    if len(s.layers) + len(s.couplings) < MIN_COUPLINGS_PACKED:
         return False
     entries = remembered(_entries, s, lambda s: sum(count(model.weight(c)) for c in s.couplings))
-    return entries <= FEW_ENTRIES * sum(layer.size for layer in s.layers.values())
+    return entries <= MAX_ENTRIES_A_UNIT * sum(layer.size for layer in s.layers.values())
 
 
 class TabledChains:
@@ -105,7 +111,7 @@ class TabledChains:
         s = target.structure
         self.target, self.x, self.made, self.kernel = target, x, 0, kernel
         self.graph, self.rows = packed_graph(s), target.rows
-        self.alone = self.rows <= FEW_CHAINS
+        self.alone = self.rows <= MAX_CHAINS_IN_TURN
         self.lanes = self.rows if self.alone else padded(self.rows)
         self.moving = frozenset(target.pattern.moving)
         beta, stream = zeros((self.lanes,)), zeros((self.lanes,), np.uint32)
@@ -184,7 +190,7 @@ class TabledChains:
 
     def sweep(self, count: int, backward: bool = False) -> None:
         """Make `count` sweeps."""
-        if not self.planned and self.made + count >= WORTH_A_PLAN:
+        if not self.planned and self.made + count >= MIN_SWEEPS_A_PLAN:
             self._overlap()
         self._pieces(count, backward=backward)
 
@@ -192,7 +198,7 @@ class TabledChains:
         """Let several sweeps of each chain be under way at once, if there is much to gain."""
         self.planned, found = True, waves(self.target.model, self.visit)
         # Uniforms are made for all units.
-        if found.width >= WIDE and 4 * self.units >= len(self.sites):
+        if found.width >= MIN_VISITS_A_WAVE and 4 * self.units >= len(self.sites):
             blocks = -(-len(self.sites) // 64)
             room = zeros((self.rows, SWEEPS_TOGETHER * 64 * blocks))
             self.routine.by_waves(found.unit, found.start, found.period, room)
@@ -255,7 +261,7 @@ class TabledChains:
     def path(self) -> tuple[Array, Array]:
         """Return (path, power), each (rows,), with log p_beta(x) = path + beta * power."""
         out = np.empty((self.rows, 2))
-        self.routine.log_density(out, parts(self.rows * len(self.sites), WORTH_A_THREAD / 2))
+        self.routine.log_density(out, parts(self.rows * len(self.sites), MIN_UPDATES_A_THREAD / 2))
         return out[:, 0], out[:, 1]
 
     def sweep_path(self) -> tuple[Array, Array]:
@@ -277,13 +283,13 @@ class TabledChains:
         self, count: int, trace: Array | None = None, betas: Array | None = None, **options: Any
     ) -> None:
         """Make sweeps, in calls between which Ctrl-C takes effect."""
-        most, done = max(1, AT_ONCE // max(1, self.rows * self.units)), 0
+        most, done = max(1, UPDATES_A_POLL // max(1, self.rows * self.units)), 0
         while done < count:
             some = min(count - done, most)
             self.routine.sweep(
                 self.made,
                 some,
-                parts(some * self.rows * self.units, WORTH_A_THREAD / 2),
+                parts(some * self.rows * self.units, MIN_UPDATES_A_THREAD / 2),
                 trace=None if trace is None else trace[done : done + some],
                 betas=None if betas is None else betas[done : done + some + 1],
                 **options,

@@ -21,7 +21,7 @@ from pgmengine.base.extras import install
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import check_divided
 from pgmengine.base.work.executors import part_count
-from pgmengine.base.work.memory import SMALL
+from pgmengine.base.work.memory import UNCHECKED_BYTES
 from pgmengine.evidence.relevance import hinted
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits
@@ -104,7 +104,11 @@ class Planned:
         if most.most > self.limits.states:
             return Scheme(work=work, refusal=self._refusal(most))
         working, fixed = self._needs(draws, 0.0)
-        if working + fixed >= SMALL and len(self.trees) == 1 and part_count(work, target.rows) == 1:
+        if (
+            working + fixed >= UNCHECKED_BYTES
+            and len(self.trees) == 1
+            and part_count(work, target.rows) == 1
+        ):
             # Answers of one pass are made after it; those of earlier passes are there during it.
             if most.at_once(self.want, draws) >= target.rows:
                 working, fixed = self._needs(draws, answer_bytes(target, self.want, draws))
