@@ -40,7 +40,7 @@ class NoSuchName(PgmError, KeyError):
 
 
 class NotAsked(PgmError, AttributeError):
-    """A quantity that is read from a Result, but was not among the wanted ones.
+    """A quantity that is read from a Result, although the question did not ask for it.
 
     Name the quantity in `want` to get it. Since this is an AttributeError, `hasattr(result, name)`
     is False for such a quantity.
@@ -50,7 +50,7 @@ class NotAsked(PgmError, AttributeError):
 class InternalError(RuntimeError):
     """A fault of pgmengine itself, found before a wrong answer was returned.
 
-    No input should lead to it. It is no PgmError, so that no plan takes it for a refusal.
+    No input should lead to it. It is not a PgmError, so that no plan treats it as a refusal.
     """
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class InternalError(RuntimeError):
 
 
 def visible(text: str) -> str:
-    r"""Return a text for messages, which may have parts of a file: unshown characters are escaped.
+    r"""Return a text for messages, such as a part of a file, with unprintable characters escaped.
 
     Line breaks stay.
 

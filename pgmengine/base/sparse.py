@@ -28,7 +28,7 @@ def csr_of(matrix: Any, what: str) -> Any:
 
     Raises
     ------
-    PgmError for a matrix that is not two-dimensional, or whose arrays do not fit its shape and each
+    PgmError for a matrix that is not two-dimensional, or whose arrays contradict its shape or each
     other.
 
     >>> import numpy as np
@@ -67,7 +67,7 @@ def compressed(data: Array, indices: Array, indptr: Array, shape: object, what: 
         )
     if indptr[-1] > len(indices):
         raise _broken(what, f"indptr ends in {indptr[-1]}, and there are {len(indices)} indices")
-    # The memory that a matrix keeps for more entries may hold anything.
+    # Memory that a matrix has reserved for further entries is not initialised.
     used = slice(0, int(indptr[-1]))
     _check_entries(indices[used], columns, "column", what)
     return csr_array(
@@ -184,7 +184,7 @@ def _of_dia(matrix: Any, shape: tuple[int, int], what: str) -> tuple[Array, Arra
             "different",
         )
     columns = np.arange(min(data.shape[1], shape[1]))
-    # Offsets so far out that the difference would overflow have no entries within the matrix.
+    # Diagonals outside of the matrix have no entries, and their offsets could overflow below.
     near = np.flatnonzero((offsets > -shape[0]) & (offsets < shape[1]))
     rows = columns - offsets[near, None]
     inside = (rows >= 0) & (rows < shape[0]) & (data[near, : len(columns)] != 0)

@@ -1,7 +1,7 @@
 """Models of other libraries in memory: pgmpy, pyAgrum and dimod.
 
 The libraries are not imported: only attributes of their objects are used. Arrays are copied,
-because arrays of pyAgrum exist only as long as the model, and arrays of pgmpy may change. Models of
+because arrays of pyAgrum are freed with their model, and arrays of pgmpy may change. Models of
 pgmpy and pyAgrum become a Network. A dimod model becomes a layer with a bilinear coupling, whose
 weights follow from its energy.
 """
@@ -72,7 +72,7 @@ def _states_of_pgmpy(
     scopes: Iterable[Sequence[Hashable]],
     directed: bool,
 ) -> dict[Hashable, list[Hashable]]:
-    """Return the states of each variable, in the order of its own table or of the first one."""
+    """Return the states of each variable, as in its own table, or else in the first with it."""
     states: dict[Hashable, list[Hashable]] = {}
     for factor, scope in zip(factors, scopes, strict=True):
         # The first variable of a conditional is the child.
@@ -143,10 +143,10 @@ def network_from_pyagrum(model: object) -> Network:
     parts = [source.cpt(i) for i in nodes] if directed else map(source.factor, source.factors())
     scopes, arrays = [], []
     for part in parts:
-        # The axes of tolist are those of names from the last to the first.
+        # The axes of tolist are in the reverse order of names.
         scopes.append(tuple(number[name] for name in part.names))
-        # toarray of a noisy-or, or of another node whose entries are computed, returns memory that
-        # nothing was written to; so does, at times, toarray of a tensor that is made of it.
+        # toarray returns uninitialised memory for a noisy-or and other nodes whose entries are
+        # computed, and sometimes for a tensor that is made from such a node.
         arrays.append(np.array(part.tolist(), dtype=np.float64).T)
     if directed:
         return Network(names, states, tuple(map(_child_last, scopes, arrays)))
@@ -198,7 +198,7 @@ def add_quadratic(b: GraphBuilder, model: object, name: str) -> None:
 
 
 def _attribute(thing: object, name: str, what: str) -> list[Hashable]:
-    """Return an attribute that is a list; raise PgmError where there is none."""
+    """Return an attribute as a list; raise PgmError if the object does not have it."""
     try:
         return list(getattr(thing, name))
     except (AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""Checks of a declaration; every error names the layer or coupling, the index, and the remedy."""
+"""Checks of a declaration; every error names the layer or coupling, the index and a remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
 from pgmengine.units import Unit
 
-# Copies of a parameter or a list of values that exist for a moment while they are checked.
+# Copies of a parameter, or of a list of values, that exist at a time during the checks.
 COPIES_WHILE_CHECKED = 3
 SMALLER_ADVICE = "declare it smaller, or with sparse weights"
 
@@ -120,12 +120,12 @@ def _check_names(layer: Layer) -> None:
 
 
 def check_room(structure: Structure, weights: list[Weight | None]) -> None:
-    """PgmError unless all parameters fit into memory, with dense weights that are to be drawn.
+    """PgmError unless all parameters fit into memory, including weights that `build` draws.
 
     Parameters
     ----------
     structure : the layers and couplings.
-    weights : of each coupling in order, None where it is to be drawn.
+    weights : the weight of each coupling in order; None if `build` draws it.
     """
     layers, sizes = structure.layers, dict[str, int]()
     for layer in layers.values():
@@ -198,7 +198,7 @@ def _check_unit(layer: Layer) -> None:
 
 
 def check_structure(structure: Structure) -> None:
-    """PgmError unless couplings join known layers, once each, and give a proper density."""
+    """PgmError unless couplings join declared layers, once each, and the density has a sum."""
     seen: set[tuple[str, ...] | frozenset[str]] = set()
     keys: dict[str, Coupling] = {}
     for c in structure.couplings:
@@ -235,7 +235,7 @@ def check_structure(structure: Structure) -> None:
 
 
 def _unbounded(layer: Layer) -> bool:
-    """Whether values have no bound, and are not always observed."""
+    """Whether values are unbounded, in units that need not be observed."""
     return not layer.unit.bounded and not layer.unit.observed_only
 
 
@@ -298,7 +298,7 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Weight) -> We
 
 
 def as_floats(values: object, what: str) -> Array:
-    """Return anything that numpy reads as float64 in this type, else PgmError."""
+    """Return anything that numpy can read as float64 in this type, else PgmError."""
     try:
         # Masked values are not observed.
         if isinstance(values, np.ma.MaskedArray):
@@ -306,7 +306,7 @@ def as_floats(values: object, what: str) -> Array:
         if is_sparse(values):
             return _filled(values, what)
         array = np.asarray(values)
-        # Of complex numbers and dates numpy would take a part as numbers.
+        # numpy would drop the imaginary part of complex numbers, and the unit of dates.
         if array.dtype.kind in "cMmV":
             raise TypeError(f"it has {array.dtype} entries")
         if array.dtype.kind == "O":

@@ -1,6 +1,7 @@
-"""Parameters as the compiled routines read them: float32, padded to whole vectors.
+"""Parameters in the layout of the compiled routines: float32, padded to whole vectors.
 
-Dense weights lie in panels of columns, which stay in cache while a chain's inputs are updated.
+Dense weights are stored in panels of columns, which stay in cache while the inputs of a chain are
+updated.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.weights import is_sparse
 
-# Floats of a vector.
+# The number of floats in the widest vector.
 FLOATS_A_VECTOR = 16
 
 # The largest panel of weights, in bytes: it stays in the cache of a core.
@@ -36,14 +37,14 @@ Rows: TypeAlias = "tuple[Array | None, Array | None, Array | None, Array | None]
 
 
 class Packed:
-    """The parameters of one model, each converted when it is first asked for."""
+    """The parameters of one model, each converted at its first use."""
 
     def __init__(self, model: Parameters) -> None:
-        # Without a reference to the model itself, which would never be freed.
+        # A reference to the model itself would keep it in memory.
         self.structure, self.params = model.structure, dict(model.params)
         self.rows: dict[tuple[str, str], Rows] = {}
         self.singles: dict[str, Weight] = {}
-        # (coupling, layer) -> the last values that cannot change, and their field.
+        # (coupling, layer) -> the last read-only values, and their field.
         self.fields: dict[tuple[str, str], tuple[Array, Array]] = {}
 
     def into(self, c: Coupling, name: str) -> Rows:
@@ -59,14 +60,14 @@ class Packed:
     def add_product(self, c: Coupling, name: str, x: Array, field: Array) -> None:
         """Add the field (rows, width) float32 that values x of the other end give to a layer.
 
-        x is (rows, width of the other end), float32. Both phases of an update ask for the field of
-        the same data: the one of values that own their memory and are read only is kept.
+        x is (rows, width of the other end), float32. Both phases of an update need the field of the
+        same data. It is therefore kept if x owns its memory and is read-only.
         """
         if x.base is not None or x.flags.writeable:
             self._add_product(c, name, x, field)
             return
         key = c.key, name
-        # Threads may ask at the same time: a pair is read, and put there, as a whole.
+        # Threads may run this at the same time, so that a pair is read and stored as a whole.
         of, found = self.fields.get(key, (None, field))
         if of is not x:
             found = np.zeros((len(x), field.shape[1]), dtype=np.float32)
@@ -94,7 +95,7 @@ class Packed:
         return self.singles[key]
 
 
-# Packed parameters are made at every update of a fit, and go with their model.
+# Packed parameters are made at every update of a fit, and are deleted with their model.
 _packed: WeakKeyDictionary[Parameters, Packed] = WeakKeyDictionary()
 
 
@@ -111,7 +112,7 @@ def padded(n: int) -> int:
 def aligned(
     shape: tuple[int, ...], dtype: DTypeLike = np.float32, fill: Callable[..., Array] = np.empty
 ) -> Array:
-    """Return an array that starts on a cache line and ends a vector before its memory does."""
+    """Return an array at a cache line, with memory for one more vector after its end."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = fill(size + 128, dtype=np.uint8)
     start = -memory.__array_interface__["data"][0] % 64
@@ -139,14 +140,14 @@ def row(values: Array, columns: int) -> Array:
 
 
 def stride_of(layer: Layer) -> int:
-    """Return the number of floats that a chain has in the inputs of a layer."""
+    """Return the number of floats of one chain in the inputs of a layer."""
     return padded(padded(layer.size) * layer.unit.width)
 
 
 def panels(weight: Array, stride: int) -> Array:
     """Return a weight as panels of columns, (tiles, rows, tile) float32, each contiguous.
 
-    A weight in double precision is converted a few panels at a time, without a second whole copy.
+    A weight in double precision is converted a few panels at a time, without a full float32 copy.
     """
     rows = len(weight)
     tile = next((wide for wide in (64, 32) if 4 * rows * wide <= PANEL_BYTES), 16)
@@ -167,7 +168,7 @@ def panels(weight: Array, stride: int) -> Array:
 
 
 def _rows(weight: Weight, stride: int) -> Rows:
-    """Return a weight as the compiled sweeps read it."""
+    """Return a weight in the layout of the compiled sweeps."""
     if not is_sparse(weight):
         return panels(weight, stride), None, None, None
     rows = weight.tocsr()

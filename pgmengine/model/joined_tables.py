@@ -1,8 +1,8 @@
 """The entries of all tables of a model as one array.
 
-Tables of a thousand states take hundreds of megabytes, so that a model has them once: declared
-tables are views of one array, which is the array of all entries. Functions that look at all entries
-do so in blocks.
+Tables of variables with a thousand states take hundreds of megabytes. A model therefore stores them
+once: declared tables are views of the array of all entries. Functions that read all entries do so
+in blocks.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MIN_UNCOPIED_ENTRIES = 2**16
 
 
 def without_base(structure: Structure, entries: Array) -> Array:
-    """Return the logarithms of all entries less log h of the child's state in conditionals.
+    """Return all logarithms of entries; in conditionals, less log h of the state of the child.
 
-    They are the entries themselves where no child of a conditional has a base measure.
+    The result is `entries` itself if no child of a conditional has a base measure.
     """
     first, out = 0, entries
     if structure.based.isdisjoint(tables.layers[-1] for tables in structure.tables):
@@ -39,9 +39,9 @@ def without_base(structure: Structure, entries: Array) -> Array:
 
 
 def joined_entries(parts: Sequence[Array]) -> Array:
-    """Return the entries of all tables, one after the other, without a copy where they are so.
+    """Return the entries of all tables as one array, without a copy if they are parts of one.
 
-    Declared tables are: `scopes.py` fills one array with all of them.
+    Declared tables are such parts: `scopes.py` fills one array with all of them.
     """
     if len(parts) == 1:
         return parts[0].ravel()
@@ -58,7 +58,7 @@ def joined_entries(parts: Sequence[Array]) -> Array:
 
 
 def views_of(entries: Array, own: Mapping[str, Array]) -> dict[str, Array]:
-    """Return parameters as views of the array of all entries, so that their own arrays can go."""
+    """Return parameters as views of the array of all entries, to free the memory of their own."""
     entries.flags.writeable, place, views = False, 0, dict[str, Array]()
     for key, part in own.items():
         views[key] = entries[place : place + part.size].reshape(part.shape)
@@ -75,7 +75,7 @@ def largest_entries(logs: Array, first: Array) -> tuple[Array, Array]:
     first : (tables + 1,) the first entry of each table.
     """
     if len(logs) <= BLOCK_ENTRIES and len(logs):
-        # Most models have few entries, and ask for this in their first question.
+        # Most models have few entries, and this is faster for their first question.
         part = np.abs(logs)
         if part.max() < np.inf:
             return np.maximum.reduceat(part, first[:-1]), np.ones(len(first) - 1, dtype=bool)
@@ -85,7 +85,7 @@ def largest_entries(logs: Array, first: Array) -> tuple[Array, Array]:
         finite = part < np.inf
         if not finite.all():
             part[~finite] = 0.0
-        # Tables of which some entries are in this block.
+        # Tables with entries in this block.
         tables = slice(
             int(np.searchsorted(first, begin, "right")) - 1,
             int(np.searchsorted(first, begin + len(part))),

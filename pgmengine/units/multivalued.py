@@ -25,9 +25,10 @@ UNIFORM_BELOW = 1e-8
 
 
 def log_sinhc(x: Array) -> Array:
-    """Return log(sinh(x) / x), precise and without overflow from 0 to 1e4.
+    """Return log(sinh(x) / x) for x from 0 to 1e4, without overflow.
 
-    Single precision stays; all digits of small results would need the series there.
+    An argument in single precision gives a result in single precision, without the series that
+    small results would need for all digits.
     """
     x = np.abs(np.asarray(x))
     if x.dtype == np.float32:
@@ -45,7 +46,7 @@ def log_sinhc(x: Array) -> Array:
 
 
 def langevin(x: Array) -> Array:
-    """Return coth(x) - 1/x, the derivative of log_sinhc; single precision stays."""
+    """Return coth(x) - 1/x, the derivative of log_sinhc, in single precision for such x."""
     x = np.asarray(x)
     if x.dtype == np.float32:
         return _single_langevin(x)
@@ -59,9 +60,10 @@ def langevin(x: Array) -> Array:
 
 
 def _single_langevin(x: Array) -> Array:
-    """Return coth(x) - 1/x by a continued fraction up to 1, and the rest of the way in full.
+    """Return coth(x) - 1/x as a sum: its value at min(x, 1), and the difference beyond 1.
 
-    The sum of both parts needs no branches, which take longer than the functions.
+    The first part is a continued fraction. The sum needs no branches, which would take longer than
+    the functions.
     """
     size = np.abs(x)
     near, far = np.minimum(size, 1), np.maximum(size, 1)
@@ -82,7 +84,7 @@ def langevin_slope(x: Array) -> Array:
 
 
 def _real(eta: Array) -> Array:
-    """Return natural parameters in single precision if they are so, else in double precision."""
+    """Return natural parameters: float32 stays, everything else becomes float64."""
     eta = np.asarray(eta)
     return eta if eta.dtype == np.float32 else eta.astype(np.float64, copy=False)
 
@@ -92,8 +94,8 @@ class MultiValued(Unit):
     """Values {(2k - s)/s, k = 0..s} with base measure 2/(s+1) each, or [-1, 1] for s = inf.
 
     The log normalizer is A = log phi_s with phi_s(x) = 2 sinh((s+1)x/s) / ((s+1) sinh(x/s)), so
-    that phi_1 = 2 cosh, phi_inf = 2 sinh(x)/x and phi_s(0) = 2 (equations 6, 7 and 14). Use them as
-    hidden units of discriminative RBMs, where a larger s reduces over-fitting.
+    that phi_1 = 2 cosh, phi_inf = 2 sinh(x)/x and phi_s(0) = 2 (equations 6, 7 and 14 of the
+    paper). Use them as hidden units of discriminative RBMs, where a larger s reduces over-fitting.
 
     Parameters
     ----------
@@ -107,7 +109,7 @@ class MultiValued(Unit):
     References
     ----------
     Yokoyama, Katsumata and Yasuda (2019), "Restricted Boltzmann machine with multivalued hidden
-    variables: a model suppressing over-fitting". System 1 in the table of equations.
+    variables: a model suppressing over-fitting".
 
     >>> import pgmengine as pgm
     >>> pgm.MultiValued(2).support
@@ -170,8 +172,8 @@ class MultiValued(Unit):
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw by the inverse CDF.
 
-        On [-1, 1] it is sign(eta) (1 + log(u + (1 - u) e^(-2|eta|)) / |eta|) of a uniform u, which
-        does not overflow at either end.
+        On [-1, 1] the draw is sign(eta) (1 + log(u + (1 - u) e^(-2|eta|)) / |eta|) with a uniform
+        u. This does not overflow at either end.
         """
         if not math.isinf(self.s):
             return super().sample(eta, rng)
@@ -193,7 +195,7 @@ class MultiValued(Unit):
         return np.abs(eta) + self._log_h
 
     def log_h(self, x: Array) -> Array:
-        """Return the logarithm of 2/(s+1); 0, a density, for s = inf."""
+        """Return the logarithm of 2/(s+1); for s = inf the density is 1, and its logarithm 0."""
         return np.full(np.shape(x), self._log_h)
 
     def contains(self, x: Array) -> Array:

@@ -2,7 +2,7 @@
 
 A question is divided into parts that do not depend on the number of workers, and every part has a
 random number generator of its own. Answers are therefore the same on any number of workers. A part
-that is lost with a worker runs again in this process.
+that is lost because its worker died runs again in this process.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def part_count(work: float, most: int) -> int:
 def spawn(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
     """Return generators for jobs, seeded by draws from `rng`.
 
-    They depend on the state of `rng` alone. Generator.spawn would not do: it counts the children of
-    a seed sequence, so that a restored generator would have the same children a second time.
+    They depend on the state of `rng` alone. Generator.spawn counts the children of a seed sequence
+    instead, so that a restored generator would not repeat the children that it had before.
     """
     seeds = rng.integers(0, 2**32, size=(count, 4), dtype=np.uint32)
     return [np.random.default_rng(seed) for seed in seeds]

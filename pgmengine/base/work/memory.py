@@ -1,7 +1,8 @@
 """Free memory: a question or a model that would not fit is refused before it allocates anything.
 
-A small file can ask for gigabytes. What its size does not explain is limited to 1 GiB, whatever is
-free; the environment variable PGMENGINE_FILE_GIB sets another limit.
+A small file can declare arrays of gigabytes. Memory beyond what an ordinary file of this size takes
+is limited to 1 GiB, however much is free. The environment variable PGMENGINE_FILE_GIB sets another
+limit.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ FEWER_ROWS = "ask for fewer rows or draws"
 
 
 def available_memory() -> float:
-    """Return the bytes of memory that are free or can be freed, or inf where no system call says.
+    """Return the bytes of memory that are free or can be freed; inf if the system does not tell.
 
-    Linux tells how much is available. Other POSIX systems tell the physical memory only, which is
-    an upper bound. Python has no portable call for the rest.
+    Linux tells how much is available. Other POSIX systems tell only the physical memory, which is
+    an upper bound. Python has no call for other systems.
     """
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
@@ -45,7 +46,7 @@ def available_memory() -> float:
 def no_room(needed: float, advice: str = FEWER_ROWS) -> str:
     """Return the reason why memory of `needed` bytes is not available, or an empty string.
 
-    `needed` may be an integer that is too large for a float, as declarations may contain.
+    `needed` may be an integer that is too large for a float, because declarations may contain such.
     """
     if needed < UNCHECKED_BYTES:
         return ""
@@ -63,7 +64,7 @@ def too_large(needed: float, explained: float, advice: str) -> str:
     ----------
     needed : bytes of memory that the content of the file would take.
     explained : bytes of memory that an ordinary file of this size takes.
-    advice : the way to need less.
+    advice : words that say how to need less memory.
     """
     if needed < UNCHECKED_BYTES:
         return ""
@@ -78,7 +79,7 @@ def too_large(needed: float, explained: float, advice: str) -> str:
 
 
 def _file_gib() -> float:
-    """Return the GiB that a small file may take."""
+    """Return the limit of memory for small files, in GiB."""
     given = os.environ.get(FILE_GIB, "")
     try:
         value = float(given) if given else DEFAULT_GIB

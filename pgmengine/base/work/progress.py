@@ -1,6 +1,6 @@
 """Plans and progress bars on a terminal for work of more than two seconds; nothing elsewhere.
 
-Both go to stderr, so that answers can be piped. Plans are logged wherever they go.
+Both go to stderr, so that answers on stdout can be piped. Plans are always logged as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# A bar appears after these seconds, and only where the plan predicts at least as many.
+# A progress bar appears after these seconds, and plans that take longer are announced.
 SECONDS_BEFORE_BAR = 2.0
 
 # Whether the caller of `infer` asked for progress.
@@ -26,7 +26,7 @@ PROGRESS_ASKED: ContextVar[bool] = ContextVar("progress", default=False)
 
 @contextmanager
 def showing(progress: bool) -> Iterator[None]:
-    """Let the loops of methods show their progress, or not, in this context."""
+    """Choose whether the loops of methods show their progress in this context."""
     token = PROGRESS_ASKED.set(progress)
     try:
         yield
@@ -35,7 +35,7 @@ def showing(progress: bool) -> Iterator[None]:
 
 
 def announce(plan: object, seconds: float) -> None:
-    """Log a plan of more than two seconds; where progress is shown, print it on a terminal."""
+    """Log a plan of more than two seconds; print it on a terminal if progress is shown."""
     if seconds <= SECONDS_BEFORE_BAR:
         return
     log.info("%s", plan)
@@ -46,7 +46,7 @@ def announce(plan: object, seconds: float) -> None:
 def track(items: Sequence[T], what: str, show: bool | None = None) -> Iterator[T]:
     """Yield the items and show a bar on a terminal after two seconds.
 
-    `show` overrides the setting of `showing`. Loops inside of this one show nothing.
+    `show` overrides the setting of `showing`. Loops inside this one show no bar.
     """
     shown = PROGRESS_ASKED.get()
     if not ((shown if show is None else show) and sys.stderr.isatty()):

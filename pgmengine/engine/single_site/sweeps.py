@@ -1,10 +1,9 @@
 """Compiled sweeps of models with tables: chains are lanes, one unit moves at a time (tabled.h).
 
-A unit is visited in all chains at once, so that its neighbours may be anywhere in the graph: no
-colouring, and no inputs that are kept between visits. packed_units.py packs structures and models.
-Every array has a row for each unit (or component) and a column for
-each chain; a few chains are kept one after the other instead. Plain.py is the reference
-implementation.
+A unit is visited in all chains at once, so that its neighbours may be anywhere in the graph. There
+is no colouring, and no inputs are kept between visits. packed_units.py packs structures and models.
+Every array has a row for each unit (or component) and a column for each chain; with few chains, it
+has a row for each chain instead. reference.py is the reference implementation.
 
 The engine also sweeps models without tables that have many small couplings (many_small).
 """
@@ -68,7 +67,7 @@ _entries: WeakKeyDictionary[Structure, int] = WeakKeyDictionary()
 
 
 def knows(target: Target, kernel: Kernel) -> bool:
-    """Whether this engine can sweep, and is the one to take: a blend of Gibbs and FlipState.
+    """Whether this engine can sweep, and is the best one, for a blend of Gibbs and FlipState.
 
     An inherited `flip_share` does not count, because the subclass may have another transition.
     """
@@ -82,7 +81,7 @@ def knows(target: Target, kernel: Kernel) -> bool:
 def many_small(model: Parameters) -> bool:
     """Whether a model has many couplings with few weights, as networks of single variables have.
 
-    Sweeps of layers search through all couplings at each unit; sweeps of single units sum up the
+    Sweeps of layers search through all couplings at each unit. Sweeps of single units add up the
     inputs of the unit and of its children at each visit.
     """
     s = model.structure
@@ -96,7 +95,7 @@ class TabledChains:
     """Chains in compiled code, unit by unit; see chains.Chains.
 
     `beta` (chains,) float32 may be changed in place between sweeps. Each chain draws from the
-    stream of its number: its states depend neither on the other chains nor on the number of
+    stream of its number, so that its states depend neither on the other chains nor on the number of
     threads.
     """
 
@@ -151,7 +150,7 @@ class TabledChains:
         self._take_parameters(rng)
 
     def adopt(self, model: Parameters, kernel: Kernel, rng: np.random.Generator) -> None:
-        """Go on from the present states with other parameters, kernel and random numbers."""
+        """Continue from the current states with other parameters, kernel and random numbers."""
         self.target, self.kernel, self.made = self.target.with_model(model), kernel, 0
         self._take_parameters(rng)
 
@@ -176,7 +175,7 @@ class TabledChains:
         self.routine.rekey(self.key, share_of(self.kernel))
 
     def place_at(self, x: States) -> None:
-        """Go on from other states; observed units keep their values."""
+        """Continue from other states; observed units keep their values."""
         self._place(self.target.clamp({name: x[name] for name in self.moving}))
 
     def _place(self, x: States) -> None:
@@ -195,16 +194,16 @@ class TabledChains:
         self._pieces(count, backward=backward)
 
     def _overlap(self) -> None:
-        """Let several sweeps of each chain be under way at once, if there is much to gain."""
+        """Let several sweeps of each chain be in progress at once, if that is faster."""
         self.planned, found = True, waves(self.target.model, self.visit)
-        # Uniforms are made for all units.
+        # Uniforms are made for all units, which costs too much if few of them move.
         if found.width >= MIN_VISITS_A_WAVE and 4 * self.units >= len(self.sites):
             blocks = -(-len(self.sites) // 64)
             room = zeros((self.rows, SWEEPS_TOGETHER * 64 * blocks))
             self.routine.by_waves(found.unit, found.start, found.period, room)
 
     def sweep_once(self, anew: Collection[str] = ()) -> None:
-        """Make one sweep and keep nothing for the next one."""
+        """Make one sweep without preparing the next one."""
         if not anew:
             self.sweep(1)
             return
@@ -298,17 +297,17 @@ class TabledChains:
             done += some
 
     def _array(self, rows: int, dtype: type) -> Array:
-        """Return zeros with a row for each unit or component, as the routine wants them."""
+        """Return zeros with a row for each unit or component, in the layout of the routine."""
         return zeros((self.lanes, rows) if self.alone else (rows, self.lanes), dtype)
 
     def _view(self, array: Array, first: int, count: int) -> Array:
-        """Return the part (chains, count) of an array from a row on."""
+        """Return `count` rows of an array, from row `first`, as (chains, count)."""
         if self.alone:
             return array[:, first : first + count]
         return array[first : first + count, : self.rows].T
 
     def _soften(self) -> Array:
-        """Return the soft evidence of the layers that have any, and note its rows."""
+        """Return the soft evidence of all layers as one array; write its rows into the sites."""
         s, soft = self.target.structure, self.target.soft
         out = self._array(max(1, sum(s.layers[name].width for name in soft)), np.float32)
         self.sites["soft"], row = -1, 0
@@ -321,7 +320,7 @@ class TabledChains:
         return out
 
     def _order(self) -> Array:
-        """Return the units that move, in the order of a sweep; note their ranks among all units."""
+        """Return the moving units in the order of a sweep; write their ranks into the sites."""
         target, s = self.target, self.target.structure
         names = [name for names in target.visited for name in names]
         order = np.concatenate(
@@ -341,7 +340,7 @@ class TabledChains:
         return all((distinct(mask) == mask[0]).all() for mask in masks.values())
 
     def _mask(self, masks: dict[str, Array], spared: bool) -> Array | None:
-        """Return masks of all units as bytes, or None if they are spared."""
+        """Return masks of all units as bytes, or None if they are not needed."""
         if spared:
             return None
         s, out = self.target.structure, self._array(len(self.sites), np.uint8)
@@ -351,11 +350,11 @@ class TabledChains:
 
 
 def _csr(matrix: sp.csr_array) -> tuple[Array, Array, Array]:
-    """Return row starts, columns and entries of a matrix as the routine reads them."""
+    """Return row starts, columns and entries of a matrix in the types of the routine."""
     columns = matrix.indices.astype(np.int32)
     return matrix.indptr.astype(np.int64), _some(columns), _some(matrix.data)
 
 
 def _some(array: Array) -> Array:
-    """Return the array, or one element of zeros in place of none."""
+    """Return the array, or a single zero if it is empty."""
     return array if len(array) else np.zeros((1, *array.shape[1:]), dtype=array.dtype)
