@@ -27,7 +27,7 @@ def draw_step(const int64_t[::1] unit, const int64_t[::1] states, const int64_t[
     j.parent = &parent[0] if parent.shape[0] else NULL
     j.stride = &stride[0] if parent.shape[0] else NULL
     j.role, j.place = &role[0, 0], &place[0]
-    # Places of units that are not drawn are 0, and nothing is read there.
+    # The place of a unit that is not drawn is 0, and is not read.
     j.uniform = &uniform[0, 0] if uniform.shape[0] else &log_weight[0]
     j.prob, j.log, j.state, j.log_weight = &prob[0], &log[0], &state[0, 0], &log_weight[0]
     with nogil:
@@ -37,7 +37,7 @@ def draw_step(const int64_t[::1] unit, const int64_t[::1] states, const int64_t[
 
 def tally(const int32_t[:, :, ::1] state, const double[:, ::1] weight, double[:, :, :, ::1] out,
           int parts):
-    """Write to out (units, rows, states, 2) the sums of weights at each state, and their squares'.
+    """Write sums of weights, and of their squares, at each state to out (units, rows, states, 2).
 
     state (units, rows, draws) are below the number of states, weight is (rows, draws).
     """

@@ -85,7 +85,7 @@ cdef class JunctionTree:
         self.measure()
 
     cdef JunctionTree part(self, const int64_t *card):
-        """Return a tree that shares the cliques of this one, with numbers of states that change."""
+        """Return a tree with the same cliques, whose numbers of states can be changed."""
         cdef JunctionTree p = JunctionTree.__new__(JunctionTree)
         p.shares, p.keep, p.cliques = True, self, self.cliques
         if not jt.pgm_tree_part(&p.tree, &self.tree, card):
@@ -135,10 +135,10 @@ cdef class JunctionTree:
         return np.array([self.tree.parent[i] for i in range(self.cliques)], dtype=np.int32)
 
     def bytes(self, int64_t lanes=1, bint more=False, int64_t draws=0, double narrow=0.0):
-        """Return the most memory of a run: tables, messages and schedule, less its results.
+        """Return an estimate of the bytes of a run: tables, messages and schedule, without results.
 
-        more: whether more is wanted than log_z. narrow: the number of entries of factors without
-        lanes, so that 0 gives an upper bound.
+        more: whether the run computes more than log_z. narrow: the number of entries of factors
+        without lanes; 0 gives an upper bound.
         """
         cdef jt.pgm_tree *t = &self.tree
         cdef double plan = 0.0, below = 0.0, spare = 1.0
@@ -147,7 +147,7 @@ cdef class JunctionTree:
             jt.pgm_block_axes(t, i, &inner)
             most = max(most, inner)
             axes = t.member_start[i + 1] - t.member_start[i]
-            # each clique is an operand of its own and of its parent
+            # each clique is an operand of itself and of its parent
             plan += 2.0 * (4 * inner + 16 * axes + sizeof(c.pgm_operand)) + sizeof(c.pgm_clique)
             spare = max(spare, t.separator[i])
         for i in range(t.factors):
@@ -169,7 +169,7 @@ cdef class JunctionTree:
         if not self.entries < 2.0 ** 50:
             raise PgmError(f"the cliques have {self.entries:.3g} entries, expected below 2^50: "
                            "find a better elimination order")
-        # the GIL is kept: two runs in two threads make one schedule
+        # with the GIL, so that two runs in two threads make only one schedule
         fine = jt.pgm_tree_plan(&self.tree)
         if not fine:
             raise MemoryError
@@ -183,8 +183,8 @@ cdef class JunctionTree:
         Parameters
         ----------
         values : (...,) float64, or a list of such arrays
-            The log tables of the factors, one after the other; -inf is impossible. Several arrays
-            have whole tables each, so that tables that lie apart need not be copied.
+            The log tables of the factors, one after the other; -inf is impossible. Each of several
+            arrays has whole tables, so that tables in different places need not be copied.
         lanes : int
             Number of tables that are answered at once.
         wide : (F,) uint8, optional
@@ -193,7 +193,7 @@ cdef class JunctionTree:
             First entry of each factor in `values`, which is then one array, so that factors may
             share a table. Without it, the tables fill `values` in order.
         log_z, marginals, mode : bool
-            Quantities wanted. The last one costs a pass of its own.
+            Quantities wanted. `mode` needs a separate pass.
         expected : (...,) int64, optional
             Factors whose expected indicators, the marginals over their scopes, are wanted.
         draws : int
@@ -203,7 +203,7 @@ cdef class JunctionTree:
             sweep number clique, chain stream[lane], one block for 32 draws; stream (lanes,) uint32
             is 0, 1, ... by default.
         log_space : bool
-            Compute with logarithms at once. A run does so by itself after an underflow.
+            Compute with logarithms from the start. After an underflow, a run does so in any case.
         progress : callable, optional
             Receives the share of the work done, about ten times a second.
 
@@ -295,7 +295,7 @@ cdef class Run:
             self.place_at(values, where)
 
     cdef fill(self):
-        """Find the tables of all factors, one after the other, in one array after the other."""
+        """Find the tables of all factors, which fill the arrays in order."""
         cdef const double[::1] part
         cdef int64_t f = 0, used = 0, left = 0, needed = 0, factors = self.tree.tree.factors
         for array in self.values:
@@ -387,7 +387,7 @@ cdef class Run:
         self.held = words, streams
 
     cdef allocate(self, bint down, bint mode, int64_t draws):
-        """Make room for everything but the results, in one piece."""
+        """Allocate all memory except the results as one block."""
         cdef jt.pgm_tree *t = &self.tree.tree
         cdef arrays *a = &self.a
         cdef int64_t f, i, n, tables = 0, spare = 1, lanes = self.lanes
@@ -487,7 +487,7 @@ cdef class Run:
             raise self.watch.error
 
     cdef sums(self, bint log_space):
-        """Collect sums; with logarithms if that is asked for, or after an underflow."""
+        """Collect sums; use logarithms if they are wanted, or after an underflow."""
         if not log_space:
             self.begin(False, False)
             if not self.values_job.lost:
@@ -498,7 +498,7 @@ cdef class Run:
         self.collect()
 
     cdef distribute(self, asked):
-        """Compute marginals of variables and of the factors that are asked for."""
+        """Compute the wanted marginals of variables and of factors."""
         cdef jt.pgm_tree *t = &self.tree.tree
         cdef c.pgm_tree_job *j = &self.job
         cdef int64_t i, f, used = 0, lanes = self.lanes, total = self.tree.margin_at[t.variables]

@@ -2,11 +2,11 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
 """The compiled routines of pgmengine: checks of arrays and threads around the C of cython_ext/c.
 
-Routines are compiled for several kinds of processors, and the last kind that runs here is taken;
-PGMENGINE_KERNELS=base, avx2 or avx512 in the environment takes another one of PROCESSORS. All kinds
-give the same bits, except where numbers are summed over the lanes of vectors. Every function and
-class takes C-contiguous arrays unless it says otherwise, keeps the arrays that it needs, and
-releases the GIL; `parts` is the number of threads that share the work.
+Routines are compiled for several kinds of processors, and the last kind that runs here is used. The
+environment variable PGMENGINE_KERNELS=base, avx2 or avx512 chooses another one of PROCESSORS. All
+kinds give the same bits, except where numbers are summed over the lanes of vectors. Every function
+and class takes C-contiguous arrays unless its docstring says otherwise, keeps references to the
+arrays that it needs, and releases the GIL. `parts` is the number of threads that share the work.
 """
 
 import os
@@ -44,10 +44,10 @@ PROCESSORS = tuple(_named())
 
 
 def use(str name):
-    """Take the routines of one of PROCESSORS from now on; return the number of doubles in a vector.
+    """Use the routines of one of PROCESSORS from now on; return the number of doubles in a vector.
 
-    Arrays are laid out for LANES, which the first call sets, so a later change is for tests of
-    sweeps and of enumeration, and only to a kind whose vectors are no wider: wider ones would reach
+    The layout of arrays depends on LANES, which the first call sets. Later calls are only for tests
+    of sweeps and of enumeration. Their vectors must not be wider, because wider ones would reach
     beyond the arrays.
     """
     global routines
@@ -81,7 +81,7 @@ MOST_STATES = c.PGM_MOST_STATES
 
 def uniforms(const uint32_t[::1] key, uint32_t sweep, uint32_t chain, uint32_t layer,
              uint32_t first, int64_t blocks):
-    """Return the uniforms of some blocks of one place of the generator, (64 blocks,) float32."""
+    """Return the uniforms of blocks at one position of the generator, (64 blocks,) float32."""
     out = np.empty(64 * blocks, dtype=np.float32)
     cdef float[::1] view = out
     if blocks:
@@ -181,10 +181,11 @@ cdef class Chains:
 
         `refresh` computes all inputs first. changed (layers,) gains the number of changes of each
         layer; trace (count, chains, 2), if given, receives the log densities (see log_density)
-        after each sweep. `backward` visits layers and units in the reverse order. With `only` a
-        layer, no other is drawn, from inputs that are given, and no change is passed on. With betas
-        (count + 1,), sweep t is made at betas[t + 1], and before it log_weight (chains,) gains log
-        p_(betas[t + 1]) - log p_(betas[t]), the summed layers summed out unless `joint`.
+        after each sweep. `backward` visits layers and units in the reverse order. With the number
+        of a layer as `only`, just this layer is drawn, from given inputs, and no inputs are
+        updated. With betas (count + 1,), sweep t is made at betas[t + 1], and before it log_weight
+        (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), with layers marked `summed` summed
+        out unless `joint`.
         """
         cdef c.pgm_sweep_job j
         if changed.shape[0] < self.chains.layers:
@@ -211,7 +212,7 @@ cdef class Chains:
     def log_density(self, double[:, ::1] out, bint last):
         """Write log p_beta = out[:, 0] + beta out[:, 1] of all chains, up to a constant of the row.
 
-        `last`: from the fields of the layers alone that a sweep draws last; see pgm_field_part.
+        `last`: only from the fields of the layers that a sweep draws last; see pgm_field_part.
         """
         if out.shape[0] != self.count or out.shape[1] != 2:
             raise ValueError(f"log densities of {self.count} chains do not fit an array of shape "
@@ -227,7 +228,7 @@ include "ancestral.pxi"
 # ---- products of matrices: c/products.h, and BLAS ----
 
 cdef int64_t row_stride(float[:, :] x) except -1:
-    """The distance of rows that share no number, and whose numbers lie side by side."""
+    """Return the distance between rows, which must be contiguous and must not overlap."""
     cdef bint apart = x.shape[0] < 2 or (x.strides[0] >= 4 * x.shape[1] and x.strides[0] % 4 == 0)
     if not apart or (x.shape[1] > 1 and x.strides[1] != 4):
         raise ValueError("arrays do not fit: the rows of the result must lie one after the other")
@@ -235,13 +236,13 @@ cdef int64_t row_stride(float[:, :] x) except -1:
 
 
 cdef c.pgm_matrix matrix_of(const float[:, :] weight):
-    """A view of a weight, however it lies."""
+    """Return a view of a weight with any strides."""
     return c.pgm_matrix(&weight[0, 0], weight.strides[0] // 4, weight.strides[1] // 4,
                         weight.shape[0], weight.shape[1])
 
 
 cdef bint fit(int64_t rows, int64_t columns, float[:, :] out) except -1:
-    """ValueError unless a product has the shape of the result; whether it has any numbers."""
+    """ValueError unless a product has the shape of the result; return whether it is not empty."""
     if out.shape[0] != rows or out.shape[1] != columns:
         raise ValueError(f"arrays do not fit: a product of shape ({rows}, {columns}) and a result "
                          f"of shape ({out.shape[0]}, {out.shape[1]})")
@@ -249,14 +250,14 @@ cdef bint fit(int64_t rows, int64_t columns, float[:, :] out) except -1:
 
 
 cdef bint meet(int64_t a, int64_t b) except -1:
-    """ValueError unless the axes that are summed over have one length; whether it is not 0."""
+    """ValueError unless the axes to sum over have equal lengths; return whether it is not 0."""
     if a != b:
         raise ValueError(f"arrays do not fit: {a} and {b} are to be summed over")
     return a > 0
 
 
 def add_product(const float[:, ::1] x, const float[:, :] weight, float[:, :] out, int parts):
-    """Add x weight, any view, to `out`; zeros in x are skipped, whatever the weight there."""
+    """Add x weight to `out`; the weight is any view, and its rows at zeros of x are not read."""
     cdef c.pgm_product_job j
     cdef bint any_terms = meet(x.shape[1], weight.shape[0])
     cdef bint any_sums = fit(x.shape[0], weight.shape[1], out)
@@ -274,7 +275,7 @@ def add_product(const float[:, ::1] x, const float[:, :] weight, float[:, :] out
 
 
 def outer(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int parts):
-    """Write a' b to `out`; zeros in a cost nothing."""
+    """Write a' b to `out`; zeros in a take no time."""
     cdef c.pgm_product_job j
     cdef bint any_terms = meet(a.shape[0], b.shape[0])
     if not fit(a.shape[1], b.shape[1], out):
@@ -313,7 +314,7 @@ cdef sgemm_type sgemm = NULL
 
 
 cdef bint find_sgemm() except -1:
-    """The matrix product of scipy's BLAS, which can be called without Python."""
+    """Return the matrix product of scipy's BLAS as a C function."""
     global sgemm
     if sgemm == NULL:
         from scipy.linalg import cython_blas
@@ -337,7 +338,7 @@ cdef struct blas_job:
 
 
 cdef inline int64_t edge(int64_t i, int64_t blocks, int64_t n) noexcept nogil:
-    """Where block i of so many begins: in whole vectors, however many threads there are."""
+    """Return the start of block i, a multiple of a vector for any number of threads."""
     return min(n, (n + 15) // 16 * i // blocks * 16)
 
 
@@ -346,7 +347,7 @@ cdef inline int64_t blocks_of(int64_t n) noexcept nogil:
 
 
 cdef void times_part(void *job, int64_t first, int64_t last) noexcept nogil:
-    """Blocks of out += a b. BLAS stores columns, so it is asked for out' += b' a'."""
+    """Compute blocks of out += a b. BLAS stores columns, so that it computes out' += b' a'."""
     cdef blas_job *j = <blas_job *> job
     cdef int64_t i, row, column, blocks = blocks_of(j.m)
     cdef int m, some, n = <int> j.n, far = <int> (j.n if j.turned else j.m)
@@ -381,7 +382,7 @@ def add_times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, fl
 
 
 cdef void across_part(void *job, int64_t first, int64_t last) noexcept nogil:
-    """Blocks of rows of out = a' b."""
+    """Compute blocks of rows of out = a' b."""
     cdef blas_job *j = <blas_job *> job
     cdef int64_t i, row, blocks = blocks_of(j.n)
     cdef int rows = <int> j.rows, m = <int> j.m, n = <int> j.n, some
@@ -460,7 +461,7 @@ def ascend(int kind, *, double rate, tuple keep, tuple unbias, double epsilon, t
 # ---- enumeration: c/gray.h and c/bunches.h ----
 
 cdef class GrayWalk:
-    """One enumeration problem for many rows of evidence: pgm_problem in c/routines.h.
+    """A compiled log-linear form for many rows of evidence: pgm_problem in c/routines.h.
 
     blocks: tuples (terms, padded size, start, power, complement).
     """
@@ -503,19 +504,19 @@ cdef class GrayWalk:
     def walk(self, *, const double[:, ::1] theta, const double[:, ::1] offset,
              int64_t start, int64_t count, int64_t step, int every, double[:, ::1] log_sums,
              double[:, ::1] log_weights=None, double[:, :, ::1] moments=None, bint best=False):
-        """Walk `count` states of each row from `start` in pieces of `step`.
+        """Enumerate `count` states of each row from `start` in pieces of `step`.
 
         Return (scale, mass), each (rows,).
 
-        theta (rows, indicators), offset (rows, components): the problem of each row.
-        every: factors of a product that cannot overflow before its exponent is taken out.
+        theta (rows, indicators), offset (rows, components): the coefficients of each row.
+        every: a number of factors whose product cannot overflow before its exponent is extracted.
         log_sums (rows, pieces): receives the log of the sum of the weights of each piece.
         log_weights (rows, count): receives the log weights, if given.
         moments (rows, 1 or 1 + indicators, components + indicators): zeros; receives, if given, the
-        weighted probabilities of all components and indicators (row 0), and the same while
-        indicator d is on (row 1 + d), divided by exp(scale). The mass is the sum of the weights,
-        divided by exp(scale) as well; it is 0 without moments.
-        best: units that are summed out take their most probable value instead.
+        weighted probabilities of all components and indicators (row 0), and the same over the
+        states with indicator d = 1 (row 1 + d), divided by exp(scale). The mass is the sum of the
+        weights, divided by exp(scale) as well; it is 0 without moments.
+        best: units take their most probable value instead of being summed out.
         """
         cdef c.pgm_walk_job j
         cdef c.pgm_problem *p = &j.problem
@@ -668,7 +669,7 @@ cdef class Belief:
         a.power = vectors_at(arrays, "power", b, n.tables)
 
     cdef _take_tables(self, dict net, const double[::1] entry):
-        """Take the arrays of the tables."""
+        """Store the arrays of the tables."""
         cdef c.pgm_net *n = &self.net
         cdef int64_t axes = len(net["axis_unit"])
         n.tables, n.cut = len(net["table_entry"]), net["cut"]
@@ -685,9 +686,9 @@ cdef class Belief:
                double[::1] change, int parts):
         """Make rounds until no probability changes by more than the tolerance; `steps` in each xi.
 
-        Logarithms of entries of tables count as at least `least`. made (blocks,) receives the
-        number of rounds, change (blocks,) the last largest change. Signal handlers are called now
-        and then, and an exception of theirs ends the rounds.
+        Logarithms of entries of tables below `least` count as `least`. made (blocks,) receives the
+        number of rounds, change (blocks,) the last largest change. Signal handlers are called
+        repeatedly, and an exception that they raise ends the rounds.
         """
         cdef c.pgm_belief_job j = self.job
         cdef Watch watching = Watch()

@@ -38,7 +38,7 @@ cdef class Orders:
     """
 
     cdef od.pgm_orders *orders
-    # variables: of the graph; parts: components that are left by safe reductions
+    # variables: number of variables; parts: number of components after the safe reductions
     cdef readonly int64_t variables, parts
 
     def __cinit__(self, const int64_t[::1] cards, const int64_t[::1] start,
@@ -60,8 +60,8 @@ cdef class Orders:
     def greedy(self, int rule, uint64_t seed, double noise, double best):
         """Search by a rule; seed 0 breaks ties by a second score, and ignores the noise.
 
-        Scores are multiplied by 1 + noise * uniform. A component keeps its order where the search
-        has ended with fewer than `best` entries, and fewer than the best before.
+        Scores are multiplied by 1 + noise * uniform. A component takes the new order if the search
+        has ended with fewer than `best` entries, and with fewer than its best order so far.
         """
         cdef int status
         if rule < 0 or rule >= od.PGM_ORDER_RULES:
@@ -106,7 +106,7 @@ cdef class Orders:
         return od.pgm_orders_work(self.orders)
 
     def best(self):
-        """Return the best order (n,) int32, or None where no search has ended within its limit."""
+        """Return the best order (n,) int32; None if no search has ended within its limit."""
         out = np.empty(self.variables, dtype=np.int32)
         cdef int32_t[::1] view = out
         return None if od.pgm_orders_best(self.orders, &view[0] if self.variables else NULL) \
@@ -125,7 +125,7 @@ cdef class Orders:
         return entries, largest
 
     def bound(self):
-        """Return a number of bits that the largest clique of any order has at least."""
+        """Return a lower bound on the bits of the largest clique of any order."""
         cdef double bound = 0.0
         cdef int status
         with nogil:
@@ -139,7 +139,7 @@ def elimination_order(const int64_t[::1] cards, const int64_t[::1] start,
                       const int32_t[::1] scope, int rule, uint64_t seed, double best):
     """Return an order (n,) by one greedy search, its table entries, and log2 of its largest clique.
 
-    The order is None, and the numbers are infinite, where the entries exceed `best`.
+    If the entries exceed `best`, the order is None, and the numbers are infinite.
     """
     search = Orders(cards, start, scope)
     search.greedy(rule, seed, 0.0, best)
@@ -151,8 +151,8 @@ def elimination_order(const int64_t[::1] cards, const int64_t[::1] start,
 
 
 def width_bound(const int64_t[::1] cards, const int64_t[::1] start, const int32_t[::1] scope):
-    """Return a number of bits (log2 of states) that the largest clique of any order has at least.
+    """Return a lower bound on the bits (log2 of states) of the largest clique of any order.
 
-    It is the weighted minimum degree of a minor, the largest that a greedy contraction meets.
+    It is the largest weighted minimum degree among the minors of a greedy contraction.
     """
     return Orders(cards, start, scope).bound()

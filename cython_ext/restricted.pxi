@@ -41,7 +41,7 @@ def possible_states(const int64_t[::1] cards, const int64_t[::1] start, const in
         scopes.scope = &scope[0]
     memset(&left, 0, sizeof(left))
     try:
-        # All zeros are new, so that every factor with one is visited.
+        # No zero has been followed yet, so that every factor with one is visited.
         if entries == NULL or not jt.pgm_left_open(&left, scopes, &tight[0], &tight[0]):
             raise MemoryError
         for f in range(factors):
@@ -59,7 +59,7 @@ def possible_states(const int64_t[::1] cards, const int64_t[::1] start, const in
 
 
 cdef first_entries(const int64_t[::1] cards, const int64_t[::1] start, const int32_t[::1] scope):
-    """Return the place of the first entry of each table, and the end of the last one."""
+    """Return the position of the first entry of each table, and the end of the last one."""
     cdef int64_t f, i, n, factors = start.shape[0] - 1
     cdef int64_t[::1] first = np.zeros(factors + 1, dtype=np.int64)
     for f in range(factors):
@@ -84,7 +84,7 @@ cdef with_zeros(const int64_t[::1] first, const uint8_t[::1] zero):
 
 
 cdef class Part:
-    """The tree of one row: it shares the cliques of a whole tree, with the states that are left."""
+    """The tree of one row: the cliques of a whole tree, with only the possible states."""
 
     cdef JunctionTree whole, tree
     cdef jt.pgm_left left
@@ -139,7 +139,7 @@ cdef class Part:
         self.tree = whole.part(self.left.card)
 
     cdef bint leave(self, int64_t row, const int32_t[:, ::1] seen):
-        """Leave the states that are possible for a row; False if there are none."""
+        """Restrict to the states that are possible for a row; False if there are none."""
         cdef jt.pgm_entries *e = self.entries
         cdef int64_t f
         for f in range(self.whole.tree.factors):
@@ -152,7 +152,7 @@ cdef class Part:
         return True
 
     cdef copy(self):
-        """Copy the tables of the row at the states that are left."""
+        """Copy the tables of the row at the possible states."""
         cdef jt.pgm_entries *e = self.entries
         cdef int64_t f, k, n, used = 0
         jt.pgm_tree_unplan(&self.tree.tree)
@@ -165,7 +165,7 @@ cdef class Part:
         self.tree.measure()
 
     cdef put_marginals(self, const double[:, ::1] found, double[::1] out):
-        """Write the marginals of variables at the states that are left."""
+        """Write the marginals of variables at the possible states."""
         cdef int64_t v, k, at = 0
         for v in range(self.whole.tree.variables):
             for k in range(self.left.card[v]):
@@ -173,7 +173,7 @@ cdef class Part:
                 at += 1
 
     cdef put_expected(self, const double[:, ::1] found, const int64_t[::1] asked, double[::1] out):
-        """Write the marginals of factors at the entries that are left."""
+        """Write the marginals of factors at the possible states."""
         cdef int64_t i, k, n, at = 0, first = 0
         for i in range(asked.shape[0]):
             n = jt.pgm_left_places(&self.left, asked[i], &self.place[0])
@@ -183,7 +183,7 @@ cdef class Part:
             first += self.whole.size[asked[i]]
 
     cdef name_states(self, int32_t[:, :] states):
-        """Turn numbers of states that are left (draws, n) into numbers of all states."""
+        """Turn numbers among possible states (draws, n) into numbers among all states."""
         cdef int64_t v, k
         for v in range(self.whole.tree.variables):
             for k in range(states.shape[0]):
@@ -193,7 +193,7 @@ cdef class Part:
 def run_restricted(JunctionTree tree, const double[::1] values, seen, *, wide=None,
                    bint marginals=False, expected=None, bint mode=False, int64_t draws=0,
                    key=None, progress=None):
-    """Return the wanted quantities of rows that each observe variables of their own.
+    """Return the wanted quantities of rows that observe different variables.
 
     The answers are those of `tree.run` with a lane for each row, and with the evidence as tables
     that are -inf at all other states. Each row is answered alone, over the states that are possible

@@ -7,12 +7,12 @@ CONSTANT, STUCK, MOVES, SLOW = range(4)
 
 def judge(const double[:, :, :, :] x, const int64_t[::1] at, int64_t ranked,
           const double[::1] score, bint by_means, bint by_lags, bint kinds, int parts):
-    """Return kind, rhat, mcse and variance, each (series,), of some series; NaN where not known.
+    """Return kind, rhat, mcse and variance, each (series,), of some series; NaN if not computed.
 
     x is (chains, draws, rows, width), of any strides, and series at[i] has the row at[i] // width.
-    R-hat is taken of the first `ranked` draws of each chain; score[i] is the score of rank i / 2,
-    and values are not ranked where it is None. mcse is taken of the means of the chains, or of lags
-    of the autocorrelation. With `kinds` nothing but kinds is found.
+    R-hat is computed from the first `ranked` draws of each chain. score[i] is the score of rank i /
+    2; if it is None, values are not ranked. mcse comes from the means of the chains, or from the
+    autocorrelation. With `kinds`, only the kinds are found.
     """
     cdef c.pgm_series_job j
     cdef int64_t i, width = x.shape[3], size = sizeof(double), count = at.shape[0]

@@ -3,7 +3,7 @@
 
 def waves(const int32_t[::1] visit, const int64_t[::1] start, const int32_t[::1] scope,
           int64_t scopes):
-    """Return the wave (visits,) of each visit of a sweep, and the period (engine/single_site/independent_visits.py).
+    """Return the wave (visits,) of each visit of a sweep, and the period: independent_visits.py.
 
     start (units + 1,) and scope list the scopes of each unit.
     """
@@ -28,11 +28,12 @@ def waves(const int32_t[::1] visit, const int64_t[::1] start, const int32_t[::1]
 cdef class TabledSweeps:
     """The chains of one target with tables; every array given is kept, and changed in place.
 
-    sites (units, 15) has the columns of pgm_site in c/routines.h; visit (visits,) has the units in the order of a sweep. support and
-    log_base have the values of each kind of unit and log h of these. state (units, chains), value,
-    soft, free and cut have their rows padded to whole groups of chains, or are (chains, units) with
-    `alone`; free and cut are None where there is no mask. The memory of these arrays ends a vector
-    after their last number, as engine.packed.zeros makes them.
+    sites (units, 15) has the columns of pgm_site in c/routines.h; visit (visits,) has the units in
+    the order of a sweep. support and log_base have the values of each kind of unit and log h of
+    these. state (units, chains), value, soft, free and cut have their rows padded to whole groups
+    of chains, or are (chains, units) with `alone`; free and cut are None where there is no mask.
+    The memory of these arrays ends a vector after their last number, as engine.packed.zeros makes
+    them.
     """
 
     cdef c.pgm_tabled chains
@@ -93,10 +94,10 @@ cdef class TabledSweeps:
 
     def by_waves(self, const int32_t[::1] unit, const int64_t[::1] start, int64_t period,
                  float[:, ::1] uniforms):
-        """Overlap several sweeps of each chain that is swept alone, by waves (engine/single_site/independent_visits.py).
+        """Overlap several sweeps of each chain by waves, with `alone`: independent_visits.py.
 
         uniforms (chains, PGM_SWEEPS_TOGETHER * 64 * blocks) is written to; blocks of 64 hold the
-        uniforms of all units. `parameters` discards the waves.
+        uniforms of all units. A call of `parameters` discards the waves.
         """
         cdef c.pgm_tabled *m = &self.chains
         cdef int64_t blocks = (m.units + 63) // 64
@@ -121,10 +122,10 @@ cdef class TabledSweeps:
         """Make sweeps number first .. first + count - 1 of all chains.
 
         trace (count, chains, 2), if given, receives the log densities after each sweep: log p_beta
-        = trace[..., 0] + beta trace[..., 1]. With betas (count + 1,), sweep t is made at
-        betas[t + 1], and before it log_weight (chains,) gains log p_(betas[t + 1]) -
-        log p_(betas[t]), with the summed units summed out unless `joint`. Units of the mask anew
-        (units,) are drawn from their conditionals.
+        = trace[..., 0] + beta trace[..., 1]. With betas (count + 1,), sweep t is made at betas[t +
+        1], and before it log_weight (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), with
+        the units marked `summed` summed out unless `joint`. Units of the mask anew (units,) are
+        drawn from their conditionals.
         """
         cdef c.pgm_tabled_job j
         cdef int64_t chains = self.chains.chains
@@ -145,7 +146,7 @@ cdef class TabledSweeps:
         self.share(&j, parts)
 
     def log_density(self, double[:, ::1] out, int parts):
-        """Write log p_beta = out[:, 0] + beta out[:, 1] of the present states of all chains."""
+        """Write log p_beta = out[:, 0] + beta out[:, 1] of the current states of all chains."""
         cdef c.pgm_tabled_job j
         if out.shape[0] != self.chains.chains or out.shape[1] != 2:
             raise ValueError(f"log densities of {self.chains.chains} chains do not fit an array of "

@@ -17,7 +17,7 @@ from pgmengine.infer.sampling.methods import annealing
 
 def small_parts(monkeypatch, work=1.0):
     """Split questions into parts that take this work, in sampled or enumerated unit updates."""
-    monkeypatch.setattr(executors, "WORTH", work)
+    monkeypatch.setattr(executors, "MIN_UPDATES_A_PART", work)
 
 
 def tables_are_searched(monkeypatch):
@@ -56,7 +56,7 @@ def free_memory(monkeypatch, free):
 
 def bars_after(monkeypatch, seconds):
     """Show progress after this time."""
-    monkeypatch.setattr(progress, "PATIENCE", seconds)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_BAR", seconds)
 
 
 def no_unnamed_files(monkeypatch):

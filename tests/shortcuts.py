@@ -84,7 +84,7 @@ THRESHOLDS = {
     ((enumeration,), "FIRST_PLANNED_QUESTION"): ((1, 1, 5), 5),
     ((exact,), "MAX_ENUMERATION_SECONDS"): ((0.0, 0.02), 0.02),
     # Parts of rows for workers.
-    ((executors,), "WORTH"): ((100.0, 2e8, 2e8), 2e8),
+    ((executors,), "MIN_UPDATES_A_PART"): ((100.0, 2e8, 2e8), 2e8),
 }
 
 

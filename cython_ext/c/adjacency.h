@@ -2,9 +2,9 @@
  *
  * The list of v is pool[at[v]] .. pool[at[v] + length[v] - 1], in any order, without repetition. A
  * removed vertex stays in the lists of its neighbours, and readers skip vertices that are not
- * `alive`. degree[v] counts the neighbours that are alive. A list that is full moves to the end of
- * the pool with twice the room, and the pool grows by realloc. Pointers into the pool are therefore
- * valid only until the next insertion.
+ * `alive`. degree[v] counts the neighbours that have not been removed. A list that is full moves to
+ * the end of the pool with twice the room, and the pool grows by realloc. Pointers into the pool
+ * are therefore valid only until the next insertion.
  */
 #ifndef PGM_ADJACENCY_H
 #define PGM_ADJACENCY_H
@@ -28,7 +28,7 @@ static void pgm_adjacency_free(pgm_adjacency *g)
     memset(g, 0, sizeof *g);
 }
 
-/* arrays for n vertices and a pool of `size`; frees everything where memory ran out */
+/* arrays for n vertices and a pool of `size`; frees everything if memory runs out */
 static int pgm_adjacency_allocate(pgm_adjacency *g, int32_t n, int64_t size)
 {
     size_t count = n > 0 ? n : 1;
@@ -77,8 +77,8 @@ static void pgm_adjacency_tidy(pgm_adjacency *g, int32_t v)
     g->length[v] = kept;
 }
 
-/* The graph of a set of scopes: pairs are counted into the pool, and repetitions dropped. A vertex
- * with one state has no edges; cards may be NULL. */
+/* Build the graph of a set of scopes: all pairs are written to the pool, and repetitions dropped. A
+ * vertex with one state has no edges; cards may be NULL. */
 static int pgm_adjacency_build(pgm_adjacency *g, int32_t n, int64_t factors, const int64_t *start,
                                const int32_t *scope, const int64_t *cards)
 {
@@ -130,7 +130,7 @@ static int pgm_adjacency_part(pgm_adjacency *to, const pgm_adjacency *g, const i
     return 0;
 }
 
-/* make `to`, which was allocated for as many vertices, a copy of g */
+/* copy g to `to`, which was allocated for as many vertices */
 static int pgm_adjacency_copy(pgm_adjacency *to, const pgm_adjacency *g)
 {
     if (to->size < g->used) {

@@ -4,11 +4,11 @@
  *
  * A step has units whose parents have been drawn before. Draws are lanes: a row of an array belongs
  * to one unit, and has the draws of the first row of evidence, then of the second one, and so on.
- * Lanes are taken in groups that stay in the nearest cache. The entry of state 0 follows from the
- * states of the parents, and the entries of the other states lie behind it. A free unit takes the
- * state at which the running sum of the entries exceeds the uniform times the sum of all, and an
- * observed one adds the logarithm of its entry to the log importance weight. One call takes a step
- * of some million draws, so that Python handles signals between two calls.
+ * Lanes are processed in groups that stay in the nearest cache. The states of the parents determine
+ * the position of the entry of state 0, and the entries of the other states follow it. A free unit
+ * takes the state at which the running sum of the entries exceeds the uniform times the sum of all,
+ * and an observed one adds the logarithm of its entry to the log importance weight. One call
+ * processes a step with some million draws, so that Python handles signals between two calls.
  *
  * Reference: Plain in tests/engine/test_ancestral.py.
  */

@@ -32,15 +32,15 @@
 /* updates of units between two looks at the clock */
 #define PGM_UPDATES_A_POLL 64
 
-/* Newton steps in the xi of every term that is there. */
+/* Make Newton steps in the xi of every term that is present. */
 PGM_INLINE void pgm_tighten_all(const pgm_net *n, pgm_rows *r, int steps)
 {
     for (int64_t t = 0; t < n->terms; t++)
         if (pgm_any_d(r->live[t])) pgm_tighten(n, r, t, steps);
 }
 
-/* Whether to stop, asked after every update of a unit. The first part is in the thread that called,
- * which alone can handle signals; it asks for all parts. */
+/* Return whether to stop; called after every update of a unit. Only the calling thread can handle
+ * signals. It computes the first part, which polls for all parts. */
 PGM_INLINE int pgm_stopped(pgm_belief_job *j, int asks, int64_t *updates)
 {
     if (++*updates % PGM_UPDATES_A_POLL) return 0;
@@ -48,8 +48,9 @@ PGM_INLINE int pgm_stopped(pgm_belief_job *j, int asks, int64_t *updates)
     return __atomic_load_n(&j->stopped, __ATOMIC_RELAXED);
 }
 
-/* Rounds: every open unit, then every xi. Ends after a round in which no probability changes by
- * more than the tolerance. Returns the number of rounds; *change is the last largest change. */
+/* Make rounds: update every open unit, then every xi. Ends after a round in which no probability
+ * changes by more than the tolerance. Returns the number of rounds; *change is the last largest
+ * change. */
 static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, pgm_belief_job *j, int asks,
                           int64_t *updates, pgm_vd *kept, double *change)
 {
@@ -58,7 +59,7 @@ static int64_t pgm_settle(const pgm_net *n, pgm_rows *r, pgm_belief_job *j, int 
     const int steps = j->steps;
     int64_t made = 0;
     *change = INFINITY;
-    /* a warm start would be left again from an xi that does not belong to it */
+    /* from an xi that does not fit, a round would move away from a warm start */
     pgm_tighten_all(n, r, steps ? PGM_STUBBORN : 0);
     while (made<rounds && * change> tolerance) {
         *change = 0.0;
@@ -100,7 +101,7 @@ static void pgm_forward(const pgm_net *n, pgm_rows *r, const int64_t *order, int
             q[x] = pgm_select_d(where, p, q[x]);
             log_q[x] = pgm_select_d(where, pgm_log_d(p), log_q[x]);
         }
-        /* in other rows the term is one of the bound */
+        /* in other rows the term belongs to the bound */
         for (int k = 0; k < states; k++) phi[k] = pgm_select_d(where, phi[k], old_phi[k]);
         for (int l = 0; l < w; l++) xi[l] = pgm_select_d(where, xi[l], old_xi[l]);
         r->f[t] = pgm_select_d(where, r->f[t], old_f);
@@ -135,8 +136,8 @@ static void pgm_forward_tables(const pgm_net *n, pgm_rows *r, const int64_t *ord
     }
 }
 
-/* Add the slopes of the bound with respect to the weights of a term's edges, at the present Q and
- * xi, times the weights of the rows: (pull - on xi) E[x] - on sum_k phi_k (y_k - xi) E[x tilted]
+/* Add the derivatives of the bound in the weights of the edges of a term, at the current Q and xi,
+ * times the weights of the rows: (pull - on xi) E[x] - on sum_k phi_k (y_k - xi) E[x tilted]
  * (their eq. 35). */
 static void pgm_learn(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *weights,
                       double *weight)

@@ -1,4 +1,4 @@
-/* The walk of gray.h for a bunch of states at a time, and the routine that runs the walks of a job.
+/* The enumeration of gray.h for a bunch of states at a time, and the routine that runs a job.
  *
  * A bunch has as many states as a vector has lanes. It consists of all states of the first (inner)
  * units, which must have two states each. The Gray code goes over the other (outer) units. The
@@ -7,7 +7,8 @@
  * components. Only log sums and first moments can be computed in this way, and complement blocks
  * are not supported; pgm_in_bunches tells whether a job qualifies.
  *
- * Reference: NumpyEnumerator in pgmengine/infer/exact/enumeration/numpy_enumerator.py (test_enumeration_walks.py).
+ * Reference: NumpyEnumerator in pgmengine/infer/exact/enumeration/numpy_enumerator.py
+ * (test_enumeration_walks.py).
  */
 #ifndef PGM_BUNCHES_H
 #define PGM_BUNCHES_H
@@ -16,7 +17,7 @@
 
 enum { PGM_BUNCH = PGM_LANES, PGM_INNER = PGM_LANES == 8 ? 3 : PGM_LANES == 4 ? 2 : 1 };
 
-/* 1 in the states of a bunch where an inner unit is on, else 0 */
+/* 1 in the states of a bunch in which an inner unit is 1, else 0 */
 PGM_INLINE pgm_vd pgm_on(int64_t unit)
 {
     static const double on[3][8] = {
@@ -24,7 +25,7 @@ PGM_INLINE pgm_vd pgm_on(int64_t unit)
     return *(const pgm_vd *)on[unit];
 }
 
-/* whether a walk from `index` over `count` states can be made in bunches */
+/* whether `count` states from `index` on can be enumerated in bunches */
 PGM_INLINE int pgm_in_bunches(const pgm_problem *p, int64_t index, int64_t count)
 {
     if (p->units < PGM_INNER || index % PGM_BUNCH || count % PGM_BUNCH) return 0;
@@ -35,7 +36,7 @@ PGM_INLINE int pgm_in_bunches(const pgm_problem *p, int64_t index, int64_t count
     return 1;
 }
 
-/* the components at c of the states of a bunch, from the components of the first state */
+/* the components at c of all states of a bunch, from the components of its first state */
 PGM_INLINE void pgm_bunch(const pgm_problem *p, pgm_vd first, int64_t c, pgm_vd x[PGM_BUNCH])
 {
     x[0] = first;
@@ -44,8 +45,7 @@ PGM_INLINE void pgm_bunch(const pgm_problem *p, pgm_vd first, int64_t c, pgm_vd 
             x[(1 << j) + i] = x[i] * *(const pgm_vd *)(p->up + j * p->components + c);
 }
 
-/* the sums 1 + sum_k e_kt of the states; the components are first brought up to date if there is a
- * factor */
+/* the sums 1 + sum_k e_kt of the states; first multiplies the components by a factor, if given */
 PGM_INLINE void pgm_bunch_sums(const pgm_problem *p, double *e, const double *factor,
                                const pgm_block *b, int64_t t, pgm_vd s[PGM_BUNCH])
 {
@@ -85,7 +85,7 @@ PGM_INLINE pgm_vd pgm_bunch_products(const pgm_problem *p, double *e, const doub
             taken++;
         }
     }
-    /* the lanes of a narrow block cannot overflow together */
+    /* the product over the lanes of a narrow block cannot overflow */
     PGM_REDUCE(product, *);
     if (taken) PGM_REDUCE(exponent, +);
     pgm_extract(product, &last);
@@ -101,7 +101,7 @@ PGM_INLINE pgm_vd pgm_bunch_blocks(const pgm_problem *p, double *e, const double
     *mantissa = pgm_splat_d(1.0);
     for (int64_t b = 0; b < p->blocks; b++) {
         pgm_vd part = pgm_bunch_products(p, e, factor, p->block + b, &m);
-        /* a product of 1000 mantissas below 2 is still a number */
+        /* a product of 1000 mantissas below 2 does not overflow */
         if (p->block[b].power == 1.0 && b < 1000) {
             *mantissa *= m;
             total += part;
@@ -111,7 +111,7 @@ PGM_INLINE pgm_vd pgm_bunch_blocks(const pgm_problem *p, double *e, const double
     return total;
 }
 
-/* weight_i / s_i for four states: one division, where the product of the four cannot overflow */
+/* weight_i / s_i for four states by one division; the product of the four s_i does not overflow */
 PGM_INLINE void pgm_four_shares(const pgm_vd *weight, pgm_vd *s)
 {
     pgm_vd low = s[0] * s[1], high = s[2] * s[3], inverse = 1.0 / (low * high);
@@ -152,8 +152,8 @@ PGM_INLINE void pgm_bunch_moments(const pgm_problem *p, const pgm_work *w, pgm_v
         if (w->state[i] > 0) on[p->first[i] + w->state[i] - 1] += all;
 }
 
-/* the change of the log weights of the states, less the blocks, when an indicator of an outer unit
- * goes on */
+/* the change of the log weights of the states, without the blocks, if an indicator of an outer unit
+ * becomes 1 */
 PGM_INLINE pgm_vd pgm_bunch_change(const pgm_problem *p, const pgm_work *w, int64_t indicator)
 {
     pgm_vd change = pgm_splat_d(w->field[indicator]);
@@ -162,7 +162,7 @@ PGM_INLINE pgm_vd pgm_bunch_change(const pgm_problem *p, const pgm_work *w, int6
     return change;
 }
 
-/* Set the first bunch of states; returns their log weights less the blocks. */
+/* Set the first bunch of states; returns their log weights without the blocks. */
 PGM_INLINE pgm_vd pgm_first_bunch(const pgm_problem *p, pgm_work *w, int64_t index)
 {
     pgm_vd base = pgm_splat_d(pgm_start(p, w, index / PGM_BUNCH, PGM_INNER));
@@ -193,7 +193,7 @@ static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, int64_t index, i
             factor = m.factor;
         }
         pgm_vd lw = base + pgm_bunch_blocks(p, w->e, factor, &mantissa);
-        /* first or rare: bring all sums to the new scale */
+        /* at the first bunch, and rarely later: rescale all sums */
         if (pgm_any_l(lw > reference)) {
             double top = pgm_hmax_d(lw) + 50.0, change = exp(reference - top);
             sum *= change;
@@ -210,12 +210,11 @@ static double pgm_bunch_walk(const pgm_problem *p, pgm_work *w, int64_t index, i
     return reference + log(*mass);
 }
 
-/* Walk the states of a job in pieces; its moments and its mass gain these of each piece at their
- * common scale. Moments divided by the mass are expectations, however few digits the log weights
- * have. */
+/* Enumerate the states of a job in pieces, and add up moments and mass at a common scale. Moments
+ * divided by the mass are expectations, even if the log weights have few correct digits. */
 static void pgm_walk(pgm_walk_job *j)
 {
-    /* copies of which a compiler knows that no store through a vector changes them: 6 % faster */
+    /* local copies, because the compiler knows that no store changes them: 6 % faster */
     const pgm_problem problem = j->problem, *p = &problem;
     pgm_work work = j->work, *w = &work;
     const int64_t n = p->components + p->indicators;

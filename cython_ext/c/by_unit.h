@@ -41,7 +41,7 @@ static double pgm_normaliser(const pgm_layer *l, const float *z, const double *s
     return top + log(sum);
 }
 
-/* A of child unit j, whatever its state */
+/* A of child unit j, which does not depend on its state */
 static double pgm_partition(const pgm_layer *l, int64_t chain, int64_t j)
 {
     const float *z = l->zeta + chain * l->stride + j * l->width;
@@ -62,8 +62,8 @@ static double pgm_log_prob(const pgm_layer *l, int64_t chain, int64_t j, const d
     return x * ((double)z[own] + step[own]) - pgm_normaliser(l, z, step);
 }
 
-/* the gain of the log probability of a child layer when the rows listed change its inputs: binary
- * units, dense weight */
+/* the change of the log probability of a child layer of binary units, with a dense weight, if the
+ * listed rows change its inputs */
 PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *child, int64_t chain,
                                         const pgm_change *row, int rows)
 {
@@ -89,7 +89,7 @@ PGM_INLINE double pgm_gain_dense_binary(const pgm_link *k, const pgm_layer *chil
     return total;
 }
 
-/* the same for the units listed (or all), from the change of their inputs */
+/* the same for the listed units (or all), from the changes of their inputs */
 static double pgm_gain_reached(const pgm_layer *child, int64_t chain, const double *step,
                                const int32_t *unit, int64_t count)
 {
@@ -101,7 +101,7 @@ static double pgm_gain_reached(const pgm_layer *child, int64_t chain, const doub
         after += pgm_log_prob(child, chain, j, step + j * child->width);
     }
     double gain = after - before;
-    /* NaN: impossible before and after */
+    /* NaN: the state is impossible before and after */
     return gain != gain ? 0.0 : gain;
 }
 

@@ -14,15 +14,15 @@
 #include "routines.h"
 
 #define PGM_TOGETHER \
-    64 /* chains of a block: all of them use a panel of weights while it is in cache */
+    64 /* chains of a block, which all use a panel of weights while it is in cache */
 
-/* Ties, where flip-the-state draws from the conditional: the second most probable state has
- * log-odds above -PGM_TIE against all the others together, above -PGM_TIE_OF_MANY if there are more
- * than two states. The same numbers are in pgmengine/engine/kernels/flip_state.py. */
+/* In a tie, flip-the-state draws from the conditional. It is a tie if the second most probable
+ * state has log-odds above -PGM_TIE against all others together, or above -PGM_TIE_OF_MANY with
+ * more than two states. pgmengine/engine/kernels/flip_state.py has the same numbers. */
 #define PGM_TIE 1e-5f
 #define PGM_TIE_OF_MANY 0.05f
 
-/* a change of the value of a component: the row of a weight, and how much of it is to be added */
+/* a change of the value of a component: a row of the weight, and the factor with which to add it */
 typedef struct {
     int32_t row;
     float delta;

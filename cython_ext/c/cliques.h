@@ -45,7 +45,7 @@ static inline void pgm_cliques_add(pgm_cliques *c, int32_t v, int32_t u)
     c->mark[u] = v, c->pool[c->used++] = u;
 }
 
-/* Gather the later neighbours of v: its own, and those of its children. */
+/* Collect the later neighbours of v: its own, and those of its children. */
 static int pgm_cliques_gather(pgm_cliques *c, const pgm_adjacency *g, int32_t v)
 {
     int64_t most = c->used + g->length[v];
@@ -79,7 +79,7 @@ static void pgm_cliques_close(pgm_cliques *c, const double *bits, int32_t v)
     c->parent[v] = parent, c->clique[v] = clique;
 }
 
-/* Eliminate in an order, which fills c, and add up. */
+/* Eliminate all vertices in an order: fills c, and adds up the sizes of the cliques. */
 static int pgm_cliques_run(pgm_cliques *c, const pgm_adjacency *g, const double *bits,
                            const int32_t *order, double *entries, double *largest)
 {

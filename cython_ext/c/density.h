@@ -5,13 +5,14 @@
  * evidence alone:
  *     path  = sum of log h(x) + x reference,
  *     power = sum of x (base + field) / 2 - x reference + log p(x_child | zeta).
- * A coupling of two moving layers is in the fields of both of its ends, hence the factor 1/2; base
- * holds the input from layers that never move. The units of a layer that is summed out are
- * independent given the other layers, and leave the sum of their A(eta). A step of annealing adds
- * log p_new - log p_old, at the present state of the other layers, to the log importance weight.
+ * A coupling of two moving layers is in the fields of both of its ends, hence the factor 1/2.
+ * `base` is the input from layers that never move. The units of a layer that is summed out are
+ * independent given the other layers, so that the sum of their A(eta) replaces their terms. A step
+ * of annealing adds log p_new - log p_old, at the current state of the other layers, to the log
+ * importance weight.
  *
  * Reference: Target.log_density (test_compiled_sweeps.py: the trace is the log density after each
- * sweep), PlainChains.anneal (test_annealing.py: the importance weights of the plain engine).
+ * sweep), PlainChains.anneal (test_annealing.py: the importance weights of the engine in numpy).
  */
 #ifndef PGM_DENSITY_H
 #define PGM_DENSITY_H
@@ -58,8 +59,8 @@ PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain, int last)
     return 0.5 * pgm_dot(l, chain, field, base, 1.0f);
 }
 
-/* sum over a layer of log p(x | zeta); of -A(zeta) for units that are `summed` out, whose present
- * state may be impossible */
+/* sum over a layer of log p(x | zeta), or of -A(zeta) for units that are `summed` out, whose
+ * current state may be impossible */
 PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain, int summed)
 {
     double total = 0.0;
@@ -71,7 +72,7 @@ PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain, int summe
     return total;
 }
 
-/* the part of a layer in log p_1 - log p_0 of a chain, its couplings with moving layers apart */
+/* the terms of a layer in log p_1 - log p_0 of a chain, without its couplings with moving layers */
 PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
 {
     const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
@@ -81,8 +82,8 @@ PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
     return reference ? total - pgm_dot(l, chain, reference, NULL, 0.0f) : total;
 }
 
-/* log p_beta = out[0] + beta out[1] of a chain, without the log probabilities of the layers of a
- * side that is summed out given their parents */
+/* log p_beta = out[0] + beta out[1] of a chain; on a side that is summed out, without the log
+ * probabilities of the layers given their parents */
 PGM_INLINE void pgm_log_density(const pgm_chains *m, int64_t chain, int last, int side,
                                 double out[2])
 {
@@ -106,12 +107,12 @@ PGM_INLINE void pgm_log_density(const pgm_chains *m, int64_t chain, int last, in
 
 #define PGM_SMALL_STEP \
     1e-3 /* of beta: A(new) - A(old) by the midpoint rule, more exact than the difference */
-#define PGM_SMALL_CHANGE 0.03f /* of a log-odds: the midpoint rule is wrong by its cube / 250 */
+#define PGM_SMALL_CHANGE 0.03f /* of a log-odds: the error of the midpoint rule is its cube / 250 */
 
 /* The gain of log sum_(x of the layer) p_beta from beta = old to new: sum over its units of
- * A(eta_new) - A(eta_old), or x (eta_new - eta_old) where a unit is held. Unless `whole`, without
- * the part that pgm_log_density has of the present state: x times the change of eta without its
- * arrows. */
+ * A(eta_new) - A(eta_old), or x (eta_new - eta_old) for a unit that is not free. Unless `whole`,
+ * without the term of the current state that pgm_log_density contains: x times the change of eta,
+ * arrows excluded. */
 static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, double new, int whole)
 {
     const uint8_t *free = l->free + chain * l->free_stride;
@@ -175,8 +176,8 @@ static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, dou
     return total;
 }
 
-/* whether each coupling of moving layers has one end that is summed out: the other ends then need
- * their `base` alone */
+/* whether each coupling of moving layers has exactly one end that is summed out, so that the other
+ * ends need only their `base` */
 PGM_INLINE int pgm_two_sided(const pgm_chains *m, int side)
 {
     int apart = 1;
@@ -189,7 +190,7 @@ PGM_INLINE int pgm_two_sided(const pgm_chains *m, int side)
     return apart;
 }
 
-/* log p_new - log p_old of a chain, the layers of that side summed out; side 0: none */
+/* log p_new - log p_old of a chain, with the layers of a side summed out; side 0: none */
 PGM_INLINE double pgm_weight_gain(const pgm_chains *m, int64_t chain, double old, double new,
                                   int side, int two_sided)
 {

@@ -7,19 +7,19 @@
  * the new states, and lists the changes in the order of the units. A unit uses the uniform of its
  * own number (random.h), whether it is free or not.
  *
- * Reference: pgmengine/engine/reference.py with engine/kernels/gibbs.py and flip_state.py, on the same
- * uniforms (test_compiled_sweeps.py); conditionals and detailed balance in test_kernel_contract.py
- * and test_flip_state.py.
+ * Reference: pgmengine/engine/reference.py with engine/kernels/gibbs.py and flip_state.py, on the
+ * same uniforms (test_compiled_sweeps.py); conditionals and detailed balance in
+ * test_kernel_contract.py and test_flip_state.py.
  */
 #ifndef PGM_DRAWS_H
 #define PGM_DRAWS_H
 
 #include "chains.h"
 
-/* Two values, eta the log-odds of the upper one: return the mask of the units that move; `flips`:
- * whether alpha is not 0 everywhere. With t =
- * e^-|eta| the less probable value has probability t / (1 + t), and alpha T + (1 - alpha) G leaves
- * the more probable value with probability alpha t + (1 - alpha) t / (1 + t) and the other one with
+/* For units with two values, of which eta is the log-odds of the upper one, return the mask of the
+ * units that move; `flips`: whether alpha is not 0 everywhere. With t = e^-|eta|, the less probable
+ * value has the probability t / (1 + t), and alpha T + (1 - alpha) G leaves the more probable value
+ * with probability alpha t + (1 - alpha) t / (1 + t) and the other one with
  * alpha + (1 - alpha) / (1 + t) (docs/equations.md, eq. 2). */
 PGM_INLINE pgm_vi pgm_moves_by(pgm_vf eta, pgm_vi upper, pgm_vf u, int flips, pgm_vf alpha)
 {
@@ -38,11 +38,11 @@ PGM_INLINE pgm_vi pgm_moves(pgm_vf eta, pgm_vi upper, pgm_vf u, float alpha)
     return pgm_moves_by(eta, upper, u, alpha > 0.0f, pgm_splat_f(alpha));
 }
 
-/* New states of units with K values from log weights lw[k], which are overwritten: w_k min(1/r_x,
- * 1/r_k) with r_k = sum_{j != k} w_j is the Metropolised Gibbs move from x to k (Liu 1996; the
- * two-valued rule for K = 2), w_k / sum w the Gibbs move. One uniform: moves in the order of the
- * values, then no move. The rule for ties reads weights alone, not the current state, so detailed
- * balance holds on both sides of it. */
+/* New states of units with K values from log weights lw[k], which are overwritten. The Metropolised
+ * Gibbs move from x to k has the probability w_k min(1/r_x, 1/r_k) with r_k = sum_{j != k} w_j (Liu
+ * 1996; for K = 2 it is the two-valued rule), the Gibbs move w_k / sum w. One uniform chooses among
+ * the moves in the order of the values, and then no move. The rule for ties depends on the weights
+ * and not on the current state, so that detailed balance holds with and without a tie. */
 PGM_INLINE pgm_vi pgm_draw_by(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, pgm_vf alpha)
 {
     pgm_vf top = lw[0], low = lw[0], sum = pgm_splat_f(0.0f), others = sum, second = sum, own = sum;
@@ -81,13 +81,14 @@ PGM_INLINE pgm_vi pgm_draw(pgm_vf *lw, int states, pgm_vi current, pgm_vf u, flo
     return pgm_draw_by(lw, states, current, u, pgm_splat_f(alpha));
 }
 
-/* Less than this from the parents of a complement unit is rounding. Their input is a sum of two
- * floats, zeta + rest, which loses 1e-14 of it: parents with weights of 1e3 come and go and leave a
- * weight of 1e-6 as it was, where a single float would leave 6e-5 behind. */
+/* A smaller input from the parents of a complement unit is rounding. The input is a sum of two
+ * floats, zeta + rest, with a relative error of 1e-14. After parents with weights of 1e3 have been
+ * added and removed, a weight of 1e-6 is therefore unchanged; a single float would have an error of
+ * 6e-5. */
 #define PGM_ROUNDING 1e-9
 
-/* The input z of a complement unit, off with probability e^-z, when its parents add `step` more.
- * Its bias may be tiny, so it is kept apart from zeta. */
+/* The input z of a complement unit, which is 0 with probability e^-z, if its parents add `step`.
+ * Its bias may be tiny, so that it is stored separately from zeta. */
 PGM_INLINE double pgm_complement_input(const pgm_layer *l, int64_t chain, int64_t j, double step)
 {
     double z = (double)l->zeta[chain * l->stride + j] + l->rest[chain * l->stride + j] + step;
@@ -114,7 +115,7 @@ PGM_INLINE pgm_vf pgm_natural(const pgm_layer *l, int64_t chain, int64_t j, floa
     return eta;
 }
 
-/* the share of T: none at beta = 0, where the exact draw is at hand */
+/* the share of T; it is 0 at beta = 0, where sweeps draw exactly */
 PGM_INLINE float pgm_alpha(const pgm_chains *m, int64_t chain)
 {
     return m->beta[chain] == 0.0f ? 0.0f : m->alpha;
@@ -150,7 +151,7 @@ PGM_INLINE int64_t pgm_two(const pgm_chains *m, const pgm_layer *l, int64_t chai
         }
         for (uint64_t left = pgm_flags(moved); left; left &= left - 1) {
             int32_t j = (int32_t)first + __builtin_ctzll(left);
-            /* without a branch on the new state, which nothing can predict */
+            /* without a branch on the new state, which is unpredictable */
             *end++ = (pgm_change){j, step[state[j]]};
         }
     }
@@ -221,8 +222,8 @@ static float pgm_interval(float eta, float u)
     return eta < 0.0f ? -x : x;
 }
 
-/* A pass over a layer of units with infinitely many values: draws from the conditional, two
- * uniforms a unit. */
+/* A pass over a layer of units with infinitely many values: draws from the conditional, with two
+ * uniforms for each unit. */
 static int64_t pgm_pass_infinite(const pgm_chains *m, const pgm_layer *l, int64_t chain,
                                  const pgm_stream *at, pgm_change *list)
 {

@@ -19,7 +19,7 @@
  * passes, max_r and log sum_r exp(. - max). The most probable states need only the first pass.
  *
  * Layout. A table is (entries, lanes): the lane is the fastest axis. Lanes are processed in pieces,
- * so that a block of a clique fits the cache. junction.h describes blocks and segments.
+ * so that a block of a clique fits into the cache. junction.h describes blocks and segments.
  *
  * Underflow. The entries of the tables are at most 1. The division of messages by their largest
  * entry keeps their entries at most 1 as well. If no product underflows in the collect pass, then
@@ -52,7 +52,7 @@ PGM_INLINE double pgm_joined(double b, double t, int how)
     return how == PGM_SET ? t : how == PGM_TIMES ? b * t : b + t;
 }
 
-/* b = t, b t or b + t for one lane; `run` and `along` are constants where it matters. */
+/* b = t, b t or b + t for one lane; fast if `run` and `along` are constants. */
 PGM_INLINE void pgm_join_one(double *restrict b, const double *restrict t,
                              const int32_t *restrict at, int64_t segments, int64_t run, int along,
                              int how)
@@ -75,7 +75,7 @@ PGM_INLINE void pgm_join_lanes(double *restrict b, const double *restrict t,
     }
 }
 
-/* The same, with the commonest short segments as constants. */
+/* The same, with constants for the most common short segments. */
 PGM_INLINE void pgm_join_runs(double *b, const double *t, const pgm_operand *p, int64_t inner,
                               int along, int how)
 {
@@ -153,7 +153,7 @@ PGM_INLINE double pgm_reduced(const double *b, int64_t run, int largest)
     return x;
 }
 
-/* t gains a block of one lane */
+/* add a block of one lane to t */
 PGM_INLINE void pgm_gain_one(double *restrict t, const double *restrict b,
                              const int32_t *restrict at, int64_t segments, int64_t run, int along,
                              int largest)
@@ -272,7 +272,7 @@ static void pgm_exp_block(double *b, int64_t n)
     for (int64_t i = 0; i < n; i += PGM_LANES) *(pgm_vd *)(b + i) = pgm_exp_d(*(pgm_vd *)(b + i));
 }
 
-/* The marginals of residual variables on outer axes gain the sum of the block. */
+/* Add the sum of the block to the marginals of residual variables on outer axes. */
 static void pgm_gain_outer(const pgm_piece *q)
 {
     pgm_tree_job *j = q->job;
@@ -293,8 +293,8 @@ static void pgm_gain_outer(const pgm_piece *q)
     }
 }
 
-/* row (states, lanes) gains the sums of blocks (above, card, below, w) over all axes but `card` and
- * w. */
+/* Add to row (states, lanes) the sums of blocks (above, card, below, w) over all axes except `card`
+ * and w. */
 PGM_INLINE void pgm_gain_axis(double *row, const double *b, int64_t above, int64_t card,
                               int64_t below, int64_t w, int64_t step)
 {
@@ -307,7 +307,7 @@ PGM_INLINE void pgm_gain_axis(double *row, const double *b, int64_t above, int64
                     for (int64_t l = 0; l < w; l++) row[s * step + l] += b[l];
 }
 
-/* The marginals of residual variables on inner axes gain the sums of all blocks. */
+/* Add the sums of all blocks to the marginals of residual variables on inner axes. */
 static void pgm_gain_inner(const pgm_piece *q, const double *sums)
 {
     pgm_tree_job *j = q->job;
@@ -325,7 +325,7 @@ static void pgm_gain_inner(const pgm_piece *q, const double *sums)
     }
 }
 
-/* Add a block of marginals to everything that is asked for. */
+/* Add a block of marginals to all wanted results. */
 static void pgm_add_marginals(const pgm_piece *q)
 {
     pgm_tree_job *j = q->job;
@@ -359,7 +359,7 @@ PGM_INLINE int pgm_step_block(const pgm_piece *q)
     return 1;
 }
 
-/* Count entries, and ask now and then whether to stop. */
+/* Count entries, and poll sometimes whether to stop. */
 PGM_INLINE int pgm_go_on(pgm_tree_job *j, int64_t entries)
 {
     j->done += entries;
@@ -458,7 +458,7 @@ static void pgm_collect_logs(pgm_tree_job *j, int64_t i)
     for (int64_t s = 0; s < n; s++) m[s] = log(j->spare[s]) - m[s];
 }
 
-/* Put the message of clique i in the place of those of its children, at the end of the stack. */
+/* Replace the messages of its children, at the end of the stack, by the message of clique i. */
 static void pgm_pop_children(pgm_tree_job *j, int64_t i)
 {
     const pgm_clique *c = j->clique + i;
@@ -499,7 +499,8 @@ static void pgm_collect(pgm_tree_job *j, int64_t first, int64_t last)
 
 /* ---- distribute ---- */
 
-/* Turn the message of clique i into what it receives: b / (m scale), 0 / 0 = 0; b = 1 at a root. */
+/* Replace the message m of clique i by the one that it receives, b / (m scale), with 0 / 0 = 0; b =
+ * 1 at a root. */
 static void pgm_turn_message(pgm_tree_job *j, int64_t i, const double *b)
 {
     int64_t lanes = j->lanes, n = j->clique[i].separator;
@@ -541,7 +542,7 @@ static void pgm_distribute(pgm_tree_job *j, int64_t first, int64_t last)
 
 /* ---- tables of values ---- */
 
-/* t = exp(v - top); whether a finite entry is lost */
+/* t = exp(v - top); returns whether a finite entry has become 0 */
 PGM_INLINE int pgm_exp_less(const double *v, double top, double *t, int64_t n)
 {
     pgm_vl lost = {0};

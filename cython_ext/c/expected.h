@@ -1,14 +1,15 @@
 /* Expectations of tables under a product of units, for the rounds of belief.h.
  *
- * A table T over the units u_0, ..., u_m brings power E_Q[log T] to the bound, and to the log
- * weight of state k of one of its units the expectation over the others,
+ * A table T over the units u_0, ..., u_m adds power E_Q[log T] to the bound. To the log weight of
+ * state k of one of its units it adds the expectation over the others,
  *     power E_Q[log T | u = k] = power sum_(x with u = k) log T(x) prod_(others) q(x).
- * The walk keeps the products of the leading axes, and leaves out states that have probability 0 in
- * all lanes, such as those that the evidence excludes.
+ * The enumeration stores the products of the leading axes, and skips states that have probability 0
+ * in all lanes, for example because the evidence excludes them.
  *
- * An entry of log T may be -inf. It counts where its product is above 0 and is worth nothing where
- * the product is 0: its mass is kept apart (`dead`), because -inf times 0 is no number. A state
- * with such a mass gets the probability 0, which raises the bound from -inf. Probabilities below
+ * An entry of log T may be -inf. It counts if its product of probabilities is positive, and not if
+ * the product is 0. The products at such entries are added up separately (`dead`), because -inf
+ * times 0 is NaN. A state whose sum is positive gets the probability 0, which raises the bound from
+ * -inf. Probabilities below
  * `cut` are set to 0 in tables with such entries, so that no product of probabilities above 0
  * underflows.
  *
@@ -23,9 +24,9 @@
 
 #include "net.h"
 
-/* A place in the walk over the states of all axes of a table but the last. */
+/* A position in the enumeration of the states of all axes of a table except the last. */
 typedef struct {
-    int axes, own; /* axes but the last; the axis that is left out of the product, or -1 */
+    int axes, own; /* axes except the last; the axis that the product leaves out, or -1 */
     int64_t at;    /* the entry at these states, and state 0 of the last axis */
     int states[PGM_MOST_AXES], digit[PGM_MOST_AXES];
     int64_t stride[PGM_MOST_AXES];
@@ -33,8 +34,8 @@ typedef struct {
     pgm_vd product[PGM_MOST_AXES];
 } pgm_place;
 
-/* Go to the first states from here on whose product is above 0; axis d and the axes behind it have
- * new digits. Returns 0 at the end. */
+/* Go to the next states whose product is positive, including the current ones; axis d and the axes
+ * after it have new digits. Returns 0 at the end. */
 PGM_INLINE int pgm_forth(pgm_place *p, int d)
 {
     while (d < p->axes) {
@@ -56,7 +57,7 @@ PGM_INLINE int pgm_forth(pgm_place *p, int d)
     return 1;
 }
 
-/* Begin the walk over a table, for the product `power`. */
+/* Begin the enumeration of a table; products begin with `power`. */
 PGM_INLINE int pgm_begin(const pgm_net *n, const pgm_rows *r, int64_t f, int own, pgm_vd power,
                          pgm_place *p)
 {
@@ -84,7 +85,7 @@ PGM_INLINE int pgm_next(pgm_place *p)
     return pgm_forth(p, p->axes - 1);
 }
 
-/* Add by log T, raised to `least`, to the expectation, or the mass of an entry of 0. */
+/* Add by max(log T, least) to the expectation; at an entry of 0, add `by` to the mass instead. */
 PGM_INLINE void pgm_add_entry(double entry, double least, pgm_vd by, pgm_vd *gain, pgm_vd *dead)
 {
     entry = entry > least ? entry : least;
@@ -118,7 +119,7 @@ PGM_INLINE void pgm_expect(const pgm_net *n, const pgm_rows *r, int64_t axis, pg
     }
 }
 
-/* power E_Q[log T] of a table; -inf where Q meets an entry of 0. */
+/* power E_Q[log T] of a table; -inf where Q has mass on an entry of 0. */
 PGM_INLINE pgm_vd pgm_table_value(const pgm_net *n, const pgm_rows *r, int64_t f)
 {
     const int64_t u = n->axis_unit[n->table_start[f + 1] - 1];

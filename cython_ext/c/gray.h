@@ -4,19 +4,19 @@
  * states >= 1. The log weight of a state is
  *     sum_d theta_d + sum_{d<d'} pair_dd' + sum_blocks power * sum_t log(1 + sum_k e_kt)
  * (1 + sum_{k<K} e_kt - e_Kt in complement blocks), where log e_kt = offset_kt + sum_d V_d,kt is
- * linear in the indicators. The constant of the problem is added to log Z after the walk: beside a
- * large constant the weights of states would lose their digits. One step changes one unit by one
- * state, so e is updated by multiplication: e *= exp(+-change). It is computed from scratch at the
- * start of every piece, which limits rounding errors.
+ * linear in the indicators. The constant of the log-linear form is added to log Z after the
+ * enumeration, because a large constant would cost the weights of states their digits. One step
+ * changes one unit by one state, so e is updated by multiplication: e *= exp(+-change). It is
+ * computed from scratch at the start of every piece, which limits rounding errors.
  *
  * Layout. Components are stored as [block][term][unit]. Units are padded to whole vectors with e =
- * 0, for which the factor of the product is 1. Products of sums are kept as a mantissa and an
- * exponent. `every` is a number of factors whose product cannot overflow, and the exponent is
- * extracted only after so many factors. The weights of states are scaled by approximately the
- * largest one of a piece, and the scale is kept as a logarithm.
+ * 0, which gives the factor 1. Products of sums are kept as a mantissa and an exponent. `every` is
+ * a number of factors whose product cannot overflow, and the exponent is extracted only after so
+ * many factors. The weights of states are scaled by approximately the largest one of a piece, and
+ * the scale is kept as a logarithm.
  *
- * Reference: NumpyEnumerator in pgmengine/infer/exact/enumeration/numpy_enumerator.py (test_enumeration_walks.py,
- * test_exact.py).
+ * Reference: NumpyEnumerator in pgmengine/infer/exact/enumeration/numpy_enumerator.py
+ * (test_enumeration_walks.py, test_exact.py).
  */
 #ifndef PGM_GRAY_H
 #define PGM_GRAY_H
@@ -40,7 +40,7 @@ PGM_INLINE pgm_vd pgm_one_less(pgm_vd e)
     return pgm_select_d(s > 1e-4, s, pgm_splat_d(0.0));
 }
 
-/* the sums 1 + sum_k e_kt of a vector of units; `best`: the largest term in place of the sum */
+/* the sums 1 + sum_k e_kt of a vector of units; `best`: the largest term instead of the sum */
 PGM_INLINE pgm_vd pgm_sum(const double *base, const pgm_block *b, int64_t t, int complement,
                           int best)
 {
@@ -88,8 +88,8 @@ PGM_INLINE int64_t pgm_product(const double *e, const pgm_block *b, int every, i
 
 #define PGM_LN2 0.693147180559945309417232121458176568
 
-/* the log weight of the blocks, less the log of *mantissa (at most 256 for each block of power 1),
- * so that a state costs no logarithm unless children's normalisers are among the blocks */
+/* the log weight of the blocks minus the log of *mantissa (at most 256 for each block of power 1),
+ * so that a state needs no logarithm unless a block has normalisers of children */
 PGM_INLINE double pgm_blocks(const pgm_problem *p, const double *e, int best, double *mantissa)
 {
     double total = 0.0;
@@ -131,8 +131,8 @@ PGM_INLINE void pgm_axpy(double a, const double *x, double *y, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] += a * x[i];
 }
 
-/* Set the state number `index` of the units from `begin` on, the others in their first state, and
- * compute fields and components from scratch; returns its log weight less the blocks. */
+/* Set the units from `begin` on to their state number `index`, and the others to their first state.
+ * Computes fields and components from scratch; returns the log weight without the blocks. */
 PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index, int64_t begin)
 {
     double base = 0.0;
@@ -155,8 +155,7 @@ PGM_INLINE double pgm_start(const pgm_problem *p, pgm_work *w, int64_t index, in
     return base;
 }
 
-/* a step: the indicator that goes off, and the one that goes on, or -1; the factor of every
- * component */
+/* a step: the indicators that become 0 and 1, or -1, and the factor of every component */
 typedef struct {
     int64_t leave, enter;
     const double *factor;
@@ -176,14 +175,14 @@ PGM_INLINE pgm_move pgm_turn(const pgm_problem *p, pgm_work *w, int64_t first)
     return m;
 }
 
-/* Bring the fields up to date after a step. */
+/* Update the fields after a step. */
 PGM_INLINE void pgm_pass_on(const pgm_problem *p, pgm_work *w, pgm_move m)
 {
     if (m.leave >= 0) pgm_axpy(-1.0, p->pair + m.leave * p->indicators, w->field, p->indicators);
     if (m.enter >= 0) pgm_axpy(1.0, p->pair + m.enter * p->indicators, w->field, p->indicators);
 }
 
-/* Make one step; returns the change of the log weight less the blocks. */
+/* Make one step; returns the change of the log weight without the blocks. */
 PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
 {
     int64_t n = p->components + p->indicators;
@@ -199,13 +198,13 @@ PGM_INLINE double pgm_step(const pgm_problem *p, pgm_work *w, int moments)
     return change;
 }
 
-/* Walk `count` consecutive states from `index`; returns the log of the sum of their weights.
+/* Enumerate `count` states from `index` on; returns the log of the sum of their weights.
  * log_weight is (count) or NULL. With moments, w->sums becomes sum_t w_t prob_t, and with
  * PGM_EACH_MOMENT w->open[d] the same over the states in which indicator d is on, all scaled by
  * exp(-reference); the reference goes to *scale, and the sum of the weights, scaled in the same
- * way, to *mass. A probability times an indicator is a sum over intervals of the walk: w->open[d]
- * gains the running sum when d goes off and loses it when d goes on, so that a step costs one
- * addition of vectors and not one for each indicator. */
+ * way, to *mass. A probability times an indicator is a sum over intervals of the enumeration: the
+ * running sum is added to w->open[d] when d becomes 0, and subtracted when d becomes 1. A step then
+ * needs one addition of vectors instead of one for each indicator. */
 static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, int64_t index, int64_t count,
                             int moments, int best, double *log_weight, double *scale, double *mass)
 {
@@ -221,7 +220,7 @@ static double pgm_gray_walk(const pgm_problem *p, pgm_work *w, int64_t index, in
         double mantissa, lw = base + pgm_blocks(p, w->e, best, &mantissa);
         if (log_weight) log_weight[step] = lw + log(mantissa);
         if (mantissa == 0.0) continue;
-        /* first or rare: bring all sums to the new scale */
+        /* at the first state, and rarely later: rescale all sums */
         if (lw > reference + 100.0) {
             double factor = exp(reference - lw);
             sum *= factor;

@@ -170,8 +170,8 @@ static double pgm_greedy_weight(int rule, double bits)
     return rint(8.0 * bits) + (bits < 0.0625);
 }
 
-/* Take from the fills the pairs that are adjacent: triangles, each found once, at the vertex of
- * the smallest (degree, number), whose later neighbours are `out`. */
+/* Subtract the adjacent pairs from the fills. They are triangles, and each is found once, at its
+ * vertex with the smallest (degree, number), whose later neighbours are `out`. */
 static int pgm_greedy_triangles(pgm_greedy *s)
 {
     pgm_adjacency *g = &s->g;
@@ -268,7 +268,7 @@ static int pgm_greedy_connect(pgm_greedy *s, int32_t a, int32_t b)
     return pgm_adjacency_push(g, a, b) || pgm_adjacency_push(g, b, a) ? -1 : 0;
 }
 
-/* Mark the neighbours of a, and tidy its list where most of it has been removed. */
+/* Mark the neighbours of a, and tidy its list if most of them have been removed. */
 static void pgm_greedy_mark(pgm_greedy *s, int32_t a)
 {
     pgm_adjacency *g = &s->g;
@@ -323,8 +323,8 @@ static int pgm_greedy_step(pgm_greedy *s, int32_t v)
     return 0;
 }
 
-/* Eliminate vertices in the order of the heap: all, or while the score is below 0 (`safe`). Return
- * 1 where the total has exceeded `best`. */
+/* Eliminate vertices in the order of the heap: all, or with `safe` while the score is below 0.
+ * Return 1 if the total has exceeded `best`. */
 static int pgm_greedy_run(pgm_greedy *s, int safe, double best)
 {
     while (s->waiting > 0) {

@@ -6,18 +6,18 @@
  * contiguous, so that it stays in cache while all chains of a block use it.
  *
  * Invariant: the sums of a chain are computed in the order of its own list of changes, in 64
- * running sums, by each of the methods below. Their results have the same bits, so the choice of
- * the method may depend on all chains.
+ * running sums, by each of the methods below. Their results have the same bits, so that the choice
+ * of the method may depend on all chains.
  *
  * Reference: numpy products of states and weights (test_compiled_sweeps.py: inputs do not drift,
- * the way of adding does not show).
+ * and do not depend on the method).
  */
 #ifndef PGM_INPUTS_H
 #define PGM_INPUTS_H
 
 #include "chains.h"
 
-/* the inputs of a chain that a link adds to, or NULL where nothing reads them */
+/* the inputs of a chain that a link adds to, or NULL if nothing reads them */
 PGM_INLINE float *pgm_inputs(const pgm_chains *m, const pgm_link *k, int64_t chain)
 {
     const pgm_layer *to = m->layer + k->to;
@@ -28,11 +28,11 @@ PGM_INLINE float *pgm_inputs(const pgm_chains *m, const pgm_link *k, int64_t cha
 #define PGM_LINE 16       /* floats that are fetched together */
 #define PGM_FAR (1 << 21) /* floats of a weight that does not stay in the caches of a core */
 #define PGM_SHARED \
-    3 /* uses of each row of a panel that make fetching all rows in order worth while */
+    3 /* uses of each row of a panel from which fetching all rows in order is faster */
 #define PGM_MANY \
-    8 /* where one row in so many changes, parts of panels are worth a loop of their own */
+    8 /* if at least one row in so many changes, a separate loop over parts of panels is faster */
 
-/* a row's part in the panel that `column` (a multiple of 4) is in */
+/* the part of a row in the panel that contains `column`, a multiple of 4 */
 PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
 {
     return k->weight + (column / k->tile * k->rows + row) * k->tile + column % k->tile;
@@ -40,8 +40,9 @@ PGM_INLINE const float *pgm_part(const pgm_link *k, int64_t row, int64_t column)
 
 #define PGM_SUMS (4 * PGM_PIECES) /* running sums: 64 floats */
 
-/* y[column .. column + 16 groups) += sum of delta * weight row over changes. 64 sums however few
- * columns: a single sum that waits for its own last addition would be four times as slow. */
+/* y[column .. column + 16 groups) += sum of delta * weight row over changes. There are
+ * 64 sums for any number of columns: a single sum, which waits for its last addition, would be four
+ * times as slow. */
 PGM_INLINE void pgm_add_tile(const pgm_link *k, int64_t tile, const pgm_change *list, int64_t count,
                              int64_t column, int groups, float *y)
 {
@@ -93,7 +94,7 @@ static void pgm_add_panel(const pgm_chains *m, const pgm_link *k, const pgm_scra
     int64_t done[PGM_TOGETHER] = {0};
     memset(kept, 0, sizeof kept[0] * (last - first));
     for (int64_t row = 0; row < k->rows; row += part) {
-        /* a list may not be ascending, as after a backward pass: the last part takes the rest */
+        /* after a backward pass a list is not ascending, so that the last part takes the rest */
         int64_t end = pgm_min_l(row + part, k->rows);
         for (int64_t i = row * 64; i < end * 64; i += PGM_LINE) __builtin_prefetch(panel + i);
         for (int64_t c = 0; c < last - first; c++)
@@ -112,7 +113,7 @@ PGM_INLINE void pgm_add_sparse(const pgm_link *k, const pgm_change *list, int64_
             y[k->column[e]] += list[f].delta * k->weight[e];
 }
 
-/* whether the inputs are zeta of complement units, which feel rounding near 0 */
+/* whether the inputs are zeta of complement units, which rounding near 0 would change */
 PGM_INLINE int pgm_adds_exactly(const pgm_chains *m, const pgm_link *k)
 {
     return k->arrow && m->layer[k->to].complement;
@@ -181,7 +182,7 @@ static void pgm_add(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s
                          1, pgm_inputs(m, k, c));
 }
 
-/* the states of a chain as changes from 0, without branches on states, which nothing can predict */
+/* the states of a chain as changes from 0, without branches on states, which are unpredictable */
 PGM_INLINE int64_t pgm_list_all(const pgm_layer *l, int64_t chain, pgm_change *list)
 {
     const uint8_t *state = l->state + chain * l->units;
@@ -216,8 +217,8 @@ PGM_INLINE void pgm_set_sum(float *y, const float *a, const float *b, int64_t n)
     }
 }
 
-/* Compute the inputs of a layer from the states of chains first .. last - 1: first the part of
- * layers that never move, which is kept in base, then the rest. */
+/* Compute the inputs of a layer from the states of chains first .. last - 1: first the input from
+ * layers that never move, which is stored in base, then the rest. */
 PGM_INLINE void pgm_refresh_layer(const pgm_chains *m, pgm_scratch *s, int64_t first, int64_t last,
                                   int index)
 {
@@ -245,7 +246,7 @@ PGM_INLINE void pgm_refresh_layer(const pgm_chains *m, pgm_scratch *s, int64_t f
     }
 }
 
-/* all inputs, or only those of complement layers, which feel rounding near 0 */
+/* all inputs, or only those of complement layers, which rounding near 0 would change */
 PGM_INLINE void pgm_refresh(const pgm_chains *m, pgm_scratch *s, int64_t first, int64_t last,
                             int complement)
 {

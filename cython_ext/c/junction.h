@@ -34,7 +34,7 @@
 #include "routines.h"
 
 #define PGM_TREE_BLOCK 512
-/* most cliques that are looked at for a smaller home of one factor */
+/* the most cliques that are examined to find a smaller one for a factor */
 #define PGM_TREE_LOOKS 64
 
 typedef struct {
@@ -228,7 +228,7 @@ static int pgm_group_by(const int32_t *key, int64_t count, int64_t keys, int64_t
     for (int64_t k = 0; k < keys; k++) (*start)[k + 1] += (*start)[k];
     for (int64_t i = count - 1; i >= 0; i--)
         if (key[i] >= 0) (*list)[--(*start)[key[i] + 1]] = (int32_t)i;
-    /* every start has moved to the end of the key before: move the starts back */
+    /* every start has moved to the end of its key: move the starts back */
     for (int64_t k = 0; k < keys; k++) (*start)[k] = (*start)[k + 1];
     (*start)[keys] = 0;
     for (int64_t i = 0; i < count; i++) (*start)[keys] += key[i] >= 0;
@@ -279,9 +279,8 @@ static int pgm_find_groups(const pgm_tree *t, const pgm_search *s, pgm_groups *g
     return pgm_group_by(g->parent, count, count, &g->start, &g->child);
 }
 
-/* Sort the children of each group by what they need beyond their message, the largest first, and
- * add up the peaks (Liu 1986). More than 16 children stay as they
- * are. */
+/* Sort the children of each group by their peak minus their message, the largest first, and compute
+ * the peaks of the groups (Liu 1986). More than 16 children keep their order. */
 static void pgm_sort_children(pgm_groups *g)
 {
     for (int64_t i = 0; i < g->count; i++) {
@@ -307,8 +306,8 @@ static void pgm_sort_children(pgm_groups *g)
     }
 }
 
-/* Number the groups so that each sub-tree comes before its root, child by child. A group that has
- * not been left has the number -1 - (children that have been entered). */
+/* Number the groups so that each sub-tree comes before its root, child by child. A group that is
+ * not finished has the number -1 - (number of children that have been entered). */
 static void pgm_number_groups(pgm_groups *g)
 {
     int32_t next = 0;
@@ -383,7 +382,7 @@ static int pgm_list_cliques(pgm_tree *t, pgm_search *s)
     return fine;
 }
 
-/* Go down from a clique to smaller ones with the whole scope of factor f in their separator. */
+/* Go down from a clique to smaller ones whose separator contains the scope of factor f. */
 static int32_t pgm_smaller_home(const pgm_tree *t, int64_t f, int32_t c, const int32_t *mark)
 {
     int64_t most = t->start[f + 1] - t->start[f];
@@ -500,7 +499,7 @@ static void pgm_list_segments(const pgm_clique *c, int64_t o, int32_t *at)
     }
 }
 
-/* Changes of the offsets when axis a steps and all faster outer axes go back to their start. */
+/* Changes of the offsets if axis a steps and all faster outer axes return to their start. */
 static void pgm_fill_delta(const pgm_clique *c, int64_t *delta)
 {
     for (int64_t o = 0; o < c->operands; o++) {

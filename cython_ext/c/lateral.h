@@ -4,12 +4,12 @@
  *     eta_u = beta (field_u + sum_v W_uv E[x_v]) + (1 - beta) reference_u,    E[x_u] = A'(eta_u)
  *
  * W is symmetric, dense or csr, and 0 inside a unit. The input of a unit is summed up when the unit
- * is updated, so that no rounding errors pile up from one update to the next. A unit is updated only
- * if it is stale: a mean that it depends on has changed since its last update. A mean that would
- * change by no more than `quiet` stays as it is, and makes no unit stale, so that rounds take less
- * time as means settle. PGM_LANES rows of evidence are updated together: a row of W is read from the
- * nearest cache in all but the first of them. Sums of dense rows have eight running sums whatever
- * the width of a vector, so that all kinds of processors give the same bits.
+ * is updated, so that rounding errors do not accumulate from one update to the next. A unit is
+ * updated only if it is stale: a mean that it depends on has changed since its last update. A mean
+ * that would change by no more than `quiet` stays as it is, and makes no unit stale, so that rounds
+ * take less time as means converge. PGM_LANES rows of evidence are updated together, so that all
+ * but the first of them read a row of W from the nearest cache. Sums of dense rows have eight
+ * running sums for any width of vectors, so that all kinds of processors give the same bits.
  *
  * Reference: `Inside.plain` in pgmengine/infer/variational/lateral.py.
  */
@@ -125,7 +125,7 @@ PGM_INLINE void pgm_take_inside(const pgm_lateral_job *j, int64_t u, int64_t row
     j->stale[row * j->units + u] = 0;
 }
 
-/* Update unit u in `lanes` rows from row `first` on, where it is stale. */
+/* Update unit u in those of `lanes` rows from row `first` on in which it is stale. */
 PGM_INLINE void pgm_update_inside(const pgm_lateral_job *j, int64_t u, int64_t first, int lanes)
 {
     pgm_vd eta[PGM_MOST_STATES], mean[PGM_MOST_STATES];

@@ -17,11 +17,11 @@
 #include "vectors.h"
 
 #define PGM_LEAST \
-    -690.0 /* least log probability of a state, so that probabilities are normal numbers */
+    -690.0 /* the least log probability of a state, so that probabilities are normal numbers */
 #define PGM_LEAST_Q 2.171738281389827e-300 /* exp(PGM_LEAST) */
 #define PGM_FLUSH 100 /* factors in [1, 256] between two logarithms of their product */
 #define PGM_WHOLE \
-    32 /* components of xi up to which the whole Hessian is kept; beyond, its diagonal alone */
+    32 /* the most components of xi for which the whole Hessian is stored; else only its diagonal */
 #define PGM_CELLS                                                                                  \
     528 /* its lower triangle by rows: PGM_WHOLE (PGM_WHOLE + 1) / 2, and at least PGM_MOST_VALUES \
          */
@@ -73,7 +73,7 @@ PGM_INLINE void pgm_slopes(const double *weight, int wide, const pgm_kind *child
     }
 }
 
-/* the log of a sum of exponentials, and their shares p */
+/* log sum_k e^(w_k), and the shares p of the exponentials in the sum */
 PGM_INLINE pgm_vd pgm_log_sum(int n, const pgm_vd *w, pgm_vd *p)
 {
     pgm_vd best = pgm_splat_d(-INFINITY), sum = pgm_splat_d(0.0);
@@ -101,8 +101,8 @@ PGM_INLINE int pgm_two_valued(const pgm_kind *kind)
     return kind->states == 2 && kind->width == 1;
 }
 
-/* log E_Q[exp(t z)] over the parents of a term of one component, all of them two-valued; *mean and
- * *variance gain their part of the tilted mean and variance of z */
+/* log E_Q[exp(t z)] over the parents of a term of one component, all of them two-valued; adds
+ * their parts of the tilted mean and variance of z to *mean and *variance */
 PGM_INLINE pgm_vd pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_vd by,
                                pgm_vd *mean, pgm_vd *variance)
 {
@@ -129,13 +129,13 @@ PGM_INLINE pgm_vd pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, p
     return sum + pgm_log_d(product);
 }
 
-/* the first column that is kept of row l of a Hessian */
+/* the first stored column of row l of a Hessian */
 PGM_INLINE int pgm_column(int width, int l) { return width <= PGM_WHOLE ? 0 : l; }
 
 PGM_INLINE int pgm_cells(int width) { return width <= PGM_WHOLE ? width * (width + 1) / 2 : width; }
 
-/* Add the part of a parent with the probabilities p to the mean and the covariance of the input of
- * a child of w components. */
+/* Add the contribution of a parent with probabilities p to the mean and the covariance of the input
+ * of a child with w components. */
 PGM_INLINE void pgm_moments(const pgm_kind *parent, const double *weight, int w, const pgm_vd *p,
                             pgm_vd *mean, pgm_vd *cov)
 {

@@ -44,7 +44,7 @@ PGM_INLINE pgm_vd pgm_ascend_some(int kind, const pgm_ascend_job *o, pgm_vd p, p
     } else if (kind == PGM_ADAMAX) {
         pgm_vd large = *(pgm_vd *)v * o->keep2, size = pgm_select_d(g < zero, -g, g);
         large = pgm_max_d(size, large);
-        /* NaN stays */
+        /* NaN stays NaN */
         large = pgm_select_d(g == g, large, g);
         *(pgm_vd *)v = large;
         step = step / o->unbias1 / (large + o->epsilon);
@@ -53,7 +53,7 @@ PGM_INLINE pgm_vd pgm_ascend_some(int kind, const pgm_ascend_job *o, pgm_vd p, p
 }
 
 /* parameters first .. last - 1, `kind` being a constant where this is inlined; returns whether all
- * of them are fine */
+ * of them are numbers within PGM_LARGEST */
 PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, double *v,
                                int64_t first, int64_t last)
 {

@@ -5,8 +5,8 @@
 #include "greedy.h"
 #include "windows.h"
 
-/* A connected component of what the safe reductions leave: its own numbers of vertices, the
- * vertices of the whole graph that they stand for, and the best order so far. */
+/* A connected component of the graph after the safe reductions, with vertices numbered from 0: the
+ * numbers of these vertices in the whole graph, and the best order so far. */
 typedef struct {
     pgm_adjacency graph;
     int32_t *vertex, *order;
@@ -36,7 +36,7 @@ void pgm_orders_close(pgm_orders *o)
 
 /* ---- lower bound: MMD+ ---- */
 
-/* the neighbour of v that shares the fewest neighbours with it, and of these the smallest */
+/* the neighbour of v that shares the fewest neighbours with it; of several, the smallest */
 static int32_t pgm_bound_partner(pgm_greedy *s, int32_t v, int64_t *work)
 {
     pgm_adjacency *g = &s->g;
@@ -80,8 +80,8 @@ static int pgm_bound_contract(pgm_greedy *s, int32_t v, int32_t u)
     return 0;
 }
 
-/* The bound of a graph, with a limit of work, after which it is what it is. The heap is that of
- * a search, with the bits of the cliques as scores. */
+/* The lower bound of a graph. At the limit of work, the bound found so far is returned. The heap is
+ * that of a search, with the bits of the cliques as scores. */
 static int pgm_bound_of(const pgm_adjacency *graph, const double *bits, double *bound)
 {
     pgm_greedy s;
@@ -119,7 +119,7 @@ int pgm_orders_bound(const pgm_orders *o, double *bound)
 
 /* ---- opening: safe reductions, and components ---- */
 
-/* number the components of what is left of s; label (n,) is -1 elsewhere */
+/* number the components of the remaining graph of s; label (n,) is -1 for removed vertices */
 static int32_t pgm_orders_label(pgm_greedy *s, int32_t *label, int32_t *queue, int32_t *size)
 {
     pgm_adjacency *g = &s->g;
@@ -168,7 +168,7 @@ static int pgm_orders_split(pgm_orders *o, pgm_greedy *s)
     return status;
 }
 
-/* Eliminate what is safe, and split the rest. */
+/* Eliminate the vertices that are safe, and split the rest into components. */
 static int pgm_orders_reduce(pgm_orders *o)
 {
     pgm_greedy s;

@@ -20,12 +20,12 @@
 
 #include <stdint.h>
 
-/* What a greedy search minimises at each step. The fill of a vertex is the sum over pairs of its
- * neighbours that are not adjacent of the product of their weights: 1 (FILL), the logarithms of
- * their numbers of states (FILL_LOG), or the numbers of states themselves (FILL_STATES). WEIGHT is
- * the number of entries of the clique, SIZE its number of variables, WEIGHT_FILL the number of
- * entries times the fill. Vertices with equal neighbours need no rule of their own: when one of
- * them is eliminated, the others become simplicial, and follow at once. */
+/* The quantity that a greedy search minimises at each step. The fill of a vertex is the sum over
+ * pairs of its neighbours that are not adjacent of the product of their weights: 1 (FILL), the
+ * logarithms of their numbers of states (FILL_LOG), or the numbers of states themselves
+ * (FILL_STATES). WEIGHT is the number of entries of the clique, SIZE its number of variables,
+ * WEIGHT_FILL the number of entries times the fill. Vertices with equal neighbours need no separate
+ * rule: when one of them is eliminated, the others become simplicial, and are eliminated next. */
 enum {
     PGM_ORDER_FILL,
     PGM_ORDER_FILL_LOG,
@@ -38,21 +38,21 @@ enum {
 
 typedef struct pgm_orders pgm_orders;
 
-/* the graph of `factors` scopes (start, scope) over n variables with `cards` states; NULL where
- * memory ran out */
+/* the graph of `factors` scopes (start, scope) over n variables with `cards` states; NULL if
+ * memory runs out */
 pgm_orders *pgm_orders_open(int64_t n, const int64_t *cards, int64_t factors, const int64_t *start,
                             const int32_t *scope);
 void pgm_orders_close(pgm_orders *o);
 
-/* Search each component by a rule; keep what is better than the best so far. Seed 0 breaks ties
- * by a second score, any other seed at random; scores are multiplied by 1 + noise * uniform. A
+/* Search each component by a rule; keep an order that is better than the best so far. Seed 0 breaks
+ * ties by a second score, any other seed at random; scores are multiplied by 1 + noise * uniform. A
  * search stops where its total exceeds `best` or the best of the component. */
 int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, double best);
 
 /* Order random windows of the best order of each component anew: windows.h. */
 int pgm_orders_improve(pgm_orders *o, uint64_t seed, int64_t rounds, int64_t window);
 
-/* Keep the parts of an order of the whole graph that are better than the best of a component. */
+/* Keep each part of an order of the whole graph that is better than the best of its component. */
 int pgm_orders_offer(pgm_orders *o, const int32_t *order);
 
 /* The work of all searches so far, in entries of lists that they have read: about 5 ns each. */
@@ -61,15 +61,16 @@ int64_t pgm_orders_work(const pgm_orders *o);
 /* The number of components that the safe reductions leave. */
 int64_t pgm_orders_parts(const pgm_orders *o);
 
-/* Write the best order (n,); return 1 where no search of a component has ended below its limit. */
+/* Write the best order (n,); return 1 if no search of some component has ended below its limit. */
 int pgm_orders_best(const pgm_orders *o, int32_t *order);
 
 /* The cost of an order: *entries, and the log2 of the entries of the largest clique. */
 int pgm_orders_cost(const pgm_orders *o, const int32_t *order, double *entries, double *largest);
 
-/* log2 of the entries of a clique that every order has: the largest over minors of the graph of
- * the smallest clique of a vertex, by contraction of the vertex into the neighbour with which it
- * shares the fewest neighbours. A contracted vertex has the smaller of the two weights. Bodlaender
+/* A lower bound on log2 of the entries of the largest clique of any order. In each of a sequence of
+ * minors, the smallest clique of a vertex is found, and the bound is the largest of these. The next
+ * minor contracts this vertex into the neighbour with which it shares the fewest neighbours. The
+ * contracted vertex has the smaller of the two weights. Bodlaender
  * and Koster, Treewidth computations II (2011), have the unweighted rule. */
 int pgm_orders_bound(const pgm_orders *o, double *bound);
 

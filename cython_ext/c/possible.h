@@ -1,13 +1,13 @@
-/* States that are left: those that no table of a factor graph makes impossible.
+/* Possible states: the states that no table of a factor graph makes impossible.
  *
- * A state is impossible if a table is 0 wherever it occurs. Removing it can make states of other
- * variables impossible, and so on until nothing changes (generalised arc consistency; Mackworth
- * 1977). The result does not depend on the order of removals. A factor is visited again only after
- * one of its variables has lost a state, and factors without a zero are never visited.
+ * A state is impossible if all entries of a table at this state are 0. Removing it can make states
+ * of other variables impossible, and so on until nothing changes (generalised arc consistency;
+ * Mackworth 1977). The result does not depend on the order of removals. A factor is visited again
+ * only after one of its variables has lost a state, and factors without a zero are never visited.
  *
- * Layout. State s of variable v is number first[v] + s of all states. The states of v that are left
- * are kept[first[v]] .. kept[first[v] + card[v] - 1], ascending. Entries of a table are visited at
- * these states only.
+ * Layout. State s of variable v is number first[v] + s of all states. The possible states of v are
+ * kept[first[v]] .. kept[first[v] + card[v] - 1], ascending. Only the entries of a table at
+ * possible states are visited.
  *
  * Reference: repeated removal in numpy (test_orders.py, test_restricted_trees.py).
  */
@@ -26,8 +26,8 @@ typedef struct {
     const int32_t *scope;
 } pgm_scopes;
 
-/* The table of a factor: its entries are value[0], value[step], value[2 step] .. Where `zero` is
- * not NULL, it says which entries are -inf, and there are no values. */
+/* The table of a factor: its entries are value[0], value[step], value[2 step] .. If `zero` is not
+ * NULL, it marks the entries that are -inf, and there are no values. */
 typedef struct {
     const double *value;
     int64_t step;
@@ -37,16 +37,16 @@ typedef struct {
 typedef struct {
     pgm_scopes all;
     int64_t *first;    /* (variables + 1) */
-    int64_t *card;     /* (variables) states that are left */
+    int64_t *card;     /* (variables) number of possible states */
     int32_t *kept;     /* (states) */
     uint8_t *found;    /* (states of one factor) states with a possible entry */
     int64_t *stride;   /* (axes of one factor) */
     int64_t *digit;    /* (axes of one factor) */
     int64_t *of_start; /* (variables + 1) into of: */
-    int32_t *of;       /* factors with zeros that each variable is in */
+    int32_t *of;       /* the factors with zeros of each variable */
     int32_t *queue;    /* (factors) waiting for a visit */
     uint8_t *waiting;  /* (factors) */
-    uint8_t *own;      /* (factors) whether zeros differ from row to row */
+    uint8_t *own;      /* (factors) whether zeros differ between rows */
     int64_t waits;
 } pgm_left;
 
@@ -64,8 +64,9 @@ static void pgm_left_close(pgm_left *p)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-/* Make room, and list the factors of each variable that have zeros (tight); 0 without memory.
- * Zeros of `wide` factors are not known to have been followed: they differ from row to row, say. */
+/* Allocate, and list the factors of each variable that have zeros (tight); 0 without memory. The
+ * zeros of `wide` factors may exclude states of other variables that are still listed, for example
+ * because they differ between rows. */
 static int pgm_left_open(pgm_left *p, pgm_scopes all, const uint8_t *tight, const uint8_t *wide)
 {
     int64_t axes = 0, states = 0;
@@ -102,7 +103,7 @@ static int pgm_left_open(pgm_left *p, pgm_scopes all, const uint8_t *tight, cons
     return p->kept && p->found && p->stride && p->digit;
 }
 
-/* Let the tight factors of a variable wait for a visit. */
+/* Put the tight factors of a variable into the queue. */
 static void pgm_left_wake(pgm_left *p, int64_t v)
 {
     for (int64_t k = p->of_start[v]; k < p->of_start[v + 1]; k++) {
@@ -111,9 +112,9 @@ static void pgm_left_wake(pgm_left *p, int64_t v)
     }
 }
 
-/* ---- the entries of a factor that are left ---- */
+/* ---- the entries of a factor at possible states ---- */
 
-/* Begin with the first entry of factor f that is left; returns its place in the whole table. */
+/* Begin with the first entry of factor f at possible states; returns its position in the table. */
 static int64_t pgm_left_first(pgm_left *p, int64_t f)
 {
     const pgm_scopes *t = &p->all;
@@ -128,7 +129,8 @@ static int64_t pgm_left_first(pgm_left *p, int64_t f)
     return at;
 }
 
-/* Go on from the entries along the last axis to the next ones; returns how far, or -1 at the end. */
+/* Go from a run of entries along the last axis to the next run; returns the distance, -1 at the
+ * end. */
 static int64_t pgm_left_next(pgm_left *p, int64_t f, int64_t at)
 {
     const pgm_scopes *t = &p->all;
@@ -146,7 +148,7 @@ static int64_t pgm_left_next(pgm_left *p, int64_t f, int64_t at)
     return -1;
 }
 
-/* List the places of the entries of factor f that are left; returns their number. */
+/* List the positions of the entries of factor f at possible states; returns their number. */
 static int64_t pgm_left_places(pgm_left *p, int64_t f, int64_t *place)
 {
     const pgm_scopes *t = &p->all;
@@ -162,7 +164,7 @@ static int64_t pgm_left_places(pgm_left *p, int64_t f, int64_t *place)
     return n;
 }
 
-/* Mark the entries of factor f that are left. */
+/* Mark the entries of factor f at possible states. */
 static void pgm_left_mark(pgm_left *p, int64_t f, uint8_t *stays)
 {
     const pgm_scopes *t = &p->all;
@@ -177,7 +179,7 @@ static void pgm_left_mark(pgm_left *p, int64_t f, uint8_t *stays)
         for (int64_t k = 0; k < count; k++) stays[at + kept[k] - kept[0]] = 1;
 }
 
-/* ---- states that are left ---- */
+/* ---- possible states ---- */
 
 /* Remove the states of factor f without a possible entry; 0 if a variable has lost all states. */
 static int pgm_left_visit(pgm_left *p, int64_t f, pgm_entries e)

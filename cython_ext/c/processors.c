@@ -1,5 +1,5 @@
-/* The kinds of processors that routines.c has been compiled for, and those that the processor at
- * hand can run. */
+/* The kinds of processors that routines.c has been compiled for, and those that this processor
+ * can run. */
 #include <stddef.h>
 
 #include "routines.h"
@@ -14,8 +14,8 @@ static const pgm_routines *const compiled[] = {&pgm_routines_base, &pgm_routines
 
 #define PGM_HAS(name) (__builtin_cpu_supports(name) != 0)
 
-/* the last kind that runs here: base is as far as every compiler goes by default, avx512 as servers
- * have had since 2017 */
+/* The last kind that runs here. base has the instructions that every compiler uses by default;
+ * avx512 has those of servers since 2017. */
 static int last_kind(void)
 {
     __builtin_cpu_init();

@@ -2,9 +2,9 @@
  *
  *     multiply: out += a b, a (rows, n), b any view of a weight (n, m)
  *     outer:    out = a' b, a (rows, n), b (rows, m)
- * The numbers of a that are not 0 become lists of (row of b, number), and rows of b are added by
- * these lists, for one tile of 64 columns at a time, which stays in the nearest cache. Zeros of a
- * cost nothing, whatever number of b they would be multiplied by.
+ * The nonzero numbers of a become lists of (row of b, number). Rows of b are added by these lists,
+ * for one tile of 64 columns at a time, which stays in the nearest cache. Zeros of a take no time,
+ * and the number of b that belongs to a zero is not read.
  *
  * Invariants. Each entry is summed over ascending rows in one running sum. (Where all numbers are
  * 1, two rows are first added to each other.) The sum therefore does not depend on tiles, on other
@@ -62,8 +62,8 @@ typedef struct {
     pgm_change *list; /* (some, capacity) */
     float *sums;
     int64_t capacity, apart, some, count[PGM_LISTS], done[PGM_LISTS];
-    /* the numbers needed next, to be fetched meanwhile: `lines` of `length` numbers that lie `far`
-     * apart */
+    /* the numbers that are needed next, fetched in the meantime: `lines` lines of `length` numbers,
+     * `far` apart */
     const float *next;
     int64_t lines, length, far;
     uint8_t ones[PGM_LISTS]; /* whether every number of a list is 1 */
@@ -72,10 +72,10 @@ typedef struct {
 typedef int32_t pgm_bits __attribute__((may_alias));
 typedef uint64_t pgm_pair __attribute__((may_alias, aligned(4)));
 
-/* whether a number is not 0, by its bits: a comparison of floats takes three times as long */
+/* whether a number is not 0, by its bits, since a comparison of floats takes three times as long */
 PGM_INLINE int pgm_is_not_0(const float *x) { return (*(const pgm_bits *)x & 0x7fffffff) != 0; }
 
-/* whether x has a whole group of numbers, all of them 0: images have large empty parts */
+/* whether a whole group of numbers of x is 0, because images have large empty parts */
 PGM_INLINE int pgm_is_empty(const float *x, int64_t numbers)
 {
     uint64_t bits = 0;
@@ -84,8 +84,9 @@ PGM_INLINE int pgm_is_empty(const float *x, int64_t numbers)
     return (bits & 0x7fffffff7fffffff) == 0;
 }
 
-/* whether all of so many numbers are 0 or 1, whose bits are 0 or 0x3f800000: then nothing is to be
- * multiplied */
+/* whether all numbers are 0 or 1, with the bits 0 or 0x3f800000, so that no multiplication is
+ * needed
+ */
 PGM_INLINE int pgm_is_binary(const float *x, int64_t numbers)
 {
     const pgm_bits *bits = (const pgm_bits *)x;
@@ -94,7 +95,7 @@ PGM_INLINE int pgm_is_binary(const float *x, int64_t numbers)
     int32_t any = 0;
     for (; i + PGM_WIDE <= numbers; i += PGM_WIDE) {
         pgm_vi some = *(const pgm_vi *)(bits + i);
-        /* another bit, or not all of these bits */
+        /* a bit outside of 0x3f800000, or some but not all of its bits */
         other |= (some & ~0x3f800000) | ((some ^ some >> 1) & 0x1f800000);
     }
     for (; i < numbers; i++) any |= bits[i] != 0 && bits[i] != 0x3f800000;
@@ -196,8 +197,8 @@ PGM_INLINE void pgm_add_tile_lists(pgm_lists *l, int fresh, const float *tile, i
 #define PGM_BAND \
     96 /* rows of a tile of 64 columns: 24 KiB, so that it and a list stay in the nearest cache */
 
-/* Copy the tile (high, 64) of w from (row, column) on. The next one, below or at the top to the
- * right, is to be fetched while this one is used. */
+/* Copy the tile (high, 64) of w from (row, column) on. The next tile, below or at the top to
+ * the right, is fetched while this one is used. */
 PGM_INLINE void pgm_take_tile(pgm_lists *l, const pgm_matrix *w, int64_t high, int64_t row,
                               int64_t column, float *tile)
 {

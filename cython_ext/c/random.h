@@ -14,13 +14,13 @@
 
 #include "vectors.h"
 
-#define PGM_BLOCK 64                       /* uniforms of a block, */
-#define PGM_VECTORS (PGM_BLOCK / PGM_WIDE) /* and the vectors that they fill */
-/* Block numbers with this bit hold second uniforms: 16 counters a block, so it is half of the 2^32
- * counters. */
+#define PGM_BLOCK 64                       /* uniforms in a block, */
+#define PGM_VECTORS (PGM_BLOCK / PGM_WIDE) /* and vectors in a block */
+/* Blocks whose number has this bit hold second uniforms. A block has 16 counters, so that they are
+ * half of the 2^32 counters. */
 #define PGM_SECOND 0x8000000u
 
-/* a place in the streams: the constant words of its counters with the key added */
+/* a position in the streams: the constant words of its counters with the key added */
 typedef struct {
     pgm_vu b, c, d;
     uint32_t key[5];
@@ -36,7 +36,7 @@ PGM_INLINE pgm_stream pgm_open_stream(const uint32_t *key, uint32_t sweep, uint3
                         {k0, k1, k2, k3, 0x1BD11BDAu ^ k0 ^ k1 ^ k2 ^ k3}};
 }
 
-/* 31 bits in (0, 1]; float conversion keeps small ones fine-grained */
+/* 31 bits in (0, 1]; the conversion to float keeps the precision of small numbers */
 PGM_INLINE pgm_vf pgm_uniform_of(pgm_vu bits)
 {
     return __builtin_convertvector((pgm_vi)(bits >> 1), pgm_vf) * 4.656612873077393e-10f
@@ -74,7 +74,7 @@ PGM_INLINE void pgm_threefry(const uint32_t key[5], pgm_vu a, pgm_vu b, pgm_vu c
     u[3 * apart] = pgm_uniform_of(d);
 }
 
-/* uniforms number 64 block .. 64 block + 63 of a place */
+/* uniforms number 64 block .. 64 block + 63 of a position */
 PGM_INLINE void pgm_uniforms(const pgm_stream *at, uint32_t block, pgm_vf u[PGM_VECTORS])
 {
     static const uint32_t lane[PGM_GROUP] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -83,7 +83,7 @@ PGM_INLINE void pgm_uniforms(const pgm_stream *at, uint32_t block, pgm_vf u[PGM_
                      at->c, at->d, u + i, PGM_PIECES);
 }
 
-/* Write the uniforms of blocks first .. first + blocks - 1 of one place, (64 blocks). */
+/* Write the uniforms of blocks first .. first + blocks - 1 of one position, (64 blocks). */
 static void pgm_fill_uniforms(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer,
                               uint32_t first, int64_t blocks, float *out)
 {

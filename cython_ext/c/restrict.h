@@ -1,10 +1,10 @@
-/* A junction tree for rows of many evidence patterns: the tree of the model that they share,
- * restricted to the states that are possible for one row.
+/* A junction tree for rows of many evidence patterns: all rows share the tree of the model, which
+ * is restricted to the possible states of one row at a time.
  *
- * A row observes some variables, and leaves them one state. Zeros of tables then exclude states of
- * others (possible.h). Cliques, separators and their order stay as they are, with fewer states, so
- * that no order is searched and no clique is found again. Tables are copied at the states that are
- * left; only the sizes and the schedule are made for each row.
+ * A variable that a row observes has one possible state. Zeros of tables then exclude states of
+ * other variables (possible.h). Cliques, separators and their order do not change, so that no order
+ * has to be searched; they only have fewer states. For each row, tables are copied at the possible
+ * states, and the sizes and the schedule are computed.
  *
  * Reference: the whole tree with the evidence as indicator tables, and remove_impossible in
  * pgmengine/infer/exact/junction_tree/impossible_states.py (test_restricted_trees.py).
@@ -17,7 +17,7 @@
 
 /* ---- the tree of a row ---- */
 
-/* Work out the sizes of cliques and separators with other numbers of states. */
+/* Compute the sizes of cliques and separators for other numbers of states. */
 static void pgm_tree_resize(pgm_tree *t)
 {
     double stack = 0.0;
@@ -37,7 +37,7 @@ static void pgm_tree_resize(pgm_tree *t)
     }
 }
 
-/* Free what belongs to the tree of a row alone: its sizes, and its schedule. */
+/* Free the memory that the tree of a row does not share: its sizes and its schedule. */
 static void pgm_tree_unplan(pgm_tree *t)
 {
     void *all[] = {t->clique, t->card_of_axis, t->stride, t->delta, t->operand, t->at};

@@ -41,7 +41,7 @@ typedef struct {
     int kind;       /* PGM_FINITE, PGM_NORMAL or PGM_INTERVAL */
     int states;     /* of a finite unit, else 0 */
     int width;      /* components of a unit: k of a one-hot unit of k states, else 1 */
-    int moves;      /* has free units */
+    int moves;      /* whether it has free units */
     int by_unit;    /* its units depend on each other, and are drawn one after the other */
     int summed;     /* summed out of importance weights: bit 1 forward, bit 2 backward */
     int directed;   /* has parents */
@@ -56,14 +56,14 @@ typedef struct {
     const float *reference;          /* (stride) bias of the model at beta = 0, or NULL: 0 */
     const float *soft;               /* (chains, stride) added to the field, or NULL */
     float
-        *base; /* (chains, stride) the field less the input from moving layers, or NULL: the bias */
+        *base; /* (chains, stride) the field without input from moving layers, or NULL: the bias */
     float *field,
         *zeta; /* (chains, stride) undirected and directed input, or NULL where nothing reads it */
     float *rest;          /* (chains, stride) rounding error of zeta, for complement units */
     uint8_t *state;       /* (chains, units) of finite units */
     float *value;         /* (chains, units) of other units */
     const uint8_t *free;  /* (chains or 1, units) mask of the units that move */
-    int64_t free_stride;  /* units, or 0 where all chains share one row */
+    int64_t free_stride;  /* units, or 0 if all chains share one row */
     const uint8_t *alive; /* (chains, units) mask of the conditionals that count, or NULL: all */
 } pgm_layer;
 
@@ -86,12 +86,12 @@ typedef struct {
     uint64_t first, sweeps; /* sweeps first .. first + sweeps - 1 */
     int refresh;            /* compute all inputs first */
     int joint;              /* importance weights sum no layer out */
-    int backward; /* visit layers and units in the reverse order: the reversal of the sweep */
-    int only;     /* draw this layer alone, its inputs being given, and pass no change on; or -1 */
+    int backward; /* visit layers and units in the reverse order, which reverses the sweep */
+    int only;     /* draw only this layer, with given inputs, and update no inputs; or -1 */
     const double *betas; /* (sweeps + 1) or NULL: sweep t is made at betas[t + 1], and before it
                             log_weight gains */
-    double *log_weight;  /* (count)  log p_(betas[t + 1]) - log p_(betas[t]), the summed layers
-                            summed out */
+    double *log_weight;  /* (count) gains log p_(betas[t + 1]) - log p_(betas[t]), with `summed`
+                            layers summed out */
     double *trace;       /* (sweeps, count, 2) or NULL: log densities after each sweep */
     int64_t *changed;    /* (layers) gains the number of changes */
     int64_t capacity;    /* most changes of a layer in a pass */
@@ -101,21 +101,21 @@ typedef struct {
 
 /* ---- sweeps of models with tables: tabled.h ---- */
 
-#define PGM_LANES_TOGETHER 16 /* chains that one thread sweeps, unless they are alone */
-#define PGM_SWEEPS_TOGETHER 8 /* sweeps of a chain alone that are under way at once, by waves */
+#define PGM_LANES_TOGETHER 16 /* chains that one thread sweeps together, unless `alone` */
+#define PGM_SWEEPS_TOGETHER 8 /* sweeps of one chain in progress at once, by waves, with `alone` */
 
 /* bits of the fields linear and directed of pgm_site: sweeps read the conditionals of some children
  * from tables, log densities do not */
 enum { PGM_SWEEPS = 1, PGM_DENSITIES = 2 };
 
-/* a table as one of its units sees it */
+/* a table from the point of view of one of its units */
 typedef struct {
     int64_t first;           /* its first entry */
-    int64_t stride;          /* entries between two neighbouring states of the unit */
+    int64_t stride;          /* distance, in entries, between neighbouring states of the unit */
     int64_t configs;         /* joint states of the other members */
     int64_t member, members; /* the first of the other members, and their number */
-    int64_t child;           /* the unit whose do() takes the table away, or -1 */
-    int64_t leads;           /* whether the unit is the first in the scope: it counts the table */
+    int64_t child;           /* the unit whose do() removes the table, or -1 */
+    int64_t leads;           /* the first unit of a scope, which adds it to log densities */
 } pgm_slot;
 
 /* another member of the table of a slot */
@@ -125,7 +125,7 @@ typedef struct {
 
 typedef struct {
     int64_t states, width;
-    int64_t support;     /* where the values and log h of its kind begin */
+    int64_t support;     /* the first value, and log h, of its kind */
     int64_t slot, slots; /* the first of its slots, and their number */
     int64_t component;   /* its first component in bias, reference and link_start */
     int64_t value;       /* its first row of `value`, or -1: no coupling reads it */
@@ -135,7 +135,7 @@ typedef struct {
     int64_t based;       /* whether log h differs from 0 */
     int64_t moves;       /* whether it is free in some chain */
     int64_t summed;      /* summed out of importance weights: bit 1 forward, bit 2 backward */
-    int64_t directed;    /* its bias belongs to a directed input, which is summed up: these bits */
+    int64_t directed;    /* its bias belongs to a directed input that is added up: same bits */
     int64_t complement;  /* p(0 | zeta) = e^-zeta */
 } pgm_site;
 
@@ -144,14 +144,14 @@ typedef struct {
  * units follow each other (apart = 1). The same holds for value, soft, free and cut. */
 typedef struct {
     int64_t units, visits, chains;
-    int64_t values, softs; /* of a chain that is alone */
+    int64_t values, softs; /* rows of value and soft, the distance between chains with `alone` */
     int64_t apart;
     int alone;
     const pgm_site *site;     /* (units) */
     const pgm_slot *slot;     /* slots of a unit follow each other */
     const pgm_member *member; /* of a slot follow each other */
     const int32_t *visit;     /* (visits) units in the order of a sweep */
-    const int32_t *wave;      /* (visits) the same units by waves (engine/single_site/independent_visits.py), or NULL */
+    const int32_t *wave;      /* (visits) the units by waves, or NULL (independent_visits.py) */
     const int64_t *wave_start; /* (waves + 1) */
     int64_t waves, period;
     float *uniforms;           /* (chains, PGM_SWEEPS_TOGETHER, blocks of all ranks) for waves */
@@ -175,7 +175,7 @@ typedef struct {
     const float *beta;    /* (chains) */
     const uint32_t *stream; /* (chains) */
     uint32_t key[4];
-    float alpha; /* share of the flip-the-state kernel; at beta = 0 the draw is exact all the same */
+    float alpha; /* share of the flip-the-state kernel; at beta = 0 draws are always exact */
 } pgm_tabled;
 
 typedef struct {
@@ -188,7 +188,7 @@ typedef struct {
     const double *betas;     /* (sweeps + 1) or NULL: as in pgm_sweep_job */
     double *log_weight;      /* (chains) */
     double *trace;           /* (sweeps, chains, 2) or NULL: log densities after each sweep */
-    double *density;         /* (chains, 2) or NULL: log densities of the present states */
+    double *density;         /* (chains, 2) or NULL: log densities of the current states */
 } pgm_tabled_job;
 
 /* ---- products of matrices: products.h ---- */
@@ -200,7 +200,7 @@ typedef struct {
 } pgm_matrix;
 
 typedef struct {
-    const float *a; /* (rows, n), zeros in it cost nothing */
+    const float *a; /* (rows, n); zeros take no time */
     int64_t rows, n;
     pgm_matrix b; /* of outer: contiguous */
     float *out;   /* rows `apart` apart; of outer: contiguous */
@@ -219,7 +219,7 @@ typedef struct {
 enum { PGM_SGD, PGM_ADAM, PGM_ADAMAX };
 
 #define PGM_LARGEST \
-    1e30 /* of a parameter: a hundred million of them can be summed in single precision */
+    1e30 /* the largest parameter: a sum of 1e8 of them is finite in single precision */
 
 typedef struct {
     int kind, fine; /* fine becomes 0 when a new parameter is not a number within PGM_LARGEST */
@@ -256,10 +256,10 @@ typedef struct {
         up; /* (indicators, components) exp of the change when a unit steps up into an indicator, */
     const double *down;     /* and its inverse */
     const pgm_block *block; /* (blocks) */
-    int every; /* factors of a product that cannot overflow before its exponent is taken out */
+    int every; /* factors whose product cannot overflow before its exponent is extracted */
 } pgm_problem;
 
-/* probabilities of components and indicators; the same also times each indicator */
+/* probabilities of components and indicators; also their products with each indicator */
 enum { PGM_NO_MOMENTS, PGM_FIRST_MOMENTS, PGM_EACH_MOMENT };
 
 typedef struct {
@@ -276,7 +276,7 @@ typedef struct {
     pgm_work work;
     int64_t start, count, step; /* states start .. start + count - 1 in pieces of `step` */
     int moments;                /* PGM_NO_MOMENTS, PGM_FIRST_MOMENTS or PGM_EACH_MOMENT */
-    int best;                   /* units summed out take their most probable value instead */
+    int best;                   /* units take their most probable value and are not summed out */
     double *log_sums;           /* (pieces) log of the sum of the weights of each piece */
     double *log_weights;        /* (count) or NULL */
     double
@@ -305,19 +305,19 @@ typedef struct {
     const pgm_kind *kind;
     const int32_t *unit_kind, *term_kind;
     const int32_t
-        *term_plain; /* (terms) it and its parents have one component, and the parents two values */
-    const int64_t *unit_state, *unit_comp; /* (units) where its states and components begin */
+        *term_plain; /* (terms) one component, as its parents, which have two values */
+    const int64_t *unit_state, *unit_comp; /* (units) the first of its states and components */
     const int64_t *term_state, *term_comp; /* (terms) */
     const int64_t *link_start; /* (comps + 1) linear inputs from other units' means: csr */
     const int32_t *link_from;
     const double *link_weight;
-    const int64_t *down_start;            /* (units + 1) the edges whose parent it is, */
+    const int64_t *down_start;            /* (units + 1) the edges of which it is the parent, */
     const int64_t *down_edge;             /* (edges) listed here */
     const int64_t *up_start;              /* (terms + 1) the edges of a term */
     const int32_t *edge_unit, *edge_term; /* (edges) */
     const int64_t *edge_weight;           /* (edges) */
     const double *weight;
-    const int64_t *own_first, *own_count; /* (units) the terms whose child it is */
+    const int64_t *own_first, *own_count; /* (units) the terms of which it is the child */
     const int32_t *own_complement;        /* (units) whether the power of its terms is its mean */
     int64_t tables;
     const int64_t *table_start, *table_entry; /* (tables + 1) axes; (tables) the first entry */
@@ -325,9 +325,9 @@ typedef struct {
     const int64_t *axis_stride;               /* (axes) entries from one state to the next */
     const int64_t *in_start, *in_axis;        /* (units + 1) the axes of a unit, listed here */
     const int64_t *own_table;                 /* (units) its conditional, or -1 */
-    const int32_t *hard;                      /* (units) whether a table of it has a log of -inf */
+    const int32_t *hard;                      /* (units) whether a table of it has an entry of 0 */
     const double *entry;                      /* logarithms of entries */
-    double cut;                               /* lower probabilities of hard units are 0 */
+    double cut;                               /* smaller probabilities of hard units are set to 0 */
 } pgm_net;
 
 /* Arrays (blocks, items, lanes): a row of evidence is a lane, so that a block is updated by
@@ -337,7 +337,7 @@ typedef struct {
     double *mean;             /* comps */
     const double *base;       /* comps; constant natural parameter */
     const double *open;       /* units; 1 where a unit is to be inferred, else 0 */
-    const double *still;      /* term_comps; constant input */
+    const double *still;      /* term_comps; the constant part of the input */
     const double *live;       /* terms; beta, or 0 where a normaliser is absent */
     double *on;               /* terms; power of the normaliser */
     double *pull;             /* term_comps; factor of the input */
@@ -362,10 +362,10 @@ typedef struct {
     const int64_t *order; /* forward: (count) units, parents first */
     int64_t count;
     double *weight; /* learn: gains the slopes in the edges' weights */
-    double least;   /* settle: logarithms of entries count as at least this */
+    double least;   /* settle: smaller logarithms of entries count as this */
     double *value;  /* value_tables: (blocks, lanes) sum of power E[log T] */
     double *counts; /* count_tables: gains the expected indicators of entries */
-    int (*poll)(void *token); /* settle: called now and then by the first part; not 0: stop */
+    int (*poll)(void *token); /* settle: the first part calls it repeatedly; not 0: stop */
     void *token;
     int stopped;
     int failed;
@@ -387,12 +387,12 @@ typedef struct {
     const uint8_t *free;           /* (rows, units) mask of the units whose means are updated */
     uint8_t *stale;                /* (rows, units) whether a mean that it depends on has changed */
     double *mean, *eta;            /* (rows, comps); eta is NaN before the first round */
-    double quiet;                  /* smaller changes of means are left out */
+    double quiet;                  /* smaller changes of means are not made */
 } pgm_lateral_job;
 
 /* ---- diagnostics of series of draws: series.h ---- */
 
-/* different values of a series whose ranks come from counts; lags of an autocorrelation */
+/* the most values of a series whose ranks come from counts; the most lags of an autocorrelation */
 #define PGM_COUNTED_VALUES 32
 #define PGM_MOST_LAGS 1024
 
@@ -400,7 +400,7 @@ typedef struct {
  * that its autocorrelation needs more than PGM_MOST_LAGS lags. */
 enum { PGM_SERIES_CONSTANT, PGM_SERIES_STUCK, PGM_SERIES_MOVES, PGM_SERIES_SLOW };
 
-/* The error of the mean: not asked, from the means of chains, or from the autocorrelation. */
+/* The error of the mean: not wanted, from the means of chains, or from the autocorrelation. */
 enum { PGM_SERIES_NO_ERROR, PGM_SERIES_BY_MEANS, PGM_SERIES_BY_LAGS };
 
 typedef struct {
@@ -408,11 +408,11 @@ typedef struct {
     const double *x;               /* draw t of chain c of series s: at[s] + c chain + t draw */
     const int64_t *at;             /* (series) */
     int64_t chain, draw;
-    int64_t ranked;      /* draws of each chain that R-hat is taken of; 0: none */
+    int64_t ranked;      /* draws of each chain from which R-hat is computed; 0: none */
     const double *score; /* (2 chains ranked + 1) number i: score of rank i / 2; NULL: the values */
     int error;
     uint8_t *kind;                 /* (series) */
-    double *rhat, *mcse, *variance; /* (series), or rhat NULL: kinds alone are asked */
+    double *rhat, *mcse, *variance; /* (series), or rhat NULL: only the kinds are wanted */
     int failed;                    /* no memory */
 } pgm_series_job;
 
@@ -420,7 +420,7 @@ typedef struct {
 
 #define PGM_ANCESTRAL_LANES 256 /* of a group */
 
-/* What happens to a unit in a row of evidence: nothing where do() has set it. */
+/* The role of a unit in a row of evidence: left alone after do(), drawn, or weighed if observed. */
 enum { PGM_LEFT, PGM_DRAWN, PGM_WEIGHED };
 
 /* A step of units whose parents have been drawn. */
@@ -432,7 +432,7 @@ typedef struct {
     const int64_t *start;          /* (units + 1) its parents, */
     const int64_t *parent, *stride; /* listed here, and the entries between two of their states */
     const uint8_t *role;           /* (units, rows) */
-    const int64_t *place;          /* (units) row of `uniform`; any where it is not drawn */
+    const int64_t *place;          /* (units) row of `uniform`; any row if the unit is not drawn */
     const double *uniform;         /* (places, draws) */
     const double *prob, *log;      /* entries of all tables, and their logarithms */
     int32_t *state;                /* (all units, draws) */
@@ -449,9 +449,10 @@ typedef struct {
 
 /* ---- messages of a junction tree: junction.h and elimination.h ---- */
 
-/* A table that meets a clique: a factor, the message of a child, or the separator to the parent.
- * The inner entries of the clique fall into segments of `run` entries. If `along`, the entries of
- * the table for a segment follow each other; otherwise one entry serves the whole segment. */
+/* A table that is multiplied into a clique: a factor, the message of a child, or the separator to
+ * the parent. The inner entries of the clique fall into segments of `run` entries. If `along`, the
+ * entries of the table for a segment are consecutive; otherwise one entry belongs to the whole
+ * segment. */
 typedef struct {
     int64_t table;     /* a factor, or factors + clique for the separator above a clique */
     int64_t run;
@@ -480,11 +481,11 @@ typedef struct {
     int additive;               /* tables are logarithms: products are sums */
     int largest;                /* messages are largest entries, not sums */
     double **table;             /* (factors + cliques) operands, */
-    double **gain;              /* (factors + cliques) and beliefs on them; NULL: not asked */
+    double **gain;              /* (factors + cliques) and marginals on them; NULL: not wanted */
     const uint8_t *wide;        /* (factors) whether a factor has lanes */
     double *scale;              /* (cliques, lanes) largest entry of each message */
-    double *log_scale;          /* (lanes) sum of the logarithms of all that was divided by */
-    double *stack;              /* end of the messages that wait; NULL: all messages are kept */
+    double *log_scale;          /* (lanes) sum of the logarithms of all divisors */
+    double *stack;              /* end of the messages not used yet; NULL: all messages are kept */
     double *spare;              /* (largest separator, lanes), when additive */
     double *child;              /* (separators of the children of a clique, lanes) */
     double *margin;             /* (sum of cards, lanes), or NULL */
@@ -492,7 +493,7 @@ typedef struct {
     double *block, *sums;       /* blocks of a clique */
     int64_t *offset, *digit;    /* (most operands), (most axes) */
     int flagged;                /* a product has underflowed */
-    int (*poll)(void *token);   /* called now and then; not 0: stop */
+    int (*poll)(void *token);   /* called repeatedly; not 0: stop */
     void *token;
     int64_t done, due;          /* entries computed; entries at the next poll */
     int stopped;
@@ -503,7 +504,7 @@ typedef struct {
     const double *const *value; /* (factors) */
     const int64_t *size;        /* (factors) entries */
     int bad;                    /* number + 1 of a factor with NaN or +inf; 0: none */
-    int lost;                   /* a finite entry is below e^-700 of the largest */
+    int lost;                   /* whether a finite entry is below e^-700 of the largest */
 } pgm_values_job;
 
 /* Draws, or the most probable states, from the tables of a finished collect pass. */
@@ -518,8 +519,8 @@ typedef struct {
     double *sums;            /* the largest pgm_sums_room of all cliques, and a vector more */
 } pgm_draw_job;
 
-/* Entries of a clique whose weights are tabulated for draws, 0 if it is not: it has to be small,
- * and the draws have to be as many as the states of its separator. */
+/* The entries of a clique if its weights are tabulated for draws, else 0. A clique is tabulated if
+ * it is small and there are at least as many draws as states of its separator. */
 #define PGM_TREE_SUMS (1 << 20)
 static inline int64_t pgm_sums_room(const pgm_clique *c, int64_t draws)
 {

@@ -1,25 +1,25 @@
 /* Diagnostics of many series of draws: R-hat and the error of the mean.
  *
- * A series x has the draws of some chains, of which the halves are compared. R-hat (Vehtari, Gelman,
- * Simpson, Carpenter and Buerkner 2021) is taken of two transformations of a series, the normal
- * scores of the ranks of x and of |x - median|:
+ * A series x consists of the draws of several chains, whose halves are compared. R-hat (Vehtari,
+ * Gelman, Simpson, Carpenter and Buerkner 2021) is computed for two transformations of a series,
+ * the normal scores of the ranks of x and of |x - median|:
  *
  *     R-hat^2 = (B / W + h - 1) / h    W: mean variance of halves of h draws, B: h var(their means)
  *
  * Both transformations are functions of the value. A series of K different values therefore needs
- * its K values, the number of times that each occurs in each half, and 2 K scores: ranks follow from
- * the counts, and nothing is sorted. The values are found in ascending order, one pass over the
- * series for each. Series of more than PGM_COUNTED_VALUES values are sorted one by one.
+ * only its K values, how often each occurs in each half, and 2 K scores. Ranks follow from the
+ * counts without sorting. The values are found in ascending order, with one pass over the series
+ * for each. Series of more than PGM_COUNTED_VALUES values are sorted one by one.
  *
  * The error of the mean comes from the variance of the means of the chains, or from the
  * autocorrelation: sums over lags up to the end of Geyer's initial monotone sequence, which are few
- * where chains mix. A series that needs more than PGM_MOST_LAGS is left to the caller.
+ * if chains mix. The caller treats a series that needs more than PGM_MOST_LAGS.
  *
- * PGM_LANES series are judged together, one in each lane of a vector. Lanes never meet, so that the
- * bits of a series depend neither on the others nor on the kind of processor.
+ * PGM_LANES series are judged together, one in each lane of a vector. Lanes are never combined, so
+ * that the bits of a series depend neither on the others nor on the kind of processor.
  *
- * Reference: ArviZ (arviz_stats.base.array_stats: rhat, ess of method "mean").
- * Tests: tests/infer/test_series.py.
+ * Reference: ArviZ (arviz_stats.base.array_stats: rhat, ess of method "mean"). Tests:
+ * tests/infer/test_series.py.
  */
 #ifndef PGM_SERIES_H
 #define PGM_SERIES_H
@@ -29,7 +29,7 @@
 #include "routines.h"
 #include "vectors.h"
 
-/* A range below this counts as none: ArviZ takes such draws for independent. */
+/* A smaller range counts as 0, because ArviZ treats such draws as independent. */
 #define PGM_NO_RANGE 1e-15
 
 typedef struct {
@@ -43,7 +43,7 @@ typedef struct {
     pgm_vd *y;            /* (halves, draws / 2) without the mean of the half */
     pgm_vd *mean;         /* (halves) */
     pgm_vd *count;        /* (values, halves) draws of each value in each half, */
-    pgm_vd *total;        /* (values) and altogether */
+    pgm_vd *total;        /* (values) and in all draws */
     pgm_vd *value;        /* (values) ascending; infinite beyond the last one */
     pgm_vd *score[2];     /* (values) of x and of |x - median| */
     pgm_vd *rho;          /* (PGM_MOST_LAGS + 2) autocorrelation */
@@ -109,7 +109,7 @@ static pgm_vd pgm_series_variance(const pgm_vd *x, int64_t n, int64_t less)
 {
     pgm_vd sum = pgm_splat_d(0.0), square = sum, sum2 = sum, square2 = sum;
     const int64_t even = n & ~INT64_C(1);
-    /* two running sums do not wait for each other */
+    /* the processor adds two running sums at the same time */
     for (int64_t i = 0; i < even; i += 2) {
         sum += x[i] - x[0];
         sum2 += x[i + 1] - x[0];
@@ -145,7 +145,8 @@ static void pgm_series_kinds(const pgm_series_job *j, const pgm_series_room *r, 
         r->mean[c] = here / (double)j->draws;
     }
     for (int l = 0; l < lanes; l++)
-        /* A single draw does not show whether its chain moves. NaN is no value of a constant. */
+        /* A single draw does not show whether its chain moves. A series with NaN is not constant.
+         * */
         j->kind[first + l] = isnan(sum[l])                       ? PGM_SERIES_MOVES
                              : low[l] == high[l]                 ? PGM_SERIES_CONSTANT
                              : !moves[l] && j->draws > 1         ? PGM_SERIES_STUCK
@@ -207,7 +208,7 @@ PGM_INLINE double pgm_series_larger(double a, double b)
     return isnan(a) ? 1.0 : b > a ? b : a;
 }
 
-/* Count the draws x[from], ..., x[to - 1] that are `now`, and lower `next` to the least beyond. */
+/* Count the draws x[from], ..., x[to - 1] equal to `now`; lower `next` to the least larger draw. */
 PGM_INLINE pgm_vd pgm_series_times(const pgm_vd *x, int64_t from, int64_t to, pgm_vd now,
                                    pgm_vd *next)
 {
@@ -215,7 +216,7 @@ PGM_INLINE pgm_vd pgm_series_times(const pgm_vd *x, int64_t from, int64_t to, pg
     pgm_vd least = *next, least2 = none;
     pgm_vl times = {0};
     int64_t t = from;
-    /* Two running minima do not wait for each other. True is -1. */
+    /* The processor updates two running minima at the same time. True is -1. */
     for (; t + 2 <= to; t += 2) {
         times -= x[t] == now;
         times -= x[t + 1] == now;
@@ -246,7 +247,7 @@ static int64_t pgm_series_values(const pgm_series_job *j, const pgm_series_room 
             const pgm_vd *x = r->x + c * j->draws;
             pgm_vd *count = r->count + k * halves + 2 * c;
             count[0] = pgm_series_times(x, 0, h, now, &next);
-            /* the middle one of an odd number of draws is in no half */
+            /* the middle draw of an odd number is in no half */
             total += count[0] + pgm_series_times(x, h, j->ranked - h, now, &next);
             count[1] = pgm_series_times(x, j->ranked - h, j->ranked, now, &next);
             total += count[1];
@@ -268,7 +269,7 @@ static void pgm_series_from_counts(const pgm_series_job *j, const pgm_series_roo
         pgm_vd mean = pgm_splat_d(0.0), square = pgm_splat_d(0.0);
         for (int64_t k = 0; k < values; k++) mean += r->count[k * halves + s] * score[k];
         mean /= (double)h;
-        /* A half of equal draws has no variance: the mean must not be rounded. */
+        /* The variance of a half of equal draws must be 0, so that the mean must not be rounded. */
         for (int64_t k = 0; k < values; k++)
             mean = pgm_select_d(r->count[k * halves + s] == (double)h, score[k], mean);
         for (int64_t k = 0; k < values; k++)
@@ -289,7 +290,7 @@ static pgm_series_draw *pgm_series_sort(pgm_series_draw *a, pgm_series_draw *b, 
             const int64_t half = pgm_min_l(from + run, n), end = pgm_min_l(from + 2 * run, n);
             int64_t left = from, right = half, to = from;
             while (left < half && right < end) {
-                /* no branch, which would be mispredicted every other time */
+                /* no branch, which would be predicted wrongly half of the time */
                 const int take = a[left].value <= a[right].value;
                 b[to++] = a[take ? left : right];
                 left += take;
@@ -364,11 +365,11 @@ static void pgm_series_rhats(const pgm_series_job *j, const pgm_series_room *r, 
     }
     for (int e = 0; e < 2; e++) pgm_series_from_counts(j, r, values, r->score[e], rhat[e]);
     for (int l = 0; l < lanes; l++) {
-        /* R-hat of numbers that are not finite is not known. */
+        /* R-hat of numbers that are not finite is NaN. */
         if (j->kind[first + l] != PGM_SERIES_MOVES || !isfinite(j->variance[first + l])) continue;
         double seen = 0.0;
         for (int64_t k = 0; k < values; k++) seen += r->total[k][l];
-        /* Counts are incomplete where there are more values. */
+        /* If a series has more values, its counts are incomplete. */
         j->rhat[first + l] = seen == (double)(j->chains * j->ranked)
                                  ? pgm_series_larger(rhat[0][l], rhat[1][l])
                                  : pgm_series_by_sorting(j, r, l);
@@ -387,7 +388,7 @@ static void pgm_series_lags(const pgm_series_job *j, const pgm_series_room *r, i
         const pgm_vd *y = r->y + s * h, *later = y + t;
         const int64_t both = h - t - 1;
         int64_t i = 0;
-        /* four running sums do not wait for each other */
+        /* the processor adds four running sums at the same time */
         for (; i + 2 <= both; i += 2) {
             here += y[i] * later[i];
             after += y[i] * later[i + 1];

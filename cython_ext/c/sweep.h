@@ -1,16 +1,17 @@
-/* Event-driven sweeps: each chain keeps the inputs of every layer, and a change of a unit by delta
- * adds delta times its weight row to the inputs of its neighbours.
+/* Event-driven sweeps: each chain stores the inputs of every layer, and a change of a unit by delta
+ * adds delta times its row of the weight to the inputs of its neighbours.
  *
  * A pass over a layer draws the new states of all chains of a block and lists the changes. Each
  * link then applies the lists, one panel of columns at a time, so that the panel stays in cache
  * while all chains use it. If the units of a layer depend on each other (through couplings inside
  * the layer, or as parents of one child), they are drawn one by one.
  *
- * Invariants. Between passes, field and zeta are the inputs from the present states, up to rounding
+ * Invariants. Between passes, field and zeta are the inputs from the current states, up to rounding
  * errors, which `refresh` removes. Each chain has its own stream of uniforms, and its sums are
  * always computed in the order of its own changes. From given inputs, the path of a chain therefore
- * depends neither on the other chains nor on the number of threads. Where the inputs begin as
- * products of matrices (CompiledChains says where), these may round differently among other chains.
+ * depends neither on the other chains nor on the number of threads. In the cases that
+ * CompiledChains names, inputs begin as products of matrices, whose rounding may depend on the
+ * other chains.
  *
  * Reference: PlainChains of pgmengine/engine/reference.py on the same uniforms
  * (test_compiled_sweeps.py, test_annealing.py).
@@ -44,7 +45,8 @@ static void pgm_sweep(const pgm_sweep_job *j, pgm_scratch *s, int64_t first, int
                : j->backward ? 2
                              : 1,
         two_sided = side && pgm_two_sided(m, side);
-    /* draws the layers that importance weights sum out: their former states must not matter */
+    /* layers that importance weights sum out are drawn by Gibbs, independently of their former
+     * states */
     pgm_chains gibbs = *m;
     gibbs.alpha = 0.0f;
     for (int i = 0; i < m->layers; i++) complement |= m->layer[i].complement && m->layer[i].zeta;

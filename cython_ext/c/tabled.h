@@ -5,23 +5,24 @@
  *     log h(x_k) + x_k ((1 - beta) reference + beta (soft + sum of weights times values + zeta))
  *     + beta * sum over its tables of the entry at k and the states of the other members
  *     + beta * sum over its children of log p(x_child | zeta_child at x_k),
- * where zeta is the sum of the bias and of the inputs from the parents of arrows (a link of it for
- * noisy-or units). Children with few joint states of their parents count as tables (conditional_tables.py);
- * inputs of other children are summed up anew, without the unit and then with each of
- * its values: parents in great numbers are for sweep.h, which keeps inputs. Of children with two
- * states the probabilities are multiplied, and one logarithm is taken for all of them. Nothing but
- * states and values is kept between visits, so nothing drifts. A unit of which every state is
- * impossible moves to any of them. At beta = 0 tables do not count, whatever is in them.
+ * where zeta is the sum of the bias and of the inputs from the parents of arrows (for noisy-or
+ * units, the link of this sum). Children with few joint states of their parents count as tables
+ * (conditional_tables.py). Inputs of other children are added up anew, without the unit and then
+ * with each of its values. Models with many parents use sweep.h, which stores inputs. The
+ * probabilities of children with two states are multiplied, so that one logarithm serves all of
+ * them. Only states and values are stored between visits, so that rounding errors do not
+ * accumulate. If all states of a unit are impossible, it moves to any of them. At beta = 0 tables
+ * have no effect, even with entries of 0.
  *
  * A row of an array belongs to one unit and has a number for each chain, so that a vector holds the
  * same unit in neighbouring chains: no two units of a vector depend on each other, whatever the
- * graph. The entry of a table is found by comparing with each joint state of the other members
- * where these are few, and by loads from memory otherwise. Few chains are swept one after the other
- * (`alone`): then a row has one number, entries are read as scalars, and the states of the children
- * of a unit are the lanes of exponentials. Both ways make the same
- * operations on the same numbers, so that the states of a chain do not depend on the others.
- * Each visit of a chain alone would wait for the one before; waves of visits that read nothing of
- * each other, from several sweeps, let the processor overlap them, and change no state.
+ * graph. The entry of a table is found by comparing with each joint state of the other members if
+ * these are few, and by loads from memory otherwise. Few chains are swept one after the other
+ * (`alone`). A row then has one number, entries are read as scalars, and the states of the children
+ * of a unit are the lanes of exponentials. Both ways apply the same operations to the same numbers,
+ * so that the states of a chain do not depend on the others. With `alone`, each visit would wait
+ * for the visit before. Waves of visits from several sweeps that do not read each other's results
+ * let the processor overlap them, and change no state.
  *
  * Random numbers: a unit uses the uniform of its rank among all units, in the order of a sweep, at
  * layer 0 of the generator (random.h).
@@ -35,18 +36,18 @@
 
 #include "draws.h"
 
-/* joint states of the other members of a table up to which comparing is faster than loading */
+/* the most joint states of the other members of a table for which comparing beats loading */
 #define PGM_FEW_CONFIGS 16
 
 /* ---- log weights of the states of a unit ---- */
 
-/* p(on) of a complement unit with the input z >= 0; never 0 */
+/* p(1) of a complement unit with the input z >= 0; positive */
 PGM_INLINE pgm_vf pgm_p_on(pgm_vf z)
 {
     return pgm_max_f(pgm_one_minus_exp_f(z), pgm_splat_f(FLT_MIN));
 }
 
-/* its natural parameter log(e^z - 1): pgm_link_of */
+/* its natural parameter log(e^z - 1), as pgm_link_of */
 PGM_INLINE pgm_vf pgm_link_f(pgm_vf z)
 {
     return pgm_select_f(z > 0.0f, z + pgm_log_f(pgm_p_on(z)), pgm_splat_f(-1e30f));
@@ -60,7 +61,7 @@ PGM_INLINE pgm_vf pgm_own(const pgm_tabled *m, const pgm_site *s, int64_t k, int
     return own;
 }
 
-/* and what couplings add to it */
+/* the terms of couplings in this component */
 PGM_INLINE pgm_vf pgm_linked(const pgm_tabled *m, const pgm_site *s, int64_t k, int64_t lane)
 {
     const int64_t c = s->component + k;
@@ -82,7 +83,7 @@ PGM_INLINE pgm_vf pgm_input(const pgm_tabled *m, const pgm_site *s, int64_t k, i
         const int64_t from = m->arrow_from[e];
         const float arrow = m->arrow_weight[e];
         const int own = from >= row && from < row + rows;
-        /* without branches on the place of the one parent, which nothing can predict */
+        /* without branches on the position of the one parent, which is unpredictable */
         if (rows == 1)
             w[0] = own ? arrow : w[0];
         else if (own) {
@@ -125,7 +126,7 @@ PGM_INLINE void pgm_linear_weights(const pgm_tabled *m, const pgm_site *s, int s
     }
 }
 
-/* the entries of a table at state 0 of a unit, given the other members */
+/* the positions of the entries of a table at state 0 of a unit, given the other members */
 PGM_INLINE pgm_vi pgm_places(const pgm_tabled *m, const pgm_slot *t, int64_t lane)
 {
     const pgm_member *other = m->member + t->member;
@@ -135,7 +136,7 @@ PGM_INLINE pgm_vi pgm_places(const pgm_tabled *m, const pgm_slot *t, int64_t lan
     return at;
 }
 
-/* the lanes in which do() has taken a table away */
+/* the lanes in which do() has removed a table */
 PGM_INLINE pgm_vi pgm_gone(const pgm_tabled *m, const pgm_slot *t, int64_t lane)
 {
     if (!m->cut || t->child < 0) return (pgm_vi){0};
@@ -186,8 +187,8 @@ PGM_INLINE void pgm_add_terms_alone(const pgm_tabled *m, const pgm_slot *t, int 
 
 /* ---- children of arrows ---- */
 
-/* A product of probabilities of each lane is mantissa * 2^power, 1 <= mantissa < 2: it does not
- * underflow, however many there are. */
+/* A product of probabilities of each lane is mantissa * 2^power, 1 <= mantissa < 2, so that it
+ * does not underflow for any number of factors. */
 PGM_INLINE void pgm_times(pgm_vf *mantissa, pgm_vi *power, pgm_vf p)
 {
     const pgm_vi bits = (pgm_vi)(*mantissa * p);
@@ -309,7 +310,7 @@ typedef struct {
     int32_t power[PGM_MOST_STATES];
 } pgm_waiting;
 
-/* pgm_times with all that wait */
+/* pgm_times with all arguments that wait */
 PGM_INLINE void pgm_times_waiting(pgm_waiting *w, int states)
 {
     const int count = w->count;
@@ -332,7 +333,7 @@ PGM_INLINE void pgm_child_alone(const pgm_tabled *m, const pgm_site *c, int on, 
     const float *support = m->support + c->support, *h = m->log_base + c->support;
     const float gap = support[1] - support[0], tilt = h[1] - h[0];
     float zeta = m->bias[c->component], weight = 0.0f;
-    /* without branches on the place of the parent, which nothing can predict */
+    /* without branches on the position of the parent, which is unpredictable */
     for (int64_t e = m->arrow_start[c->component]; e < m->arrow_start[c->component + 1]; e++) {
         const float arrow = m->arrow_weight[e];
         const int own = m->arrow_from[e] == row;
@@ -389,7 +390,7 @@ PGM_INLINE void pgm_add_children_alone(const pgm_tabled *m, const pgm_site *s, i
         sum[k] += pgm_log_of_product(pgm_splat_f(w.mantissa[k]), (pgm_vi){0} + w.power[k])[0];
 }
 
-/* Add what tables and children say about the states of a unit to their log weights. */
+/* Add the terms of tables and children to the log weights of the states of a unit. */
 PGM_INLINE void pgm_factor_weights(const pgm_tabled *m, const pgm_site *s, int states,
                                    int64_t lane, pgm_vf beta, pgm_vf *lw)
 {
@@ -435,7 +436,7 @@ PGM_INLINE pgm_vi pgm_next_state(const pgm_tabled *m, const pgm_site *s, int sta
                            pgm_vi now, pgm_vf u, float alpha)
 {
     const pgm_vf beta = *(const pgm_vf *)(m->beta + lane), none = pgm_splat_f(0.0f);
-    /* at beta = 0 the exact draw is at hand */
+    /* at beta = 0 draws are exact */
     const pgm_vf share = pgm_select_f(beta == 0.0f, none, pgm_splat_f(alpha));
     pgm_vf lw[PGM_MOST_STATES];
     pgm_linear_weights(m, s, states, lane, beta, PGM_SWEEPS, lw);
@@ -490,7 +491,7 @@ PGM_INLINE int pgm_gibbs_alone(const float *lw, int states, int now, float u)
         sum += w[k];
     }
     u *= sum;
-    /* w[k] becomes what is reached at a move to k */
+    /* w[k] becomes the cumulative weight of the moves up to k */
     for (int k = 0; k < states; k++) {
         reached += k == now ? 0.0f : w[k];
         w[k] = k == now ? 0.0f : reached;
@@ -634,10 +635,9 @@ static double pgm_log_sum_lane(const pgm_vf *lw, int64_t states, int lane)
     return top + log(sum);
 }
 
-/* The share of a unit without tables in log p_beta = path + beta power; children count their own
- * log probabilities. With `side`, units that are summed out leave log_sum(betas[1]) -
- * log_sum(betas[0]) in `gain`, and of their present state nothing: their neighbours count half of
- * each coupling. */
+/* The terms of a unit, without tables, in log p_beta = path + beta power; log probabilities belong
+ * to the children. With `side`, units that are summed out add log_sum(betas[1]) - log_sum(betas[0])
+ * to `gain`, and nothing for their current state; their neighbours add half of each coupling. */
 static void pgm_linear_density(const pgm_tabled *m, int64_t unit, int64_t lane, int lanes, int side,
                                const double *betas, double *path, double *power, double *gain)
 {
@@ -739,12 +739,12 @@ static void pgm_reweigh(const pgm_tabled_job *j, const pgm_tabled *m, int64_t ch
     }
 }
 
-/* The uniforms of all units of one block of ranks; in lanes, those of one counter are made when
- * they are first asked for. */
+/* The uniforms of all units of one block of ranks; in lanes, the uniforms of a counter are made at
+ * their first use. */
 typedef struct {
     int64_t block;
     uint32_t made;                     /* counters of the block */
-    float u[PGM_BLOCK][PGM_TOGETHER];  /* of a rank in each lane; alone, u[0] has all ranks */
+    float u[PGM_BLOCK][PGM_TOGETHER];  /* (rank, lane); with `alone`, u[0] has all ranks */
 } pgm_ranks;
 
 /* Return the uniforms of a rank in lanes first .. last - 1. */
@@ -797,7 +797,8 @@ static void pgm_wave_sweeps(const pgm_tabled *m, uint64_t from, int sweeps, int 
         }
 }
 
-/* The sweeps of lanes first .. last - 1, at most PGM_TOGETHER; `chain`: the first of them. */
+/* The sweeps of lanes first .. last - 1, at most PGM_TOGETHER; `chain` is the chain of the first.
+ * */
 PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, int64_t chain,
                                   int64_t first, int64_t last, int alone)
 {
@@ -817,7 +818,8 @@ PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, 
             const int64_t unit = m->visit[j->backward ? m->visits - 1 - i : i];
             const float *u = pgm_ranked(&ranks, m, m->site[unit].rank, j->first + t, first, last,
                                         alone);
-            /* the former states of units that importance weights sum out must not matter */
+            /* units that importance weights sum out must be drawn independently of their former
+             * states */
             const int anew = j->anew ? j->anew[unit]
                                      : j->betas && !j->joint
                                            && m->site[unit].summed & (j->backward ? 2 : 1);

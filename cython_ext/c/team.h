@@ -1,11 +1,11 @@
 /* A team of threads that share the parts of a job. A call costs about 1 us, where a pool of Python
  * threads takes 60 us.
  *
- * Learning makes a dozen short calls an update, so workers spin for half a millisecond before they
- * sleep, and the next call finds them awake. The caller computes the first part itself. The team
- * works on one job at a time; a second caller computes its whole job alone. After a fork, the child
- * process starts without workers, whatever the team of its parent was doing. Without POSIX threads,
- * callers compute everything.
+ * Learning makes a dozen short calls in each update. Workers therefore spin for half a millisecond
+ * before they sleep, so that the next call finds them awake. The caller computes the first part
+ * itself. The team works on one job at a time; a second caller computes its whole job alone. After
+ * a fork, the child process starts without workers, even if the team of its parent was at work.
+ * Without POSIX threads, callers compute everything.
  *
  * Workers recognise a new job by its number (`job`), and the caller waits until `pending` says that
  * all workers have finished. Accesses to both are sequentially consistent, so the other fields of
@@ -30,7 +30,7 @@
 #define PGM_STACK (4 << 20) /* bytes; the rounds of belief.h take half a megabyte */
 #define PGM_SPINS 64        /* pauses between two looks at the clock */
 #define PGM_PATIENCE \
-    500000 /* ns before a worker sleeps: the numpy between two calls takes up to 300000 */
+    500000 /* ns before a worker sleeps: numpy takes up to 300000 between two calls */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define PGM_PAUSE() __builtin_ia32_pause()
@@ -54,7 +54,7 @@ static struct {
 
 typedef struct {
     int64_t own;        /* number of a worker, from 1 on */
-    unsigned long seen; /* the last job that is not for it */
+    unsigned long seen; /* the last job before its own */
 } pgm_place;
 
 static int64_t pgm_clock(void)
@@ -100,8 +100,8 @@ static void *pgm_worker(void *place)
     return NULL;
 }
 
-/* Start workers, who wait for the job after the present one; fewer than wanted when no more can be
- * started. */
+/* Start workers, which wait for the job after the current one; fewer than wanted if the system
+ * refuses more. */
 static void pgm_hire(int wanted)
 {
     while (pgm_team.workers < wanted && pgm_team.workers < PGM_MOST_WORKERS) {
@@ -135,7 +135,7 @@ static void pgm_disband(void)
 
 static void pgm_found(void) { pthread_atfork(NULL, NULL, pgm_disband); }
 
-/* task(job, ...) on items 0 .. count - 1 in `parts` parts; which thread has which must not matter
+/* task(job, ...) on items 0 .. count - 1 in `parts` parts; any thread may process any part
  */
 static void pgm_share(pgm_task task, void *job, int64_t count, int parts)
 {

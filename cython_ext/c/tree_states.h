@@ -1,17 +1,17 @@
 /* States on a junction tree: the most probable ones, and exact draws.
  *
- * States are set from the roots down: those of the residual variables of a clique given those of
- * its separator, by the product of its factors and of the messages of its children. A clique sets
- * its states in all draws of a lane before the next one is looked at.
+ * States are set from the roots down. The states of the residual variables of a clique are chosen
+ * given the states of its separator, by the product of its factors and of the messages of its
+ * children. A clique sets its states in all draws of a lane before the next clique does.
  *
- * Draws. A clique with few entries is tabulated once: the sums of its weights over the residual
- * states, up to each of them, for every state of the separator. A draw is then a search for its
- * uniform. A larger root is swept by blocks, with the uniforms of all draws in ascending order. Of
- * any other larger clique each draw visits the residual states that go with its separator.
+ * Draws. For a clique with few entries, the cumulative sums of its weights over the residual states
+ * are tabulated once, for every state of the separator. A draw is then a search for its uniform. A
+ * larger root is processed by blocks, with the uniforms of all draws in ascending order. In any
+ * other larger clique, each draw visits the residual states at its state of the separator.
  *
- * Layout. state is (lanes, variables, draws): the states of a variable in all draws follow each
- * other. The uniforms of 32 draws at a clique are one block of the generator, whose place does not
- * depend on the lanes and draws beside them.
+ * Layout. state is (lanes, variables, draws): the states of a variable in all draws are
+ * contiguous. The uniforms of 32 draws at a clique are one block of the generator, whose position
+ * does not depend on other lanes and draws.
  *
  * Reference: `states` in tests/numpy_tree.py (test_junction_tree.py).
  */
@@ -61,7 +61,7 @@ PGM_INLINE int pgm_next_walk(const pgm_walker *w)
     return 0;
 }
 
-/* The product of all operands but the separator, or their sum, at the current state. */
+/* The product of all operands except the separator, or their sum, at the current state. */
 PGM_INLINE double pgm_walk_value(const pgm_walker *w, int32_t count)
 {
     const pgm_tree_job *j = w->job;
@@ -201,8 +201,8 @@ static double pgm_top_of_root(const pgm_piece *q, int32_t *state)
 
 /* ---- draws ---- */
 
-/* Draw the states of a root. sorted (draws, 2) has uniforms, ascending, and numbers of draws. A
- * target that lies behind all entries of its block by rounding goes to the last possible one. */
+/* Draw the states of a root. sorted (draws, 2) has uniforms, ascending, and numbers of draws. If
+ * rounding puts a target after all entries of its block, the last possible entry is drawn. */
 static void pgm_draw_blocks(const pgm_piece *q, const double *sorted, int64_t draws,
                             int32_t *state)
 {
@@ -236,8 +236,8 @@ static int pgm_by_uniform(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The uniforms in (0, 1] of draws first .. first + n - 1 at a clique; made from two of the
- * generator, 24 bits of the first one and all of the second. */
+/* The uniforms in (0, 1] of draws first .. first + n - 1 at a clique. Each is made from two
+ * uniforms of the generator: 24 bits of the first, and all bits of the second. */
 static void pgm_draw_uniforms(const pgm_walker *w, const pgm_draw_job *d, int64_t clique,
                               int64_t first, int64_t n, double *u)
 {
@@ -297,7 +297,7 @@ static void pgm_exp_columns(double *t, int64_t rows, int64_t columns, double *to
     pgm_exp_block(t, rows * columns);
 }
 
-/* Tabulate the sums of the weights of a clique over its residual states up to each. */
+/* Tabulate the cumulative sums of the weights of a clique over its residual states. */
 static void pgm_tabulate_sums(pgm_tree_job *j, const pgm_walker *w, double *t)
 {
     const pgm_clique *c = w->clique;

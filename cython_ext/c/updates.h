@@ -2,8 +2,8 @@
  *
  * Equations and notation are in belief.h: q(x) ~ h(x) exp(eta x - share(x)). When the table of a
  * unit changes by the factors `ratio`, the new phi of each of its terms is one product with the
- * tilted tables from which the share was computed. These tables are therefore stored (`kept`), and
- * a round needs no second pass over the edges.
+ * tilted tables from which the share was computed. These tables are therefore stored (`kept`), so
+ * that a round needs no second pass over the edges.
  *
  * Reference: `Twin` in tests/infer/variational/test_compiled_rounds.py.
  */
@@ -70,7 +70,7 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
     }
 }
 
-/* Bring phi of a term (or E[z] of a quadratic one) up to date after a parent's table has changed by
+/* Update phi of a term, or E[z] of a quadratic term, after the table of a parent has changed by the
  * factors `ratio`. */
 PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_vd *ratio,
                            const pgm_vd *change, const pgm_vd *kept)
@@ -135,8 +135,8 @@ PGM_INLINE void pgm_linear(const pgm_net *n, const pgm_rows *r, int64_t u, pgm_v
     }
 }
 
-/* Take the states with a mass on entries of 0 away. Where none is left the unit stays as it is: the
- * lanes of `open` that are returned have one. */
+/* Exclude the states with mass on entries of 0. Returns the lanes of `open` in which a state
+ * remains; in the others the unit does not change. */
 PGM_INLINE pgm_vl pgm_drop(int states, pgm_vd *lw, const pgm_vd *dead, pgm_vl open)
 {
     pgm_vd least = dead[0];
@@ -156,8 +156,8 @@ PGM_INLINE void pgm_cut(int states, double cut, pgm_vd *total, pgm_vd *p)
     *total += pgm_log_d(sum);
 }
 
-/* Update one unit where it is open; returns the largest change of a probability. kept: (capacity)
- * vectors. */
+/* Update one unit in the lanes where it is open; returns the largest change of a probability. kept:
+ * (capacity) vectors. */
 PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept)
 {
     const pgm_kind *kind = n->kind + n->unit_kind[u];

@@ -1,6 +1,6 @@
 /* Types for vectors of numbers, and a name for each operation on them.
  *
- * A vector is as wide as a register of the kind of processor that this file is compiled for
+ * A vector is as wide as a register of the kind of processor for which this file is compiled
  * (routines.c). Wider vectors would also be correct, but compilers keep them in memory. The types
  * are extensions of C that gcc and clang share. No code names an instruction of a particular
  * processor. The last letter of a name is the type of the numbers:
@@ -14,7 +14,7 @@
  * Invariants. Results depend on the operands only: multiplications are not fused with additions
  * (-ffp-contract=off), and sums are not reordered. Reductions add neighbours first, so that hsum of
  * floats in groups of 16 (pgm_sums) has the same bits for any width. Loads through these types need
- * no alignment beyond that of one number, and may alias.
+ * only the alignment of one number, and may alias.
  *
  * Tests: test_processors.py (the same bits for all widths), test_compiled_sweeps.py (functions
  * against numpy).
@@ -44,7 +44,7 @@ typedef int64_t pgm_vl __attribute__((vector_size(PGM_REGISTER), aligned(8), may
 typedef float pgm_vf __attribute__((vector_size(PGM_REGISTER), aligned(4), may_alias));
 typedef int32_t pgm_vi __attribute__((vector_size(PGM_REGISTER), aligned(4), may_alias));
 typedef uint32_t pgm_vu __attribute__((vector_size(PGM_REGISTER), aligned(4), may_alias));
-/* as many numbers as pgm_vd has (floats), and as pgm_vf has (16 and 8 bits) */
+/* floats, as many as pgm_vd has numbers; and 16 and 8 bits, as many as pgm_vf has numbers */
 typedef float pgm_vh __attribute__((vector_size(PGM_REGISTER / 2), aligned(4), may_alias));
 typedef int16_t pgm_vs __attribute__((vector_size(PGM_REGISTER / 2), aligned(2), may_alias));
 typedef int8_t pgm_bytes __attribute__((vector_size(PGM_REGISTER / 4), aligned(1), may_alias));
@@ -94,7 +94,7 @@ PGM_INLINE pgm_vd pgm_sqrt_d(pgm_vd x)
     return x;
 }
 
-/* Whether any bit is set; a number counts unless it is +0. */
+/* Whether any bit is set; every number except +0 has one. */
 PGM_INLINE int pgm_any_l(pgm_vl x)
 {
     int64_t bits = 0;
@@ -129,7 +129,7 @@ PGM_INLINE double pgm_hprod_d(pgm_vd p)
     return p[0];
 }
 
-/* Running sums of many floats in double precision, one for each lane; the same lanes whatever the
+/* Running sums of many floats in double precision, one for each lane, with the same lanes for any
  * width. */
 typedef struct {
     pgm_vd lane[PGM_PIECES];
@@ -154,8 +154,8 @@ PGM_INLINE double pgm_sums_total(const pgm_sums *sums)
 
 /* ---- bytes ---- */
 
-/* Bytes become numbers in two steps, which are instructions; in one step compilers take the bytes
- * one by one. */
+/* Each of the two conversions of bytes to numbers is one instruction. For a direct conversion,
+ * compilers process bytes one by one. */
 PGM_INLINE pgm_vi pgm_widen(pgm_bytes x)
 {
     return __builtin_convertvector(__builtin_convertvector(x, pgm_vs), pgm_vi);
@@ -204,8 +204,8 @@ PGM_INLINE void pgm_transpose4(const float *w, int64_t right, int64_t wide, floa
 }
 
 /* Reduce x[0] .. x[PGM_LANES - 1] by an operation: lane i of x[0] receives the reduction of all
- * lanes of x[i]. Each step combines runs of `by` lanes: the first of each two runs of a pair of
- * vectors with the second ones. */
+ * lanes of x[i]. Each step combines runs of `by` lanes: in a pair of vectors, the first of every
+ * two runs with the second. */
 #define PGM_FIRST(j, by) ((j) / (by) % 2 ? PGM_LANES + (j) - (by) : (j))
 #define PGM_SECOND_OF(j, by) ((j) / (by) % 2 ? PGM_LANES + (j) : (j) + (by))
 #if PGM_LANES == 8
@@ -293,7 +293,7 @@ PGM_INLINE pgm_vf pgm_exp_f(pgm_vf x)
     return (pgm_vf)((pgm_vi)p + ((pgm_vi)shifted << 23));
 }
 
-/* e^-|x|, where |x| is taken for 87 beyond it */
+/* e^-min(|x|, 87) */
 PGM_INLINE pgm_vf pgm_exp_minus_abs_f(pgm_vf x)
 {
     return pgm_exp_f(-pgm_min_f(pgm_abs_f(x), pgm_splat_f(87.0f)));
@@ -328,8 +328,8 @@ PGM_INLINE pgm_vf pgm_one_minus_exp_f(pgm_vf z)
     return (1.0f - power) - power * p;
 }
 
-/* log x of positive normal numbers, by the series of pgm_log_d to s^9; error below 1e-7 of 1 or of
- * the result, whichever is larger */
+/* log x of positive normal numbers, by the series of pgm_log_d to s^9; error below 1e-7
+ * max(1, |result|) */
 PGM_INLINE pgm_vf pgm_log_f(pgm_vf x)
 {
     pgm_vi bits = (pgm_vi)x, e = (bits - 0x3f3504f3) >> 23;

@@ -3,12 +3,12 @@
  * The cliques of an order form a tree, in which the parent of a vertex is its first later
  * neighbour. A window is a connected part of this tree. The order of elimination within a window
  * does not affect the graph that remains after it, nor any clique outside of the window. Each
- * window is therefore a small separate problem. Its graph has the vertices of the window and the
- * border, which consists of the later neighbours of the top vertex. It has the edges of the whole
- * graph, and for each child of the window in the tree a clique on the later neighbours of this
- * child. The border is made a clique, because it becomes one in any case, and fill within it must
- * not count. Randomised greedy searches find new orders of the window. An order that is at least as
- * good replaces the old one, so that the search can move between orders of equal cost. Each trial
+ * window is therefore a separate graph. It has the vertices of the window and the border, which
+ * consists of the later neighbours of the top vertex. Its edges are those of the whole graph, and
+ * for each child of the window in the tree a clique on the later neighbours of this child. The
+ * border is made a clique, because it becomes one in any case, and fill within it must not count.
+ * Randomised greedy searches find new orders of the window. An order that is at least as good
+ * replaces the old one, so that the search can move between orders of equal cost. Each trial
  * computes the cost of the whole component. Up to some thousand vertices, this takes little time
  * compared with the search.
  */
@@ -23,11 +23,11 @@ typedef struct {
     const double *bits;
     int32_t *order, *trial; /* the best order, and one that is being tried */
     pgm_cliques c;
-    int32_t *member, *local; /* the window, then its border; the places of vertices there, or -1 */
+    int32_t *member, *local; /* the window, then its border; the numbers of vertices in it, or -1 */
     int32_t size, all;
-    int32_t *scope; /* the factors of the small problem */
+    int32_t *scope; /* the factors of the graph of the window */
     int64_t *start, factors, room, many;
-    double *own; /* bits of the small problem */
+    double *own; /* bits of the vertices of the window */
     uint64_t random;
     int64_t work;
 } pgm_window;
@@ -61,8 +61,8 @@ static void pgm_window_take(pgm_window *w, int32_t v)
     w->local[v] = w->all, w->member[w->all++] = v;
 }
 
-/* Choose a window: the way from a vertex with a large clique to one of its ancestors, and then
- * children with large cliques, or at random. */
+/* Choose a window: the path from a vertex with a large clique to one of its ancestors, and then
+ * children, either random ones or those with large cliques. */
 static void pgm_window_choose(pgm_window *w, int32_t most)
 {
     const pgm_cliques *c = &w->c;
@@ -93,7 +93,7 @@ static void pgm_window_choose(pgm_window *w, int32_t most)
     w->size = w->all;
 }
 
-/* Add a factor of the members of a list that lie in the small problem, and of v if v >= 0. */
+/* Add a factor of the members of a list that are in the graph of the window, and of v if v >= 0. */
 static int pgm_window_factor(pgm_window *w, const int32_t *list, int32_t length, int32_t v)
 {
     int64_t end = w->start[w->factors];
@@ -115,7 +115,7 @@ static int pgm_window_factor(pgm_window *w, const int32_t *list, int32_t length,
     return 0;
 }
 
-/* The factors of the small problem; the border becomes part of `member`. */
+/* Build the factors of the graph of the window, and add the border to `member`. */
 static int pgm_window_problem(pgm_window *w)
 {
     const pgm_cliques *c = &w->c;
@@ -141,7 +141,7 @@ static int pgm_window_problem(pgm_window *w)
     return 0;
 }
 
-/* The order with the window after `found`, directly before what follows its top vertex. */
+/* Write the order with the window in the order `found`, placed where its top vertex was. */
 static void pgm_window_splice(pgm_window *w, const int32_t *found)
 {
     int32_t last = 0, count = 0;
@@ -154,7 +154,7 @@ static void pgm_window_splice(pgm_window *w, const int32_t *found)
     }
 }
 
-/* Search the small problem; return 1 where the best order has changed. */
+/* Search the graph of the window; return 1 if the best order has changed. */
 static int pgm_window_search(pgm_window *w, const pgm_adjacency *graph, double limit, double low,
                              double *total)
 {
@@ -186,7 +186,7 @@ static int pgm_window_search(pgm_window *w, const pgm_adjacency *graph, double l
     return status;
 }
 
-/* One window: build the small problem, and search it a few times. */
+/* Treat one window: build its graph, and search it a few times. */
 static int pgm_window_round(pgm_window *w, int32_t most, double low, double *total)
 {
     pgm_adjacency graph;

@@ -13,8 +13,8 @@
 #include "net.h"
 
 /* F at xi, phi, and with `slopes` the gradient g and the Hessian h in xi. The constant part of the
- * input cancels in differences of moments, and is left out of them, or small spreads would drown in
- * its rounding error. */
+ * input cancels in differences of moments. It is left out of them, because its rounding error would
+ * exceed small variances. */
 PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *m,
                                const pgm_vd *xi, pgm_vd *phi, int slopes, pgm_vd *g, pgm_vd *h)
 {
@@ -72,10 +72,10 @@ PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
     return f + pgm_log_sum(states, big, phi);
 }
 
-/* of the largest curvature, added to all: h is singular, or nearly, where few parents are free */
+/* times the largest curvature, added to all: h is nearly singular if few parents are free */
 #define PGM_RIDGE 1e-9
 
-/* step = -(h + ridge)^-1 g, by L D L', which takes the place of h */
+/* step = -(h + ridge)^-1 g, by L D L', which overwrites h */
 PGM_INLINE void pgm_solve(int w, pgm_vd *h, const pgm_vd *g, pgm_vd *step)
 {
     pgm_vd pivot[PGM_MOST_VALUES], ridge = pgm_splat_d(0.0);
@@ -90,7 +90,7 @@ PGM_INLINE void pgm_solve(int w, pgm_vd *h, const pgm_vd *g, pgm_vd *step)
         row[l - from] += ridge;
         for (int j = from; j < l; j++) {
             pgm_vd sum = row[j];
-            /* row[i] is L D until the row is done */
+            /* row[i] is L D until the row is finished */
             for (int i = 0; i < j; i++) sum -= row[i] * h[j * (j + 1) / 2 + i];
             row[j] = sum;
         }
@@ -111,11 +111,11 @@ PGM_INLINE void pgm_solve(int w, pgm_vd *h, const pgm_vd *g, pgm_vd *step)
     }
 }
 
-#define PGM_STUBBORN 40 /* most steps in rows where none has lowered F yet */
+#define PGM_STUBBORN 40 /* the most steps in a row in which no step has lowered F yet */
 
-/* Newton steps in xi from where it is, none longer than the range of the values, kept in the rows
- * where F does not rise and its minimum is not far behind; in the others the next one ends where
- * the slopes at both ends of this one meet. */
+/* Newton steps from the current xi, at most as long as the range of the values. A step is kept in
+ * the rows in which F does not rise, and in which the step has not gone far beyond the minimum. In
+ * other rows, the next step ends where the tangents at both ends of this step meet. */
 PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
@@ -144,7 +144,7 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
         r->f[t] = 0.5 * kind->curvature * (m[0] * m[0] + spread);
         return;
     }
-    /* without parents F is A itself, whatever xi */
+    /* without parents F is A, for any xi */
     if (n->up_start[t] == n->up_start[t + 1]) steps = 0;
     double least = kind->value[0], range = least;
     for (int i = 1; i < states * w; i++) {
@@ -155,7 +155,7 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
     pgm_vd f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h), shorter = pgm_splat_d(0.5);
     pgm_vl moved = f == f, stuck = moved ^ moved;
     for (int s = 0; s < steps || (s < PGM_STUBBORN && pgm_any_l(stuck)); s++) {
-        /* here, there: slopes along the step at its two ends */
+        /* here, there: the slopes along the step at its start and at its end */
         pgm_vd far = pgm_splat_d(range), here = pgm_splat_d(0.0), there = pgm_splat_d(0.0);
         pgm_solve(w, h, g, newton);
         for (int l = 0; l < w; l++) far = pgm_max_d(far, pgm_abs_d(newton[l]));

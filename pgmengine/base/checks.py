@@ -33,7 +33,7 @@ def check_text(name: str, what: str) -> None:
 def real(value: object) -> float:
     """Return a real number as a float, and NaN for everything else.
 
-    Booleans are no numbers here, and integers that are too large for a float are none either.
+    Booleans, and integers that are too large for a float, become NaN.
     """
     if not isinstance(value, Real) or isinstance(value, bool):
         return math.nan
@@ -109,14 +109,14 @@ def check_instance(thing: object, what: str) -> None:
 
 
 def check_method(method: object, what: str = "method") -> None:
-    """Raise PgmError unless the object can plan and run as inference methods do."""
+    """Raise PgmError unless the object has the methods of an inference method."""
     check_instance(method, what)
     if not all(callable(getattr(method, name, None)) for name in ("plan", "run")):
         raise PgmError(f"{what} must be an inference method such as pgm.Exact(), not {method!r}")
 
 
 def check_kernel(kernel: object) -> None:
-    """Raise PgmError unless the object has a transition as kernels do."""
+    """Raise PgmError unless the object has the method `transition` of kernels."""
     check_instance(kernel, "kernel")
     if not callable(getattr(kernel, "transition", None)):
         raise PgmError(

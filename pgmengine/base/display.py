@@ -1,7 +1,7 @@
 """Text and HTML that introduce an object: a headline, then a line or a row for each part of it.
 
-Both forms are cut, so that an object of any size takes a screen at most. Names come from files and
-from users, so that they are escaped.
+Both forms are shortened, so that an object of any size fits on a screen. Names are escaped, because
+they come from files and users.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def counted(number: int, word: str) -> str:
 
 
 def plain(name: object) -> str:
-    """Return a name on one line: control characters are escaped, and long names are cut."""
+    """Return a name on one line: control characters are escaped, long names shortened."""
     text = str(name)
     text = text if text.isprintable() else repr(text)[1:-1]
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
@@ -34,7 +34,7 @@ def plain(name: object) -> str:
 def few(names: Iterable[object], number: int | None = None) -> str:
     """Return the first names of a list, and the number of further names.
 
-    `number` is the number of all names, where `names` has the first ones only.
+    `number` is the number of all names if `names` contains only the first of them.
 
     >>> few("abcdefgh")
     'a, b, c, d, e, f ... and 2 more'
@@ -46,10 +46,10 @@ def few(names: Iterable[object], number: int | None = None) -> str:
 
 
 def as_text(head: str, lines: Sequence[str], number: int) -> str:
-    """Return a headline, and below it the first lines of `number` lines in all."""
+    """Return a headline, the first of `number` lines, and the number of lines left out."""
     kept = [f"  {line}" for line in lines[:MOST_LINES]]
-    cut = [f"  ... and {number - MOST_LINES:,} more"] * (number > MOST_LINES)
-    return "\n".join([head, *kept, *cut])
+    more = [f"  ... and {number - MOST_LINES:,} more"] * (number > MOST_LINES)
+    return "\n".join([head, *kept, *more])
 
 
 def as_html(
@@ -59,7 +59,7 @@ def as_html(
     number: int,
     notes: Iterable[str] = (),
 ) -> str:
-    """Return a headline, notes, and a table of the first rows of `number` rows in all.
+    """Return a headline, notes, and a table with the first of `number` rows.
 
     Columns that are empty in every row are left out.
     """
@@ -71,7 +71,7 @@ def as_html(
     lines = "".join(
         f"<tr>{''.join(f'<td>{escape(row[i])}</td>' for i in filled)}</tr>" for row in kept
     )
-    told = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    cut = f"<p>... and {number - MOST_ROWS:,} more</p>" if number > MOST_ROWS else ""
+    remarks = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    more = f"<p>... and {number - MOST_ROWS:,} more</p>" if number > MOST_ROWS else ""
     table = f"<table><tr>{heads}</tr>{lines}</table>" if kept else ""
-    return f"<p><b>{escape(head)}</b></p>{told}{table}{cut}"
+    return f"<p><b>{escape(head)}</b></p>{remarks}{table}{more}"

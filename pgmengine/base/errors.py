@@ -11,10 +11,10 @@ from unicodedata import category
 
 # Kinds of characters that a terminal would act on, or cannot show: control characters, marks of
 # direction, lone surrogates, and separators of lines and paragraphs.
-UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+UNSHOWN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
-# Names of a list that a message shows.
-SHOWN = 3
+# Names of a list that a message shows, at most.
+MAX_NAMES_SHOWN = 3
 
 
 class PgmError(ValueError):
@@ -40,7 +40,7 @@ class NoSuchName(PgmError, KeyError):
 
 
 class NotAsked(PgmError, AttributeError):
-    """A quantity that is read from a Result, but was not among the wanted ones.
+    """A quantity that is read from a Result, although the question did not ask for it.
 
     Name the quantity in `want` to get it. Since this is an AttributeError, `hasattr(result, name)`
     is False for such a quantity.
@@ -50,7 +50,7 @@ class NotAsked(PgmError, AttributeError):
 class InternalError(RuntimeError):
     """A fault of pgmengine itself, found before a wrong answer was returned.
 
-    No input should lead to it. It is no PgmError, so that no plan takes it for a refusal.
+    No input should lead to it. It is not a PgmError, so that no plan treats it as a refusal.
     """
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class InternalError(RuntimeError):
 
 
 def visible(text: str) -> str:
-    r"""Return a text for messages, which may have parts of a file: unshown characters are escaped.
+    r"""Return a text for messages, such as a part of a file, with unprintable characters escaped.
 
     Line breaks stay.
 
@@ -68,7 +68,9 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(ascii(x)[1:-1] if x != "\n" and category(x) in UNSHOWN else x for x in text)
+    return "".join(
+        ascii(x)[1:-1] if x != "\n" and category(x) in UNSHOWN_CATEGORIES else x for x in text
+    )
 
 
 def listed(names: Sequence[str], between: str = ", ") -> str:
@@ -77,5 +79,5 @@ def listed(names: Sequence[str], between: str = ", ") -> str:
     >>> listed(["v", "h", "g", "t", "u"])
     'v, h, g ... and 2 more'
     """
-    more = len(names) - SHOWN
-    return between.join(names[:SHOWN]) + (f" ... and {more} more" if more > 0 else "")
+    more = len(names) - MAX_NAMES_SHOWN
+    return between.join(names[:MAX_NAMES_SHOWN]) + (f" ... and {more} more" if more > 0 else "")

@@ -21,13 +21,13 @@ EXTRAS = {
 class MissingExtra(PgmError, ImportError):
     """An optional package that a function needs, and that is not installed.
 
-    It is an ImportError as well, for programs that ask which packages there are.
+    It is also an ImportError, for programs that test which packages are installed.
     """
 
 
 @contextmanager
 def needed_by(what: str) -> Iterator[None]:
-    """Raise MissingExtra, with the extra to install, where an import within it finds no package.
+    """Raise MissingExtra, with the extra to install, if an import in this context finds no package.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def needed_by(what: str) -> Iterator[None]:
     Raises
     ------
     MissingExtra
-        If an optional package is not installed. Other errors of imports pass.
+        If an optional package is not installed. Other import errors are not changed.
 
     Examples
     --------

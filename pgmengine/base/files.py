@@ -4,9 +4,9 @@ A .safetensors file holds tensors by name, and metadata, text by name. Its metad
 is the checksum of everything else that matters: each tensor's name, dtype, shape and bytes, and the
 other metadata. The format has no checksum of its own.
 
-A file is written beside its place and then moved there, so that a whole file is in the place at
-every moment. The folder is synchronised after the move; otherwise a crash of the operating system
-could undo it.
+A file is written under a temporary name in the same folder and then renamed, so that its own name
+always belongs to a complete file. The folder is synchronised after renaming; otherwise a crash of
+the operating system could undo it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.memory import no_room
 
 # The metadata entry of the checksum.
-SUM = "sha256"
+CHECKSUM_ENTRY = "sha256"
 
-KINDS = {
+FILE_KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -40,15 +40,15 @@ KINDS = {
     stat.S_IFBLK: "a device",
 }
 
-# Seconds after which nobody is writing a file any more.
-LEFT = 60.0
+# Age in seconds from which an unfinished file is taken for abandoned.
+ABANDONED_AFTER_SECONDS = 60.0
 
-# Errors of file systems and operating systems that need no synchronised folders or cannot have any.
-NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
+# Errors of systems on which folders need not, or cannot, be synchronised.
+ERRORS_WITHOUT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
 
 
 def as_path(path: object, what: str = "path") -> Path:
-    """Return the argument as a path; raise PgmError unless a file can have it."""
+    """Return the argument as a path; raise PgmError if it cannot be the path of a file."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(text := os.fspath(path), str):
         raise PgmError(f"{what} must be a path, text or pathlib.Path, not {path!r}")
     if "\0" in text:
@@ -67,7 +67,7 @@ def shown(path: object) -> str:
 
 
 def readable(path: object, copies: float = 2.0) -> Path:
-    """Return the path of a regular file, `copies` of which fit into memory; else raise PgmError."""
+    """Return the path of a regular file; PgmError unless `copies` of its size fit into memory."""
     place = as_path(path)
     try:
         status = place.stat()
@@ -84,7 +84,7 @@ def readable(path: object, copies: float = 2.0) -> Path:
 
 
 def writable(path: object) -> Path:
-    """Return the end of a path's symbolic links; raise PgmError if it is not a regular file."""
+    """Return the path behind symbolic links; PgmError if a file there is not a regular one."""
     named = as_path(path)
     place = Path(os.path.realpath(named))
     try:
@@ -102,17 +102,17 @@ def writable(path: object) -> Path:
 
 
 def _kind(mode: int) -> str:
-    """Return the kind of a file that is not a regular one."""
-    return KINDS.get(stat.S_IFMT(mode), "not a regular file")
+    """Return words for the kind of a file that is not a regular one."""
+    return FILE_KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def write_whole(path: object, content: bytes) -> None:
     """Write a file as a whole: after a failure at any moment, the old or the new file is there.
 
-    A symbolic link stays in place, and the file at its end is replaced. The file has the access
-    rights of new files. Nothing else stays in the folder, even if the process is killed: on Linux
-    the content has no name until it is whole, and files that were left elsewhere are removed by the
-    next write.
+    A symbolic link stays in place, and the file that it leads to is replaced. The file gets the
+    access rights of a new file. No other file stays in the folder, even if the process is killed.
+    On Linux the content has no name until it is complete; on other systems the next write removes
+    an unfinished file.
     """
     place = writable(path)
     beside = place.with_name(f"{place.name}.{os.getpid()}.{get_ident()}.part")
@@ -129,31 +129,33 @@ def write_whole(path: object, content: bytes) -> None:
     except OSError as error:
         if error.errno is None:
             raise
-        # Nobody knows the file beside, and of a full disk Python names no file at all.
+        # Name the file that the caller asked for: nobody knows the temporary one, and Python names
+        # no file if the disk is full.
         raise OSError(error.errno, error.strerror, str(place)) from None
 
 
 def _write_through(file: BinaryIO, content: bytes) -> None:
-    """Write to an open file, down to the disk."""
+    """Write to an open file, and wait until the content is on the disk."""
     file.write(content)
     file.flush()
     os.fsync(file.fileno())
 
 
 def _write_unnamed(beside: Path, content: bytes) -> bool:
-    """Write a file that gets its name when it is whole; return False where no file can be so."""
+    """Write a file that gets its name when it is complete; return False if this is impossible."""
     unnamed = getattr(os, "O_TMPFILE", 0)
     try:
         number = os.open(beside.parent, unnamed | os.O_WRONLY, 0o666) if unnamed else -1
     except OSError:
-        # The file system has no such files, or there is no folder, as the caller will find.
+        # The file system has no unnamed files, or the folder does not exist. The caller finds out.
         return False
     if number < 0:
         return False
     with open(number, "wb") as file:
         _write_through(file, content)
         try:
-            # The name of an open file is a symbolic link. Python follows it with a folder only.
+            # The name of an open file is a symbolic link. Python follows the link only if a folder
+            # is given.
             os.link(f"/proc/self/fd/{number}", beside, src_dir_fd=number, follow_symlinks=True)
         except OSError:
             return False
@@ -161,18 +163,18 @@ def _write_unnamed(beside: Path, content: bytes) -> bool:
 
 
 def clear_parts(place: Path) -> None:
-    """Remove files that killed processes have left beside a file that they were writing.
+    """Remove unfinished files that killed processes have left beside a file.
 
-    A young file may belong to a process that is alive.
+    A young one stays, because a running process may be writing it.
     """
     name = re.compile(rf"{re.escape(place.name)}\.\d+\.\d+\.part")
     try:
         found = [left for left in place.parent.iterdir() if name.fullmatch(left.name)]
         for left in found:
-            if time.time() - left.stat().st_mtime > LEFT:
+            if time.time() - left.stat().st_mtime > ABANDONED_AFTER_SECONDS:
                 left.unlink(missing_ok=True)
     except OSError:
-        # A folder may permit writing and not reading, or another process removes the same file.
+        # The folder may not be readable, or another process may remove the same file.
         return
 
 
@@ -181,24 +183,24 @@ def _sync_folder(folder: Path) -> None:
     try:
         number = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except OSError as error:
-        # A folder may permit writing and not reading. Windows opens no folders at all.
-        if error.errno in NO_SYNC:
+        # The folder may not be readable, and Windows does not open folders.
+        if error.errno in ERRORS_WITHOUT_SYNC:
             return
         raise
     try:
         os.fsync(number)
     except OSError as error:
-        if error.errno not in NO_SYNC:
+        if error.errno not in ERRORS_WITHOUT_SYNC:
             raise
     finally:
         os.close(number)
 
 
 def checksum(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> str:
-    """Return the checksum of the tensors and of all metadata but the checksum itself."""
+    """Return the checksum of the tensors and of all metadata except the checksum itself."""
     names = sorted(tensors)
     about = [[name, tensors[name].dtype.str, tensors[name].shape] for name in names]
-    texts = sorted((key, text) for key, text in metadata.items() if key != SUM)
+    texts = sorted((key, text) for key, text in metadata.items() if key != CHECKSUM_ENTRY)
     total = hashlib.sha256(json.dumps([texts, about]).encode())
     for name in names:
         total.update(np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8).data)
@@ -207,16 +209,18 @@ def checksum(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> str:
 
 def write_tensors(path: object, tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
     """Write a .safetensors file as a whole, with a checksum."""
-    # save_file of safetensors writes in place, and makes a file that only its owner may read.
+    # save_file of safetensors overwrites the old file, and only the owner may read the new one.
     from safetensors.numpy import save
 
-    # safetensors takes the bytes as they lie in memory, which must be in the order of rows.
+    # safetensors copies the bytes in the order of memory, which must be row by row.
     ordered = {name: np.asarray(value, order="C") for name, value in tensors.items()}
-    write_whole(path, save(ordered, metadata={**metadata, SUM: checksum(ordered, metadata)}))
+    write_whole(
+        path, save(ordered, metadata={**metadata, CHECKSUM_ENTRY: checksum(ordered, metadata)})
+    )
 
 
 def read_tensors(path: object) -> tuple[dict[str, Array], dict[str, str]]:
-    """Return the tensors and the metadata of a .safetensors file, whose checksum must be right."""
+    """Return the tensors and the metadata of a .safetensors file, after checking its checksum."""
     from safetensors import SafetensorError, safe_open
 
     place = readable(path)
@@ -226,7 +230,7 @@ def read_tensors(path: object) -> tuple[dict[str, Array], dict[str, str]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, ValueError, TypeError, AttributeError, MemoryError) as error:
         raise PgmError(f"{shown(place)}: not a readable .safetensors file: {error}") from None
-    if SUM in metadata and metadata[SUM] != checksum(tensors, metadata):
+    if CHECKSUM_ENTRY in metadata and metadata[CHECKSUM_ENTRY] != checksum(tensors, metadata):
         raise PgmError(
             f"{shown(place)}: is damaged: its content does not match its checksum; "
             "take another copy"
@@ -237,7 +241,7 @@ def read_tensors(path: object) -> tuple[dict[str, Array], dict[str, str]]:
 def plain_text(path: object) -> str:
     """Return the text of a file in UTF-8, without a byte order mark.
 
-    PgmError if it cannot be read as such.
+    PgmError if the file cannot be read, or is not UTF-8.
     """
     place = readable(path)
     try:

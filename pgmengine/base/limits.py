@@ -1,7 +1,7 @@
-"""The largest absolute value of parameters, data and hints.
+"""The largest absolute value of parameters, data and soft evidence.
 
 Compiled chains compute in single precision, whose largest number is 3.4e38. Products of two numbers
-within this limit, and sums over many units, stay below that.
+within this limit stay below that, and so do sums of such products over many units.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Suggest known names for mistyped ones, and tell what can be a name."""
+"""Suggestions for mistyped names, and tests of whether a value can be a name."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def hashable(value: object) -> bool:
 
 
 def is_several(value: object) -> TypeGuard[Iterable[Any]]:
-    """Whether a value can be several names: no text, and no array without axes."""
+    """Whether a value can be several names: it is neither text nor an array without axes."""
     several = isinstance(value, Iterable) and not isinstance(value, str)
     return several and bool(getattr(value, "ndim", 1))
 
 
 def is_sequence(value: object) -> TypeGuard[Iterable[Any]]:
-    """Whether a value can be several names in order, which a set has none of.
+    """Whether a value can be several names in order; a set has no order.
 
     The order of a set of texts changes from one process to the next.
     """

@@ -1,4 +1,4 @@
-"""Arrays with a rows axis, whose rows may all be equal.
+"""Arrays with an axis of rows that may all be equal.
 
 If all rows are equal, one row is stored, and a stride of 0 repeats it. `spread` makes such an
 array, `distinct` returns the rows that are stored, and `rows_of` selects rows without copying.
@@ -39,9 +39,9 @@ def rows_of(arrays: Mapping[str, Array], index: Array) -> dict[str, Array]:
 
 
 def common_rows(counts: Mapping[str, int]) -> int:
-    """Return the number of rows that all share, where one row fits any number.
+    """Return the common number of rows; an array of one row fits any number.
 
-    PgmError names the array that has another number.
+    PgmError names an array with another number of rows.
     """
     rows = max(counts.values())
     for what, n in counts.items():

@@ -15,7 +15,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 
-ADVICE = "build the matrix again from its entries"
+REBUILD_ADVICE = "build the matrix again from its entries"
 
 
 def csr_of(matrix: Any, what: str) -> Any:
@@ -28,7 +28,7 @@ def csr_of(matrix: Any, what: str) -> Any:
 
     Raises
     ------
-    PgmError for a matrix that is not two-dimensional, or whose arrays do not fit its shape and each
+    PgmError for a matrix that is not two-dimensional, or whose arrays contradict its shape or each
     other.
 
     >>> import numpy as np
@@ -44,11 +44,11 @@ def csr_of(matrix: Any, what: str) -> Any:
     if matrix.format == "csc":
         turned = compressed(matrix.data, matrix.indices, matrix.indptr, shape[::-1], what)
         return turned.T.tocsr()
-    if matrix.format not in ENTRIES:
+    if matrix.format not in ENTRIES_OF_FORMAT:
         raise PgmError(
             f"{what} is a sparse matrix of format {matrix.format!r}; give it as a csr_array"
         )
-    rows, columns, data = ENTRIES[matrix.format](matrix, shape, what)
+    rows, columns, data = ENTRIES_OF_FORMAT[matrix.format](matrix, shape, what)
     _check_entries(rows, shape[0], "row", what)
     _check_entries(columns, shape[1], "column", what)
     return csr_array((data.astype(np.float64), (rows, columns)), shape=shape)
@@ -67,7 +67,7 @@ def compressed(data: Array, indices: Array, indptr: Array, shape: object, what: 
         )
     if indptr[-1] > len(indices):
         raise _broken(what, f"indptr ends in {indptr[-1]}, and there are {len(indices)} indices")
-    # The memory that a matrix keeps for more entries may hold anything.
+    # Memory that a matrix has reserved for further entries is not initialised.
     used = slice(0, int(indptr[-1]))
     _check_entries(indices[used], columns, "column", what)
     return csr_array(
@@ -126,7 +126,7 @@ def _said(found: object) -> str:
 
 
 def _broken(what: str, why: str) -> PgmError:
-    return PgmError(f"{what} is not a whole sparse matrix: {why}; {ADVICE}")
+    return PgmError(f"{what} is not a whole sparse matrix: {why}; {REBUILD_ADVICE}")
 
 
 def _of_coo(matrix: Any, shape: tuple[int, int], what: str) -> tuple[Array, Array, Array]:
@@ -184,7 +184,7 @@ def _of_dia(matrix: Any, shape: tuple[int, int], what: str) -> tuple[Array, Arra
             "different",
         )
     columns = np.arange(min(data.shape[1], shape[1]))
-    # Offsets so far out that the difference would overflow have no entries within the matrix.
+    # Diagonals outside of the matrix have no entries, and their offsets could overflow below.
     near = np.flatnonzero((offsets > -shape[0]) & (offsets < shape[1]))
     rows = columns - offsets[near, None]
     inside = (rows >= 0) & (rows < shape[0]) & (data[near, : len(columns)] != 0)
@@ -236,4 +236,4 @@ def _listed(
     return places[:, 0], places[:, 1], data
 
 
-ENTRIES = {"coo": _of_coo, "bsr": _of_bsr, "dia": _of_dia, "lil": _of_lil, "dok": _of_dok}
+ENTRIES_OF_FORMAT = {"coo": _of_coo, "bsr": _of_bsr, "dia": _of_dia, "lil": _of_lil, "dok": _of_dok}

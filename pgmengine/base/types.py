@@ -21,14 +21,14 @@ States: TypeAlias = dict[str, Array]
 RngLike: TypeAlias = "int | np.random.Generator | None"
 
 # A parameter: a dense array, or a scipy sparse array whose stored entries are the parameters. They
-# share @, .T and slicing; scipy has no types, so that a checker takes both for Any.
+# share @, .T and slicing; scipy has no type annotations, so that both are Any for a type checker.
 Weight: TypeAlias = Any
 
 # Parameter name -> its numbers.
 Params: TypeAlias = Mapping[str, Weight]
 
-# Everything that chains, a method, a phase or an optimizer need to go on, besides the parameters
-# and the random numbers: name -> array.
+# The condition of chains, a method, a phase or an optimizer, from which it can continue if the
+# parameters and the random numbers are also restored: name -> array.
 Snapshot: TypeAlias = dict[str, Array]
 
 # Values of layers as users give them: layer -> (size,) or (rows, size), with NaN where a value is

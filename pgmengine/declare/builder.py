@@ -113,7 +113,7 @@ class GraphBuilder:
         """Couple two layers: the log density gains x_a W x_b.
 
         A layer that is coupled with itself gains x S x / 2, S symmetric with a zero diagonal. The
-        weight is dense or a scipy sparse array, (width of a, width of b); None = drawn by build.
+        weight (width of a, width of b) is dense or a scipy sparse array; None = drawn by build.
         """
         self.couplings.append(Lateral(a) if a == b else Pair(a, b))
         self.weights.append(weight)
@@ -121,8 +121,8 @@ class GraphBuilder:
     def cause(self, parent: str, child: str, weight: Weight | None = None) -> None:
         """Add arrows parent -> child: the children's input gains x_parent J.
 
-        Children of Binary units are sigmoids of their input. The distribution of a variable given
-        others is a table of `conditional`; arrows between two variables need a weight.
+        A Binary child is 1 with the probability sigmoid(input). Use `conditional` to give the
+        distribution of a variable as a table; arrows between two variables need a weight.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class GraphBuilder:
         self.weights.append(weight)
 
     def variable(self, name: str, states: int | Iterable[str] = 2) -> None:
-        """Add a variable: one Binary (two states) or Categorical unit with a name.
+        """Add a variable, a single unit with a name: Binary for two states, else Categorical.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class GraphBuilder:
         self.declared.append(Declared((*parents, child), table, conditional=True))
 
     def table(self, scope: Sequence[Member], values: ArrayLike) -> None:
-        """Add a potential: a table of numbers >= 0, by one of which the density is multiplied.
+        """Add a potential: the density is multiplied by the entry at the states of the scope.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class GraphBuilder:
     def tables(self, layers: Sequence[str], index: ArrayLike, values: ArrayLike) -> None:
         """Add many potentials of one shape over units of the same layers, or of variables.
 
-        Use it for lattices, chains and large networks: nothing loops over its tables.
+        Use it for lattices, chains and large networks, because no Python loop visits its tables.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class GraphBuilder:
         self._check_causes()
         named = [name for c in self.couplings for name in (c.a, c.b)]
         taken: list[Hashable] = [layer.name for layer in self.layers]
-        # A layer of variables must not hide a unit by its name.
+        # The name of a layer that holds variables must differ from all labels of units.
         taken += [x for layer in self.layers for x in layer.labels or () if isinstance(x, str)]
         grouped = layers_of(self.variables, named, taken)
         check_layers([*self.layers, *grouped])
@@ -238,7 +238,7 @@ class GraphBuilder:
         return Model(structure, params, fresh=fresh)
 
     def _check_causes(self) -> None:
-        """PgmError for arrows between two variables without a weight, which may mean a table."""
+        """PgmError for arrows between variables without a weight, which may be meant as tables."""
         names = {v.name for v in self.variables}
         for c, weight in zip(self.couplings, self.weights, strict=True):
             if c.directed and weight is None and {c.a, c.b} <= names:
@@ -252,10 +252,10 @@ class GraphBuilder:
         """Return a builder for an nx.Graph or nx.DiGraph whose nodes are variables.
 
         Node attributes: bias (0), unit (`unit`, Binary() by default), states (names), and cpt, the
-        conditional of the node: an array whose axes are the predecessors in the order of the graph,
-        then the node, or {"parents": nodes, "values": array}. A node with the attributes table (an
-        array of numbers >= 0) and scope (a node for each axis) is a factor and no variable; its
-        edges lead to the nodes of its scope.
+        conditional of the node. It is an array whose axes are the predecessors in the order of the
+        graph, then the node, or {"parents": nodes, "values": array}. A node with the attributes
+        table (an array of numbers >= 0) and scope (a node for each axis) is a factor and no
+        variable; its edges lead to the nodes of its scope.
 
         Edge attribute: weight (1; between Categorical units a matrix, its rows the states of the
         parent, or of the node that the graph has first). Edges into a node with a cpt have none.
@@ -303,7 +303,7 @@ class GraphBuilder:
         """Return a builder for a BinaryQuadraticModel of dimod.
 
         Its variables are the units of one layer, "x" ("x_1" if a variable is called "x"), of Spin
-        or Binary units, and the labels of the units. The log density is the negative energy without
+        or Binary units, with their names as labels. The log density is the negative energy without
         its constant: log_z of the model is log sum_x e^-E(x), plus the offset of the dimod model.
         PgmError for other objects.
         """
@@ -320,7 +320,7 @@ def _declared(network: Network) -> GraphBuilder:
 
 
 def _listed(given: Iterable[Any] | None, what: str) -> tuple[Any, ...] | None:
-    """Return names as a tuple; PgmError if they are no list, or have no order."""
+    """Return names as a tuple; PgmError unless they have an order, as in a list."""
     if isinstance(given, (set, frozenset)):
         raise PgmError(f"{what} must be a list of names in order, not the set {given!r}")
     try:
@@ -332,7 +332,7 @@ def _listed(given: Iterable[Any] | None, what: str) -> tuple[Any, ...] | None:
 def draw_weight(structure: Structure, coupling: Coupling, rng: np.random.Generator) -> Array:
     """Return Xavier uniform weights, +-sqrt(6 / (width of a + width of b)).
 
-    NoisyOr units take their absolute values. Reference: Glorot and Bengio (2010).
+    Weights into NoisyOr units are the absolute values. Reference: Glorot and Bengio (2010).
     """
     a, b = structure.layers[coupling.a], structure.layers[coupling.b]
     limit = np.sqrt(6.0 / (a.width + b.width))

@@ -1,7 +1,7 @@
 """Models of other libraries in memory: pgmpy, pyAgrum and dimod.
 
 The libraries are not imported: only attributes of their objects are used. Arrays are copied,
-because arrays of pyAgrum exist only as long as the model, and arrays of pgmpy may change. Models of
+because arrays of pyAgrum are freed with their model, and arrays of pgmpy may change. Models of
 pgmpy and pyAgrum become a Network. A dimod model becomes a layer with a bilinear coupling, whose
 weights follow from its energy.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgmengine.declare.builder import GraphBuilder
 
 # The unit type of each kind of variable of dimod.
-UNITS: dict[str, Unit] = {"BINARY": Binary(), "SPIN": Spin()}
+UNITS_OF_DIMOD: dict[str, Unit] = {"BINARY": Binary(), "SPIN": Spin()}
 
 
 def network_from_pgmpy(model: object) -> Network:
@@ -72,7 +72,7 @@ def _states_of_pgmpy(
     scopes: Iterable[Sequence[Hashable]],
     directed: bool,
 ) -> dict[Hashable, list[Hashable]]:
-    """Return the states of each variable, in the order of its own table or of the first one."""
+    """Return the states of each variable, as in its own table, or else in the first with it."""
     states: dict[Hashable, list[Hashable]] = {}
     for factor, scope in zip(factors, scopes, strict=True):
         # The first variable of a conditional is the child.
@@ -143,10 +143,10 @@ def network_from_pyagrum(model: object) -> Network:
     parts = [source.cpt(i) for i in nodes] if directed else map(source.factor, source.factors())
     scopes, arrays = [], []
     for part in parts:
-        # The axes of tolist are those of names from the last to the first.
+        # The axes of tolist are in the reverse order of names.
         scopes.append(tuple(number[name] for name in part.names))
-        # toarray of a noisy-or, or of another node whose entries are computed, returns memory that
-        # nothing was written to; so does, at times, toarray of a tensor that is made of it.
+        # toarray returns uninitialised memory for a noisy-or and other nodes whose entries are
+        # computed, and sometimes for a tensor that is made from such a node.
         arrays.append(np.array(part.tolist(), dtype=np.float64).T)
     if directed:
         return Network(names, states, tuple(map(_child_last, scopes, arrays)))
@@ -175,7 +175,11 @@ def add_quadratic(b: GraphBuilder, model: object, name: str) -> None:
     source: Any = model
     _check_no_class(model, "from_dimod")
     kind = getattr(getattr(source, "vartype", None), "name", None)
-    if kind not in UNITS or not hasattr(source, "linear") or not hasattr(source, "quadratic"):
+    if (
+        kind not in UNITS_OF_DIMOD
+        or not hasattr(source, "linear")
+        or not hasattr(source, "quadratic")
+    ):
         raise PgmError(f"from_dimod takes a BinaryQuadraticModel of dimod, not {_kind(model)}")
     labels = list(source.linear)
     if not labels:
@@ -183,7 +187,7 @@ def add_quadratic(b: GraphBuilder, model: object, name: str) -> None:
     number = {label: i for i, label in enumerate(labels)}
     bias = -np.array([float(source.linear[label]) for label in labels])
     name = free_name(name, labels)
-    b.layer(name, UNITS[kind], len(labels), bias=bias, labels=labels)
+    b.layer(name, UNITS_OF_DIMOD[kind], len(labels), bias=bias, labels=labels)
     pairs = [(number[u], number[v]) for u, v in source.quadratic]
     if not pairs:
         return
@@ -194,7 +198,7 @@ def add_quadratic(b: GraphBuilder, model: object, name: str) -> None:
 
 
 def _attribute(thing: object, name: str, what: str) -> list[Hashable]:
-    """Return an attribute that is a list; raise PgmError where there is none."""
+    """Return an attribute as a list; raise PgmError if the object does not have it."""
     try:
         return list(getattr(thing, name))
     except (AttributeError, TypeError):

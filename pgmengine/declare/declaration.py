@@ -11,25 +11,26 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.stored_tables import table_entries
-from pgmengine.evidence.state_names import LARGEST
+from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.units import Unit
 
 # Entries of a layer besides the fields of its unit.
-RESERVED = {"name", "unit", "size", "bias", "labels", "states"}
+LAYER_ENTRIES = {"name", "unit", "size", "bias", "labels", "states"}
 
-# Levels of lists within lists: the largest number of axes of an array.
-DEPTH = 64
+# The most levels of lists within lists: the largest number of axes of an array.
+MAX_LIST_DEPTH = 64
 
-# Tuples within tuples of a name, whose list is the fourth level of a declaration.
-DEPTH_OF_NAMES = DEPTH - 4
+# The most levels of tuples within tuples of a name. The list of names is the fourth level of a
+# declaration.
+MAX_NAME_DEPTH = MAX_LIST_DEPTH - 4
 
 
 def declaration_of(model: Model) -> dict[str, Any]:
     """Return the declaration of a model's graph, without its parameters.
 
-    Tables are entries without their units, and variables are not in it: `stored_tables` has both as
+    Tables are listed without their units, and variables are left out: `stored_tables` has both as
     arrays.
     """
     layers, types = [], unit_types()
@@ -56,9 +57,9 @@ def declaration_of(model: Model) -> dict[str, Any]:
 
 
 def _fields(layer: Layer) -> dict[str, Any]:
-    """Return the fields of the layer's unit, if a file can hold them and give them back."""
+    """Return the fields of the layer's unit; PgmError if reading a file would change them."""
     unit, own = layer.unit, [f.name for f in fields(layer.unit) if f.init]
-    if taken := RESERVED.intersection(own):
+    if taken := LAYER_ENTRIES.intersection(own):
         raise PgmError(
             f"layer {layer.name!r}: a file has another meaning for the field {min(taken)!r} of "
             f"{unit!r}: rename the field"
@@ -81,9 +82,9 @@ def _fields(layer: Layer) -> dict[str, Any]:
 
 
 def check_names_come_back(layers: Iterable[Layer]) -> None:
-    """Raise PgmError for a name of a unit or of a state that a file would not give back.
+    """Raise PgmError for a name of a unit or of a state that differs after saving and loading.
 
-    A file that had the text of a date would hold a model that no longer takes the date.
+    A date, for example, would become text, and the loaded model would not accept the date.
     """
     for layer in layers:
         of_units = "label", layer.labels
@@ -98,23 +99,23 @@ def check_names_come_back(layers: Iterable[Layer]) -> None:
 
 
 def _comes_back(name: Hashable) -> bool:
-    """Whether a file gives back a name that equals this one."""
+    """Whether the name is equal to this one after saving and loading."""
     if isinstance(name, tuple):
         inner: list[Hashable] = list(name)
-        for _ in range(DEPTH_OF_NAMES):
+        for _ in range(MAX_NAME_DEPTH):
             if not (deeper := [part for part in inner if isinstance(part, tuple)]):
                 return all(_comes_back(part) for part in name)
             inner = [part for one in deeper for part in one]
         return False
     plain = name.item() if isinstance(name, np.generic) else name
-    if isinstance(plain, int) and abs(plain) > LARGEST:
+    if isinstance(plain, int) and abs(plain) > LARGEST_READ:
         return False
     known = plain is None or isinstance(plain, (int, float, str))
     return known and bool(json.loads(json.dumps(plain)) == name)
 
 
 def _label(value: Hashable) -> object:
-    """Return a label as JSON has it: tuples become lists, all but plain values their text."""
+    """Return a label for JSON: tuples become lists, and other objects their text."""
     if isinstance(value, tuple):
         return [_label(v) for v in value]
     plain = value.item() if isinstance(value, np.generic) else value
@@ -122,12 +123,12 @@ def _label(value: Hashable) -> object:
 
 
 def plain_label(value: Any) -> Any:
-    """Return a label as it was before a file made lists of its tuples."""
+    """Return a label from JSON, in which tuples have become lists."""
     return tuple(plain_label(v) for v in value) if isinstance(value, list) else value
 
 
 def unit_types() -> dict[str, type[Unit]]:
-    """Return every unit type by name; pgmengine's own types come before others of their name."""
+    """Return name -> unit type; a type of pgmengine replaces others of the same name."""
     found, ours, waiting = dict[str, type[Unit]](), dict[str, type[Unit]](), [Unit]
     while waiting:
         waiting += (below := waiting.pop().__subclasses__())

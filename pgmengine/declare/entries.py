@@ -2,8 +2,8 @@
 
 A model stores the logarithms of entries; files and networkx graphs store the entries. The
 exponential of a logarithm may differ from the original entry: exp(log 0.1) is 0.10000000000000002,
-although log(exp(log 0.1)) equals log 0.1. Of all numbers with the same logarithm, the one with the
-fewest digits is taken, so that 0.1 stays 0.1.
+although log(exp(log 0.1)) equals log 0.1. The functions here take, among all numbers
+with the same logarithm, the number with the fewest digits, so that 0.1 stays 0.1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pgmengine.base.types import Array
 
 
 def entries_of(logs: Array, what: str) -> Array:
-    """Return the numbers that have these logarithms, each with the fewest digits that do."""
+    """Return numbers with these logarithms, each with as few digits as possible."""
     with np.errstate(over="ignore"):
         found = np.exp(logs)
     lost = np.isinf(found) | ((found == 0) & ~np.isneginf(logs))
@@ -24,7 +24,7 @@ def entries_of(logs: Array, what: str) -> Array:
             f"{what}: the exponential of {logs[lost][0]:.6g} is no number in double precision; "
             "save the model with pgm.save"
         )
-    # Entries repeat, and digits are counted one by one.
+    # Many entries are equal, and counting digits is slow.
     different, places = np.unique(logs, return_inverse=True)
     return _shortest(different)[places].reshape(logs.shape)
 

@@ -1,4 +1,4 @@
-"""Families of models: short recipes for GraphBuilder."""
+"""Families of models: functions that declare common graphs by GraphBuilder."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def sbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> 
 
 
 def dbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> Model:
-    """Deep belief network: the top pair undirected, arrows below.
+    """Deep belief network: an undirected coupling of the two top layers, and arrows below.
 
     >>> import pgmengine as pgm
     >>> pgm.dbn([6, 4, 2], rng=0)
@@ -101,7 +101,7 @@ def dbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> 
 def drbm(
     inputs: int, hidden_size: int, classes: int, hidden: Unit | None = None, rng: RngLike = None
 ) -> Model:
-    """Discriminative RBM (system 1): layers "x", "h" and "y".
+    """Discriminative RBM (Yokoyama, Katsumata and Yasuda 2019): layers "x", "h" and "y".
 
     Layer "x" has Input units, "y" one Categorical(classes) unit.
 

@@ -1,4 +1,4 @@
-"""Declare a model by a networkx graph of single variables, which become units of layers.
+"""Declare a model from a networkx graph of single variables, which become units of layers.
 
 A node with the attribute "cpt" has a conditional, whose parents are its predecessors. A node with
 the attribute "table" is a factor and not a variable. Its attribute "scope" lists the nodes of its
@@ -23,23 +23,22 @@ from pgmengine.units import Unit
 if TYPE_CHECKING:
     from pgmengine.declare.builder import GraphBuilder
 
-# The attributes that are read, and with them the attributes that to_networkx.py writes.
+# The attributes that are read; below, also the attributes that only to_networkx.py writes.
 NODE, EDGE = ("bias", "unit", "states", "cpt"), ("weight",)
 FACTOR = ("table", "scope")
-OF_NODES = {*NODE, "layer", "index"}
-OF_EDGES = {*EDGE, "directed"}
+NODE_ATTRIBUTES = {*NODE, "layer", "index"}
+EDGE_ATTRIBUTES = {*EDGE, "directed"}
 
 
 def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
     """Add the variables of a graph to a builder.
 
-    Strings that are in tables or conditionals, and in no weighted edge, become variables. Other
-    nodes become units of layers: colour classes "c0", "c1", ... of an nx.Graph, and topological
-    generations "g0", "g1", ... of an nx.DiGraph; a number follows where a node has this name. Units
-    of different types, or with other names of states, get layers of their own in one class. The
-    nodes become the labels of the units, in the order of the graph. Attributes of other names than
-    `GraphBuilder.from_networkx` lists are refused, except for the attributes that
-    `Model.to_networkx` writes.
+    Nodes that are strings, with tables or conditionals and without weighted edges, become
+    variables. Other nodes become units of layers: colour classes "c0", "c1", ... of an nx.Graph,
+    and topological generations "g0", "g1", ... of an nx.DiGraph; a number is appended if a node has
+    this name. Units of different types, or with different names of states, get separate layers in a
+    class. The nodes become the labels of the units, in the order of the graph. Attributes are
+    refused unless `GraphBuilder.from_networkx` lists them or `Model.to_networkx` writes them.
     """
     _check_graph(graph)
     _check_attributes(graph)
@@ -54,12 +53,12 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
         edge for edge in nodes.edges(data=True) if not _into_conditional(edge, graph, families)
     ]
     coupled = {node for one, two, _ in edges for node in (one, two)}
-    # True and 1 are equal, and different names.
+    # True and 1 are equal in Python, but different names of states.
     kinds: dict[Hashable, tuple[Any, ...]] = {
         node: (units[node], states[node], tuple(map(type, states[node] or ()))) for node in nodes
     }
     if graph.is_directed():
-        # Roots of arrows are normalised, in layers without other units and without conditionals.
+        # Roots of arrows are normalised if their layer has neither other units nor conditionals.
         kinds = {node: (*k, node in coupled, node in families) for node, k in kinds.items()}
     members = _groups(nodes, kinds)
     named = {
@@ -72,7 +71,8 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
             b.variable(node, states[node] or counts[node])
     kept = {name: [node for node in m if node not in named] for name, m in members.items()}
     members = {name: m for name, m in kept.items() if m}
-    # Units are named by their labels: of nodes that are integers, a number would mean another unit.
+    # Units are named by their labels: a node that is an integer could be the number of another
+    # unit.
     place = {node: (name, node) for name, m in members.items() for node in m}
     for name, m in members.items():
         bias = [graph.nodes[node].get("bias", np.zeros(units[node].width).squeeze()) for node in m]
@@ -86,7 +86,7 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
 
 
 def _check_graph(graph: object) -> None:
-    """Raise PgmError unless the argument is a graph with nodes, and one edge at most for a pair."""
+    """Raise PgmError unless the argument is a graph with nodes, and not a multigraph."""
     takes = "from_networkx takes an nx.Graph or nx.DiGraph with at least one node"
     if not isinstance(graph, nx.Graph):
         what = f"the class {graph.__name__}" if isinstance(graph, type) else type(graph).__name__
@@ -179,7 +179,7 @@ def _tables(graph: nx.Graph) -> list[Family]:
 
 
 def _check_scope(graph: nx.Graph, scope: Iterable[Hashable], what: str) -> None:
-    """PgmError unless all of a scope are nodes of variables."""
+    """PgmError unless all members of a scope are nodes of variables."""
     for node in scope:
         if node not in graph or "table" in graph.nodes[node]:
             raise PgmError(f"{what}: {node!r} is no variable of the graph{nearest(node, graph)}")
@@ -198,7 +198,7 @@ def _counts(families: Mapping[Hashable, Family], tables: Iterable[Family]) -> di
 def _unit(
     node: Hashable, data: Mapping[str, Any], default: Unit, counts: Mapping[Hashable, int]
 ) -> Unit:
-    """Return the unit of a node: its own, the default, or one with as many states as its table."""
+    """Return the unit of a node: its attribute, the default, or one to fit its table."""
     one = data.get("unit", default)
     if not isinstance(one, Unit):
         raise PgmError(f"node {node!r}: the unit must be one such as Binary(), not {one!r}")
@@ -216,7 +216,7 @@ def _is_variable(
     units: Mapping[Hashable, Unit],
     states: Mapping[Hashable, tuple[Any, ...] | None],
 ) -> bool:
-    """Whether GraphBuilder.variable declares a node as it is."""
+    """Whether GraphBuilder.variable can declare a node without loss."""
     unit, names = units[node], states[node]
     count = 0 if unit.support is None else len(unit.support)
     return (
@@ -247,10 +247,16 @@ def _into_conditional(
 def _check_attributes(graph: nx.Graph) -> None:
     """PgmError for attributes that are not read, because they may be mistyped."""
     nodes = (
-        (f"node {node!r}", data, *((FACTOR, FACTOR) if "table" in data else (NODE, OF_NODES)))
+        (
+            f"node {node!r}",
+            data,
+            *((FACTOR, FACTOR) if "table" in data else (NODE, NODE_ATTRIBUTES)),
+        )
         for node, data in graph.nodes(data=True)
     )
-    edges = ((f"edge {a!r}, {b!r}", data, EDGE, OF_EDGES) for a, b, data in graph.edges(data=True))
+    edges = (
+        (f"edge {a!r}, {b!r}", data, EDGE, EDGE_ATTRIBUTES) for a, b, data in graph.edges(data=True)
+    )
     for what, data, read, known in (*nodes, *edges):
         if unknown := [name for name in data if name not in known]:
             raise PgmError(
@@ -287,7 +293,7 @@ def _names_of_states(node: Hashable, data: Mapping[str, Any]) -> tuple[Any, ...]
 
 
 def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hashable]]:
-    """Return layer -> its nodes: classes of colour or generation, and of unit in these."""
+    """Return layer -> its nodes, which share colour or generation, and the type of unit."""
     if graph.is_directed():
         if not nx.is_directed_acyclic_graph(graph):
             cycle = [edge[0] for edge in nx.find_cycle(graph)]

@@ -18,9 +18,9 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_table
 from pgmengine.model.variables import Member, Place, Variable, find, unit_name
 
-# Bytes of an entry while tables are declared: its logarithm, and another number of it where some
-# steps work on a table as a whole.
-ENTRY = 12
+# Bytes that each entry takes while tables are declared: its logarithm, and one more number in steps
+# that work on a whole table.
+BYTES_AN_ENTRY = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def add_tables(
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
         total += math.prod(shape)
-        if why := no_room(ENTRY * total, "take a smaller scope"):
+        if why := no_room(BYTES_AN_ENTRY * total, "take a smaller scope"):
             raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
         if tables.name in made:
             tables = replace(tables, name=_free(tables.name, made))
@@ -78,7 +78,7 @@ def _logs(
 ) -> dict[str, Array]:
     """Return the parameters of tables, which are views of one array.
 
-    `Model.table_entries` is this array, so that no answer needs a copy of large tables.
+    `Model.table_entries` is this array, so that no answer copies large tables.
     """
     entries, place = np.empty(total), 0
     logs: dict[str, Array] = {}
@@ -93,10 +93,10 @@ def _logs(
 
 
 def _check_complete(structure: Structure) -> None:
-    """PgmError for a variable without a conditional in a network of conditionals alone.
+    """PgmError for a variable without a conditional in a network that has only conditionals.
 
-    It would be uniform without a word. Couplings, arrows and tables give variables a distribution
-    as well.
+    The user has probably forgotten it, and it would be uniform. In other models, couplings, arrows
+    and tables may give the variable its distribution.
     """
     index = structure.table_index
     if structure.couplings or not all(tables.conditional for tables in structure.tables):
@@ -125,7 +125,7 @@ def _axes(structure: Structure, one: Declared) -> list[tuple[str, tuple[Hashable
 
 
 def _free(name: str, made: dict[str, Tables]) -> str:
-    """Return the name of tables, with #2, #3, ... behind it if there are some of this name."""
+    """Return a name for tables: the name itself, or with #2, #3, ... if it is taken."""
     if name not in made:
         return name
     number = 2
@@ -179,13 +179,15 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, str]:
     for name in layers:
         check_finite(structure, name)
     states = [structure.state_counts[name] for name in layers]
-    if why := no_room(ENTRY * len(index) * float(np.prod(states)), "take fewer or smaller tables"):
+    if why := no_room(
+        BYTES_AN_ENTRY * len(index) * float(np.prod(states)), "take fewer or smaller tables"
+    ):
         raise PgmError(f"{what} do not fit into memory: {why}")
     return Tables(",".join(names), layers, index, single=False), what
 
 
 def _first_unit(structure: Structure, name: object) -> Place:
-    """Return the place of unit 0 of a layer; of a variable, which stands for one unit, its own."""
+    """Return (layer, 0) of a layer, or the place of a variable."""
     if hashable(name) and name not in structure.layers and name in structure.places:
         return structure.places[name]
     return structure.layer(str(name), what="tables: layer").name, 0
@@ -227,8 +229,8 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
             unit = unit_name(layers, (name, int(np.flatnonzero(inside)[0])))
             raise PgmError(f"unit {unit!r} has a conditional, and arrows into its layer {name!r}")
     check_no_bias(structure, params)
-    # A unit has one conditional, whose other members are its parents. Arrows join parents and
-    # children as well.
+    # The parents of a unit are the other members of its conditional. Arrows also join parents and
+    # children.
     child_of_axis = index.child[index.table]
     arrows = (child_of_axis >= 0) & (index.unit != child_of_axis)
     graph: nx.DiGraph = nx.DiGraph()

@@ -1,8 +1,8 @@
-"""Tables and variables in the form that files store: entries of groups, and an array of units.
+"""Tables and variables as files store them: a record for each group, and an array of units.
 
-The entries are plain data: the name, the layers and the number of each group of tables. The units
-of all axes of all tables are in one array, because there may be hundreds of thousands of tables.
-The logarithms of their entries are stored as parameters, so that no bit is lost.
+A record is plain data: the name, the layers and the number of tables of a group. The units of all
+axes of all tables are in one array, because there may be hundreds of thousands of tables. The
+logarithms of the entries of tables are stored as parameters, so that no bit is lost.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_logs
 
-# The fields of an entry, and their types.
-FIELDS: dict[str, type] = {
+# The fields of a record, and their types.
+FIELD_TYPES: dict[str, type] = {
     "name": str,
     "layers": list,
     "count": int,
@@ -32,7 +32,7 @@ FIELDS: dict[str, type] = {
 
 
 def table_entries(structure: Structure) -> list[dict[str, Any]]:
-    """Return an entry of plain data for each group of tables."""
+    """Return a record of plain data for each group of tables."""
     return [
         {
             "name": t.name,
@@ -67,11 +67,11 @@ def with_stored_tables(
     entries : as `table_entries` returns them.
     units : as `table_units` returns them.
     variables : as `variable_units` returns them.
-    params : the logarithms, by name.
+    params : parameter name -> logarithms of entries.
 
     Raises
     ------
-    PgmError for data that are damaged, and for all that a declaration of tables may not have.
+    PgmError for damaged data, and for tables that a declaration may not have.
     """
     structure = model.structure
     if not isinstance(entries, list):
@@ -101,7 +101,7 @@ def with_stored_tables(
 
 
 def _units(given: object, what: str) -> Array:
-    """Return numbers of units (n,); PgmError if they are none."""
+    """Return an array of numbers of units (n,); PgmError if it is something else."""
     array = as_floats(given, what)
     if array.ndim != 1 or not (np.abs(array) < 2**53).all() or (array != np.floor(array)).any():
         raise PgmError(f"{what} must be a list of integers, not an array {array.shape}")
@@ -109,14 +109,14 @@ def _units(given: object, what: str) -> Array:
 
 
 def _tables(structure: Structure, entry: object, units: Array, what: str) -> Tables:
-    """Return the tables of an entry, whose units are the first of `units`."""
+    """Return the tables of a record, whose units come first in `units`."""
     if (
         not isinstance(entry, Mapping)
-        or set(entry) != set(FIELDS)
-        or any(type(entry[key]) is not kind for key, kind in FIELDS.items())
+        or set(entry) != set(FIELD_TYPES)
+        or any(type(entry[key]) is not kind for key, kind in FIELD_TYPES.items())
         or not all(isinstance(name, str) for name in entry["layers"])
     ):
-        fields = ", ".join(f"{key} ({kind.__name__})" for key, kind in FIELDS.items())
+        fields = ", ".join(f"{key} ({kind.__name__})" for key, kind in FIELD_TYPES.items())
         raise PgmError(f"{what} is damaged, expected the fields {fields}")
     layers, count = tuple(entry["layers"]), entry["count"]
     for name in layers:

@@ -1,8 +1,8 @@
 """Summary of a model as its user declared it: a title, counts, its variables and its layers.
 
-Layers that hold variables, and groups of tables, are storage. A summary shows the variables in
-them. The title follows from what the structure has: the first description of `TITLES` that holds is
-the title. Displays alone read it.
+Layers that hold variables, and groups of tables, are only storage, so that a summary shows the
+variables themselves. The title is the first entry of `TITLES` whose condition the structure
+fulfils. Only displays read it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ TITLES: tuple[tuple[str, Callable[[Structure], bool]], ...] = (
     ("Graphical model", lambda s: True),
 )
 
-COLUMNS = ("name", "states", "units", "parents", "coupled with")
+SUMMARY_COLUMNS = ("name", "states", "units", "parents", "coupled with")
 
 
 def _two_sides(structure: Structure) -> bool:
-    """Whether it has two layers and an undirected coupling between them, and no other."""
+    """Whether the graph is two layers with one undirected coupling between them."""
     couplings = structure.couplings
     between = [c for c in couplings if c.a != c.b and not c.directed]
     return len(structure.layers) == 2 and len(between) == len(couplings) == 1
@@ -48,7 +48,7 @@ def headline(structure: Structure, params: Mapping[str, Weight]) -> str:
     variables, places = len(structure.variables), set(structure.variables)
     held = {name for name, _ in places}
     conditionals = [t for t in structure.tables if t.conditional]
-    # A variable at an end of a coupling is a layer of one unit.
+    # A variable at the end of a coupling is a layer of one unit.
     single = [c for c in structure.arrows if (c.a, 0) in places and (c.b, 0) in places]
     counts = (
         (variables, "variable"),
@@ -63,10 +63,10 @@ def headline(structure: Structure, params: Mapping[str, Weight]) -> str:
 
 
 def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
-    """Return the number of parameters that are free.
+    """Return the number of free parameters.
 
-    A row of K probabilities has K - 1. Biases count where they have an effect. A variable in a
-    potential has its own weights there, so that its bias counts only where it is not 0.
+    A row of K probabilities has K - 1 of them. Biases without effect do not count. The bias of a
+    variable in a potential counts only if it is not 0, because the potential contains it.
     """
     places, total, index = set(structure.variables), 0, structure.table_index
     weighted = np.zeros(sum(layer.size for layer in structure.layers.values()), dtype=bool)
@@ -76,7 +76,7 @@ def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
         total += entries - entries // structure.state_counts[t.layers[-1]] * t.conditional
     for c in structure.couplings:
         weight = params[f"{c.key}.weight"]
-        # Inside a layer not every entry is a parameter, and an undirected one is stored twice.
+        # Inside a layer, some entries are not parameters, and undirected ones are stored twice.
         own = count(weight) if c.a != c.b else int(c.parameters(weight).sum())
         total += own if c.a != c.b or c.directed else own // 2
     for name, layer in structure.layers.items():
@@ -131,11 +131,11 @@ def model_html(structure: Structure, params: Mapping[str, Weight]) -> str:
         both = (text, "") if one.variable else ("", text)
         causes = above[name, one.units[0]] if one.variable else _layers_above(structure, name)
         rows.append((plain(one.name), *both, few(causes), few(dict.fromkeys(near))))
-    return as_html(headline(structure, params), COLUMNS, rows, len(shown))
+    return as_html(headline(structure, params), SUMMARY_COLUMNS, rows, len(shown))
 
 
 def _layers_above(structure: Structure, name: str) -> list[str]:
-    """Return the names of the layers and variables with parents of a layer's units."""
+    """Return the names of the layers and variables that are parents of a layer."""
     tables = [t for t in structure.tables if t.conditional and t.layers[-1] == name]
     of_tables = {layer for t in tables for layer in t.layers[:-1]}
     of_arrows = [_end(structure, c.a) for c in structure.arrows_into[name]]
@@ -160,7 +160,7 @@ def _text(shown: Shown) -> str:
 
 
 def _states(layer: Layer) -> str:
-    """Return the number of states of a variable whose states have no names."""
+    """Return the number of states of a variable without names of states, as text."""
     return counted(0 if layer.unit.support is None else len(layer.unit.support), "state")
 
 
@@ -171,6 +171,6 @@ def _couplings(couplings: Sequence[Coupling]) -> Iterator[str]:
 
 
 def _end(structure: Structure, name: str) -> str:
-    """Return the name of a layer at an end of a coupling; a variable has its own."""
+    """Return the name of the layer or of the variable at an end of a coupling."""
     one = (name, 0) in structure.variables
     return unit_name(structure.layers, (name, 0)) if one else name

@@ -23,8 +23,8 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
 from pgmengine.model.tables import as_printed
 
-# Axes of the largest array of numpy.
-AXES = 64
+# The most axes of an array of numpy.
+MAX_AXES = 64
 
 
 class Conditional(NamedTuple):
@@ -36,14 +36,14 @@ class Conditional(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A potential of at least 0, with an axis for each variable of the scope in order."""
+    """A potential with entries >= 0, and an axis for each variable of the scope in order."""
 
     scope: tuple[int, ...]
     values: Array
 
 
 class Declares(Protocol):
-    """The functions of a builder that declare variables and tables."""
+    """The methods of a builder that declare variables and tables."""
 
     def variable(self, name: str, states: Sequence[str]) -> object:
         """Add a variable."""
@@ -107,7 +107,7 @@ class Network:
 
     @property
     def directed(self) -> bool:
-        """Whether every variable has a conditional, and there are no other tables."""
+        """Whether every variable has a conditional, and there are no potentials."""
         return not self.tables and len(self.conditionals) == len(self.names)
 
     def factor_name(self, scope: Iterable[int]) -> str:
@@ -118,9 +118,9 @@ class Network:
     def declare(self, builder: Declares) -> None:
         """Declare the variables, conditionals and tables to a builder.
 
-        A constant factor becomes a table of the first variable with equal entries. Rows of
-        conditionals may be rounded to six digits: they may differ from 1 by 1e-6, and by 0.5e-6
-        more for each state, and are normalised.
+        A constant factor becomes a table of the first variable with equal entries. Entries of
+        conditionals may be rounded to six decimals: the sum of a row may differ from 1 by 1e-6
+        plus 0.5e-6 for each state, and the row is normalised.
         """
         for name, states in zip(self.names, self.states, strict=True):
             builder.variable(name, states=states)
@@ -135,7 +135,7 @@ class Network:
     def _checked(
         self, sizes: list[int], child: int, parents: Iterable[int], values: Array
     ) -> Conditional:
-        """Return a conditional with tuples and a checked array."""
+        """Return a conditional with a tuple of parents and a checked array."""
         parents = tuple(parents)
         name = self.names[child] if 0 <= child < len(self.names) else str(child)
         what = f"the conditional of {name!r}"
@@ -162,7 +162,7 @@ class Network:
         """Raise PgmError for entries that are negative, infinite or not a number."""
         arrays = [c.values.ravel() for c in self.conditionals]
         arrays += [t.values.ravel() for t in self.tables]
-        # One pass over the entries of all tables, which may be many small ones.
+        # One pass over all entries is faster than a pass for each of many small tables.
         if arrays and _good(np.concatenate(arrays)):
             return
         for c in self.conditionals:
@@ -195,15 +195,15 @@ def check_different(names: Sequence[str], what: str) -> None:
 
 
 def check_scope(sizes: Sequence[int], scope: Sequence[int], what: str) -> None:
-    """Raise PgmError for variables that are unknown or repeated in a scope, or too many."""
+    """Raise PgmError for unknown or repeated variables of a scope, or too many of them."""
     for i in scope:
         if not 0 <= i < len(sizes):
             raise PgmError(f"{what}: variable number {i}, expected 0 to {len(sizes) - 1}")
     if len(set(scope)) < len(scope):
         twice = next(i for i in scope if scope.count(i) > 1)
         raise PgmError(f"{what}: variable number {twice} occurs twice in the scope")
-    if len(scope) > AXES:
-        raise PgmError(f"{what}: {len(scope)} variables in a scope, expected at most {AXES}")
+    if len(scope) > MAX_AXES:
+        raise PgmError(f"{what}: {len(scope)} variables in a scope, expected at most {MAX_AXES}")
 
 
 def check_entries(values: Array, what: str) -> None:

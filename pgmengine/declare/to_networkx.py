@@ -30,19 +30,18 @@ if TYPE_CHECKING:
 def variable_graph(model: Parameters) -> nx.Graph:
     """Return the graph of single units, with an edge for every pair whose weight is not 0.
 
-    from_networkx normalises a node whose edges are all arrows, and no other. If weights of 0 leave
-    a unit without the edges that decide this, its node has a conditional without parents, and a
-    constant table if it was not normalised. Units of infinitely many states have an edge of weight
-    0 instead.
+    from_networkx normalises a node if and only if all its edges are arrows. Weights of 0 have no
+    edge, so that a unit may lack the edges that decide this. Its node then has a conditional
+    without parents, and a constant table if it was not normalised. A unit with infinitely many
+    values has an edge of weight 0 instead.
 
     Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
-    become (layer, label). Rows of a weight are the states of the node that comes first. A unit with
-    a conditional has it as "cpt", with edges from its parents in the order of its axes. Other
+    become (layer, label). Rows of a weight are the states of the first node of the edge. A unit
+    with a conditional has it as "cpt", with edges from its parents in the order of its axes. Other
     tables are nodes ("table", i) with "table", "scope", and an edge from each node of the scope.
 
-    The graph is an nx.DiGraph if all couplings are arrows, or if there are conditionals, an
-    nx.Graph if no coupling is one; with both it is an nx.DiGraph whose undirected edges go one way
-    and have directed=False.
+    The graph is an nx.DiGraph if it has arrows or conditionals, else an nx.Graph. Undirected edges
+    of an nx.DiGraph go one way and have directed=False.
     """
     s = model.structure
     directed = bool(s.arrows) or any(t.conditional for t in s.tables)
@@ -88,11 +87,11 @@ def _keep_normalisation(
     names: Mapping[str, tuple[Hashable, ...]],
     free: Iterator[Hashable],
 ) -> None:
-    """Give nodes a conditional where they lack the edges by which their units are normalised.
+    """Give nodes a conditional if they lack the edges that decide whether they are normalised.
 
-    from_networkx normalises a node whose edges are all arrows, and no other. A unit that lacks the
-    edges by which this is decided gets a conditional without parents, p(x) = h(x) exp(eta x - A).
-    If it is not normalised, it gets a table with exp(A) as well.
+    from_networkx normalises a node if and only if all its edges are arrows. A unit without edges
+    that decide this gets a conditional without parents, p(x) = h(x) exp(eta x - A). If the unit is
+    not normalised, it also gets a table with the entry exp(A).
 
     Raises
     ------
@@ -132,9 +131,9 @@ def _keep_normalisation(
 def _without_weight(
     pairs: set[tuple[int, int]], sizes: tuple[int, int], inside: bool
 ) -> set[tuple[int, int]]:
-    """Return pairs for the units of two layers, or of one, that are in no pair.
+    """Return pairs of units of two layers, or of one layer, for the units that are in no pair.
 
-    Arrows inside a layer stay acyclic, because a unit without one becomes a parent.
+    Arrows inside a layer stay acyclic, because a unit without arrows becomes a parent.
     """
     first, second = {i for i, _ in pairs}, {j for _, j in pairs}
     if inside:
@@ -188,7 +187,7 @@ def _add_factor(
 
 
 def _node_names(s: Structure) -> dict[str, tuple[Hashable, ...]]:
-    """Return layer -> names of its nodes: labels, (layer, label) if shared, or (layer, index)."""
+    """Return layer -> names of its nodes: unique labels, else (layer, label or index)."""
     counts = Counter(label for layer in s.layers.values() for label in layer.labels or ())
     out: dict[str, tuple[Hashable, ...]] = {}
     for name, layer in s.layers.items():

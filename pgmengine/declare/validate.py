@@ -1,4 +1,4 @@
-"""Checks of a declaration; every error names the layer or coupling, the index, and the remedy."""
+"""Checks of a declaration; every error names the layer or coupling, the index and a remedy."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
 from pgmengine.units import Unit
 
-# Copies of a parameter or a list of values that exist for a moment while they are checked.
-COPIES = 3
-SMALLER = "declare it smaller, or with sparse weights"
+# Copies of a parameter, or of a list of values, that exist at a time during the checks.
+COPIES_WHILE_CHECKED = 3
+SMALLER_ADVICE = "declare it smaller, or with sparse weights"
 
 
 def check_layers(layers: list[Layer]) -> None:
@@ -73,7 +73,7 @@ def check_size(layer: Layer) -> None:
             f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}"
         )
     check_unit_room(layer.unit, f"layer {layer.name!r}")
-    if why := no_room(COPIES * 8 * _width(layer), SMALLER):
+    if why := no_room(COPIES_WHILE_CHECKED * 8 * _width(layer), SMALLER_ADVICE):
         raise PgmError(
             f"layer {layer.name!r}: {layer.size} units of {layer.unit!r} do not fit into memory: "
             f"{why}"
@@ -82,7 +82,7 @@ def check_size(layer: Layer) -> None:
 
 def check_unit_room(unit: Unit, what: str) -> None:
     """PgmError unless the list of a unit's values fits into memory."""
-    if why := no_room(COPIES * unit.support_bytes, "take fewer states"):
+    if why := no_room(COPIES_WHILE_CHECKED * unit.support_bytes, "take fewer states"):
         raise PgmError(f"{what}: the values of {unit!r} do not fit into memory: {why}")
 
 
@@ -120,12 +120,12 @@ def _check_names(layer: Layer) -> None:
 
 
 def check_room(structure: Structure, weights: list[Weight | None]) -> None:
-    """PgmError unless all parameters fit into memory, with dense weights that are to be drawn.
+    """PgmError unless all parameters fit into memory, including weights that `build` draws.
 
     Parameters
     ----------
     structure : the layers and couplings.
-    weights : of each coupling in order, None where it is to be drawn.
+    weights : the weight of each coupling in order; None if `build` draws it.
     """
     layers, sizes = structure.layers, dict[str, int]()
     for layer in layers.values():
@@ -136,7 +136,7 @@ def check_room(structure: Structure, weights: list[Weight | None]) -> None:
         sizes[f"coupling {c.key!r} of layers {c.a!r} and {c.b!r}"] = (
             2 * stored if is_sparse(weight) else dense
         )
-    if why := no_room(COPIES * 8 * sum(sizes.values()), SMALLER):
+    if why := no_room(COPIES_WHILE_CHECKED * 8 * sum(sizes.values()), SMALLER_ADVICE):
         largest = max(sizes, key=lambda what: sizes[what])
         raise PgmError(f"{largest}: the parameters of the model do not fit into memory: {why}")
 
@@ -198,7 +198,7 @@ def _check_unit(layer: Layer) -> None:
 
 
 def check_structure(structure: Structure) -> None:
-    """PgmError unless couplings join known layers, once each, and give a proper density."""
+    """PgmError unless couplings join declared layers, once each, and the density has a sum."""
     seen: set[tuple[str, ...] | frozenset[str]] = set()
     keys: dict[str, Coupling] = {}
     for c in structure.couplings:
@@ -235,7 +235,7 @@ def check_structure(structure: Structure) -> None:
 
 
 def _unbounded(layer: Layer) -> bool:
-    """Whether values have no bound, and are not always observed."""
+    """Whether values are unbounded, in units that need not be observed."""
     return not layer.unit.bounded and not layer.unit.observed_only
 
 
@@ -298,7 +298,7 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Weight) -> We
 
 
 def as_floats(values: object, what: str) -> Array:
-    """Return anything that numpy reads as float64 in this type, else PgmError."""
+    """Return anything that numpy can read as float64 in this type, else PgmError."""
     try:
         # Masked values are not observed.
         if isinstance(values, np.ma.MaskedArray):
@@ -306,7 +306,7 @@ def as_floats(values: object, what: str) -> Array:
         if is_sparse(values):
             return _filled(values, what)
         array = np.asarray(values)
-        # Of complex numbers and dates numpy would take a part as numbers.
+        # numpy would drop the imaginary part of complex numbers, and the unit of dates.
         if array.dtype.kind in "cMmV":
             raise TypeError(f"it has {array.dtype} entries")
         if array.dtype.kind == "O":

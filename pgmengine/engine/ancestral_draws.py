@@ -2,9 +2,9 @@
 
     p(x_u = k | parents) = T_u[states of the parents, k]
 
-The routine of c/ancestral.h draws a step of units, whose parents have been drawn before, and weighs
-the observed ones. States are kept as numbers, and become values only where something reads values.
-The tests compare with draws of one unit after the other in numpy.
+The routine of c/ancestral.h draws a step of units, whose parents have been drawn before, and adds
+up log p of the observed ones. States are stored as numbers, and converted to values only for
+functions that read values. The reference implementation, in the tests, draws unit by unit in numpy.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target
 from pgmengine.model.tables import joined_states
 
-# Draws of single units that a further thread is worth: half a millisecond.
-WORTH_A_THREAD = 50_000
+# The smallest number of draws of single units for which a further thread is started: they take half
+# a millisecond.
+MIN_DRAWS_A_THREAD = 50_000
 
 # What happens to a unit in a row, as in c/routines.h.
 LEFT, DRAWN, WEIGHED = range(3)
 
 
 class Conditionals:
-    """Draws of all units for each row, in which units with a conditional are drawn step by step.
+    """Draws of all units for each row; units with a conditional are drawn step by step.
 
     Attributes
     ----------
-    states : (units, rows * each) int32, the draws of one row together; 0 of infinite units.
-    x : layer -> (rows * each, width), values. The values of units with a conditional are those of
-        the beginning until `refresh`; layers that have only such units are absent until then.
+    states : (units, rows * each) int32, with the draws of a row side by side; 0 for units with
+        infinitely many values.
+    x : layer -> (rows * each, width), values. `refresh` brings the values of units with a
+        conditional up to date. A layer with only such units is absent before.
     """
 
     def __init__(self, target: Target, x: States, each: int = 1) -> None:
@@ -52,7 +54,7 @@ class Conditionals:
             self.states[first : first + layer.size] = layer.states(value).T
 
     def refresh(self, names: Iterable[str]) -> States:
-        """Return x with the values of the present states in these layers."""
+        """Return x, with the values of these layers updated from the current states."""
         s = self.target.structure
         for name in names:
             layer, own = s.layers[name], np.flatnonzero(s.child_tables[name] >= 0)
@@ -71,7 +73,7 @@ class Conditionals:
     def draw(self, chosen: Mapping[str, Array], rng: np.random.Generator) -> Array:
         """Draw the free units among layer -> units; return log p (draws,) of the observed ones.
 
-        Units that do() has set have no part in it.
+        Units that do() has set are neither drawn nor weighed.
         """
         target, s = self.target, self.target.structure
         log_p = np.zeros(self.states.shape[1])
@@ -98,12 +100,12 @@ class Conditionals:
             target.model.table_entries,
             self.states,
             log_p,
-            parts(self.states.shape[1] * len(unit), WORTH_A_THREAD),
+            parts(self.states.shape[1] * len(unit), MIN_DRAWS_A_THREAD),
         )
         return log_p
 
     def entries(self, tables: Array) -> Array:
-        """Return the entries (draws, n) of some tables at the present states."""
+        """Return the entries (draws, n) of some tables at the current states."""
         return self.target.structure.table_index.entries_of(self.states.T, tables)
 
     def counted(self, name: str, p: Array) -> tuple[Array, Array]:
@@ -116,14 +118,14 @@ class Conditionals:
         first, rows = s.first_unit[name], len(p)
         states = self.states[first : first + layer.size].reshape(layer.size, rows, -1)
         out = np.empty((layer.size, rows, len(layer.unit.support), 2))
-        _kernels.tally(states, p, out, parts(states.size, WORTH_A_THREAD))
-        # Weights that are not known leave nothing known.
+        _kernels.tally(states, p, out, parts(states.size, MIN_DRAWS_A_THREAD))
+        # If the weights of a row are NaN, so are all its sums.
         out[:, np.isnan(p[:, 0])] = np.nan
         return np.swapaxes(out[..., 0], 0, 1), np.swapaxes(out[..., 1], 0, 1)
 
 
 def _role(target: Target, name: str, units: Array) -> Array:
-    """Return what happens to some units of a layer, (units, rows)."""
+    """Return LEFT, DRAWN or WEIGHED for some units of a layer, (units, rows)."""
     free, cut = target.free[name][:, units], target.cut[name][:, units]
     role = np.where(free, DRAWN, np.where(cut, LEFT, WEIGHED))
     return np.ascontiguousarray(role.T, dtype=np.uint8)

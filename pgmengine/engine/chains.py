@@ -1,4 +1,4 @@
-"""Chains of a kernel on a target: their starts, the engine that sweeps them, and refusals."""
+"""Chains of a kernel on a target: the protocol, the choice of an engine, starts and refusals."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Chains(Protocol):
         """Make `count` sweeps; backward ones visit layers and units in the reverse order."""
 
     def sweep_once(self, anew: Collection[str] = ()) -> None:
-        """Make one sweep and keep nothing for the next one.
+        """Make one sweep without preparing the next one.
 
-        It is faster than `sweep` when parameters change between any two sweeps. Layers to be drawn
-        `anew` come from their conditionals, whatever the kernel.
+        It is faster than `sweep` if parameters change between any two sweeps. The layers `anew` are
+        drawn from their conditionals, whatever the kernel.
         """
 
     def trace(self, count: int) -> Array:
@@ -50,10 +50,10 @@ class Chains(Protocol):
         """Make one sweep at each of betas[1:]; return the importance log weights, (rows,).
 
         log w = sum_t log f_(betas[t+1])(x_t) - log f_(betas[t])(x_t), with x_t the state before the
-        sweep at betas[t+1]. f is the density with the layers summed out that a sweep draws first
+        sweep at betas[t+1]. f is the density after summing out the layers that a sweep draws first
         (summed_layers). These are drawn anew by Gibbs sampling, whatever the kernel, before any
-        other layer depends on them, so that the other layers are a chain of their own, whose
-        importance weights vary less. `joint`: f is the density itself, and all layers move by the
+        other layer depends on them. The other layers alone are therefore a Markov chain, whose
+        importance weights vary less. `joint`: f is the density of all layers, which all move by the
         kernel.
         """
         ...
@@ -65,16 +65,16 @@ class Chains(Protocol):
     def two_valued(self) -> dict[str, Array]:
         """Return the numbers of the current states, (rows, size) bytes that must not be changed.
 
-        Layers are missing where units have other than two values, or values that are no whole
-        numbers, and where the chains keep no bytes.
+        A layer is missing unless its units have two values, which are integers, and the chains
+        store them as bytes.
         """
         ...
 
     def adopt(self, model: Model, kernel: Kernel, rng: np.random.Generator) -> None:
-        """Go on from the present states with other parameters, kernel and random numbers."""
+        """Continue from the current states with other parameters, kernel and random numbers."""
 
     def place_at(self, x: States) -> None:
-        """Go on from other states; observed units keep their values."""
+        """Continue from other states; observed units keep their values."""
 
     def log_density(self) -> Array:
         """Return the log density of the current states at their beta, (rows,)."""
@@ -110,7 +110,7 @@ def make_chains(
     rng: np.random.Generator,
     streams: Array | None = None,
 ) -> Chains:
-    """Return compiled chains, or plain ones for kernels and units that users add in Python.
+    """Return compiled chains, or chains in numpy for kernels and units of users.
 
     Parameters
     ----------
@@ -118,8 +118,8 @@ def make_chains(
     kernel : the transition of a unit.
     x : complete states, (rows, width) of every layer.
     rng : the source of random numbers.
-    streams : (rows,) numbers of the chains among all chains with copies of this rng, where these
-        are divided; read by compiled chains only.
+    streams : (rows,) if chains with copies of one rng are divided, the number of each chain among
+        all of them; only compiled chains read it.
     """
     check_kernel(kernel)
     if why := refusal(target):
@@ -146,8 +146,8 @@ def over_chains(
 ) -> list[Any]:
     """Return function(target, x, rng, streams, *more) of groups of chains, in order.
 
-    Without an executor all chains are one group. Compiled chains are independent of each other, so
-    that the bits are the same.
+    Without an executor all chains are one group. Compiled chains do not depend on each other, so
+    that the results are the same to the last bit.
     """
     check_kernel(kernel)
     count = (
@@ -184,7 +184,7 @@ def refusal(target: Target) -> str:
 
 
 def start(target: Target, rng: np.random.Generator) -> States:
-    """Draw a dispersed state: directed units from their parents, others from the reference."""
+    """Draw an overdispersed state: directed units given their parents, others from r."""
     s = target.structure
     x = {name: np.array(value) for name, value in target.evidence.values.items()}
     for name in s.undirected_first:
@@ -209,7 +209,7 @@ def has_conditionals(target: Target) -> bool:
 
 
 def _from_conditionals(target: Target, x: States, rng: np.random.Generator) -> States:
-    """Return states in which units with a conditional, and layers below them, are drawn anew."""
+    """Return states with new draws of units with a conditional, and of layers below them."""
     s, drawn = target.structure, Conditionals(target, x)
     for number, step in enumerate(s.drawing_steps):
         for name in step.layers if number else ():
@@ -225,7 +225,7 @@ def _from_conditionals(target: Target, x: States, rng: np.random.Generator) -> S
 
 
 def sweep_work(target: Target) -> float:
-    """Return the work of one chain in a sweep, in unit updates, with changes of inputs."""
+    """Return the work of a sweep of one chain, in unit updates; includes updates of inputs."""
     s = target.structure
     return sum(layer.width for layer in s.layers.values()) + sum(
         count(target.model.weight(c)) / 8 for c in s.couplings

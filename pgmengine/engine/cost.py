@@ -1,10 +1,10 @@
-"""Seconds of plans: the time of engines for a call, a visit of a layer, a unit, an entry.
+"""Prices of plans: the seconds of engines for a call, a visit of a layer, a unit, an entry.
 
 Every estimate is a sum of counts times rates, each rate measured on one core of a processor of 2023
 (benchmarks/rooms/plans.py compares plans with runs). Counts come from the graph, the evidence and
-the stored entries of weights. Quantities that are unknown before a run have common values: half of
-the units change in a sweep, mean field takes as many rounds as usual, and users' own code takes no
-time. The imports of a first call in a process are in no plan.
+the stored entries of weights. Quantities that are unknown before a run have typical values: half of
+the units change in a sweep, mean field takes a typical number of rounds, and code of users takes no
+time. Plans do not include the imports of the first call in a process.
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ from pgmengine.model.weights import count, is_sparse
 
 US, NS = 1e-6, 1e-9
 
-# Series that are judged at most, and numbers of each in a chain.
-SERIES = 20_000
-TRACE = 200
+# The most series that are judged, and the length of each in a chain.
+MAX_JUDGED_SERIES = 20_000
+JUDGED_A_CHAIN = 200
 
-# Different values of a series that are counted; series of more values are sorted (series.h).
-COUNTED = 32
+# Series with at most so many different values are judged by counting, all others by sorting
+# (series.h).
+MAX_COUNTED_VALUES = 32
 
-# Blocks of units that are compared with draws, and distinct draws and states of all their cliques
-# (infer/sampling/draws/rao_blackwell.py).
+# The most blocks of units that are compared with draws, distinct draws for each, and states of all
+# their cliques (infer/sampling/draws/rao_blackwell.py).
 BLOCKS, DISTINCT, CLIQUES = 16, 1024, 2.0**24
 
-# Seconds of the comparison: at most of a single row, at least of a part of many rows, and a share
-# of the seconds of drawing in between.
-MOST_COMPARING, LEAST_COMPARING, SHARE_COMPARING = 0.15, 0.03, 0.1
+# Seconds of the comparison: at most for a single row, at least for a part of many rows, and between
+# the two a share of the seconds of drawing.
+MAX_COMPARING_SECONDS, MIN_COMPARING_SECONDS, SHARE_COMPARING = 0.15, 0.03, 0.1
 
-# Chains that take as long as one where chains are lanes.
-FEW_LANES = 12
+# Where chains are lanes of vectors, so many chains take as long as one.
+LANES_FREE = 12
 
-# Numbers that ancestral draws take together.
-AT_ONCE = 2.0**23
+# Numbers (units times draws) that one call of the ancestral draws makes.
+DRAWN_AT_ONCE = 2.0**23
 
 
 @dataclass(frozen=True)
 class Price:
-    """Seconds of one call, and of each chain in it; fewer chains cost as much as `least`."""
+    """Seconds of one call, and of each chain in it; less than `least` chains cost as much."""
 
     call: float = 0.0
     chain: float = 0.0
@@ -69,8 +70,8 @@ class Price:
 class Engine:
     """Prices of the operations of chains.
 
-    A step of annealing is a sweep and an importance weight. Sweeps that are made `in_one_call` take
-    the time of one call.
+    A step of annealing is a sweep and an importance weight. If sweeps are made `in_one_call`, they
+    pay the time of a call only once.
     """
 
     sweep: Price
@@ -105,7 +106,7 @@ def free_units(target: Target, name: str) -> float:
 
 
 def _states(target: Target, name: str) -> int:
-    """Return the states of a unit, or a number for infinite units that costs as much."""
+    """Return the number of states of a unit; for infinite units, a number with the same cost."""
     support = target.structure.layers[name].unit.support
     return 4 if support is None else len(support)
 
@@ -117,7 +118,7 @@ def _compiled(target: Target) -> Engine:
     for name in moving:
         each = 20.0 if name in by_unit else 0.6 if _states(target, name) == 2 else 2.0
         chain += 80 * NS + each * NS * _states(target, name) * free_units(target, name)
-        # Unit by unit the links of the layer are searched for.
+        # A visit unit by unit searches for the couplings of the layer.
         chain += 1.5 * NS * len(s.couplings) * (name in by_unit)
     for c in s.couplings:
         weight = target.model.weight(c)
@@ -131,7 +132,7 @@ def _compiled(target: Target) -> Engine:
             each = 0.035 if not sparse else 3.0 if ends <= by_unit else 1.0
             chain += each * NS * some * len(ends & set(moving)) / len(ends)
         if c.directed and not s.layers[c.b].unit.canonical:
-            # Inputs are computed from scratch.
+            # All inputs are computed anew.
             chain += some * (2.0 if sparse else 0.1) * NS
     for name, layer in s.layers.items():
         density += 60 * NS + layer.width * (30 if name in s.directed_layers else 0.3) * NS
@@ -143,8 +144,8 @@ def _compiled(target: Target) -> Engine:
 def _tabled(target: Target) -> Engine:
     """Return prices of sweeps with chains as lanes: states, tables, couplings and children.
 
-    An entry is found by comparing with the joint states of the other members, or by loads where
-    these are many. The inputs of a child are summed up at each visit of a parent.
+    An entry is found by comparisons with the joint states of the other members, or by loads if they
+    are many. The inputs of a child are added up at each visit of a parent.
     """
     s, graph = target.structure, packed_units.packed_graph(target.structure)
     packed, sites = packed_units.packed_parameters(target.model), graph.sites
@@ -157,7 +158,7 @@ def _tabled(target: Target) -> Engine:
         np.add.reduceat(np.diff(matrix.indptr), sites["component"])
         for matrix in (packed.links, packed.arrows)
     )
-    # log p of a unit with a directed input, at one input.
+    # The time of log p of a unit at one directed input.
     given = 0.3 * inputs + states * (1.0 + sites["complement"])
     parent = np.repeat(np.arange(units), np.diff(packed.children.indptr))
     of_children = np.bincount(
@@ -170,13 +171,13 @@ def _tabled(target: Target) -> Engine:
     density += 1.5 * len(s.table_index.child)
     moving = target.pattern.moving
     values = Price(len(moving) * 2.5 * US, 1.0 * NS * sum(s.layers[n].width for n in moving))
-    sweep = Price(8 * US, chain * NS, FEW_LANES)
-    every = Price(5 * US, density * NS, FEW_LANES)
+    sweep = Price(8 * US, chain * NS, LANES_FREE)
+    every = Price(5 * US, density * NS, LANES_FREE)
     return Engine(sweep, sweep + every, every, values, True)
 
 
 def _plain(target: Target) -> Engine:
-    """Return prices of numpy: calls for each layer, or each unit where these move one by one."""
+    """Return prices of numpy: calls for each layer, or for each unit that moves alone."""
     s, moving, by_unit = target.structure, target.pattern.moving, target.pattern.by_unit
     sweep = density = Price()
     for name in moving:
@@ -205,7 +206,7 @@ def _plain(target: Target) -> Engine:
 
 
 def collecting(target: Target, wanted: tuple[str, ...], chains: float, draws: float) -> float:
-    """Return the seconds of adding draws of some chains (of all rows) to the statistics."""
+    """Return the seconds of adding draws of chains (of all rows) to the statistics."""
     s = target.structure
     width = sum(layer.width for layer in s.layers.values())
     each = Price(2 * US * len(s.layers), (1 + 2 * ("samples" in wanted)) * NS * width)
@@ -221,7 +222,7 @@ def collecting(target: Target, wanted: tuple[str, ...], chains: float, draws: fl
 
 
 def judging(target: Target, chains: float, draws: float, limit: float, drawing: float) -> float:
-    """Return the seconds of R-hat, effective sizes and errors, where there is a limit.
+    """Return the seconds of R-hat, effective sizes and errors; 0 if R-hat has no limit.
 
     `drawing` is the seconds of the draws that are judged.
     """
@@ -229,21 +230,24 @@ def judging(target: Target, chains: float, draws: float, limit: float, drawing: 
         return 0.0
     seconds = comparing(target, chains, draws, drawing)
     for name in target.pattern.moving:
-        layer, batch = target.structure.layers[name], max(draws / TRACE, 1.0)
-        series = min(target.rows * free_units(target, name) * layer.unit.width, SERIES)
+        layer, batch = target.structure.layers[name], max(draws / JUDGED_A_CHAIN, 1.0)
+        series = min(target.rows * free_units(target, name) * layer.unit.width, MAX_JUDGED_SERIES)
         finite = layer.unit.support is not None
-        counted = finite and (_states(target, name) - 1) * batch < COUNTED
-        seconds += series * (US + (7 if counted else 80) * NS * chains * min(draws, TRACE))
+        counted = finite and (_states(target, name) - 1) * batch < MAX_COUNTED_VALUES
+        seconds += series * (US + (7 if counted else 80) * NS * chains * min(draws, JUDGED_A_CHAIN))
     return seconds
 
 
 def comparing_limit(rows: int, drawing: float) -> float:
-    """Return the seconds that the comparison may take, after so many seconds of drawing."""
-    return max(LEAST_COMPARING, min(SHARE_COMPARING * drawing, MOST_COMPARING / rows))
+    """Return the most seconds of the comparison, after so many seconds of drawing."""
+    return max(MIN_COMPARING_SECONDS, min(SHARE_COMPARING * drawing, MAX_COMPARING_SECONDS / rows))
 
 
 def comparing(target: Target, chains: float, draws: float, drawing: float) -> float:
-    """Return the seconds of exact conditionals of blocks of about ten units, four for each unit."""
+    """Return the seconds of exact conditionals of blocks of about ten units.
+
+    Each unit is in about four blocks.
+    """
     units = sum(free_units(target, name) for name in target.pattern.moving)
     blocks = min(1.0 + 0.4 * units, BLOCKS)
     distinct = min(DISTINCT, target.rows * chains * draws, 2.0 ** min(units, 50))
@@ -379,13 +383,13 @@ def drawing(target: Target, wanted: tuple[str, ...], draws: float) -> float:
         each += Price(20 * US, count(weight) * (1.5 if is_sparse(weight) else 0.05) * NS)
         if "pairs" in wanted:
             each += Price(0.0, 1.0 * NS * s.layers[c.a].width * s.layers[c.b].width)
-    return each.of(n) + calls * min(target.rows, max(1.0, n * width / AT_ONCE))
+    return each.of(n) + calls * min(target.rows, max(1.0, n * width / DRAWN_AT_ONCE))
 
 
 def enumerating(
     states: float, columns: float, moments: bool, pairs: bool, best: bool, plain: bool
 ) -> float:
-    """Return the seconds of a walk over states with weights and moments of some columns."""
+    """Return the seconds of enumerating states, with weights and moments of some columns."""
     if plain:
         return states * columns * (12 + 10 * (moments or pairs or best)) * NS
     each = 5.0 + columns * (0.1 + 0.3 * moments + 1.2 * pairs + 0.6 * best)

@@ -1,7 +1,7 @@
-"""The compiled engine: event-driven sweeps that keep the inputs of each chain (sweep.h).
+"""The compiled engine: event-driven sweeps that store the inputs of each chain (sweep.h).
 
 The inputs of a layer are kept between visits, and each change of a unit is added to the inputs of
-its neighbours. Plain.py is the reference implementation.
+its neighbours. reference.py is the reference implementation.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.units.base import Draw
 
-# Sweeps between two computations of all inputs, which bound the drift of rounding.
-REFRESH = 512
+# Sweeps after which all inputs are computed anew, so that rounding errors do not add up.
+SWEEPS_A_REFRESH = 512
 
-# Numbers of the states whose log densities are computed together.
+# Numbers (units times states) whose log densities are computed together.
 NUMBERS_AT_ONCE = 2**20
 
-# Unit updates.
-WORTH_A_THREAD = 20_000
-BEYOND = f"{np.finfo(np.float32).max:.1g}"
+# The smallest number of unit updates for which a further thread is started.
+MIN_UPDATES_A_THREAD = 20_000
+LARGEST_SINGLE = f"{np.finfo(np.float32).max:.1g}"
 
 
 def knows(target: Target, kernel: Kernel) -> bool:
-    """Whether the compiled engine can sweep: a blend of Gibbs and FlipState, and drawable units.
+    """Whether the compiled engine can sweep: it needs `flip_share` and drawable units.
 
     An inherited `flip_share` does not count, because the subclass may have another transition.
     """
@@ -48,7 +48,7 @@ def knows(target: Target, kernel: Kernel) -> bool:
 
 
 def share_of(kernel: Kernel) -> float:
-    """Return the share of FlipState in a kernel that says it; PgmError unless it is from 0 to 1."""
+    """Return the share of FlipState that a kernel defines; PgmError unless it is in [0, 1]."""
     share: Any = getattr(kernel, "flip_share", None)
     known = isinstance(share, Real) and not isinstance(share, bool)
     if not known or not 0.0 <= float(share) <= 1.0:
@@ -65,8 +65,8 @@ class CompiledChains:
 
     `beta` (chains,) float32 may be changed in place between sweeps. Each chain draws from the
     stream of its number, so that its states depend neither on the other chains nor on the number of
-    threads. Only `sweep_once`, and the first `sweep_path` after `adopt`, take their inputs from
-    products, which may round differently among other chains.
+    threads. The exceptions are `sweep_once`, and the first `sweep_path` after `adopt`: their inputs
+    are matrix products, whose rounding may depend on the other chains.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class CompiledChains:
             for n, x in s.layers.items()
             if x.unit.support is not None
         }
-        # Layers whose units have two values, which are whole numbers.
+        # Layers whose units have two values, which are integers.
         self.whole_pairs = [
             name
             for name, layer in s.layers.items()
@@ -129,7 +129,7 @@ class CompiledChains:
         )
         for name in s.layers:
             self._describe(name)
-        # Whether the routine has the weights.
+        # Whether the routine has been given the weights.
         self.linked = False
         self.endless = any(not layer.unit.bounded for layer in s.layers.values())
         self.free_constant = np.array(
@@ -140,11 +140,11 @@ class CompiledChains:
         self.constant = self._unknown()
         # Whether the inputs have to be computed before the next sweep.
         self.stale = True
-        # Whether no sweep has been made since the parameters changed.
+        # Whether parameters have changed, and no sweep has been made since.
         self.adopted = False
 
     def adopt(self, model: Model, kernel: Kernel, rng: np.random.Generator) -> None:
-        """Go on from the present states with other parameters, kernel and random numbers."""
+        """Continue from the current states with other parameters, kernel and random numbers."""
         self.target, self.packed = self.target.with_model(model), packed(model)
         self.made, self.linked, self.stale, self.adopted = 0, False, True, True
         if self.known.any():
@@ -158,7 +158,7 @@ class CompiledChains:
         self.routine.rekey(self.key, self.share)
 
     def place_at(self, x: States) -> None:
-        """Go on from other states; observed units keep their values."""
+        """Continue from other states; observed units keep their values."""
         self.stale = True
         x = self.target.clamp({name: x[name] for name in self.moving})
         for name in self.moving:
@@ -171,8 +171,8 @@ class CompiledChains:
         self._pieces(count, backward=backward)
 
     def sweep_once(self, anew: Collection[str] = ()) -> None:
-        """Make one sweep and keep nothing for the next one."""
-        # Whether inputs are more than products.
+        """Make one sweep without preparing the next one."""
+        # Whether the sweep needs inputs besides fields, which are products.
         apart = bool(self.by_unit or self.target.structure.directed_layers)
         if apart and not (anew and self.share):
             self.sweep(1)
@@ -188,7 +188,7 @@ class CompiledChains:
         self.made, self.stale, self.adopted = self.made + 1, True, False
 
     def _fill_field(self, name: str, x: States) -> None:
-        """Compute the field of a layer from the values of its neighbours, which are kept in x."""
+        """Compute the field of a layer from the values x of its neighbours, which it completes."""
         s, field = self.target.structure, self.inputs[name][0]
         assert field is not None
         field[:] = self.biases[name]
@@ -210,7 +210,7 @@ class CompiledChains:
     def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
         """Make one sweep at each of betas[1:]; return the importance log weights, (rows,)."""
         weight = np.zeros(self.target.rows)
-        # While states are possible: at beta = 0 they need not be.
+        # Compute it now, because states at beta = 0 may be impossible.
         self._constant()
         self._pieces(
             len(betas) - 1,
@@ -251,10 +251,10 @@ class CompiledChains:
     ) -> None:
         done = 0
         while done < count:
-            some = min(count - done, REFRESH - self.made % REFRESH)
+            some = min(count - done, SWEEPS_A_REFRESH - self.made % SWEEPS_A_REFRESH)
             self._run(
                 some,
-                self.made % REFRESH == 0 or self.stale,
+                self.made % SWEEPS_A_REFRESH == 0 or self.stale,
                 trace=None if trace is None else trace[done : done + some],
                 betas=None if betas is None else betas[done : done + some + 1],
                 **options,
@@ -265,7 +265,7 @@ class CompiledChains:
 
     def sweep_path(self) -> tuple[Array, Array]:
         """Make one sweep, and return the path after it."""
-        # A sweep of kept inputs would begin with products as well.
+        # A sweep with kept inputs would begin with the same products.
         if self.adopted and self.two_sided:
             self.sweep_once()
             both = self._densities(last=True)
@@ -287,13 +287,13 @@ class CompiledChains:
         return both[:, 0], both[:, 1]
 
     def _unknown(self) -> Array:
-        """Return the constants before they are computed: NaN in rows with evidence."""
+        """Return constants that are not computed yet: NaN in rows with evidence, else 0."""
         return np.where(self.known[:, None], np.nan, self.free_constant)
 
     def _constant(self) -> Array:
-        """Return the share of evidence in (path, power), (rows, 2): -inf where it is impossible.
+        """Return the terms of evidence in (path, power), (rows, 2): -inf if it is impossible.
 
-        It is computed from the first possible state of a chain, and 0 before there is one.
+        They are computed from the first possible state of a chain, and 0 before there is one.
         """
         missing = np.flatnonzero(np.isnan(self.constant[:, 0]))
         if not len(missing):
@@ -313,15 +313,15 @@ class CompiledChains:
     def _densities_of(self, rows: Array, x: States) -> Array:
         """Return the log densities of states (rows, width) at beta = 0 and 1, (2, rows).
 
-        Chains of one row of evidence may be divided among workers, and products round differently
-        among fewer rows, so that each of these states is computed alone. Chains of small models are
-        often in equal states, which are computed once.
+        Chains of one row of evidence may be divided among workers, and the rounding of a product
+        depends on its number of rows, so that each state is computed alone. Chains of small models
+        are often in equal states, which are computed once.
         """
         target = self.target.take(rows)
         known = (*target.evidence.values.values(), *target.soft.values())
         if not all((some == some[:1]).all() for some in map(distinct, known)):
             width = sum(value.shape[1] for value in x.values())
-            # Some rows at a time: a density takes several arrays of the size of the states.
+            # A density takes several arrays of the size of the states, so that rows come in blocks.
             found = [
                 [
                     target.take(some).at(beta).log_density({n: v[some] for n, v in x.items()})
@@ -345,7 +345,7 @@ class CompiledChains:
     def _densities(self, last: bool = False) -> Array:
         """Return (path, power) without constants, (rows, 2), from the kept inputs.
 
-        `last`: from the inputs of the layers that are drawn last alone, where these are enough.
+        `last`: use only the inputs of the layers that are drawn last; see `_two_sided`.
         """
         if self.stale and not last:
             self._run(0, refresh=True)
@@ -354,7 +354,7 @@ class CompiledChains:
         return out
 
     def _link(self) -> None:
-        """Pass the weights of the present model to the routine."""
+        """Pass the weights of the current model to the routine."""
         for i, (source, name, c, arrow, at_once) in enumerate(self.links):
             weight = self.packed.into(c, name)
             self.routine.link(i, self.place[source], self.place[name], arrow, at_once, *weight)
@@ -363,14 +363,14 @@ class CompiledChains:
     def _run(self, sweeps: int, refresh: bool, **options: Any) -> None:
         if not self.linked and (refresh or "only" not in options):
             self._link()
-        work = parts(sweeps * self.target.rows * self.units, WORTH_A_THREAD / 2)
+        work = parts(sweeps * self.target.rows * self.units, MIN_UPDATES_A_THREAD / 2)
         self.routine.sweep(self.made, sweeps, refresh, self.changed, work, **options)
         self.stale = False
         if self.endless:
             self._check_inputs()
 
     def _check_inputs(self) -> None:
-        """PgmError if real values have driven an input out of single precision."""
+        """PgmError if real values have made an input too large for single precision."""
         with np.errstate(all="ignore"):
             far = [
                 name
@@ -380,8 +380,8 @@ class CompiledChains:
             ]
         if far:
             raise PgmError(
-                f"layer {far[0]!r}: its inputs in a chain are beyond single precision, {BEYOND}; "
-                "are the data standardised, or has learning diverged?"
+                f"layer {far[0]!r}: its inputs in a chain are beyond single precision, "
+                f"{LARGEST_SINGLE}; are the data standardised, or has learning diverged?"
             )
 
     def _describe(self, name: str) -> None:
@@ -442,13 +442,13 @@ class CompiledChains:
         )
 
     def _two_sided(self) -> bool:
-        """Whether biases and the fields of the layers drawn last give the log density."""
+        """Whether the log density follows from biases and the fields of the layers drawn last."""
         s, last = self.target.structure, self.summed[1]
         apart = all((c.a in last) != (c.b in last) for c in s.couplings)
         return apart and not s.directed_layers and not self.target.soft
 
     def _keeps_zeta(self, name: str) -> bool:
-        """Whether the directed input of a layer is read: it moves, or a parent does."""
+        """Whether the directed input of a layer is read, because it or a parent moves."""
         return name in self.moving or any(
             arrow.a in self.moving for arrow in self.target.structure.arrows_into[name]
         )
@@ -486,7 +486,7 @@ class CompiledChains:
 
 
 def base_constant(layer: Layer) -> float:
-    """Return the part of log h that is equal for all values, summed over a layer."""
+    """Return the constant part of log h, summed over the units of a layer."""
     table = layer.unit.log_base
     if table is None:
         return layer.size * float(layer.unit.log_h(np.zeros(1))[0])
@@ -494,7 +494,7 @@ def base_constant(layer: Layer) -> float:
 
 
 def mask(which: Array, units: int, shared: bool = True) -> Array:
-    """Return a padded mask as bytes; one row where all are equal and may be shared."""
+    """Return a padded mask as bytes; a single row if all rows are equal and `shared`."""
     rows = which[:1] if shared and (which == which[0]).all() else which
     out = zeros((len(rows), units), np.uint8)
     out[:, : which.shape[1]] = rows

@@ -1,6 +1,7 @@
-"""Parameters as the compiled routines read them: float32, padded to whole vectors.
+"""Parameters in the layout of the compiled routines: float32, padded to whole vectors.
 
-Dense weights lie in panels of columns, which stay in cache while a chain's inputs are updated.
+Dense weights are stored in panels of columns, which stay in cache while the inputs of a chain are
+updated.
 """
 
 from __future__ import annotations
@@ -17,33 +18,33 @@ from pgmengine import _kernels
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.threads import parts
-from pgmengine.model.couplings import WORTH_A_THREAD, Coupling, adds_rows
+from pgmengine.model.couplings import MIN_PRODUCTS_A_THREAD, Coupling, adds_rows
 from pgmengine.model.layer import Layer
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.weights import is_sparse
 
-# Floats of a vector.
-WIDE = 16
+# The number of floats in the widest vector.
+FLOATS_A_VECTOR = 16
 
-# Bytes of a panel of weights.
-CACHED = 1_100_000
+# The largest panel of weights, in bytes: it stays in the cache of a core.
+PANEL_BYTES = 1_100_000
 
 # Numbers that are converted to single precision at a time.
-SLAB = 2**16
+CONVERTED_AT_ONCE = 2**16
 
 # A dense weight as panels, or a sparse weight as entries, row starts and columns; None for others.
 Rows: TypeAlias = "tuple[Array | None, Array | None, Array | None, Array | None]"
 
 
 class Packed:
-    """The parameters of one model, each converted when it is first asked for."""
+    """The parameters of one model, each converted at its first use."""
 
     def __init__(self, model: Parameters) -> None:
-        # Without a reference to the model itself, which would never be freed.
+        # A reference to the model itself would keep it in memory.
         self.structure, self.params = model.structure, dict(model.params)
         self.rows: dict[tuple[str, str], Rows] = {}
         self.singles: dict[str, Weight] = {}
-        # (coupling, layer) -> the last values that cannot change, and their field.
+        # (coupling, layer) -> the last read-only values, and their field.
         self.fields: dict[tuple[str, str], tuple[Array, Array]] = {}
 
     def into(self, c: Coupling, name: str) -> Rows:
@@ -59,14 +60,14 @@ class Packed:
     def add_product(self, c: Coupling, name: str, x: Array, field: Array) -> None:
         """Add the field (rows, width) float32 that values x of the other end give to a layer.
 
-        x is (rows, width of the other end), float32. Both phases of an update ask for the field of
-        the same data: the one of values that own their memory and are read only is kept.
+        x is (rows, width of the other end), float32. Both phases of an update need the field of the
+        same data. It is therefore kept if x owns its memory and is read-only.
         """
         if x.base is not None or x.flags.writeable:
             self._add_product(c, name, x, field)
             return
         key = c.key, name
-        # Threads may ask at the same time: a pair is read, and put there, as a whole.
+        # Threads may run this at the same time, so that a pair is read and stored as a whole.
         of, found = self.fields.get(key, (None, field))
         if of is not x:
             found = np.zeros((len(x), field.shape[1]), dtype=np.float32)
@@ -78,7 +79,7 @@ class Packed:
         """Add the product of values with a weight to a field."""
         weight, x = self.single(f"{c.key}.weight"), np.ascontiguousarray(x)
         weight = weight if name == c.b else weight.T
-        work = parts(x.size * weight.shape[1] / 4, WORTH_A_THREAD)
+        work = parts(x.size * weight.shape[1] / 4, MIN_PRODUCTS_A_THREAD)
         if is_sparse(weight):
             field += x @ weight
         elif adds_rows(x, weight.shape[1]):
@@ -94,7 +95,7 @@ class Packed:
         return self.singles[key]
 
 
-# Packed parameters are made at every update of a fit, and go with their model.
+# Packed parameters are made at every update of a fit, and are deleted with their model.
 _packed: WeakKeyDictionary[Parameters, Packed] = WeakKeyDictionary()
 
 
@@ -105,13 +106,13 @@ def packed(model: Parameters) -> Packed:
 
 def padded(n: int) -> int:
     """Return the next multiple of the vector width."""
-    return -(-n // WIDE) * WIDE
+    return -(-n // FLOATS_A_VECTOR) * FLOATS_A_VECTOR
 
 
 def aligned(
     shape: tuple[int, ...], dtype: DTypeLike = np.float32, fill: Callable[..., Array] = np.empty
 ) -> Array:
-    """Return an array that starts on a cache line and ends a vector before its memory does."""
+    """Return an array at a cache line, with memory for one more vector after its end."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = fill(size + 128, dtype=np.uint8)
     start = -memory.__array_interface__["data"][0] % 64
@@ -133,41 +134,41 @@ def matrix(values: Array, columns: int) -> Array:
 
 def row(values: Array, columns: int) -> Array:
     """Return values as one padded row."""
-    out = np.zeros(columns + WIDE, dtype=np.float32)[:columns]
+    out = np.zeros(columns + FLOATS_A_VECTOR, dtype=np.float32)[:columns]
     out[: values.size] = values.ravel()
     return out
 
 
 def stride_of(layer: Layer) -> int:
-    """Return the number of floats that a chain has in the inputs of a layer."""
+    """Return the number of floats of one chain in the inputs of a layer."""
     return padded(padded(layer.size) * layer.unit.width)
 
 
 def panels(weight: Array, stride: int) -> Array:
     """Return a weight as panels of columns, (tiles, rows, tile) float32, each contiguous.
 
-    A weight in double precision is converted a few panels at a time, without a second whole copy.
+    A weight in double precision is converted a few panels at a time, without a full float32 copy.
     """
     rows = len(weight)
-    tile = next((wide for wide in (64, 32) if 4 * rows * wide <= CACHED), 16)
+    tile = next((wide for wide in (64, 32) if 4 * rows * wide <= PANEL_BYTES), 16)
     tiles = -(-stride // tile)
     out = aligned((tiles, rows, tile))
     filled = -(-weight.shape[1] // tile)
     out[filled:] = 0.0
-    step = filled if weight.dtype == np.float32 else max(1, SLAB // (rows * tile))
+    step = filled if weight.dtype == np.float32 else max(1, CONVERTED_AT_ONCE // (rows * tile))
     for first in range(0, filled, step):
         some = weight[:, first * tile : (first + step) * tile].astype(np.float32, copy=False)
         _kernels.pack(
             some,
             out[first : first + step],
             min(step, filled - first),
-            parts(some.size / 2, WORTH_A_THREAD),
+            parts(some.size / 2, MIN_PRODUCTS_A_THREAD),
         )
     return out
 
 
 def _rows(weight: Weight, stride: int) -> Rows:
-    """Return a weight as the compiled sweeps read it."""
+    """Return a weight in the layout of the compiled sweeps."""
     if not is_sparse(weight):
         return panels(weight, stride), None, None, None
     rows = weight.tocsr()

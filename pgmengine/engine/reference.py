@@ -1,8 +1,8 @@
-"""The plain numpy engine, for kernels and units that the compiled engine does not know.
+"""The engine in numpy, for kernels and units that the compiled engines do not support.
 
 A sweep visits colour class by colour class. A layer moves in one step when its units are
-independent given all other layers: no coupling is inside it, and no normaliser of a child joins
-them. Other layers move unit by unit, with log weights of the states
+independent given all other layers: no coupling or table inside the layer joins them, nor the
+normaliser of a child. Other layers move unit by unit, with log weights of the states
 
     log w_k = u x_k + beta log p(x_k | zeta)
               + beta * sum over children c of log p(x_c | zeta_c at x_k)
@@ -21,7 +21,7 @@ from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.kernels.gibbs import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.relevance import summed_layers
-from pgmengine.evidence.target import NEVER, Target, times
+from pgmengine.evidence.target import NEVER_ON, Target, times
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
@@ -31,7 +31,7 @@ from pgmengine.units import Unit
 
 
 class PlainChains:
-    """Chains in numpy; see chains.Chains. They draw from one generator and have no streams."""
+    """Chains in numpy; see chains.Chains. All chains draw from one generator."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class PlainChains:
             self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, backward)
 
     def sweep_once(self, anew: Collection[str] = ()) -> None:
-        """Make one sweep and keep nothing for the next one."""
+        """Make one sweep without preparing the next one."""
         self.x = sweep(self.target.at(self.beta), self.kernel, self.x, self.rng, anew=anew)
 
     def trace(self, count: int) -> Array:
@@ -74,13 +74,13 @@ class PlainChains:
         return weight
 
     def _gain(self, old: float, new: float, backward: bool) -> Array:
-        """Return log p_new - log p_old without the summed layers; -inf for impossible states."""
+        """Return log p_new - log p_old after summing layers out; -inf for impossible states."""
         before, after = (self._summed(beta, backward) for beta in (old, new))
         possible = np.isfinite(after)
         return np.where(possible, after - np.where(possible, before, 0.0), -np.inf)
 
     def _summed(self, beta: float, backward: bool) -> Array:
-        """Return the log density at beta with the summed layers summed out, (rows,)."""
+        """Return the log density at beta with the layers of summed_layers summed out, (rows,)."""
         target, x = self.target.at(beta), dict(self.x)
         gained = np.zeros(target.rows)
         for name in summed_layers(target, backward):
@@ -104,11 +104,11 @@ class PlainChains:
         return {name: value[rows].astype(dtype, copy=False) for name, value in self.x.items()}
 
     def adopt(self, model: Model, kernel: Kernel, rng: np.random.Generator) -> None:
-        """Go on from the present states with other parameters, kernel and random numbers."""
+        """Continue from the current states with other parameters, kernel and random numbers."""
         self.target, self.kernel, self.rng = self.target.with_model(model), kernel, rng
 
     def place_at(self, x: States) -> None:
-        """Go on from other states; observed units keep their values."""
+        """Continue from other states; observed units keep their values."""
         self.x = self.target.clamp({name: x[name] for name in self.x})
 
     def two_valued(self) -> dict[str, Array]:
@@ -140,7 +140,7 @@ class PlainChains:
         }
 
 
-# (complete state, layer, columns of a unit) -> log weights (rows, K) to add to those of its values.
+# (complete state, layer, columns of a unit) -> log weights (rows, K) to add to its values.
 Tilt = Callable[[States, str, Array], Array]
 
 
@@ -155,7 +155,7 @@ def sweep(
 ) -> States:
     """Make one sweep; return the new complete state, (rows, width) of every layer.
 
-    Layers with tilts move unit by unit. Layers to be drawn `anew` come from their conditionals,
+    Layers with tilts move unit by unit. The layers `anew` are drawn from their conditionals,
     whatever the kernel.
     """
     tilts = tilts or {}
@@ -176,7 +176,7 @@ def sweep(
 
 @dataclass(eq=False)
 class _Child:
-    """A directed layer below the one being swept, with its input kept up to date."""
+    """A directed layer below the layer that moves, with its input kept up to date."""
 
     layer: Layer
     # (rows, width).
@@ -189,7 +189,7 @@ class _Child:
     weight: Weight
 
     def rows_of(self, columns: Array) -> tuple[Array, Array]:
-        """Return the components of the child that components of the parent reach, and weights."""
+        """Return the components of the child below components of the parent, and weights."""
         block = self.weight[columns]
         block = block.toarray() if is_sparse(block) else block
         k = self.layer.unit.width
@@ -198,7 +198,7 @@ class _Child:
         return reached, block[:, reached]
 
     def log_prob(self, reached: Array, change: Array) -> Array:
-        """Return the sum of log p(x_c | zeta_c + change) over the children reached, (rows,)."""
+        """Return the sum of log p(x_c | zeta_c + change) over the `reached` components, (rows,)."""
         k = self.layer.unit.width
         shape = (len(self.zeta), -1) if k == 1 else (len(self.zeta), -1, k)
         value, zeta = (
@@ -235,7 +235,7 @@ def _unit_by_unit(
         eta = outer[:, columns]
         if directed and zeta is not None:
             link = layer.unit.link(zeta[:, columns] if layer.unit.width > 1 else zeta[:, index])
-            eta = eta + target.beta[:, None] * np.maximum(link.reshape(len(link), -1), NEVER)
+            eta = eta + target.beta[:, None] * np.maximum(link.reshape(len(link), -1), NEVER_ON)
         extra: Array | float = 0.0 if tilt is None else tilt(x, name, columns)
         if tables is not None:
             extra = extra + tables.log_weights(index)
@@ -251,25 +251,25 @@ def _unit_by_unit(
             if child.layer.unit.canonical:
                 add_rows(child.zeta, step, child.weight, columns)
             else:
-                # Rounding would leave an input where no parent is on.
+                # Changes that are added up would leave rounding errors where the input is 0.
                 child.zeta[:] = target.model.inputs(x, child.layer.name)
     return value
 
 
 class _Tables:
-    """The tables of a target, with the states of all units kept up to date."""
+    """The tables of a target, and the current states of all units."""
 
     def __init__(self, target: Target, x: States, name: str) -> None:
         s = target.structure
         self.target, self.layer, self.first = target, s.layers[name], s.first_unit[name]
         self.states = joined_states(s, x)
-        # The unit whose do() takes a table away, as its place among all units.
+        # The number of the unit whose do() removes a table.
         child = s.table_index.child
         cut = np.concatenate([target.cut[n] for n in s.layers], axis=1)
         self.alive = np.where(child >= 0, ~cut[:, child], True)
 
     def log_weights(self, unit: int) -> Array:
-        """Return the log weights (rows, K) of the states of a unit that its tables give."""
+        """Return the log weights (rows, K) of the states of a unit from its tables."""
         s = self.target.structure
         if not s.tabled[self.layer.name][unit]:
             return np.zeros((1, 1))
@@ -279,7 +279,7 @@ class _Tables:
         return times(self.target.beta[:, None], share)
 
     def moved(self, unit: int, value: Array) -> None:
-        """Take notice of the new values (rows, width) of a unit."""
+        """Update the states with the new values (rows, width) of a unit."""
         shaped = value if self.layer.unit.width > 1 else value[:, 0]
         if self.layer.unit.support is not None:
             self.states[:, self.first + unit] = self.layer.unit.state_of(shaped)
@@ -301,7 +301,7 @@ def _child(target: Target, x: States, arrow: Arrow, own_input: Array | None) -> 
 def _moved(
     target: Target, kernel: Kernel, unit: Unit, eta: Array, old: Array, rng: np.random.Generator
 ) -> Array:
-    """Return new values of units that are independent given all others, by natural parameters."""
+    """Return new values of independent units with natural parameters eta."""
     if unit.support is None:
         return unit.sample(eta, rng)
     current = unit.state_of(old)
@@ -320,7 +320,7 @@ def _moved_unit(
     rng: np.random.Generator,
     extra: Array | float,
 ) -> Array:
-    """Return new values (rows, w) of one unit in every row."""
+    """Return new values (rows, width of the unit) of one unit in every row."""
     shaped = eta if unit.width > 1 else eta[:, 0]
     if unit.support is None:
         return unit.sample(shaped, rng)[:, None]
@@ -332,7 +332,7 @@ def _moved_unit(
             share = np.stack([child.log_prob(reached, (v - old) @ block) for v in support], axis=1)
             log_weights = log_weights + times(target.beta[:, None], share)
     log_weights = log_weights + extra
-    # A unit all of whose states are impossible moves to any of them.
+    # If all states of a unit are impossible, it moves to any of them.
     impossible = np.isneginf(log_weights).all(axis=1, keepdims=True)
     prob = softmax(np.where(impossible, 0.0, log_weights))
     current = unit.state_of(old if unit.width > 1 else old[:, 0])
@@ -344,14 +344,14 @@ def _moved_unit(
 def transition(target: Target, kernel: Kernel, prob: Array, current: Array) -> Array:
     """Return the probabilities (rows, ..., K) of the next state.
 
-    They are the kernel's, but for beta = 0, where the conditional is exact.
+    They come from the kernel; at beta = 0 they are the conditional probabilities.
     """
     exact = (target.beta == 0).reshape(-1, *[1] * (prob.ndim - 1))
     return np.where(exact, prob, moves(kernel, prob, current))
 
 
 def moves(kernel: Kernel, prob: Array, current: Array) -> Array:
-    """Return kernel.transition(prob, current); PgmError unless these are probabilities."""
+    """Return kernel.transition(prob, current); PgmError unless it consists of probabilities."""
     found = np.asarray(kernel.transition(prob, current))
     if found.shape != prob.shape or not (
         np.all(found >= -1e-12) and np.all(np.abs(found.sum(axis=-1) - 1) < 1e-6)
@@ -375,7 +375,8 @@ def moves(kernel: Kernel, prob: Array, current: Array) -> Array:
 def next_state(prob: Array, current: Array, u: Array) -> Array:
     """Return states (...,) drawn from probabilities (..., K) by one uniform number each.
 
-    Moves lie on the unit interval in the order of values, and then the state without a move.
+    On the unit interval, the moves to other values come first, in the order of the values, and then
+    the current state.
     """
     here = np.arange(prob.shape[-1]) == current[..., None]
     hit = ~here & (u[..., None] < np.cumsum(np.where(here, 0.0, prob), axis=-1))

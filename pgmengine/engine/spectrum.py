@@ -16,8 +16,8 @@ from pgmengine.evidence.target import Target
 if TYPE_CHECKING:
     from pgmengine.engine.kernels.kernel import Kernel
 
-# States of a transition matrix, at most: a matrix of 0.5 GiB.
-MOST_STATES = 8192
+# The most states of a transition matrix, which then takes 0.5 GiB.
+MAX_MATRIX_STATES = 8192
 
 
 def joint_states(target: Target) -> States:
@@ -71,10 +71,10 @@ def _grid(target: Target) -> list[tuple[str, int, Array]]:
                 )
             grid.append((name, int(unit), support.reshape(len(support), layer.unit.width)))
             states *= len(support)
-    if states > MOST_STATES:
+    if states > MAX_MATRIX_STATES:
         raise PgmError(
             f"the target has {states} joint states, and a transition matrix may have at most "
-            f"{MOST_STATES}; observe some units"
+            f"{MAX_MATRIX_STATES}; observe some units"
         )
     return grid
 
@@ -84,8 +84,8 @@ def transition_matrix(target: Target, kernel: Kernel) -> Array:
 
     Use it to compare kernels by their spectrum on small models (`slem`), or to prove that a kernel
     leaves its distribution invariant. The units move one after the other in the order of a sweep.
-    Units that a sweep moves at once are independent given the others, so that the order among them
-    does not matter.
+    Units that a sweep moves at once are independent given the others, so that their order does not
+    matter.
 
     Parameters
     ----------
@@ -118,10 +118,10 @@ def transition_matrix(target: Target, kernel: Kernel) -> Array:
         step = int(np.prod(sizes[u + 1 :]))
         reached = (np.arange(states) - digits[u] * step)[:, None] + step * np.arange(sizes[u])
         weights = log_p[reached]
-        # Where the other units are in an impossible state, the unit moves anywhere.
+        # If the states of the other units are impossible, the unit moves to any state.
         impossible = np.isneginf(weights).all(axis=1, keepdims=True)
         prob = softmax(np.where(impossible, 0.0, weights))
-        # At beta = 0 sweeps draw exactly, by any kernel.
+        # At beta = 0 sweeps draw from the conditionals, whatever the kernel.
         move = prob if target.beta[0] == 0 else moves(kernel, prob, digits[u])
         entries = (move.ravel(), (np.repeat(np.arange(states), sizes[u]), reached.ravel()))
         matrix = matrix @ csr_array(entries, shape=(states, states))
@@ -131,7 +131,7 @@ def transition_matrix(target: Target, kernel: Kernel) -> Array:
 def slem(matrix: ArrayLike) -> float:
     """Return the second largest eigenvalue modulus of a transition matrix.
 
-    The distance to the stationary distribution shrinks by this factor in a step, in the long run.
+    After many steps, each step reduces the distance to the stationary distribution by this factor.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Evidence, parsed into complete arrays with a mask for each row.
 
-Evidence consists of observed values. Soft evidence, hints about states, is read by soft.py.
+Evidence consists of observed values. Soft evidence, log weights of states, is read by soft.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.frames import by_layer
 from pgmengine.evidence.named_units import StateNumbers, ValuesInRows, is_frame, values_of_units
 from pgmengine.evidence.relevance import EvidencePattern
-from pgmengine.evidence.state_names import ROUNDING, as_entries, text_of_number
+from pgmengine.evidence.state_names import SINGLE_PRECISION, as_entries, text_of_number
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.variables import described, place_of
@@ -31,7 +31,7 @@ from pgmengine.model.variables import described, place_of
 class Evidence:
     """Values of every layer, 0 where not observed, and the evidence pattern of every row."""
 
-    # Whether any array had a rows axis.
+    # Whether any array had an axis of rows.
     has_rows: bool
     # Layer -> (rows, width).
     values: dict[str, Array]
@@ -42,8 +42,8 @@ class Evidence:
         return Evidence(self.has_rows, rows_of(self.values, index), self.pattern.take(index))
 
 
-# Values that have no axes.
-ALONE = str, int, float, np.generic, type(None)
+# Types of values that have no axes.
+SCALAR_TYPES = str, int, float, np.generic, type(None)
 
 
 def parse_evidence(
@@ -61,7 +61,7 @@ def parse_evidence(
         of this shape, or one-hot rows (..., size, k). Or a DataFrame with a column for each unit
         that is observed in some row; see frames.by_layer.
     what : the name of the evidence in messages.
-    rows_known : whether another part of the question tells the number of rows.
+    rows_known : whether another part of the question has an axis of rows.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def parse_evidence(
         if name in parsed:
             missing = np.isnan(parsed[name])
             value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
-            # Equal rows are kept once.
+            # Equal rows are stored once.
             seen = seen[:1].copy() if len(seen) > 1 and (seen == seen[:1]).all() else seen
         values[name], observed[name] = spread(value, rows), spread(seen, rows)
     cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
@@ -103,12 +103,12 @@ def parse_evidence(
 
 
 def _check_one_hot(structure: Structure, evidence: Mapping[Any, Any], what: str) -> None:
-    """PgmError for a vector that may be a one-hot row of a unit, or a state in each of many rows.
+    """PgmError for a vector that may be a one-hot row, or a state in each of many rows.
 
-    Where other evidence has rows as well, the vector has a state for each of them.
+    If other evidence has rows, the vector contains a state for each row.
     """
     for key, given in evidence.items():
-        why = None if isinstance(given, ALONE) else _as_one_hot(structure, key, given, what)
+        why = None if isinstance(given, SCALAR_TYPES) else _as_one_hot(structure, key, given, what)
         if why is not None and not tells_rows(structure, {**evidence, key: None}):
             raise PgmError(why)
 
@@ -130,7 +130,7 @@ def _layer_of(structure: Structure, key: Any) -> Layer | None:
 
 def _has_rows(structure: Structure, key: Any, given: Any) -> bool:
     """Whether the values of a layer or of a unit have an axis of rows."""
-    layer = None if isinstance(given, ALONE) else _layer_of(structure, key)
+    layer = None if isinstance(given, SCALAR_TYPES) else _layer_of(structure, key)
     if layer is None:
         return False
     if is_frame(given):
@@ -143,7 +143,7 @@ def _has_rows(structure: Structure, key: Any, given: Any) -> bool:
 
 
 def _as_one_hot(structure: Structure, key: Any, given: Any, what: str) -> str | None:
-    """Return the fault of a vector of one unit that may be a one-hot row, None without any."""
+    """Return a message about a vector of one unit that may be a one-hot row, else None."""
     layer = _layer_of(structure, key)
     if layer is None or not layer.unit.one_hot or (layer.name == key and layer.size > 1):
         return None
@@ -173,10 +173,10 @@ def _seen(layer: Layer, values: Array) -> Array:
 
 
 def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]:
-    """Return values (rows or 1, width), NaN where not observed, and whether it had a rows axis."""
+    """Return values (rows or 1, width), NaN if not observed, and whether there were rows."""
     array = as_floats(given, f"{what}: {layer.title}")
     values, has_rows = _with_rows(layer, array, what)
-    # A value of which a component is NaN is no value; all NaN is not observed.
+    # If all components are NaN, the unit is not observed; if only some are, the value is refused.
     nan = np.asarray(np.isnan(values))
     if layer.unit.width > 1:
         nan = np.all(nan, axis=-1)
@@ -198,15 +198,15 @@ def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]
 
 
 def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
-    """Undo the rounding of values such as 0.2 by single precision.
+    """Undo the rounding of values such as 0.2 to single precision.
 
-    Returns the values, and which of them are values of the unit.
+    Return the values, and a mask of those that the unit can have.
     """
     unit, wide = layer.unit, layer.unit.width > 1
     if unit.support is None:
         return values, good
     nearest = unit.support[unit.state_of(values)]
-    near = np.abs(values - nearest) <= ROUNDING * np.abs(nearest)
+    near = np.abs(values - nearest) <= SINGLE_PRECISION * np.abs(nearest)
     close = ~good & (near.all(axis=-1) if wide else near)
     return np.where(close[..., None] if wide else close, nearest, values), good | close
 
@@ -227,7 +227,7 @@ def _expected(layer: Layer) -> str:
 
 
 def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
-    """Return (rows, size[, k]) and whether the rows axis was given; labels become values."""
+    """Return (rows, size[, k]), and whether rows were given; labels become values."""
     n, k = layer.size, layer.unit.width
     square = k > 1 and array.shape == (n, n) == (n, k)
     if square and values_of_units(layer, array):
@@ -238,8 +238,8 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
         )
     if k > 1 and array.shape[-2:] == (n, k) and not square:
         return (array[None], False) if array.ndim == 2 else _checked(layer, array, 3, what)
-    # Of a layer of one unit a vector is one value per row. A vector of one number is the unit of
-    # the layer, but a row of a variable.
+    # For a layer of one unit, a vector has one value for each row. A vector of one number is
+    # ambiguous: for a variable it is one row, for a declared layer the value of its unit.
     column = n == 1 and array.ndim == 1 and (array.shape[0] != 1 or layer.is_variable)
     array = array[:, None] if column else array
     if array.ndim == 0 and n == 1:
@@ -250,7 +250,7 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
 
 
 def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, bool]:
-    """Return the array and True; PgmError unless it has rows of the layer's shape."""
+    """Return the array and True; PgmError unless its rows have the shape of the layer."""
     if array.ndim != ndim or array.shape[1] != layer.size:
         n, k = layer.size, layer.unit.width
         expected = (

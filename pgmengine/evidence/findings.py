@@ -1,8 +1,8 @@
-"""Virtual findings: children of units that are observed, which soft evidence adds to a model.
+"""Virtual findings: observed children of units, by which soft evidence extends a model.
 
 Each finding is a Binary unit with the conditional P(1 | state), observed to be 1 in the rows that
-have the finding. In the others it is set by do(), which leaves nothing of it at any temperature.
-All findings are units of one layer behind the layers of the model, whose units keep their numbers.
+have the finding. In other rows do() sets it, so that it has no effect at any temperature. All
+findings are units of one layer after the layers of the model, whose units keep their numbers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
     from pgmengine.model.parameters import Parameters
 
-NAME = "findings"
+FINDINGS_NAME = "findings"
 
 
 def with_findings(model: Parameters, findings: Sequence[Finding]) -> Parameters:
-    """Return a model that has a unit more for each finding."""
+    """Return a model with an additional unit for each finding."""
     s = model.structure
-    # Structures remember plans, so that equal findings share one.
+    # Structures cache plans, so that equal findings share a structure.
     key = ("findings", *((f.place, f.log_prob.tobytes()) for f in findings))
     structure = s.memo.recall(key, lambda: _with_units(s, findings))
     name = structure.findings
@@ -49,7 +49,7 @@ def with_findings(model: Parameters, findings: Sequence[Finding]) -> Parameters:
 def _with_units(s: Structure, findings: Sequence[Finding]) -> Structure:
     """Return a structure with a layer of findings, and a group of tables for each parent layer."""
     labels = {x for layer in s.layers.values() for x in layer.labels or ()}
-    name = free_name(NAME, {*s.layers, *labels})
+    name = free_name(FINDINGS_NAME, {*s.layers, *labels})
     by_parent: dict[str, list[tuple[int, int]]] = {}
     for i, finding in enumerate(findings):
         by_parent.setdefault(finding.place[0], []).append((finding.place[1], i))
@@ -69,12 +69,12 @@ def _with_units(s: Structure, findings: Sequence[Finding]) -> Structure:
 
 
 def observed_findings(findings: Sequence[Finding], rows: int) -> Array:
-    """Return which rows have which findings, (rows, n) bool."""
+    """Return whether each row has each finding, (rows, n) bool."""
     return np.stack([np.broadcast_to(f.rows, (rows,)) for f in findings], axis=1)
 
 
 def without_findings(target: Target, model: Parameters) -> Target:
-    """Return a target of a model to which findings have been added as one of the model itself."""
+    """Return the target of the model itself for a target of the model with findings."""
     layers, pattern = model.structure.layers, target.pattern
     values, observed, cut = (
         {name: part[name] for name in layers}

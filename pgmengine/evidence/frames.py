@@ -1,4 +1,4 @@
-"""pandas DataFrames as evidence, data and results, with a column for each unit, named after it."""
+"""pandas DataFrames as evidence, data and results, with a column for each unit."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from pgmengine.model.variables import Place, place_of, unit_name
 if TYPE_CHECKING:
     import pandas as pd
 
-# Columns that a message says how to drop.
-MOST_DROPPED = 5
+# Columns that a message names in its advice to drop them, at most.
+MAX_COLUMNS_SHOWN = 5
 
 
 def by_layer(
@@ -38,10 +38,11 @@ def by_layer(
     """Return values of layers and units, or of a DataFrame, as layer -> numbers.
 
     The columns of a DataFrame are (layer, label of the unit), or the label alone if no other layer
-    has it; units without a column are NaN. A layer of one unit may be named in place of its unit.
-    Units without labels are numbered. Values may be names of states. The columns of a DataFrame for
-    one layer are its units, by name if one of them is the name of a unit, else in order. Names
-    close to labels of units are refused as mistyped. Values `with_rows` have an axis of rows.
+    has it; units without a column are NaN. The name of a layer of one unit also names the unit.
+    Units without labels have numbers. Values may be names of states. If a DataFrame is given for
+    one layer, its columns are units: by name if one of them is the name of a unit, else in order.
+    Names that are close to labels are refused as mistyped. `with_rows`: values always have an axis
+    of rows.
     """
     if isinstance(given, StateNumbers):
         return given
@@ -91,7 +92,7 @@ def _given(layer: Layer | None, given: Any, what: str, with_rows: bool) -> Any:
 def data_by_layer(structure: Structure, data: Any) -> StateNumbers:
     """Return `by_layer` of data, which always have a rows axis.
 
-    (rows, size) numbers for units with several components are therefore labels.
+    For units with several components, numbers (rows, size) are therefore labels.
     """
     given = by_layer(structure, data, "data", with_rows=True)
     for name, values in given.items():
@@ -105,7 +106,7 @@ def data_by_layer(structure: Structure, data: Any) -> StateNumbers:
 
 def _dropping(extra: list[Any]) -> str:
     """Return the end of a message that says how to leave out columns."""
-    if len(extra) > MOST_DROPPED:
+    if len(extra) > MAX_COLUMNS_SHOWN:
         return f"; {len(extra)} columns are no names, keep the others: data[[...]]"
     them = "it" if len(extra) == 1 else "them"
     return f"; to leave {them} out, give data.drop(columns={extra!r})"
@@ -125,7 +126,7 @@ def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
 def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
     """Return the units of the columns of a layer's DataFrame.
 
-    Columns are taken by name, else in order; None if there are not as many as units.
+    Columns are read by name, else in order; None if their number differs from that of the units.
     """
     known: dict[Hashable, int] = {text: i for i, text in enumerate(layer.unit_texts)}
     known |= {label: i for i, label in enumerate(layer.labels or range(layer.size))}
@@ -149,7 +150,7 @@ def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
 
 
 def _unit_of(layer: Layer, column: object) -> int | None:
-    """Return the unit that a column means which has the name of the layer; None if it has not."""
+    """Return the unit that a column such as (layer, label) or layer[0] means, or None."""
     if isinstance(column, tuple) and len(column) == 2 and column[0] == layer.name:
         return layer.unit_of(column[1])
     return layer.unit_in(column) if isinstance(column, str) else None
@@ -161,8 +162,8 @@ def to_frame(
     """Return probabilities of states and means as a DataFrame with columns (layer, unit[state]).
 
     Variables, and units whose states have names, have a column for each state; other units have
-    their means. A variable stands for its layer as well. Where all units are variables, the columns
-    are variable[state] alone.
+    their means. For a variable, its name replaces that of the layer. If all units are variables,
+    the columns are just variable[state].
     """
     with needed_by("to_frame()"):
         import pandas as pd
@@ -185,7 +186,7 @@ def to_frame(
 
 
 def different_texts(names: Sequence[Hashable]) -> list[str]:
-    """Return names as texts, in the spelling of Python where two would be the same text."""
+    """Return names as texts, and as Python literals if two texts would be equal."""
     texts = [str(name) for name in names]
     return texts if len(set(texts)) == len(texts) else [repr(name) for name in names]
 
@@ -227,7 +228,7 @@ def shown_units(structure: Structure) -> list[Shown]:
 def unit_names(layer: Layer) -> list[str] | list[int]:
     """Return the names of units: their labels as text, or their numbers.
 
-    Labels with the same text are written as in Python.
+    Labels with the same text are written as Python literals.
     """
     return list(range(layer.size)) if layer.labels is None else list(layer.unit_texts)
 
@@ -252,14 +253,14 @@ def _place_of(structure: Structure, column: object) -> Place | None:
     """Return the place of the unit that a column means, None if there is none."""
     place = place_of(structure, column)
     if place is None and isinstance(column, tuple) and len(column) == 2 and column[0] == column[1]:
-        # A variable stands for its layer in the columns of results.
+        # In the columns of results, the name of a variable replaces that of the layer.
         variable = place_of(structure, column[0])
         return variable if variable in structure.variables else None
     return place
 
 
 def _advice(structure: Structure, column: object) -> str:
-    """Return the end of a message about a column that is no name."""
+    """Return the end of a message about a column that names no unit."""
     layers = structure.layers.values()
     units = [(x.name, text) for x in layers if not x.holds_variables for text in x.unit_texts]
     if near := nearest(column, [*structure.places, *structure.texts, *units]):

@@ -1,6 +1,6 @@
 """Targets from what users give: evidence, soft evidence, interventions and an inverse temperature.
 
-The parts are parsed, brought to one number of rows, and checked against each other.
+The parts are parsed, repeated to a common number of rows, and checked against each other.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def make_target(
 
 
 def _joint(s: Structure, seen: Evidence, hints: Hints, done: Evidence | None) -> Evidence:
-    """Return evidence with the values that do() sets and the findings, for the rows of all."""
+    """Return evidence together with the values that do() sets and the findings, for all rows."""
     rows = common_rows(
         {
             "evidence": seen.pattern.rows if seen.has_rows else 1,
@@ -83,8 +83,8 @@ def _joint(s: Structure, seen: Evidence, hints: Hints, done: Evidence | None) ->
 def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:
     """PgmError unless do() sets units with a conditional that are not observed.
 
-    Undirected couplings and tables of a unit with a conditional table stay, as factors of the
-    density beside the conditional that is cut.
+    do() removes the conditional of a unit. Its undirected couplings and its other tables stay as
+    factors of the density.
     """
     for name, mask in cut.items():
         directed = name in s.directed_layers and name not in s.undirected_layers

@@ -1,8 +1,9 @@
 """Magnitudes: how large the terms of the log density of a target can be.
 
 The log weight of a state is a sum of terms: biases and soft evidence times values, pair terms of
-couplings, conditionals, and entries of tables. In floating point the sum is off by about its last
-place times the sum of the sizes of all terms, whatever the sum itself is. `magnitudes` bounds
+couplings, conditionals, and entries of tables. In floating point, the error of the sum
+is about the relative rounding error times the sum of the sizes of all terms, even if the sum itself
+is small. `magnitudes` bounds
 these sizes, row by row, from parameters, evidence and soft evidence alone:
 
     v    the largest |value| of each component: of a finite unit its support, of an observed unit
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
     from pgmengine.model.parameters import Parameters
 
-# Rough bounds on the terms of the log density up to this are good enough.
-ROUGHLY_SMALL = 2.0**12
+# A rough bound on the terms of the log density suffices if it is at most this many nats.
+MAX_ROUGH_TERM = 2.0**12
 
 _largest: WeakKeyDictionary[Parameters, tuple[float, float, tuple[str, ...]]] = WeakKeyDictionary()
 
@@ -45,13 +46,13 @@ class Magnitudes:
 
     Attributes
     ----------
-    whole : name of a parameter or of soft evidence -> (rows,), the sizes of its terms together.
-    free : the same of the terms that depend on free units.
-    own : layer -> (rows, width), the sizes of biases and soft evidence times values, 0 of observed
+    whole : name of a parameter or of soft evidence -> (rows,), the sum of the sizes of its terms.
+    free : the same for the terms that depend on free units.
+    own : layer -> (rows, width), the sizes of biases and soft evidence times values; 0 for observed
         units.
-    rest : layer -> (rows, size), how far terms with other free units can tell the states of a unit
-        apart; 0 of observed units and of infinitely many values.
-    seen : layer -> (rows, size), the same of couplings with observed units.
+    rest : layer -> (rows, size), the largest difference between two states of a unit in its terms
+        with other free units; 0 for observed units, and for units with infinitely many values.
+    seen : layer -> (rows, size), the same for couplings with observed units.
     loose : layer -> (size,) bool: units whose change leaves every possible state possible.
     """
 
@@ -69,12 +70,12 @@ class Magnitudes:
 
     @cached_property
     def of_states(self) -> Array:
-        """The sizes of all terms that differ from state to state, (rows,) or (1,)."""
+        """The sizes of all terms that depend on free units, (rows,) or (1,)."""
         return np.asarray(sum(self.free.values(), np.zeros(1)))
 
     @cached_property
     def of_a_unit(self) -> Array:
-        """The largest field of a free unit, (rows,) or (1,): of its terms alone."""
+        """The largest sum of the terms of a single free unit, (rows,) or (1,)."""
         found = np.zeros(1)
         for name, rest in self.rest.items():
             own = self.own[name].reshape(len(self.own[name]), rest.shape[1], -1).sum(axis=-1)
@@ -103,16 +104,16 @@ def magnitudes(target: Target) -> Magnitudes:
 def largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
     """Return bounds on the sizes of all terms of the log density, and of the terms of one unit.
 
-    They hold for any evidence with values up to 1, and grow with the square of larger values of the
-    layers whose names come third.
+    They hold for any evidence with values up to 1. For larger values of the layers whose names come
+    third, they grow with the square of the values.
     """
     return remembered(_largest, model, _largest_terms)
 
 
 def _largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
     rough = roughly(model)
-    if rough <= ROUGHLY_SMALL:
-        # Each term of one unit is a difference of two terms.
+    if rough <= MAX_ROUGH_TERM:
+        # For one unit, each term is the difference of two terms.
         total, of_a_unit = rough, 2.0 * rough
     else:
         found = anywhere(model)
@@ -124,13 +125,13 @@ def _largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
 def roughly(model: Parameters) -> float:
     """Return a rough bound on all terms, for any evidence with values up to 1, in little time.
 
-    With a the sum of the sizes of all parameters, of tables only their largest entries, and V the
-    largest |value| of a unit, it is 2 a V^2 and the base measures of all units; infinite where a
-    type of unit has no such bound.
+    Let a be the sum of the sizes of all parameters, with only the largest entry of each table, and
+    V the largest |value| of a unit. The bound is 2 a V^2 plus the base measures of all units. It is
+    infinite if a type of unit has no such bound.
     """
     s, a = model.structure, 0.0
     if s.tables:
-        # A state has one entry of each table.
+        # Each joint state reads one entry of each table.
         a = float(model.table_sizes[0].sum())
     for key, value in model.params.items():
         if not key.endswith(".table"):
@@ -144,7 +145,7 @@ def roughly(model: Parameters) -> float:
         elif not unit.bounded and not unit.observed_only:
             if unit.curvature is None or name in s.directed_layers:
                 return math.inf
-            # Gaussian units: log h of values up to 1, and means c eta.
+            # Gaussian units: log h of values up to 1, and the means c eta.
             base += layer.size * (1.0 / unit.curvature + abs(math.log(unit.curvature)) + 1.0)
             far = max(far, unit.curvature * a)
     most *= max(1.0, far)
@@ -152,10 +153,10 @@ def roughly(model: Parameters) -> float:
 
 
 def anywhere(model: Parameters) -> Magnitudes:
-    """Return bounds for any evidence without soft evidence.
+    """Return bounds that hold for any evidence, without soft evidence.
 
-    Values of units with infinitely many values count as 1 where their mean is not larger. The
-    terms grow with the square of the values at most.
+    The |value| of a unit with infinitely many values counts as 1, or as its mean if that is larger.
+    The terms grow at most with the square of the values.
     """
     s = model.structure
     seen = {name: np.ones((1, layer.width)) for name, layer in s.layers.items()}
@@ -186,7 +187,7 @@ def _measured(
             rest[name] = rest[name] + span[name] * zeta[name]
         else:
             bias = np.abs(model.bias(name))
-            # A quadratic A(bias + field) differs from A(bias) by products with the field alone.
+            # If A is quadratic, A(bias + field) - A(bias) consists of products with the field.
             tells = free[name] & (layer.unit.curvature is None)
             _add(m, f"the bias of {layer.title}", v[name] * bias, tells)
             own[name] = own[name] + bias
@@ -250,7 +251,7 @@ def _values(
             zeta[name] = sum((v[name] @ weight for weight in inside), above)
             continue
         near = sum((v[o] @ abs(block) for o, block in model.neighbours[name]), own[name])
-        # Values without a bound grow from one generation of the layer to the next.
+        # Unbounded values grow from one generation of the layer to the next.
         for _ in model.generations[name]:
             h = layer.shaped(zeta[name] + near)
             far = np.maximum(np.abs(layer.unit.mean(h)), np.abs(layer.unit.mean(-h)))
@@ -260,7 +261,7 @@ def _values(
 
 
 def _add(m: Magnitudes, what: str, sizes: Array, free: Array) -> None:
-    """Add the terms of single components, of which some depend on free units."""
+    """Add the terms of single components; the mask `free` marks those that depend on free units."""
     m.whole[what] = sizes.sum(axis=1)
     m.free[what] = np.where(free, sizes, 0.0).sum(axis=1)
 
@@ -268,8 +269,8 @@ def _add(m: Magnitudes, what: str, sizes: Array, free: Array) -> None:
 def _add_children(m: Magnitudes, model: Parameters, name: str, products: Array, z: Array) -> None:
     """Add the conditionals of the children of arrows of a layer: v z + A(z).
 
-    All of them count as free: exact methods have the normalisers of observed children in the log
-    weights of states.
+    All of them count as free, because the log weights of states in exact methods contain the
+    normalisers of observed children.
     """
     layer, free = model.structure.layers[name], np.ones(1, dtype=bool)
     _add(m, f"the conditionals of {layer.title}", products, free)
@@ -281,8 +282,8 @@ def _add_children(m: Magnitudes, model: Parameters, name: str, products: Array, 
 def _tables(m: Magnitudes, model: Parameters) -> tuple[Array, Array]:
     """Add the largest finite entry of each table.
 
-    Returns twice their sums at each unit, (units,), and the units that are in no table with zeros.
-    Entries of -inf make states impossible and are in no sum.
+    Return twice their sum at each unit, (units,), and a mask of the units that are in no table with
+    zeros. Entries of -inf make states impossible and do not count.
     """
     s = model.structure
     units = sum(layer.size for layer in s.layers.values())
@@ -313,7 +314,7 @@ def _reach(layer: Layer) -> Array:
 
 
 def _span(layer: Layer) -> Array:
-    """Return how far the values of each component are apart at most, (width,)."""
+    """Return the largest difference between two values of each component, (width,)."""
     support = layer.unit.support
     if support is None:
         return np.zeros(layer.width)

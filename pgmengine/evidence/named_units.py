@@ -1,4 +1,4 @@
-"""Evidence and fields by the names of units, gathered into arrays by layer."""
+"""Evidence and fields by the names of units, collected into arrays by layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.state_names import (
-    ROUNDING,
+    SINGLE_PRECISION,
     as_entries,
     check_not_lost,
     state_number,
@@ -27,11 +27,11 @@ from pgmengine.model.weights import is_sparse
 
 
 class StateNumbers(dict[str, Any]):
-    """Values by layer in which names of states have been read: they are not read again."""
+    """Values by layer whose names of states are already numbers."""
 
 
 class ValuesInRows(dict[str, Any]):
-    """Values by layer and unit from a file, whose vectors of units have a state for each row."""
+    """Values by layer and unit from a file, where a vector has a state for each row."""
 
 
 def check_by_layer(structure: Structure, given: Any, what: str) -> None:
@@ -41,7 +41,7 @@ def check_by_layer(structure: Structure, given: Any, what: str) -> None:
     try:
         shape = () if is_frame(given) else tuple(np.shape(given))
     except ValueError:
-        # Lists of unequal lengths have no shape.
+        # Nested lists of unequal lengths have no shape.
         shape = ()
     layers = [x for x in structure.layers.values() if not x.holds_variables]
     names = "names of variables to states" if structure.variables else "layer names to arrays"
@@ -69,7 +69,7 @@ def _fitting(layers: Sequence[Layer], shape: tuple[int, ...]) -> list[Layer]:
         if (rows < 2 and shape[-1] == x.size)
         or (x.unit.width > 1 and rows in (1, 2) and shape[-2:] == x.bias_shape)
     ]
-    # A vector may also be the rows of a single unit.
+    # A vector may also have a row for each value of a single unit.
     return wide or [x for x in layers if rows == 0 and x.size == 1]
 
 
@@ -87,7 +87,7 @@ def _with_size(layer: Layer) -> str:
 def values_by_layer(
     structure: Structure, given: Mapping[Any, Any], what: str
 ) -> tuple[dict[str, Any], StateNumbers]:
-    """Return the entries by layer as they are, and those by names of units as layer -> numbers.
+    """Return entries by layer unchanged, and entries by names of units as layer -> numbers.
 
     A value is the name of a state, a number, or an array of these with an axis of rows; None and
     NaN are not observed.
@@ -108,14 +108,15 @@ def values_by_layer(
             rows = _common_rows(rows, key, parts[i], what)
         gathered = _gathered(layer.size, parts, what, np.nan)
         if layer.unit.width > 1 and gathered.ndim == 2:
-            # One row stays a vector of labels: its values, (size, k), could be rows of labels.
+            # One row stays a vector of labels: its values (size, k) could be read as rows of
+            # labels.
             gathered = layer.values_of(gathered, what)
         read[name] = gathered
     return out, read
 
 
 def fields_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -> dict[str, Any]:
-    """Return natural parameters by layer, 0 without any; keys may be names of units."""
+    """Return natural parameters by layer, 0 by default; keys may be names of units."""
     out, named = apart(structure, given, what)
     rows: tuple[Any, int] | None = None
     for name, members in named.items():
@@ -169,7 +170,7 @@ Members = dict[int, tuple[Any, Any]]
 def apart(
     structure: Structure, given: Mapping[Any, Any], what: str
 ) -> tuple[dict[str, Any], dict[str, Members]]:
-    """Return the entries by layer, and layer -> unit -> (name, value) of the others."""
+    """Return the entries by layer, and layer -> unit -> (name, value) of all other entries."""
     out: dict[str, Any] = {}
     named: dict[str, Members] = {}
     for key, value in given.items():
@@ -177,7 +178,7 @@ def apart(
         if place is None and isinstance(key, tuple):
             place = find(structure, key, what)
         if place is None:
-            # Also unknown names, which the reader of layers refuses.
+            # This includes unknown names, which the parser of layers refuses.
             out[key] = value
             continue
         units = named.setdefault(place[0], {})
@@ -201,12 +202,12 @@ def _numbers(layer: Layer, value: ArrayLike, what: str) -> Array:
     else:
         check_not_lost(layer, value, what)
         array = as_entries(layer, value, what)
-        # Rows of one unit each, as arrays of a layer of one unit have them.
+        # (rows, 1), the shape of a layer of one unit.
         array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
         if array.ndim > 1:
             raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
         found = state_numbers(layer, array, what, ("row",))
-    # The name of a state is one.
+    # Names of states have been checked when they were read.
     if layer.state_table is None:
         check_states(layer, found, what)
     return found
@@ -218,8 +219,8 @@ def check_states(layer: Layer, numbers: Array, what: str) -> None:
     if support is None:
         return
     known = np.arange(len(support)) if unit.width > 1 else support
-    # Labels are whole numbers, which single precision does not round.
-    rounding = 0.0 if unit.width > 1 else ROUNDING
+    # Labels are integers, which single precision represents exactly.
+    rounding = 0.0 if unit.width > 1 else SINGLE_PRECISION
     if not numbers.ndim:
         value = numbers.item()
         if value != value or any(abs(value - k) <= rounding * abs(k) for k in known):
@@ -238,7 +239,7 @@ def check_states(layer: Layer, numbers: Array, what: str) -> None:
 def _common_rows(
     rows: tuple[Any, int] | None, key: Any, part: Array, what: str
 ) -> tuple[Any, int] | None:
-    """Return the number of rows of the units so far, with the name of one of them."""
+    """Return the common number of rows so far, with the name of a unit that has them."""
     if not part.ndim:
         return rows
     if rows is not None and rows[1] != len(part):
@@ -250,7 +251,8 @@ def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = Fals
     """Return values of a layer with its names of states as numbers, NaN where not observed.
 
     Values of all components of units, such as one-hot rows, stay as they are, and so do numbers of
-    states without names. Data are always `with_rows`: two axes are then rows of labels.
+    states without names. Data are always `with_rows`: an array with two axes is then rows of
+    labels.
 
     Raises
     ------
@@ -268,7 +270,7 @@ def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = Fals
         return given
     found = state_numbers(layer, array, what, _axes(layer, array))
     if wide and found.ndim == 2 and found.shape[1] == layer.size:
-        # Labels of as many rows as there are states could be values of components.
+        # If there are as many rows as states, labels could be read as values of components.
         return layer.values_of(found, what)
     return found
 
@@ -281,7 +283,7 @@ def _numeric(given: Any) -> bool:
 def _of_components(layer: Layer, array: Array, with_rows: bool) -> bool:
     """Whether an array has numbers for each component of each unit, and no names of states.
 
-    Text is names where it might be either.
+    Text that might be either is read as names.
     """
     shape = layer.bias_shape
     if array.shape[-2:] != shape or (with_rows and array.ndim == 2):

@@ -1,16 +1,16 @@
 """Facts about a graph and its evidence that exact answers, sweeps, mean field and learning need.
 
-An evidence pattern says which units are observed and which of these do() has set, without their
+An evidence pattern is the set of observed units, and of units that do() has set, without their
 values. Facts about whole layers follow from the structure and the pattern alone: which layers have
 free units, which of them a sweep visits unit by unit, whether the free units are independent. They
 are properties of `EvidencePattern`, and each is computed once. One pattern object serves every
 target with the same evidence. A fit therefore also computes them once, although its model changes
 at each update.
 
-Facts about single units also depend on the weights that are zero, on hints (soft evidence) and on
-beta: which units are barren, and which parents reach which children. They are functions of a
-target. The normaliser of a child couples all its parents. It is absent where do() sets the child.
-It is also absent where the child is barren, because its conditional then sums to one.
+Facts about single units, such as whether they are barren, and which parents affect which children,
+also depend on the positions of zero weights, on soft evidence and on beta. They are functions of a
+target. The normaliser of a child couples all its parents. It is absent if do() sets the child. It
+is also absent if the child is barren, because its conditional then sums to one.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class EvidencePattern:
 
     @cached_property
     def _resized(self) -> Cache[EvidencePattern]:
-        """The same pattern with other numbers of rows, where all rows are alike.
+        """Number of rows -> the same pattern with so many rows, if all rows are equal.
 
-        A fit takes batches of two or three sizes again and again.
+        A fit uses batches of two or three sizes again and again.
         """
         return Cache(most=16)
 
@@ -84,7 +84,7 @@ class EvidencePattern:
 
     @cached_property
     def live_arrows(self) -> tuple[Arrow, ...]:
-        """Arrows whose children keep a conditional in some row: do() has not set them all."""
+        """Arrows to a layer with a unit that do() has not set in some row."""
         return tuple(c for c in self.structure.arrows if not distinct(self.cut[c.b]).all())
 
     @cached_property
@@ -114,8 +114,8 @@ class EvidencePattern:
     def by_unit(self) -> frozenset[str]:
         """Layers with free units that depend on each other given all other layers.
 
-        A coupling or a table inside the layer joins them, or the normaliser of a common child. A
-        sweep visits these layers unit by unit, and all others in one step.
+        They do if a coupling or a table inside the layer joins them, or the normaliser of a common
+        child. A sweep visits these layers unit by unit, and all others in one step.
         """
         inside = {c.a for c in self.structure.couplings if c.a == c.b}
         joined = inside | {c.a for c in self.live_arrows} | self.in_tables
@@ -150,26 +150,27 @@ class EvidencePattern:
     def in_lanes(self) -> bool:
         """Whether the compiled sweeps of single units, with chains as lanes, can draw every unit.
 
-        They know tables, couplings and arrows between units with finitely many states.
+        They support tables, couplings and arrows between units with finitely many states.
         """
         s = self.structure
         entries = int(np.diff(s.table_index.first).max(initial=0)) if s.tables else 0
         return (
             all(layer.unit.draw in (Draw.TABLE, Draw.COMPLEMENT) for layer in s.layers.values())
             and max(s.state_counts.values()) <= _kernels.MOST_STATES
-            # Places in a table are 32 bits.
+            # Positions in a table are 32-bit integers.
             and entries < 2**31
         )
 
     @cached_property
     def drawable(self) -> bool:
-        """Whether the compiled sweeps of whole layers can draw every unit that they have to."""
+        """Whether the compiled sweeps of whole layers can draw all units that move."""
         s = self.structure
         if s.tables:
             return False
         drawn = {x.unit for name, x in s.layers.items() if self.some_free[name]}
         drawn |= {s.layers[name].unit for name in s.layers if s.arrows_into[name]}
-        # A unit with several components has to be one-hot: its state stands for its value.
+        # Chains keep states instead of values, so that a unit with several components must be
+        # one-hot.
         return all(unit.draw is not None for unit in drawn) and all(
             (x.unit.support is None or 2 <= len(x.unit.support) <= _kernels.MOST_STATES)
             and (x.unit.width == 1 or x.unit.one_hot)
@@ -177,7 +178,7 @@ class EvidencePattern:
         )
 
     def take(self, index: Array) -> EvidencePattern:
-        """Return the pattern of the rows `index`; where rows are alike, one object per number."""
+        """Return the pattern of the rows `index`; if all rows are equal, one object per length."""
         if self.alike and len(index) == self.rows:
             return self
 
@@ -191,8 +192,8 @@ class EvidencePattern:
 def summed_layers(target: Target, backward: bool) -> frozenset[str]:
     """Return the layers that a sweep draws first, all at once.
 
-    Their states before the sweep have no effect on the states after it. No layer is such where the
-    first layers are visited unit by unit.
+    Their states before the sweep have no effect on the states after it. There is no such layer if
+    the sweep visits its first layers unit by unit.
     """
     free = target.pattern.some_free
     visits = [[n for n in names if free[n]] for names in target.visited]
@@ -203,8 +204,8 @@ def summed_layers(target: Target, backward: bool) -> frozenset[str]:
 def acts(model: Parameters, c: Coupling, structural: bool) -> Weight:
     """Return 1 where a coupling acts and 0 elsewhere, in the shape of its weight.
 
-    It acts where its weight is not zero, or (`structural`) at every entry that is a parameter: the
-    statistics of a weight of zero are not zero.
+    It acts where its weight is not zero. If `structural`, it acts at every parameter, because the
+    derivative in a weight of zero is not zero.
     """
     weight = model.weight(c)
     parameters = c.parameters(weight)
@@ -247,15 +248,15 @@ def hinted(target: Target, name: str) -> Array:
 def barren(target: Target) -> dict[str, Array]:
     """Return the barren units at beta = 1: layer -> (rows, size) bool.
 
-    They are free directed units without undirected couplings, tables and hints, and without
-    descendants that are observed or have hints. Summed over, their conditionals give 1.
+    They are free directed units without undirected couplings, tables and soft evidence, and without
+    descendants that are observed or have soft evidence. Their conditionals sum to 1.
     """
     s, pattern = target.structure, target.pattern
     out = {name: np.zeros((1, layer.size), dtype=bool) for name, layer in s.layers.items()}
     for name in reversed(s.directed_layers):
         if name in s.undirected_layers or not pattern.some_free[name]:
             continue
-        # One row stands for all where neither the pattern nor hints nor beta differ.
+        # One row is enough if pattern, soft evidence and beta are equal in all rows.
         mine = distinct(target.free[name])
         if s.tables:
             mine = mine & ~s.tabled[name]
@@ -278,9 +279,9 @@ def barren(target: Target) -> dict[str, Array]:
 def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:
     """Return the free units that exact answers have to enumerate: layer -> (size,) bool.
 
-    They are the parents of active children whose normaliser counts, and noisy-or units at beta < 1,
-    because (1 - e^-z)^beta + e^(-beta z) has no form that the walks know. All rows share the
-    pattern; `active` (size,) are the units that are not summed out beforehand.
+    They are the parents of active children whose normaliser counts. They also are noisy-or units at
+    beta < 1, because enumeration has no formula for (1 - e^-z)^beta + e^(-beta z). All rows share
+    the pattern; `active` (size,) are the units that are not summed out beforehand.
     """
     s = target.structure
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
@@ -297,8 +298,8 @@ def forced_units(target: Target, active: dict[str, Array], structural: bool) -> 
 def barren_tables(target: Target) -> dict[str, Array]:
     """Return the barren units with a conditional table: layer -> (1, size) bool.
 
-    They are free, have no hint and no coupling, and are in no table but their own and those of
-    barren children. All rows share one evidence pattern.
+    They are free, have neither soft evidence nor couplings, and are in no table except their own
+    and those of barren children. All rows share one evidence pattern.
     """
     s = target.structure
     out = {name: np.zeros((1, layer.size), dtype=bool) for name, layer in s.layers.items()}

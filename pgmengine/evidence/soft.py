@@ -1,13 +1,13 @@
 """Soft evidence: log weights of states, as fields of units and as virtual findings.
 
-Hints about a unit are log weights w of its K states, or one log-odds for a unit of a layer that
-has two values and no name. The product over all hints multiplies the density:
+Soft evidence about a unit is log weights w of its K states. For a unit of a layer whose units have
+two values and no names it may be one log-odds. The density is multiplied by all weights:
 
-    field     Of one-hot units the weights are the field. Of two values a < b the field is
-              (w_b - w_a) / (b - a), and the constant w_a - a field is the same for all states.
-    finding   States of weight -inf, and units of other values, get a virtual finding (Pearl 1988):
-              a child of the unit that is observed, with P(child | state) = e^(w - max w). Zeros
-              are then zeros of a table, which every method heeds (findings.py).
+    field     For one-hot units the weights are added to the field. For two values a < b the field
+              is (w_b - w_a) / (b - a), and the constant w_a - a field is the same for all states.
+    finding   Units with a weight of -inf, and units with other values, get a virtual finding
+              (Pearl 1988): an observed child with P(child | state) = e^(w - max w). A weight of
+              -inf becomes a zero of a table, which every method takes into account (findings.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Likelihoods:
     values: ByState
 
 
-# Layer, variable, or (layer, number of a unit) -> its hints.
+# Layer, variable, or (layer, number of a unit) -> its soft evidence.
 Soft: TypeAlias = (
     "Mapping[str, ByState | Likelihoods] | Mapping[Member, ByState | Likelihoods] "
     "| Mapping[tuple[str, Hashable], ByState | Likelihoods]"
@@ -49,7 +49,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def likelihood(values: Mapping[Key, ByState]) -> dict[Key, Likelihoods]:
-    """Return soft evidence that is given by likelihoods themselves, not by their logarithms.
+    """Return soft evidence from likelihoods instead of their logarithms.
 
     Use it as `soft=pgm.likelihood({...})` for findings of uncertain sensors: each number is the
     probability of the finding in a state. Only their ratios matter for probabilities of states.
@@ -62,7 +62,7 @@ def likelihood(values: Mapping[Key, ByState]) -> dict[Key, Likelihoods]:
 
     Raises
     ------
-    PgmError if it is no mapping. The question that uses it refuses wrong likelihoods.
+    PgmError if `values` is not a mapping. Likelihoods are checked in the question that uses them.
 
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
@@ -88,7 +88,7 @@ class Finding:
     ----------
     place : the layer and the number of the unit.
     log_prob : (K,), the logarithm of the probability of the finding in each state.
-    rows : (rows or 1,) bool, the rows that have it.
+    rows : (rows or 1,) bool, the rows that have the finding.
     """
 
     place: Place
@@ -98,14 +98,14 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Hints:
-    """Soft evidence as targets have it.
+    """Soft evidence as fields and findings, which targets store.
 
     Attributes
     ----------
     fields : layer -> (rows or 1, width), terms of natural parameters.
-    common : (rows or 1,) log weight that all states of a row have in common; None where it is 0.
+    common : (rows or 1,) log weight that all states of a row have in common; None if it is 0.
     findings : virtual findings.
-    rows : the number of rows, None if no hint had an axis of rows.
+    rows : the number of rows; None if no array had an axis of rows.
     """
 
     fields: States
@@ -116,12 +116,12 @@ class Hints:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Hints of some units of a layer: log weights (rows or 1, units, K), or log-odds with K = 1."""
+    """Soft evidence of units of a layer: log weights (rows or 1, units, K), or log-odds (K = 1)."""
 
     layer: Layer
     units: Array
     weights: Array
-    # The name under which the hints were given, and whether they have an axis of rows.
+    # The key under which the weights were given, and whether they have an axis of rows.
     key: object
     has_rows: bool
 
@@ -161,14 +161,14 @@ def _two_valued(layer: Layer) -> bool:
 
 
 def _by_names(layer: Layer, given: Any) -> bool:
-    """Return whether hints are by the names of states: a mapping, Series or DataFrame of these."""
+    """Return whether a mapping, Series or DataFrame has names of states as keys."""
     if layer.state_table is None or not hasattr(given, "keys"):
         return False
     return any(layer.state_table.matches(key) for key in given.keys())  # noqa: SIM118
 
 
 def _of_layer(layer: Layer, given: Any, variables: bool) -> _Part:
-    """Return the hints of all units of a layer, whose units may be variables."""
+    """Return the soft evidence of all units of a layer; `variables`: the units are variables."""
     what, units = f"soft: {layer.title}", np.arange(layer.size)
     chances = isinstance(given, Likelihoods)
     if _two_valued(layer) and not (variables or chances or _by_names(layer, given)):
@@ -178,7 +178,7 @@ def _of_layer(layer: Layer, given: Any, variables: bool) -> _Part:
         array = _log_weights(layer, given, what)
         shape = layer.size, _count(layer)
     if layer.size == 1 and array.ndim < len(shape) + 1 and array.shape not in (shape, (1,)):
-        # The axis of units may be left out, as in evidence: () or (rows,), (K,) or (rows, K).
+        # As in evidence, the axis of units may be missing: () or (rows,), (K,) or (rows, K).
         array = array[..., None] if len(shape) == 1 else array[..., None, :]
     has_rows = array.ndim == len(shape) + 1
     if array.shape[has_rows:] != shape:
@@ -201,7 +201,7 @@ def _of_layer(layer: Layer, given: Any, variables: bool) -> _Part:
 
 
 def _of_unit(layer: Layer, unit: int, key: object, given: Any, nameless: bool = False) -> _Part:
-    """Return the hints of one unit under the name `key`."""
+    """Return the soft evidence of one unit, given under the name `key`."""
     what = f"soft: {key!r}"
     if nameless and _two_valued(layer) and not isinstance(given, Likelihoods):
         array = as_floats(given, what)
@@ -213,7 +213,7 @@ def _of_unit(layer: Layer, unit: int, key: object, given: Any, nameless: bool = 
         array = array[..., None]
     else:
         array = _log_weights(layer, given, what)
-        # An axis of one unit, as arrays of a layer of one unit have it.
+        # (rows, 1, K), the shape of a layer of one unit.
         array = array[:, 0] if array.ndim == 3 and array.shape[1] == 1 else array
         if array.ndim > 2:
             k = _count(layer)
@@ -259,7 +259,7 @@ def _log_weights(layer: Layer, given: Any, what: str) -> Array:
     else:
         good = in_range(array) | np.isneginf(array)
         _check(array, ~good, what, names, f"{IN_RANGE}, or -inf, which excludes a state")
-    # The place of a unit without a possible state, with any one of its states.
+    # The position of a unit without a possible state, with an arbitrary state.
     lost = np.isneginf(array).all(axis=-1)
     if lost.any():
         place = tuple(int(i) for i in np.argwhere(lost)[0])
@@ -288,7 +288,7 @@ def _by_state(layer: Layer, given: Any, what: str) -> Array:
 def _names_states(layer: Layer, given: Any, what: str) -> bool:
     """Return whether numbers come with names of states: a mapping, or an index that has them.
 
-    Whole numbers from 0 are also the index that pandas makes where none is given. PgmError where
+    Integers from 0 do not count, because they are also the default index of pandas. PgmError if
     they are names of states in another order.
     """
     if isinstance(given, Mapping):
@@ -309,7 +309,7 @@ def _names_states(layer: Layer, given: Any, what: str) -> bool:
 
 
 def _state(layer: Layer, key: Hashable, what: str) -> int:
-    """Return the number of the state that a key means; PgmError unless it is one."""
+    """Return the number of the state that a key names; PgmError if it names none."""
     if layer.state_table is not None:
         return layer.state_table.state(key, what)
     states = range(_count(layer))
@@ -320,9 +320,9 @@ def _state(layer: Layer, key: Hashable, what: str) -> int:
 
 
 def _columns_in_order(layer: Layer, given: Any) -> Any:
-    """Return the log-odds of a DataFrame as (rows, size), 0 without a column; others as they are.
+    """Return the log-odds of a DataFrame as (rows, size); other values unchanged.
 
-    The columns are units of the layer.
+    The columns are units of the layer; a unit without a column has 0.
     """
     if not is_frame(given) or (places := places_of(layer, given, "soft")) is None:
         return given
@@ -332,7 +332,7 @@ def _columns_in_order(layer: Layer, given: Any) -> Any:
 
 
 def _check(array: Array, bad: Array, what: str, names: tuple[Hashable, ...], expected: str) -> None:
-    """PgmError with the place of the first bad number, the last axis of which are states."""
+    """PgmError with the position of the first bad number; the last axis are states."""
     if not np.any(bad):
         return
     place = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -344,13 +344,13 @@ def _check(array: Array, bad: Array, what: str, names: tuple[Hashable, ...], exp
 
 
 def _place(place: tuple[int, ...], axes: int) -> str:
-    """Return a place in an array with the axes (), (row,), or (row, index), for a message."""
+    """Return a position in an array with the axes (), (row,), or (row, index), for a message."""
     names = {0: (), 1: ("row",), 2: ("row", "index")}.get(axes, ("axis",) * axes)
     return "".join(f", {axis} {i}" for axis, i in zip(names, place, strict=True))
 
 
 def _hints(parts: list[_Part]) -> Hints:
-    """Return fields and findings of hints of different units."""
+    """Return the fields and findings of all parts, which belong to different units."""
     fields, findings = dict[str, Array](), list[Finding]()
     rows = _rows(parts)
     common = np.zeros(rows or 1)
@@ -369,7 +369,7 @@ def _hints(parts: list[_Part]) -> Hints:
 
 
 def _rows(parts: list[_Part]) -> int | None:
-    """Return the number of rows of all hints, None without any; PgmError unless they agree."""
+    """Return the common number of rows, or None without rows; PgmError if numbers differ."""
     several = [part for part in parts if part.has_rows]
     for part in several:
         if len(part.weights) != len(several[0].weights):
@@ -381,7 +381,7 @@ def _rows(parts: list[_Part]) -> int | None:
 
 
 def _divided(part: _Part) -> tuple[Array | None, Array, Array | None]:
-    """Return hints as a field (rows, units, width), a constant (rows, units), and a finding.
+    """Return a field (rows, units, width), a constant (rows, units), and a finding.
 
     The finding has log probabilities (rows, units, K). Fields and findings without effect are None.
     """
@@ -405,7 +405,7 @@ def _divided(part: _Part) -> tuple[Array | None, Array, Array | None]:
 
 
 def _findings(part: _Part, log_prob: Array) -> list[Finding]:
-    """Return a finding for each unit and each different row of its log probabilities."""
+    """Return a finding for each unit and each distinct row of its log probabilities."""
     out = []
     for i in np.flatnonzero(log_prob.any(axis=(0, 2))):
         kinds, kind = np.unique(log_prob[:, i], axis=0, return_inverse=True)

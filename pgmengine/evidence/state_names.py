@@ -1,12 +1,12 @@
-"""The states of a unit by their names: the one table that reads a value wherever it comes from.
+"""The states of a unit by their names: the table that every reader of values uses.
 
-A value that is the name of a state is that state. Text, numbers and booleans are compared by what
-they write: 1, 1.0 and "1" are one name, and so are True, "True" and "TRUE". A name that is written
-exactly so goes first; otherwise the value must fit a single state. Numbers of states count only
-where the states have no names.
+A value means the state that it names. Text, numbers and booleans are compared by their meaning: 1,
+1.0 and "1" are one name, and so are True, "True" and "TRUE". If the exact spelling is a name, it
+counts; otherwise the value must fit a single state. Numbers of states are accepted only if the
+states have no names.
 
-Python takes True and 1 for equal. Between booleans and numbers a value is therefore read only where
-the name and the number of the state agree, as they do for the states 0 and 1, or False and True.
+True and 1 are equal in Python. A boolean is therefore read as a number, or a number as a boolean,
+only if the name and the number of the state agree: for the states 0 and 1, or False and True.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 # A number as tables and files write it; `float` would also read "nan", "1_0" and spaces.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
-# The texts that readers of tables take for an infinite number.
+# The texts that readers of tables convert to an infinite number.
 INFINITE = re.compile(r"[+-]?inf(inity)?", re.ASCII | re.IGNORECASE)
 
-# The texts that pandas takes for missing values when it reads a file.
+# The texts that pandas converts to NaN when it reads a file.
 MISSING = frozenset(
     """#N/A #NA -1.#IND -1.#QNAN -NaN -nan 1.#IND 1.#QNAN <NA> N/A NA NULL NaN None n/a nan
     null""".split()
 ) | {"", "#N/A N/A"}
 
-# Integers and fractions beyond this have no float.
-LARGEST = 10**308
+# The largest integer or fraction that is read: larger ones have no float.
+LARGEST_READ = 10**308
 
 # Relative error of single precision.
-ROUNDING = 2.0**-24
+SINGLE_PRECISION = 2.0**-24
 
 # Length of the longest text that is read as a number, in characters.
-MAX_DIGITS = 400
+MAX_NUMBER_LENGTH = 400
 
 
 class StateNames:
@@ -62,7 +62,7 @@ class StateNames:
     names : the names in the order of unit.support.
     array : the names as an array of objects.
     exact : (kind of value, name) -> state.
-    alike : what a name writes, as a number, a boolean or text -> the states with such names.
+    alike : the meaning of a name, as a number, a boolean or text -> the states with such names.
     tuples : whether a name is a tuple.
     """
 
@@ -72,7 +72,7 @@ class StateNames:
         self.exact: dict[Hashable, int] = {}
         self.alike: dict[tuple[type, Any], tuple[int, ...]] = {}
         for state, given in enumerate(self.names):
-            # One by one, because a name may be a tuple.
+            # numpy would make a second axis of names that are tuples.
             self.array[state] = given
             name = _plain(given)
             self.exact[_kind(name), name] = state
@@ -82,7 +82,7 @@ class StateNames:
         self.tuples = any(isinstance(name, tuple) for name in self.names)
 
     def matches(self, value: object) -> tuple[int, ...]:
-        """Return the states that a value may be: none, one, or several of one writing."""
+        """Return the states that a value may name: none, one, or several with the same meaning."""
         value = _plain(value)
         if not hashable(value):
             return ()
@@ -104,21 +104,21 @@ class StateNames:
             return ()
         known = self.alike.items()
         numbers = ((x, states) for (_, x), states in known if type(x) is float and isfinite(x))
-        near = [states for x, states in numbers if abs(x - value) <= ROUNDING * abs(x)]
+        near = [states for x, states in numbers if abs(x - value) <= SINGLE_PRECISION * abs(x)]
         return near[0] if len(near) == 1 else ()
 
     @cached_property
     def names_like_missing(self) -> list[Hashable]:
-        """The names of which pandas makes NaN when it reads a file."""
+        """The names that pandas converts to NaN when it reads a file."""
         return [name for name, text in zip(self.names, self.texts, strict=True) if text in MISSING]
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The names as text, as tables and files have them."""
+        """The names as text, as tables and files write them."""
         return tuple(map(text_of, self.names))
 
     def text(self, state: int, what: str) -> str:
-        """Return the name of a state as text; PgmError if the text would be read as another."""
+        """Return the name of a state as text; PgmError if the text would mean another state."""
         if self.matches(text := self.texts[state]) != (state,):
             others = listed([repr(self.names[i]) for i in self.matches(text) if i != state])
             raise PgmError(
@@ -128,10 +128,10 @@ class StateNames:
         return text
 
     def entries(self, given: Any, what: str) -> Array:
-        """Return lists within lists as an array of objects, in which names may be tuples."""
+        """Return nested lists as an array of objects, in which names may be tuples."""
         if not self.tuples:
             try:
-                # Of True and 2 together numpy would make the numbers 1 and 2.
+                # numpy would convert True and 2 to the numbers 1 and 2.
                 return np.asarray(given, dtype=object)
             except ValueError as error:
                 raise PgmError(f"{what} is not an array of values: {error}") from None
@@ -149,7 +149,7 @@ class StateNames:
         return out.reshape(shape)
 
     def _is_list(self, value: object, what: str) -> bool:
-        """Whether a value has states in it, and is none; PgmError if it may be both."""
+        """Whether a value is a list of states and not a state; PgmError if it may be either."""
         if not isinstance(value, tuple) or not self.matches(value):
             return isinstance(value, (list, tuple))
         if value and all(self.matches(part) for part in value):
@@ -160,7 +160,7 @@ class StateNames:
         return False
 
     def state(self, value: object, what: str) -> int:
-        """Return the state of a name; PgmError unless the value is the name of one state."""
+        """Return the state that a value names; PgmError unless it names exactly one."""
         found = self.matches(value)
         if len(found) == 1:
             return found[0]
@@ -172,7 +172,7 @@ class StateNames:
         )
 
     def _instead(self, value: object) -> str:
-        """Return the end of a message: the name of the state with this number, or the nearest."""
+        """Return the end of a message: the name of the state with this number, or a similar one."""
         number = None if isinstance(_plain(value), bool) else _position(_plain(value))
         numbered = any(isinstance(_plain(name), Number) for name in self.names)
         if number is not None and number < len(self.names) and not numbered:
@@ -182,7 +182,7 @@ class StateNames:
 
 
 def _plain(value: object) -> object:
-    """Return a scalar of numpy as Python's."""
+    """Return a scalar of numpy as a Python object."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -193,29 +193,29 @@ def _position(value: object) -> int | None:
 
 
 def _kind(value: object) -> type:
-    """Return what a value is: a boolean, a number, text, or something else."""
+    """Return the kind of a value: boolean, number, text, or its own type."""
     return next((kind for kind in (bool, Number, str) if isinstance(value, kind)), object)
 
 
 def text_of(name: object) -> str:
-    """Return the name of a state as text, as tables and files have it.
+    """Return the name of a state as text, as tables and files write it.
 
-    Of a number it has as few digits as possible.
+    Numbers have as few digits as possible.
     """
     name = _plain(name)
     if isinstance(name, str):
-        # An Enum of texts is its text.
+        # A member of an Enum of texts has a text.
         return str.__str__(name)
     return text_of_number(name) if type(name) is float else str(name)
 
 
 def text_of_number(number: float) -> str:
-    """Return a number in double precision as text that gives it back, without a final .0."""
+    """Return the shortest text that reads as the same double, without a final .0."""
     return repr(float(number)).removesuffix(".0")
 
 
 def _written(value: Any) -> tuple[type, Any]:
-    """Return what a value writes: (bool or Number, value), or its kind with the value."""
+    """Return the meaning of a value: (bool or Number, value), or (kind, value)."""
     if isinstance(value, (Decimal, Fraction)):
         return Number, _as_float(value)
     if not isinstance(value, str):
@@ -229,7 +229,7 @@ def _written(value: Any) -> tuple[type, Any]:
 
 
 def _as_float(value: Decimal | Fraction) -> float | Decimal | Fraction:
-    """Return a number in double precision; one beyond it as it is."""
+    """Return a number as float; a number beyond double precision stays unchanged."""
     try:
         return float(value)
     except (OverflowError, ValueError):
@@ -237,8 +237,8 @@ def _as_float(value: Decimal | Fraction) -> float | Decimal | Fraction:
 
 
 def written_number(text: str) -> int | float | None:
-    """Return the number that a text writes, or None."""
-    if len(text) > MAX_DIGITS or not NUMBER.fullmatch(text):
+    """Return the number that is written in a text, or None."""
+    if len(text) > MAX_NUMBER_LENGTH or not NUMBER.fullmatch(text):
         return None
     return int(text) if text.lstrip("+-").isdigit() else float(text)
 
@@ -252,11 +252,11 @@ def _shown(value: object) -> str:
 def state_number(layer: Layer, value: Any, what: str) -> float:
     """Return one value of a unit as a number, NaN where it is not observed.
 
-    The name of a state becomes a label, of units of one component the value of the state.
+    A name becomes the value of the state for units of one component, else the number of the state.
 
     Raises
     ------
-    PgmError with the names of the states, and with the nearest one.
+    PgmError with the names of the states, and with the most similar name.
     """
     if is_missing(value):
         return float("nan")
@@ -268,7 +268,7 @@ def state_number(layer: Layer, value: Any, what: str) -> float:
 
 
 def _number(value: Any, what: str) -> float:
-    """Return the number of a state that has no name; PgmError for text that writes none."""
+    """Return the number of a state without a name; PgmError for text that is no number."""
     try:
         number = written_number(value) if isinstance(value, str) else value
         if isinstance(number, (complex, np.complexfloating)):
@@ -281,9 +281,9 @@ def _number(value: Any, what: str) -> float:
 
 
 def as_entries(layer: Layer, given: Any, what: str) -> Array:
-    """Return values of a layer as an array: of numbers, or else of objects as they were given.
+    """Return values of a layer as an array of numbers, or of unchanged objects.
 
-    Masked entries become NaN. PgmError for what is no array.
+    Masked entries become NaN. PgmError for values that are not an array.
     """
     if isinstance(given, np.ma.MaskedArray):
         return np.asarray(np.ma.filled(given.astype(object), np.nan))
@@ -293,7 +293,7 @@ def as_entries(layer: Layer, given: Any, what: str) -> Array:
         array = np.asarray(given)
         if (times := _times(layer, array)) is not None:
             return times
-        # As objects, times of nanoseconds would be numbers.
+        # Conversion to objects would make numbers of times in nanoseconds.
         timed = array.dtype.kind in "mM"
         if array.dtype.kind in "biuf":
             return array
@@ -302,14 +302,14 @@ def as_entries(layer: Layer, given: Any, what: str) -> Array:
     if timed:
         raise PgmError(f"{what} is not an array of numbers or names: it has dates or times")
     try:
-        # Of names and numbers together numpy would make text.
+        # numpy would convert names and numbers together to text.
         return np.asarray(given, dtype=object)
     except ValueError as error:
         raise PgmError(f"{what} is not an array of values: {error}") from None
 
 
 def _times(layer: Layer, array: Array) -> Array | None:
-    """Return times as objects where states are named by such; None for other arrays."""
+    """Return times as objects if names of states are times; None for other arrays."""
     names = layer.state_names or ()
     if array.dtype.kind != "M" or not any(isinstance(_plain(x), datetime) for x in names):
         return None
@@ -321,7 +321,7 @@ def _times(layer: Layer, array: Array) -> Array | None:
 def check_not_lost(layer: Layer, column: Any, what: str) -> None:
     """PgmError for NaN in a column of pandas that may have been the name of a state.
 
-    pandas makes NaN of such texts when it reads a file, and nobody can tell them from empty cells.
+    pandas converts such texts to NaN when it reads a file, so that they look like empty cells.
     """
     names = [] if layer.state_table is None else layer.state_table.names_like_missing
     if not names or not hasattr(column, "isna"):
@@ -352,7 +352,7 @@ def state_numbers(layer: Layer, array: Array, what: str, axes: Sequence[str]) ->
         return array.astype(np.float64)
 
     def place(index: int) -> str:
-        """Return the place of an entry in words."""
+        """Return the position of an entry in words."""
         numbers = np.unravel_index(index, array.shape)
         # A single value has no axes.
         where = "".join(f", {axis} {i}" for axis, i in zip(axes, numbers, strict=False))
@@ -360,16 +360,16 @@ def state_numbers(layer: Layer, array: Array, what: str, axes: Sequence[str]) ->
         return f"{what}{where}{label}"
 
     def read(value: Any, index: int) -> float:
-        """Return one entry as a number; its place is put into words where it is refused."""
+        """Return one entry as a number; a refusal names its position."""
         try:
             return state_number(layer, value, what)
         except PgmError:
             return state_number(layer, value, place(index))
 
     if numeric:
-        # Numbers repeat, and names are looked up one by one.
+        # Many numbers are equal, and looking up names is slow.
         known, first, where = np.unique(array, return_index=True, return_inverse=True)
-        # In the order of the array, so that the first wrong entry is named.
+        # In the order of the array, so that a message names the first wrong entry.
         found = np.empty(len(known))
         for i in np.argsort(first):
             found[i] = read(known[i], int(first[i]))

@@ -1,12 +1,12 @@
 """Target: a model given evidence, at inverse temperature beta.
 
 Kernels and methods have access to the model and the evidence only through a target. `given.py`
-makes targets from evidence as users give it.
+makes targets from the evidence of users.
 
 The tempering path is geometric, log p_beta = (1 - beta) log r + beta log_density, where r is a
 distribution of independent units with natural parameters `reference` and the base measure h of the
-model. The power of h is therefore 1 at every beta. Soft evidence is part of the log density, up to
-a log weight that all states of a row have in common, which is part of log Z alone.
+model. The power of h is therefore 1 at every beta. Soft evidence is part of the log density, except
+for a log weight that all states of a row have in common, which only log Z contains.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from pgmengine.model.tables import joined_states
 if TYPE_CHECKING:
     from pgmengine.model.parameters import Parameters
 
-# The natural parameter of a unit that cannot be on: as -inf, but its product with 0 is 0.
-NEVER = -1e30
+# The natural parameter of a unit that is never 1. It acts as -inf, but its product with 0 is 0.
+NEVER_ON = -1e30
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A model given evidence, at beta; every array but those of `reference` has a rows axis.
+    """A model given evidence, at beta; all arrays except those of `reference` have rows.
 
     Attributes
     ----------
@@ -52,10 +52,10 @@ class Target:
     beta : (rows,) inverse temperatures.
     reference : layer -> (width,) natural parameters of r; 0 where absent.
     weights : (rows,) weight of each row in a gradient; None = 1.
-    first : the number of the first row in messages, where the rows are a part of a question.
+    first : the number of the first row in messages, if the rows are a part of a question.
     order : layers in the order in which a sweep visits them; empty for the order of the colours.
-    common : (rows,) log weight of soft evidence that all states have in common, None where it is 0.
-        Answers of prepared questions have it in log Z. Methods themselves see targets without it.
+    common : (rows,) log weight of soft evidence that all states have in common, None if it is 0.
+        Prepared questions add it to log Z. The targets that methods receive do not have it.
     """
 
     model: Parameters
@@ -85,7 +85,7 @@ class Target:
 
     @cached_property
     def pattern(self) -> EvidencePattern:
-        """The evidence pattern of every row, with the facts that follow from it."""
+        """The evidence pattern of every row, with facts derived from it."""
         return self.evidence.pattern
 
     @property
@@ -95,7 +95,7 @@ class Target:
 
     @property
     def cut(self) -> dict[str, Array]:
-        """Layer -> (rows, size) bool: units set by do(), without a conditional of their own."""
+        """Layer -> (rows, size) bool: units set by do(), whose conditionals are absent."""
         return self.pattern.cut
 
     @property
@@ -166,7 +166,7 @@ class Target:
         }
         cut = self.cut
         if name := self.structure.findings:
-            # Findings that do() sets have no share in the log density.
+            # Findings that do() sets have no term in the log density.
             every = np.ones((1, self.structure.layers[name].size))
             values[name], keep[name] = spread(every, self.rows), spread(every > 0, self.rows)
             cut = cut | {name: keep[name]}
@@ -216,9 +216,9 @@ class Target:
         return bool((self.beta == 1.0).all())
 
     def natural(self, x: States, name: str) -> Array:
-        """Return the natural parameter of a layer without children given all else, (rows, width).
+        """Return the natural parameter of a layer without children given all others, (rows, width).
 
-        eta = outer_field + beta link(zeta), zeta the directed input; never infinite.
+        eta = outer_field + beta link(zeta), where zeta is the directed input; eta is finite.
         """
         eta = self.outer_field(x, name)
         if name in self.structure.directed_layers:
@@ -227,7 +227,7 @@ class Target:
             own = np.where(
                 self.components(name, self.cut[name]),
                 0.0,
-                self.beta[:, None] * np.maximum(link, NEVER),
+                self.beta[:, None] * np.maximum(link, NEVER_ON),
             )
             eta = eta + own
         return eta
@@ -268,16 +268,16 @@ class Target:
     ) -> dict[str, Weight]:
         """Return Model.gradient without the conditionals of barren units and units set by do().
 
-        The score of a barren unit is 0 on average whatever its parents are, so that draws would add
-        noise only; of a noisy-or unit with an input near 0 it rests on states that are never drawn.
-        Barren units in tables are found where all rows share one evidence pattern. `tables`:
-        whether the parameters of tables have a part.
+        The expected score of a barren unit is 0 for any parents, so that draws would add only
+        noise. For a noisy-or unit with an input near 0, it depends on states that are never drawn.
+        Barren units in tables are found only if all rows share one evidence pattern. `tables`:
+        whether to include the parameters of tables.
         """
         total = self.weights if weights is None else self.weighed(weights)
         return self.model.gradient(x, total, self._unscored, tables)
 
     def weighed(self, weights: Array) -> Array:
-        """Return weights of rows times the target's own."""
+        """Return the product of weights of rows with the weights of the target."""
         return weights if self.weights is None else np.asarray(weights * self.weights)
 
     @cached_property

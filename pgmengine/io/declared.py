@@ -57,9 +57,9 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import RngLike
 from pgmengine.declare.builder import GraphBuilder
-from pgmengine.declare.declaration import DEPTH, RESERVED, plain_label, unit_types
+from pgmengine.declare.declaration import LAYER_ENTRIES, MAX_LIST_DEPTH, plain_label, unit_types
 from pgmengine.declare.validate import check_size
-from pgmengine.evidence.state_names import LARGEST
+from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.variables import Member
@@ -138,9 +138,11 @@ def _check_plain(declaration: Mapping[str, Any]) -> None:
     waiting: list[tuple[str, Any, int]] = [("", declaration, 0)]
     while waiting:
         where, value, depth = waiting.pop()
-        if depth > DEPTH:
-            raise PgmError(f"{where[:40]}...: lists within lists, more than {DEPTH} levels")
-        if isinstance(value, int) and abs(value) > LARGEST:
+        if depth > MAX_LIST_DEPTH:
+            raise PgmError(
+                f"{where[:40]}...: lists within lists, more than {MAX_LIST_DEPTH} levels"
+            )
+        if isinstance(value, int) and abs(value) > LARGEST_READ:
             raise PgmError(
                 f"{where}: an integer beyond 1e308, the largest number in double precision"
             )
@@ -198,7 +200,7 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], w
     if wrong:
         raise PgmError(
             f"layer {name!r}: {wrong[0]!r} is not an argument of {kind} or of a layer"
-            f"{nearest(wrong[0], own | RESERVED)}"
+            f"{nearest(wrong[0], own | LAYER_ENTRIES)}"
         )
     try:
         unit = types[kind](**{key: plain_label(value) for key, value in entry.items()})

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.files import SUM, plain_text, read_tensors, shown, write_tensors
+from pgmengine.base.files import CHECKSUM_ENTRY, plain_text, read_tensors, shown, write_tensors
 from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike
-from pgmengine.declare.declaration import DEPTH, check_names_come_back, declaration_of
+from pgmengine.declare.declaration import MAX_LIST_DEPTH, check_names_come_back, declaration_of
 from pgmengine.declare.stored_tables import table_units, variable_units, with_stored_tables
 from pgmengine.io.declared import declared_model
 from pgmengine.io.words import is_not_zero
@@ -148,7 +148,7 @@ def load(path: str | Path) -> Model:
                 f"not a model of pgmengine (format {metadata.get('format')!r}, expected "
                 f"{MODEL_FORMAT!r})"
             )
-        if metadata["format"] != FORMAT_WITHOUT_CHECKSUM and SUM not in metadata:
+        if metadata["format"] != FORMAT_WITHOUT_CHECKSUM and CHECKSUM_ENTRY not in metadata:
             raise PgmError("is damaged: its checksum is missing; take another copy")
         if "declaration" not in metadata:
             raise PgmError("is damaged: its declaration is missing; take another copy")
@@ -263,7 +263,7 @@ def _of_file(path: str | Path) -> Iterator[None]:
         raise PgmError(str(error) if named else f"{shown(path)}: {error}") from None
     except RecursionError:
         raise PgmError(
-            f"{shown(path)}: cannot be read: lists within lists, more than {DEPTH} levels"
+            f"{shown(path)}: cannot be read: lists within lists, more than {MAX_LIST_DEPTH} levels"
         ) from None
     except MemoryError:
         raise PgmError(

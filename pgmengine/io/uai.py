@@ -30,7 +30,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
-from pgmengine.declare.tabular import AXES, Conditional, Network, Table, check_acyclic
+from pgmengine.declare.tabular import MAX_AXES, Conditional, Network, Table, check_acyclic
 from pgmengine.io.opened import DATA_MEMORY_PER_TEXT_BYTE
 from pgmengine.io.uai_orders import REMARK, Order, order_of
 from pgmengine.io.variables import ADVICE_FOR_ROUNDED_ROWS
@@ -192,7 +192,7 @@ def _scopes(numbers: Numbers, sizes: list[int]) -> tuple[list[tuple[int, ...]], 
     scopes, places = [], []
     for k in range(count):
         places.append(numbers.i)
-        size = numbers.whole(f"the number of variables of factor {k}", 0, AXES + 1)
+        size = numbers.whole(f"the number of variables of factor {k}", 0, MAX_AXES + 1)
         scope = tuple(numbers.wholes(size, f"variables of factor {k}", 0, len(sizes)))
         if len(set(scope)) < size:
             raise numbers.error(f"a variable occurs twice in the scope of factor {k}")

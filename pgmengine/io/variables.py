@@ -9,7 +9,7 @@ from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
-from pgmengine.declare.tabular import AXES, Conditional, Network, check_different
+from pgmengine.declare.tabular import MAX_AXES, Conditional, Network, check_different
 from pgmengine.model.tables import as_printed, wrong_row
 
 # The advice for rows that do not sum to 1.
@@ -60,8 +60,10 @@ class Variables:
                 )
         if len(set(names)) < len(names):
             raise place.error("a variable occurs twice, expected a child and its parents", at)
-        if len(names) > AXES:
-            raise place.error(f"{len(names)} variables in one table, expected at most {AXES}", at)
+        if len(names) > MAX_AXES:
+            raise place.error(
+                f"{len(names)} variables in one table, expected at most {MAX_AXES}", at
+            )
         child, *parents = (self.numbers[name] for name in names)
         return child, tuple(parents)
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.files import SUM, clear_parts, read_tensors, writable, write_tensors
+from pgmengine.base.files import CHECKSUM_ENTRY, clear_parts, read_tensors, writable, write_tensors
 from pgmengine.base.types import Array
 from pgmengine.declare.declaration import declaration_of
 from pgmengine.declare.stored_tables import table_units
@@ -165,7 +165,7 @@ def read(path: str | Path, mark: Mapping[str, JSON]) -> tuple[dict[str, Array], 
             f"{CHECKPOINT_FORMAT!r})"
         )
     if not (
-        SUM in metadata
+        CHECKSUM_ENTRY in metadata
         if form == CHECKPOINT_FORMAT
         else metadata.get("sum") == _old_sum(text, arrays)
     ):

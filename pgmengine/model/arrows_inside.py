@@ -24,9 +24,9 @@ def arrows_inside(model: Parameters, name: str) -> list[Weight]:
 
 
 def generations(layer: Layer, weights: list[Weight]) -> list[Array]:
-    """Return the units of a layer by generation: their parents in it are in earlier ones.
+    """Return the units of a layer by generation; parents in the layer are in earlier generations.
 
-    `weights` are those of `arrows_inside`.
+    `weights` are the result of `arrows_inside`.
     """
     if not weights:
         return [np.arange(layer.size)]
@@ -39,8 +39,8 @@ def generations(layer: Layer, weights: list[Weight]) -> list[Array]:
 
 
 def by_child(weight: Weight) -> Weight:
-    """Return a weight as a sparse array in which the entries of a child lie together."""
-    # Slow to import, and needed for arrows inside a layer alone.
+    """Return a weight as a sparse array in which the entries of each child are consecutive."""
+    # Slow to import, and only arrows inside a layer need it.
     import scipy.sparse as sp
 
     return sp.csc_array(weight)
@@ -49,7 +49,7 @@ def by_child(weight: Weight) -> Weight:
 class Inputs:
     """The inputs that arrows inside a layer add to its units.
 
-    States have the axes (columns, rows) here, so that the states of a unit lie together.
+    Here states have the axes (columns, rows), so that the states of a unit are contiguous.
     """
 
     def __init__(self, model: Parameters, name: str) -> None:
@@ -67,7 +67,7 @@ class Inputs:
 def ancestors(model: Parameters, name: str, active: Array, open_units: Array) -> Array:
     """Return the open units (rows, size) from which arrows in a layer lead to an active unit.
 
-    A way from one to the other passes through open units only.
+    All units on the path between the two have to be open as well.
     """
     layer = model.structure.layers[name]
     reached, through = np.array(active.T, order="C"), np.ascontiguousarray(open_units.T)

@@ -1,10 +1,10 @@
 """Couplings: the edges of the layer graph, all bilinear, x_a W x_b.
 
-Every coupling follows the protocol `Coupling`: the blocks of its weight that act on the fields of
-its layers, and the statistics of its weight. An undirected coupling is also a term of the log
-density. An arrow is not: it adds to the input of its child, and the conditional of the child is a
-term of the log density. Weights are dense arrays, or scipy sparse arrays whose stored entries are
-the parameters.
+Every coupling follows the protocol `Coupling`. It gives the blocks of its weight that act on the
+fields of its layers, and the derivative of the log density in its weight. An undirected coupling is
+also a term of the log density. An arrow is not: it adds to the input of its child, and the
+conditional of the child is a term of the log density. Weights are dense arrays, or scipy sparse
+arrays whose stored entries are the parameters.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from pgmengine.base.work.threads import parts
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import is_sparse, like
 
-# Share of numbers other than 0 up to which adding long rows is faster than a product of 100 rows.
-FEW = 0.6
+# The largest share of nonzero numbers for which adding rows of the weight is faster than a matrix
+# product, measured on 100 rows.
+MAX_SPARSE_SHARE = 0.6
 
-# Columns that are added in the time that it takes to list the numbers other than 0.
-LISTS = 20
+# Columns that are added in the time that it takes to list the nonzero numbers.
+COLUMNS_A_LISTING = 20
 
-# Multiplications.
-WORTH_A_THREAD = 200_000
+# The smallest number of multiplications for which a further thread is started.
+MIN_PRODUCTS_A_THREAD = 200_000
 
 
 class Coupling(Protocol):
@@ -54,7 +55,7 @@ class Coupling(Protocol):
     def key(self) -> str: ...  # noqa: D102
 
     def within(self, layer: Layer) -> Coupling:
-        """Return the coupling with what it needs to know about its first layer."""
+        """Return the coupling with the facts that it needs about its first layer."""
 
     def blocks(self, weight: Weight) -> Iterator[tuple[str, str, Weight]]:
         """Yield (to, from, M) for both ends: the field of layer `to` gains x_from @ M."""
@@ -81,8 +82,8 @@ def bilinear(xa: Array, weight: Weight, xb: Array) -> Array:
 def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
     """Return the sum over rows of x_a x_b', at the stored entries of a sparse weight only.
 
-    In single precision zeros of x_a cost nothing where rows of x_b are added up; with few zeros or
-    short rows a matrix product is faster.
+    In single precision, rows of x_b are added for the nonzero entries of x_a, so that zeros take no
+    time. With few zeros or short rows, a matrix product is faster and is used.
     """
     if not is_sparse(weight):
         few = xa.dtype == xb.dtype == np.float32 and adds_rows(xa, xb.shape[1])
@@ -92,11 +93,11 @@ def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
 
 
 def adds_rows(x: Array, columns: int) -> bool:
-    """Whether to make a product with x by adding rows of so many columns: most of x is 0."""
-    few = FEW - LISTS / columns
+    """Whether most of x is 0, so that adding rows of so many columns is faster than a product."""
+    few = MAX_SPARSE_SHARE - COLUMNS_A_LISTING / columns
     if few <= 0:
         return False
-    # A sample is compared with 0 before it is counted: counting booleans is quick.
+    # A sample of the rows is compared with 0 first, because counting booleans is fast.
     some = x[:: max(1, len(x) // 8)] != 0
     return bool(np.count_nonzero(some) <= few * some.size)
 
@@ -105,7 +106,7 @@ def sum_of_rows(xa: Array, xb: Array) -> Array:
     """Return x_a' x_b in single precision, by adding rows of x_b where x_a is not 0."""
     xa, xb = np.ascontiguousarray(xa), np.ascontiguousarray(xb)
     out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.float32)
-    _kernels.outer(xa, xb, out, parts(xa.size * xb.shape[1] / 4, WORTH_A_THREAD))
+    _kernels.outer(xa, xb, out, parts(xa.size * xb.shape[1] / 4, MIN_PRODUCTS_A_THREAD))
     return out
 
 
@@ -117,11 +118,11 @@ def weighted_sum(weights: Array, x: Array) -> Array:
 
 
 def columns_times(xa: Array, xb: Array) -> Array:
-    """Return x_a' x_b as a matrix product, shared out among the threads."""
+    """Return the matrix product x_a' x_b, divided among the threads."""
     if not xa.dtype == xb.dtype == np.float32:
         return np.asarray(xa.T @ xb)
     out = np.empty((xa.shape[1], xb.shape[1]), dtype=np.float32)
-    work = parts(xa.size * xb.shape[1] / 4, WORTH_A_THREAD)
+    work = parts(xa.size * xb.shape[1] / 4, MIN_PRODUCTS_A_THREAD)
     _kernels.across(np.ascontiguousarray(xa), np.ascontiguousarray(xb), out, work)
     return out
 
@@ -136,7 +137,7 @@ def only_parameters(coupling: Coupling, weight: Weight, pairs: Array) -> Array:
 
     These are entries that a sparse weight does not store, and the pairs of a unit with itself.
     """
-    # Two components of one unit are a pair, too, although no parameter joins them.
+    # Pairs of components of one unit count too, although no parameter joins them.
     inside = isinstance(coupling, Lateral) and not is_sparse(weight)
     mask: Weight = 1.0 - np.eye(len(weight)) if inside else coupling.parameters(weight)
     dense = mask.toarray() if is_sparse(mask) else mask
@@ -226,18 +227,18 @@ class Lateral:
         return bilinear(xa, weight, xb) / 2
 
     def statistics(self, weight: Weight, xa: Array, xb: Array) -> Weight:
-        """Return d log_density / d S_ij summed over rows, S_ij = S_ji being one parameter."""
+        """Return d log_density / d S_ij summed over rows, where S_ij = S_ji is one parameter."""
         return self.projected(weight, outer(weight, xa, xb))
 
     def projected(self, weight: Weight, found: Weight) -> Weight:
-        """Return the matrix made symmetric to the last bit, and 0 inside a unit."""
+        """Return the exactly symmetric part of the matrix, with 0 between components of a unit."""
         if not is_sparse(weight):
             return (found + found.T) / 2 * self.parameters(weight).astype(found.dtype)
         if not weight.nnz:
             return found
         entries = weight.tocoo()
         place = like(weight, np.arange(1.0, weight.nnz + 1))
-        # The number of the entry across the diagonal from each entry.
+        # For each stored entry (i, j), the number of the entry (j, i).
         other = np.asarray(place[entries.col, entries.row]).astype(int) - 1
         between = entries.row // self.unit_width != entries.col // self.unit_width
         return like(weight, np.where(between, (found.data + found.data[other]) / 2, 0.0))
@@ -271,7 +272,7 @@ class Arrow:
     def parameters(self, weight: Weight) -> Weight:
         """Return 1 where an entry of the weight is a parameter.
 
-        Inside one layer these are the entries of a dense weight that are not 0, because others
+        Inside one layer, only the nonzero entries of a dense weight are parameters, because others
         could close a cycle.
         """
         if is_sparse(weight):
@@ -283,7 +284,7 @@ class Arrow:
         return self.projected(weight, outer(weight, xa, score))
 
     def projected(self, weight: Weight, found: Weight) -> Weight:
-        """Return the matrix with 0 where no parameter is."""
+        """Return the matrix with 0 in the entries that are not parameters."""
         return found if self.a != self.b or is_sparse(weight) else found * self.parameters(weight)
 
 

@@ -1,8 +1,8 @@
 """The entries of all tables of a model as one array.
 
-Tables of a thousand states take hundreds of megabytes, so that a model has them once: declared
-tables are views of one array, which is the array of all entries. Functions that look at all entries
-do so in blocks.
+Tables of variables with a thousand states take hundreds of megabytes. A model therefore stores them
+once: declared tables are views of the array of all entries. Functions that read all entries do so
+in blocks.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import BLOCK
+from pgmengine.model.tables import BLOCK_ENTRIES
 
-# Entries of all tables from which a copy of them is worth avoiding.
-LARGE = 2**16
+# The number of entries of all tables together from which a copy of them is avoided.
+MIN_UNCOPIED_ENTRIES = 2**16
 
 
 def without_base(structure: Structure, entries: Array) -> Array:
-    """Return the logarithms of all entries less log h of the child's state in conditionals.
+    """Return all logarithms of entries; in conditionals, less log h of the state of the child.
 
-    They are the entries themselves where no child of a conditional has a base measure.
+    The result is `entries` itself if no child of a conditional has a base measure.
     """
     first, out = 0, entries
     if structure.based.isdisjoint(tables.layers[-1] for tables in structure.tables):
@@ -39,14 +39,14 @@ def without_base(structure: Structure, entries: Array) -> Array:
 
 
 def joined_entries(parts: Sequence[Array]) -> Array:
-    """Return the entries of all tables, one after the other, without a copy where they are so.
+    """Return the entries of all tables as one array, without a copy if they are parts of one.
 
-    Declared tables are: `scopes.py` fills one array with all of them.
+    Declared tables are such parts: `scopes.py` fills one array with all of them.
     """
     if len(parts) == 1:
         return parts[0].ravel()
     whole = parts[0].base if parts else None
-    large = sum(part.size for part in parts) >= LARGE
+    large = sum(part.size for part in parts) >= MIN_UNCOPIED_ENTRIES
     if large and isinstance(whole, np.ndarray) and whole.dtype == parts[0].dtype:
         ends = np.cumsum([0, *(part.nbytes for part in parts)]).tolist()
         begin = whole.ctypes.data
@@ -58,7 +58,7 @@ def joined_entries(parts: Sequence[Array]) -> Array:
 
 
 def views_of(entries: Array, own: Mapping[str, Array]) -> dict[str, Array]:
-    """Return parameters as views of the array of all entries, so that their own arrays can go."""
+    """Return parameters as views of the array of all entries, to free the memory of their own."""
     entries.flags.writeable, place, views = False, 0, dict[str, Array]()
     for key, part in own.items():
         views[key] = entries[place : place + part.size].reshape(part.shape)
@@ -74,18 +74,18 @@ def largest_entries(logs: Array, first: Array) -> tuple[Array, Array]:
     logs : the logarithms of all entries.
     first : (tables + 1,) the first entry of each table.
     """
-    if len(logs) <= BLOCK and len(logs):
-        # Most models have few entries, and ask for this in their first question.
+    if len(logs) <= BLOCK_ENTRIES and len(logs):
+        # Most models have few entries, and this is faster for their first question.
         part = np.abs(logs)
         if part.max() < np.inf:
             return np.maximum.reduceat(part, first[:-1]), np.ones(len(first) - 1, dtype=bool)
     sizes, whole = np.zeros(len(first) - 1), np.ones(len(first) - 1, dtype=bool)
-    for begin in range(0, len(logs), BLOCK):
-        part = np.abs(logs[begin : begin + BLOCK])
+    for begin in range(0, len(logs), BLOCK_ENTRIES):
+        part = np.abs(logs[begin : begin + BLOCK_ENTRIES])
         finite = part < np.inf
         if not finite.all():
             part[~finite] = 0.0
-        # Tables of which some entries are in this block.
+        # Tables with entries in this block.
         tables = slice(
             int(np.searchsorted(first, begin, "right")) - 1,
             int(np.searchsorted(first, begin + len(part))),

@@ -24,8 +24,8 @@ class Layer:
     """A named array of `size` units of one type.
 
     `labels` are names of the units, `state_names` names of the states of each unit, in the order of
-    unit.support. `holds_variables` says that no user declared the layer: it stores variables with
-    the same states, and messages name them in place of it.
+    unit.support. `holds_variables` says that no user declared the layer. It stores variables with
+    the same states, and messages name the variables instead of the layer.
     """
 
     name: str
@@ -37,14 +37,14 @@ class Layer:
 
     @cached_property
     def state_table(self) -> StateNames | None:
-        """The table that reads names of states, or None where the states have none."""
+        """The table that reads names of states, or None if the states have no names."""
         return StateNames(self.state_names) if self.state_names else None
 
     @cached_property
     def unit_texts(self) -> tuple[str, ...]:
         """The names of the units as text: their labels, or their numbers.
 
-        Labels with the same text are written as in Python.
+        Labels with the same text are written as Python literals.
         """
         names = self.labels or range(self.size)
         texts = tuple(map(str, names))
@@ -52,14 +52,14 @@ class Layer:
 
     @cached_property
     def _units(self) -> dict[Hashable, int]:
-        """Label -> unit, and its text -> unit where that is no other label."""
+        """Label -> unit, and text of a label -> unit unless the text is another label."""
         labels = self.labels or ()
         texts = self.unit_texts if labels else ()
         out: dict[Hashable, int] = {text: i for i, text in enumerate(texts)}
         return out | {label: i for i, label in enumerate(labels)}
 
     def unit_of(self, given: object) -> int | None:
-        """Return the unit with a label, or with a number, which may be text; None without any."""
+        """Return the unit with this label or number, also as text; None if there is none."""
         if not hashable(given):
             return None
         if (found := self._units.get(given)) is not None:
@@ -70,17 +70,17 @@ class Layer:
         return number if 0 <= number < self.size else None
 
     def _numbered(self, text: str) -> int | None:
-        """Return the number of a unit that a text writes, or None."""
+        """Return the number of a unit that is written in a text, or None."""
         number = int(text[:20]) if text.isascii() and text.isdigit() else -1
         return number if 0 <= number < self.size and str(number) == text else None
 
     @cached_property
     def _written(self) -> dict[str, int]:
-        """Label as Python writes it -> unit."""
+        """Label as a Python literal -> unit."""
         return {repr(label): i for i, label in enumerate(self.labels or ())}
 
     def unit_in(self, text: str) -> int | None:
-        """Return the unit that a column of a table means: 'v[0]', or "('v', 0)"; None if none."""
+        """Return the unit named by a column such as 'v[0]' or "('v', 0)", or None."""
         if text.startswith(f"{self.name}[") and text.endswith("]"):
             return self.unit_of(text[len(self.name) + 1 : -1])
         begin = f"({self.name!r}, "
@@ -101,7 +101,7 @@ class Layer:
         return (self.size,) if self.unit.width == 1 else (self.size, self.unit.width)
 
     def flat(self, values: Array) -> Array:
-        """Reshape (rows, size[, k]) to (rows, width), the components of a unit side by side."""
+        """Reshape (rows, size[, k]) to (rows, width), with the components of a unit in a row."""
         return np.asarray(values).reshape(-1, self.width)
 
     def shaped(self, flat: Array) -> Array:
@@ -117,9 +117,9 @@ class Layer:
         return self.unit.state_of(self.shaped(np.asarray(flat)))
 
     def one_hot(self, flat: Array) -> Array:
-        """Return the states of flat values as (..., size, K) with 1 for the state, 0 for others."""
+        """Return states of flat values as one-hot rows (..., size, K)."""
         assert self.unit.support is not None
-        # `take` is ten times as fast as an index.
+        # `take` is ten times as fast as indexing.
         return np.eye(len(self.unit.support)).take(self.states(flat), axis=0)
 
     def components(self, mask: Array) -> Array:
@@ -137,7 +137,7 @@ class Layer:
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is the layer of a single variable of the same name."""
+        """Whether the layer holds a single variable of the same name."""
         return self.labels == (self.name,)
 
     def place(self, index: int, row: int | None = None) -> str:
@@ -152,7 +152,7 @@ class Layer:
 
     @property
     def title(self) -> str:
-        """The layer in words for a message, or the variables that it holds."""
+        """The layer, or the variables that it holds, in words for a message."""
         if self.holds_variables and self.labels:
             several = "s" if len(self.labels) > 1 else ""
             return f"variable{several} {listed([repr(name) for name in self.labels])}"
@@ -161,7 +161,7 @@ class Layer:
     def values_of(self, labels: Array, what: str) -> Array:
         """Return the values (rows, size, width) of labels (rows, size), NaN where a label is NaN.
 
-        PgmError names the first that is no label.
+        PgmError names the first number that is not a label.
         """
         support = self.unit.support
         if support is None:

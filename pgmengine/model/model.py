@@ -1,4 +1,4 @@
-"""Model: what users hold, a structure and its parameters, with questions about them."""
+"""Model: the public class with a structure, its parameters, and functions of both."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pgmengine.model.variables import unit_name
 class StandsForModel:
     """Base of objects that are taken wherever a model is, such as the result of `fit`.
 
-    An attribute `model` alone does not make one: a target has a model and evidence besides, which
-    would be lost in silence.
+    An object with an attribute `model` is not accepted without this base: the evidence of a target,
+    for example, would be ignored without a message.
     """
 
     model: Model
@@ -35,7 +35,7 @@ ModelLike: TypeAlias = "Model | StandsForModel"
 
 
 def as_model(given: object) -> Model:
-    """Return a model, or the one that an object stands for; every public function begins so.
+    """Return a model, or the model of an object that stands for one, as every public function.
 
     Raises
     ------

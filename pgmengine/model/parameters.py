@@ -28,7 +28,7 @@ from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.arrows_inside import arrows_inside, generations
 from pgmengine.model.couplings import Coupling, weighted_sum
 from pgmengine.model.joined_tables import (
-    LARGE,
+    MIN_UNCOPIED_ENTRIES,
     joined_entries,
     largest_entries,
     views_of,
@@ -48,9 +48,9 @@ def freeze(array: Weight) -> Weight:
 
 
 class Parameters:
-    """The structure and the parameters of a model, with what follows from them; immutable.
+    """The structure and the parameters of a model, with quantities derived from both; immutable.
 
-    Its subclass `Model` is what users hold: it adds evidence, displays and graphs.
+    The subclass `Model` is the public class: it adds evidence, displays and graphs.
 
     Attributes
     ----------
@@ -96,24 +96,25 @@ class Parameters:
     def table_entries(self) -> Array:
         """The logarithms of all tables, one after the other, in the order of the structure.
 
-        Large parameters that were arrays of their own become views of this array.
+        Large parameters with arrays of their own are replaced by views of this array.
         """
         own = {t.key: self.params[t.key] for t in self.structure.tables}
         entries = joined_entries([*own.values()])
-        if len(own) > 1 and len(entries) >= LARGE:
+        if len(own) > 1 and len(entries) >= MIN_UNCOPIED_ENTRIES:
             self.params = MappingProxyType({**self.params, **views_of(entries, own)})
         return entries
 
     @cached_property
     def table_prob(self) -> Array:
-        """All entries of the tables themselves, in the order of `table_entries`."""
+        """The entries of all tables, without logarithms, in the order of `table_entries`."""
         return np.exp(self.table_entries)
 
     @cached_property
     def table_terms(self) -> Array:
         """The terms of the log density that the tables add, in the order of `table_entries`.
 
-        Conditionals are divided by the base measure of their child, which every unit brings.
+        Conditionals are divided by the base measure of their child, because the log density already
+        contains the base measure of every unit.
         """
         return without_base(self.structure, self.table_entries)
 
@@ -153,7 +154,7 @@ class Parameters:
 
     @cached_property
     def generations(self) -> dict[str, list[Array]]:
-        """Layer -> its units by generation: parents inside the layer are in earlier ones."""
+        """Layer -> its units by generation; parents in the layer are in earlier generations."""
         return {
             name: generations(layer, arrows_inside(self, name))
             for name, layer in self.structure.layers.items()
@@ -161,14 +162,14 @@ class Parameters:
 
     @cached_property
     def nonzero_places(self) -> tuple[bytes, ...]:
-        """Digests of the places where the weight of each coupling is not 0."""
+        """Digests of the positions at which the weight of each coupling is not 0."""
         return tuple(digest(self.weight(c), zeros=False) for c in self.structure.couplings)
 
     @cached_property
     def parameter_places(self) -> tuple[bytes, ...]:
-        """Digests of the places where the weight of each coupling has a parameter."""
+        """Digests of the positions at which the weight of each coupling has a parameter."""
         couplings = self.structure.couplings
-        # Inside a layer entries of 0 are no parameters of arrows; see Arrow.parameters.
+        # Inside a layer, entries of 0 are not parameters of arrows; see Arrow.parameters.
         return tuple(
             digest(self.weight(c), zeros=not (c.directed and c.a == c.b)) for c in couplings
         )
@@ -189,7 +190,7 @@ class Parameters:
         }
         unknown = [name for name in params if name not in checks]
         if unknown:
-            # The biases of layers that hold variables are no names that a user gave.
+            # No user named the layers that hold variables, nor their biases.
             held = {f"{name}.bias" for name in self.structure.storage}
             known = listed([key for key in checks if key not in held])
             raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")
@@ -207,7 +208,7 @@ class Parameters:
     def inputs(self, x: States, name: str) -> Array:
         """Return zeta = bias + sum over parents of x_p J of a directed layer, (rows, width).
 
-        Input units have 0, because their bias is without effect.
+        It is 0 for Input units, because their bias has no effect.
         """
         zeta = (
             self.structure.blank[name][0]
@@ -256,12 +257,12 @@ class Parameters:
             means of independent units there.
         weights : (rows,); None = 1.
         cut : layer -> (rows, size): units whose conditionals do not count.
-        tables : whether the parameters of tables have a part; x has to be states for them.
+        tables : whether to include the parameters of tables; x must then be states, not means.
         """
         s = self.structure
         rows = len(next(iter(x.values())))
         weights = np.ones(rows, dtype=next(iter(x.values())).dtype) if weights is None else weights
-        # The factor of the bias of a layer, and of its incoming arrows.
+        # The factor of each unit in the derivatives in its bias and in its incoming arrows.
         reach: States = {}
         for name, layer in s.layers.items():
             reach[name] = x[name]

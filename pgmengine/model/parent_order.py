@@ -1,9 +1,9 @@
 """Orders in which parents come before their children, over arrows and conditional tables.
 
 Directed layers (the children of arrows, and their roots) are drawn as a whole. Units with a
-conditional table are drawn one generation at a time: those whose parents have been drawn. Both are
-nodes of one graph, whose levels are found by removing nodes without parents, level by level, in
-arrays.
+conditional table are drawn one generation at a time, after their parents. Both are nodes of one
+graph. Its levels are found by removing the nodes without parents again and again, with operations
+on arrays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Step:
 
 
 def levels(nodes: Array, parent: Array, child: Array) -> list[Array]:
-    """Return nodes by the length of the longest way to them; nodes on cycles are left out.
+    """Return nodes by the length of the longest path to them; nodes on cycles are left out.
 
     Parameters
     ----------
@@ -65,14 +65,14 @@ def conditional_generations(s: Structure) -> tuple[dict[str, Array], ...]:
 def drawing_steps(s: Structure) -> tuple[Step, ...]:
     """Return the steps that draw all directed layers and all units with a conditional.
 
-    Units without either are not drawn. Where arrows and conditionals lead from a layer back to it,
-    its units are missing.
+    Other units are not drawn. A layer is missing if arrows and conditionals lead from it back to
+    itself.
     """
     parent, child, has = _conditionals(s)
     if not has.any():
         return tuple(Step((name,), {}) for name in s.directed_layers)
     units, names = len(has), list(s.layers)
-    # A directed layer is one node, behind the units.
+    # A directed layer is one node, numbered after the units.
     node = np.arange(units)
     for number, name in enumerate(names):
         if name in s.directed_layers:

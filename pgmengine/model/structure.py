@@ -1,4 +1,4 @@
-"""Structure: the layers and couplings of a model, without parameters, and facts about them."""
+"""Structure: the layers, couplings and tables of a model without their parameters."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
 from pgmengine.model.tables import TableIndex, Tables, index_tables
 
-# Layers up to which a sweep has as few colours as DSATUR finds.
+# The most layers for which DSATUR colours the graph; its time grows with their square.
 DSATUR_LAYERS = 200
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Layers in the order of their declaration, couplings and tables; models that learn share it.
+    """Layers in the order of their declaration, couplings and tables; shared during learning.
 
     `variables` are the places (layer, unit) of the units that were declared as variables, in order.
-    `findings` is the layer of virtual findings (findings.py), empty without any.
+    `findings` is the name of the layer of virtual findings (findings.py), "" if there are none.
     """
 
     layers: dict[str, Layer]
@@ -37,8 +37,8 @@ class Structure:
     tables: tuple[Tables, ...] = ()
     variables: tuple[tuple[str, int], ...] = ()
     findings: str = ""
-    # Covers and nets of evidence patterns: they depend on the graph, the pattern and the place of
-    # zero weights, so all models of a structure share them, and a model that learns keeps them.
+    # Covers and belief nets of evidence patterns. They depend on the graph, the pattern and the
+    # positions of zero weights. All models of a structure share them, also during learning.
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
 
     @cached_property
@@ -53,7 +53,7 @@ class Structure:
 
     @cached_property
     def first_unit(self) -> dict[str, int]:
-        """Layer -> the number of its first unit, where the units of all layers are numbered."""
+        """Layer -> the number of its first unit among the units of all layers."""
         ends = np.cumsum([0, *(layer.size for layer in self.layers.values())])
         return dict(zip(self.layers, map(int, ends), strict=False))
 
@@ -65,7 +65,7 @@ class Structure:
 
     @cached_property
     def based(self) -> frozenset[str]:
-        """Layers whose units have a base measure other than 1 somewhere."""
+        """Layers whose units have a base measure other than 1 for some value."""
         units = {name: layer.unit for name, layer in self.layers.items()}
         flat = {
             name
@@ -111,7 +111,7 @@ class Structure:
 
     @cached_property
     def places(self) -> dict[Hashable, tuple[str, int]]:
-        """Name of a unit -> its place: labels that are unique, and layers of one unit."""
+        """Name -> (layer, unit): labels that are unique, and names of layers of one unit."""
         named = [
             (label, (name, i))
             for name, layer in self.layers.items()
@@ -124,7 +124,7 @@ class Structure:
 
     @cached_property
     def texts(self) -> dict[str, tuple[str, int]]:
-        """Text of a name of a unit that is no text itself -> its place, where no other has it."""
+        """Text of a name that is not text itself -> (layer, unit), for texts that are unique."""
         named = [(str(name), at) for name, at in self.places.items() if not isinstance(name, str)]
         counts = Counter(text for text, _ in named)
         taken = {*self.places, *self.layers}
@@ -134,8 +134,8 @@ class Structure:
     def by_state(self) -> frozenset[str]:
         """Layers whose units are shown by the probabilities of their states, not by a mean.
 
-        They are variables, and units whose states have names. The mean of two such states is the
-        probability of the second one, which no name says.
+        They are variables, and units whose states have names. The mean of a unit with two states is
+        the probability of the second one, which no name would tell.
         """
         variables = {name for name, _ in self.variables}
         named = (n for n, x in self.layers.items() if n in variables or x.state_names is not None)
@@ -143,7 +143,7 @@ class Structure:
 
     @cached_property
     def storage(self) -> frozenset[str]:
-        """Layers that no user declared: they hold variables, which messages name in their place."""
+        """Layers that no user declared. They hold variables, which messages name instead."""
         return frozenset(name for name, layer in self.layers.items() if layer.holds_variables)
 
     def declared(self, layers: Iterable[str]) -> list[Hashable]:
@@ -156,7 +156,7 @@ class Structure:
             return []
         inside = [name for name in self.layers if name in wanted]
         names = [(self.layers[a].labels or ())[i] for a, i in self.variables if a in wanted]
-        # While a model is built, its variables have no order yet.
+        # While a model is built, `variables` is not filled yet.
         names += [
             label for n in inside if n in self.storage for label in self.layers[n].labels or ()
         ]
@@ -217,7 +217,7 @@ class Structure:
 
     @cached_property
     def undirected_first(self) -> tuple[str, ...]:
-        """All layers, parents first; layers without a normalised conditional come before others."""
+        """All layers: first layers without a normalised conditional, then others, parents first."""
         return (
             tuple(name for name in self.layers if name not in self.directed_layers)
             + self.directed_layers
@@ -246,7 +246,8 @@ class Structure:
     def normalized(self) -> bool:
         """Whether the joint density sums to one.
 
-        All couplings are directed, all tables are conditionals, and all units have a conditional.
+        It does if all couplings are directed, all tables are conditionals, and every unit has a
+        conditional.
         """
         directed = set(self.directed_layers)
         return (
@@ -259,9 +260,10 @@ class Structure:
     def colors(self) -> tuple[tuple[str, ...], ...]:
         """Colour classes of layers, which sweeps visit in this order.
 
-        Layers of one class share no coupling and no child, so that they may move together. A
-        bipartite graph such as a deep Boltzmann machine has the layers at odd distances from the
-        first one, then the layers at even distances; others are coloured greedily.
+        Layers of one class share neither a coupling nor a child, so that they may move together. In
+        a bipartite graph, such as a deep Boltzmann machine, the layers at odd distances from the
+        first layer come first, then the layers at even distances. Other graphs are coloured
+        greedily.
         """
         graph: nx.Graph = nx.Graph()
         graph.add_nodes_from(self.layers)
@@ -269,7 +271,7 @@ class Structure:
         graph.add_edges_from(
             (a, b) for t in self.tables for a, b in combinations(t.layers, 2) if a != b
         )
-        # Parents of one child meet in its normaliser.
+        # The normaliser of a child depends on all its parents together.
         for child in self.layers:
             parents = sorted({c.a for c in self.arrows_into[child]} - {child})
             graph.add_edges_from((p, q) for i, p in enumerate(parents) for q in parents[i + 1 :])

@@ -1,9 +1,9 @@
 """Tables: factors of the log density that are given entry by entry.
 
 A table over units with finitely many states adds the logarithm of one of its entries to the log
-density, the entry at the states of the units in its scope. An entry of 0, whose logarithm is -inf,
-makes states impossible. A conditional is a table p(child | parents), whose rows sum to one; its
-last axis is the child.
+density: the entry at the states of the units in its scope. An entry of 0, whose logarithm is -inf,
+makes these states impossible. A conditional is a table p(child | parents), whose rows sum to one;
+its last axis is the child.
 
 Tables of one shape over units of the same layers can be grouped in one `Tables` object, which has
 one parameter. `TableIndex` lists all tables of a structure, one after the other, as arrays, so that
@@ -30,18 +30,19 @@ from pgmengine.base.types import Array, States
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure
 
-# Deviation of the sum of a conditional's row from one that is taken for rounding: 1e-6, and the
-# rounding of the sum itself, so that 0.999999 passes.
-ROUNDING = 1e-6 + 1e-12
+# The largest distance from 1 of the sum of a conditional's row that is taken for rounding: 1e-6 and
+# the rounding of the sum itself, so that 0.999999 passes.
+MAX_SUM_ERROR = 1e-6 + 1e-12
 
-# Half a unit of the sixth digit, the rounding of an entry that is printed with six digits.
-PRINTED = 0.5e-6
+# The rounding error of an entry that is printed with six decimals: half a unit of the sixth.
+PRINTED_ENTRY_ERROR = 0.5e-6
 
-# Deviation up to which a row keeps its bits: dividing again would change them at every reading.
-KEPT = 1e-12
+# The largest distance from 1 of the sum of a row that keeps its bits: dividing it by its sum again
+# would change them whenever a file is read.
+MAX_KEPT_ERROR = 1e-12
 
-# Entries of which temporary arrays are made at once.
-BLOCK = 2**18
+# Entries of a table for which temporary arrays are made at a time.
+BLOCK_ENTRIES = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +87,13 @@ def check_finite(structure: Structure, name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TableIndex:
-    """All tables of a structure, one after the other; F tables with S axes in all.
+    """All tables of a structure, one after the other: F tables with S axes in total.
 
     Attributes
     ----------
     start : (F + 1,) the first axis of each table.
     unit : (S,) the unit of each axis, numbered over all layers.
-    stride : (S,) entries between two neighbouring states of the axis.
+    stride : (S,) the distance, in entries, between neighbouring states of the axis.
     first : (F + 1,) the first entry of each table.
     child : (F,) the child of a conditional, -1 for other tables.
     states : (S,) the number of states of the axis.
@@ -117,13 +118,13 @@ class TableIndex:
 
     @cached_property
     def axes_of(self) -> tuple[Array, Array]:
-        """Axes in the order of their units, and the first of each unit in this order."""
+        """All axes sorted by unit, and the position of the first axis of each unit among them."""
         order = np.argsort(self.unit, kind="stable")
         most = int(self.unit.max(initial=-1))
         return order, np.searchsorted(self.unit[order], np.arange(most + 2))
 
     def of_unit(self, unit: int) -> Array:
-        """Return the axes that a unit has in tables."""
+        """Return the axes that belong to a unit."""
         order, first = self.axes_of
         return order[first[unit] : first[unit + 1]] if unit + 1 < len(first) else order[:0]
 
@@ -133,7 +134,7 @@ class TableIndex:
         Parameters
         ----------
         terms : the logarithms of all entries.
-        states : (rows, units) states of all units; the one of the unit itself does not matter.
+        states : (rows, units) states of all units; the state of the unit itself is not read.
         unit : the number of the unit.
 
         Returns
@@ -194,7 +195,7 @@ def index_scopes(parts: Iterable[tuple[Array, Array, bool]]) -> TableIndex:
         n, m = scope.shape
         shapes.append((n, m, math.prod(key), conditional))
         unit.append(scope.ravel())
-        # Most parts of a network that was read from a file are single tables.
+        # In networks from files, most parts are single tables.
         stride.append(known[key] if n == 1 else np.tile(known[key], n))
         states.append(counts if n == 1 else np.tile(counts, n))
     several, axes, sizes, conditionals = np.array(shapes, dtype=np.int64).reshape(-1, 4).T
@@ -209,7 +210,7 @@ def index_scopes(parts: Iterable[tuple[Array, Array, bool]]) -> TableIndex:
 
 
 def joined_states(structure: Structure, x: States) -> Array:
-    """Return the states (rows, units) of all units from flat values; 0 of infinite units."""
+    """Return the states (rows, units) of all units; 0 for units with infinitely many values."""
     return np.concatenate(
         [
             np.zeros((len(x[name]), layer.size), dtype=np.int64)
@@ -224,8 +225,8 @@ def joined_states(structure: Structure, x: States) -> Array:
 def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str, Array]:
     """Return d log_density / d parameter of all tables, by parameter.
 
-    An undirected table has the counts of its entries. The rows of a conditional stay normalised:
-    counts less the total of their row times the probability.
+    For an undirected table it is the counts of the entries. For a conditional, whose rows stay
+    normalised, it is the counts minus the total of their row times the probability.
 
     Parameters
     ----------
@@ -241,7 +242,7 @@ def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str
         part = slice(place, place + math.prod(shape))
         if tables.conditional:
             own, rows = logs[part].reshape(-1, shape[-1]), counts[part].reshape(-1, shape[-1])
-            step = max(1, BLOCK // shape[-1])
+            step = max(1, BLOCK_ENTRIES // shape[-1])
             for first in range(0, len(rows), step):
                 some = rows[first : first + step]
                 some -= some.sum(axis=-1, keepdims=True) * np.exp(own[first : first + step])
@@ -263,7 +264,7 @@ def check_logs(structure: Structure, tables: Tables, logs: object) -> Array:
     if array.shape != shape:
         raise PgmError(f"{what} has shape {array.shape}, expected {shape}")
     axes = tuple(range(array.ndim - len(tables.layers), array.ndim))
-    # NaN is larger than any number here, and no array of the size of the table is made.
+    # The maximum is NaN if any entry is, and no array of the size of the table is made.
     top = array.max(axis=-1)
     if not (top < np.inf).all():
         at = np.argwhere(np.isnan(array) | np.isposinf(array))[0].tolist()
@@ -290,7 +291,7 @@ def check_table(
     conditional : whether the last axis sums to one.
     what : the name of the table in messages.
     scope : names of the axes of one table and of their states, for messages.
-    out : an array to which `values` can be broadcast; no other array of this size is made.
+    out : the result; `values` can be broadcast to it, and no other array of its size is made.
     """
     # NaN makes both comparisons false.
     if not (values.min(initial=np.inf) >= 0 and values.max(initial=0.0) < np.inf):
@@ -303,7 +304,7 @@ def check_table(
         raise PgmError(f"{what}: all entries of table{where} are 0, so that no state is possible")
     if conditional:
         sums = _row_sums(values, what, scope)
-        sums[np.abs(sums - 1) < KEPT] = 1.0
+        sums[np.abs(sums - 1) < MAX_KEPT_ERROR] = 1.0
         values = values if (sums == 1.0).all() else np.divide(values, sums, out=out)
     with np.errstate(divide="ignore"):
         if out.shape == values.shape:
@@ -332,27 +333,28 @@ def wrong_row(values: Array, tolerance: float = 0.0) -> tuple[tuple[int, ...], f
 
 
 def _allowed(values: Array, tolerance: float) -> float:
-    """Return the difference from one of the sums of rows that is taken for rounding."""
-    return max(ROUNDING + PRINTED * int(values.shape[-1]), tolerance)
+    """Return the largest distance from 1 of the sum of a row that is taken for rounding."""
+    return max(MAX_SUM_ERROR + PRINTED_ENTRY_ERROR * int(values.shape[-1]), tolerance)
 
 
 def as_printed(values: Array, tolerance: float = 0.0) -> Array:
     """Return a conditional from a file or another library, whose entries may have been printed.
 
-    Rows are divided by their sum where it is one up to 1e-6, and 0.5e-6 more for each state: half a
-    unit of the sixth digit, with which many programs print probabilities; or up to the tolerance,
-    if it is larger. Other rows keep their entries, and are then refused by their place.
+    A row is divided by its sum if the sum differs from 1 by at most 1e-6 plus 0.5e-6 for each
+    state: many programs print probabilities with six decimals, and 0.5e-6 is half a unit of the
+    last one. A larger tolerance replaces this limit. Other rows keep their entries, and the later
+    check refuses them and names their position.
     """
     sums = values.sum(axis=-1, keepdims=True)
     away = np.abs(sums - 1)
-    near = (away >= KEPT) & (away <= _allowed(values, tolerance))
+    near = (away >= MAX_KEPT_ERROR) & (away <= _allowed(values, tolerance))
     return values / np.where(near, sums, 1.0) if near.any() else values
 
 
 def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:
     """Return the sums (..., 1) of the rows of conditionals; PgmError unless they are one."""
     sums: Array = values.sum(axis=-1, keepdims=True)
-    wrong = np.argwhere(np.abs(sums[..., 0] - 1) > ROUNDING)
+    wrong = np.argwhere(np.abs(sums[..., 0] - 1) > MAX_SUM_ERROR)
     if len(wrong):
         at = wrong[0].tolist()
         row = at[len(at) - len(scope) + 1 :]
@@ -368,17 +370,17 @@ def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:
 def normalised(tables: Tables, logs: Array, copy: bool = False) -> Array:
     """Return the logarithms of tables, with the rows of conditionals normalised.
 
-    Rows that are normalised already keep their bits. Tables that are no conditionals are returned
-    as they are, or as a copy.
+    Rows that are normalised already keep their bits. Tables that are not conditionals are returned
+    unchanged, as a copy if `copy` is set.
     """
     if not tables.conditional:
         return logs.copy() if copy else logs
-    # Contiguous, so that the rows below are views.
+    # In C order, so that the rows below are views.
     out = np.array(logs, order="C")
     rows = out.reshape(-1, out.shape[-1])
-    step = max(1, BLOCK // rows.shape[1])
+    step = max(1, BLOCK_ENTRIES // rows.shape[1])
     for first in range(0, len(rows), step):
         part = rows[first : first + step]
         sums = log_sum(part)[..., None]
-        part -= np.where(np.abs(sums) < KEPT, 0.0, sums)
+        part -= np.where(np.abs(sums) < MAX_KEPT_ERROR, 0.0, sums)
     return out

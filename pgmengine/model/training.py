@@ -1,7 +1,7 @@
-"""Facts that training leaves with a model: base rates of its data, and its last chains.
+"""Results of training that a model keeps: base rates of its data, and its last chains.
 
-They are starting help only, such as for annealing and for chains that go on. No answer may rely on
-their truth: a model may be asked about other data, and chains may have missed a part of the space.
+They only help to start, for example annealing or chains that are continued. No answer may rely on
+them: a question may be about other data, and the chains may have missed a part of the space.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Training:
 
     Attributes
     ----------
-    base_rates : layer -> (size,) or (size, K), mean of every component of an observed layer.
+    base_rates : layer -> (size,) or (size, K), the mean of every component of an observed layer.
     chains : layer -> (n, width), final states of persistent chains; empty where there were none.
     """
 

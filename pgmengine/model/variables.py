@@ -22,7 +22,7 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.units import Binary, Categorical, Constant, Unit
 
-# A unit of a scope as users give it: the name of a variable, or (layer, number or label of a unit).
+# A member of a scope as users give it: the name of a variable, or (layer, number or label).
 Member: TypeAlias = "str | tuple[str, Hashable]"
 
 # The layer of a unit, and its number there.
@@ -79,7 +79,7 @@ def layers_of(
     Parameters
     ----------
     variables : in the order of their declaration.
-    apart : names of the variables that are layers of their own.
+    apart : names of the variables that get layers of their own.
     taken : names of layers and units that exist.
     """
     groups: dict[object, list[Variable]] = {}
@@ -98,13 +98,13 @@ def layers_of(
 
 
 def free_name(name: str, taken: Collection[Hashable]) -> str:
-    """Return a name, with a number behind it if the name is taken."""
+    """Return a name, with a number appended if the name is taken."""
     numbered = (f"{name}_{i}" for i in range(1, len(taken) + 2))
     return name if name not in taken else next(n for n in numbered if n not in taken)
 
 
 def check_names(variables: Sequence[Variable], layers: Sequence[Layer]) -> None:
-    """PgmError if two variables, or a variable and a layer or a unit of one, have one name."""
+    """PgmError if two variables, or a variable and a layer or a unit, have the same name."""
     seen = {layer.name for layer in layers}
     labels = {
         label: layer.name for layer in layers for label in layer.labels or () if hashable(label)
@@ -146,11 +146,11 @@ def find(structure: Structure, member: object, what: str) -> Place:
 
 
 def place_of(structure: Structure, name: object) -> Place | None:
-    """Return the place of the unit that a name means at every door, None if there is none.
+    """Return (layer, unit) of the unit with this name, or None; every public function reads so.
 
-    A unit is called by the name of a variable, by a label that no other unit has, and by
-    (layer, number or label), for which tables and files have the texts "layer[number]" and
-    "('layer', number)". The name of a layer of one unit stands for its unit.
+    A unit is named by its variable, by a label that no other unit has, or by (layer, number or
+    label), which tables and files write as "layer[number]" or "('layer', number)". The name of a
+    layer of one unit is also a name of its unit.
     """
     if not hashable(name):
         return None
@@ -171,7 +171,7 @@ def place_of(structure: Structure, name: object) -> Place | None:
 
 
 def as_members(given: object, what: str) -> tuple[Member, ...]:
-    """Return names of units or layers as a tuple; PgmError for one string, or for no sequence."""
+    """Return names of units or layers as a tuple; PgmError for a string or for no sequence."""
     if not is_several(given):
         raise PgmError(
             f"{what} must be a sequence of layers or variables such as ({given!r},), not "
@@ -188,18 +188,18 @@ def as_members(given: object, what: str) -> tuple[Member, ...]:
 
 
 def alone_or_several(structure: Structure, names: Iterable[Member]) -> tuple[Member, ...]:
-    """Return names as a tuple of them; a tuple that is the name of one unit is taken for it.
+    """Return names as a tuple; a tuple that is the name of one unit counts as one name.
 
-    Where each of its parts is the name of a layer or of a unit as well, it is several names.
+    It counts as several names if each of its parts is the name of a layer or of a unit.
     """
     known = [x in structure.layers or place_of(structure, x) is not None for x in names]
     single = isinstance(names, tuple) and place_of(structure, names) is not None
-    # The type of a name says text or a pair, and a label may be any tuple.
+    # The type of a name allows text or a pair, but a label may be any tuple.
     return (names,) if single and not all(known) else tuple(names)  # type: ignore[return-value]
 
 
 def units_named(s: Structure, names: Iterable[Member], what: str) -> dict[str, Array]:
-    """Return layer -> (size,) which of its units are named, of layers with such units.
+    """Return layer -> (size,) bool, the units that are named, for layers with such units.
 
     `names` are names of layers, of variables, or (layer, number or label of a unit).
 
@@ -219,9 +219,9 @@ def units_named(s: Structure, names: Iterable[Member], what: str) -> dict[str, A
 
 
 def described(structure: Structure, layer: str, units: Array | None = None) -> str:
-    """Return a layer in words for a message, or a variable of it.
+    """Return a layer, or one of its variables, in words for a message.
 
-    `units` (size,) says which units are meant: the first of them is named if it is a variable.
+    `units` (size,) marks the units that are meant; the first of them is named if it is a variable.
     """
     if units is None or not units.any():
         return structure.layers[layer].title
@@ -232,7 +232,7 @@ def described(structure: Structure, layer: str, units: Array | None = None) -> s
 
 
 def unit_name(layers: Mapping[str, Layer], place: Place) -> str:
-    """Return the name of a unit in names of parameters: its label, or layer[number]."""
+    """Return the name of a unit as parameters have it: its label, or layer[number]."""
     layer = layers[place[0]]
     if layer.labels is not None and isinstance(layer.labels[place[1]], str):
         return str(layer.labels[place[1]])

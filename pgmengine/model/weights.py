@@ -17,16 +17,16 @@ from pgmengine.base.types import Array, Weight
 
 
 def is_sparse(value: object) -> bool:
-    """Whether it is one of scipy's sparse arrays; none exist unless scipy.sparse is imported."""
+    """Whether a value is a sparse array of scipy; none exist unless scipy.sparse is imported."""
     if isinstance(value, np.ndarray):
         return False
-    # The function is missing as well while another thread imports the module.
+    # The function is also missing while another thread is importing the module.
     issparse = getattr(sys.modules.get("scipy.sparse"), "issparse", None)
     return issparse is not None and bool(issparse(value))
 
 
 def numbers(value: Weight) -> Array:
-    """Return all numbers of a parameter, (n,); a copy only if they do not lie in order."""
+    """Return all numbers of a parameter, (n,); a copy only if they are not contiguous."""
     return np.ascontiguousarray(value.data if is_sparse(value) else value).reshape(-1)
 
 
@@ -36,19 +36,19 @@ def count(value: Weight) -> int:
 
 
 def like(value: Weight, flat: Array) -> Weight:
-    """Return a parameter of the same shape and pattern with other numbers (n,)."""
+    """Return a parameter with the same shape and stored places and with other numbers (n,)."""
     if not is_sparse(value):
         return flat.reshape(value.shape)
     return type(value)((flat, value.indices, value.indptr), shape=value.shape)
 
 
 def pattern(value: Weight) -> bytes:
-    """Return the places of the stored entries of a sparse parameter; nothing for a dense one."""
+    """Return the positions of the stored entries of a sparse parameter; b"" for a dense one."""
     return value.indices.tobytes() + value.indptr.tobytes() if is_sparse(value) else b""
 
 
 def digest(value: Weight, zeros: bool) -> bytes:
-    """Return a digest of the places of numbers in a parameter, with or without stored zeros."""
+    """Return a digest of the positions of numbers in a parameter, with or without stored zeros."""
     found = blake2b(pattern(value), digest_size=16)
     if not zeros:
         found.update(np.packbits((value.data if is_sparse(value) else value) != 0).data)
@@ -56,7 +56,7 @@ def digest(value: Weight, zeros: bool) -> bytes:
 
 
 def add_rows(out: Array, x: Array, value: Weight, rows: Array) -> None:
-    """Add x (n, len(rows)) @ value[rows] to out (n, columns), where a sparse value has entries."""
+    """Add x (n, len(rows)) @ value[rows] to out (n, columns); a sparse value adds its entries."""
     if not is_sparse(value):
         out += x @ value[rows]
         return

@@ -99,7 +99,7 @@ class Unit:
 
     @property
     def width(self) -> int:
-        """The number of components of a value, which is its number of rows in a weight matrix."""
+        """The number of components of a value; each has a row in a weight matrix."""
         return 1
 
     @property
@@ -109,7 +109,7 @@ class Unit:
 
     @property
     def support_bytes(self) -> int:
-        """The memory of `support` before it is made, for types whose arguments say how large."""
+        """The bytes that `support` takes, computed from the arguments before it is made."""
         return 0
 
     @property
@@ -119,14 +119,14 @@ class Unit:
 
     @property
     def draw(self) -> Draw | None:
-        """The way in which compiled sweeps draw a value; None for the reference sweeps only."""
+        """The way in which compiled sweeps draw a value; None if only reference sweeps can."""
         if self.support is None or not self.canonical:
             return None
         return Draw.TABLE if self.width == 1 or self.one_hot else None
 
     @property
     def one_hot(self) -> bool:
-        """Whether values are one-hot, so that a mean is the probabilities of all states."""
+        """Whether values are one-hot, so that the mean holds the probabilities of the states."""
         return (
             self.width > 1
             and self.support is not None
@@ -140,7 +140,7 @@ class Unit:
 
     @property
     def _values(self) -> Array:
-        """The support, for the methods below, which hold for finitely many values only."""
+        """The support, for the methods below, which need finitely many values."""
         if self.support is None:
             raise NotImplementedError(
                 f"{type(self).__name__} has no support: a unit type with infinitely many values "
@@ -174,10 +174,10 @@ class Unit:
         return mean
 
     def natural(self, mean: Array) -> Array:
-        """Return eta with A'(eta) = mean, in the shape of mean: in closed form, or by bisection.
+        """Return the eta at which A'(eta) = mean, in the shape of mean: closed form, or bisection.
 
-        The mean has to lie inside the range of the unit. Units of several components have to be
-        one-hot.
+        The mean must lie strictly between the smallest and the largest value. Units of several
+        components must be one-hot.
         """
         if self.one_hot and self.log_base is not None:
             return np.asarray(np.log(mean) - self.log_base)
@@ -199,7 +199,7 @@ class Unit:
         return np.asarray(half)
 
     def variance(self, eta: Array) -> Array:
-        """Return the variance of x, which is A''(eta), or of each of its components."""
+        """Return A''(eta), the variance of x, or the variance of each component."""
         p, values = self.prob(eta), self._values
         mean: Array = p @ values
         if self.width > 1:
@@ -214,7 +214,7 @@ class Unit:
         return drawn
 
     def mode(self, eta: Array) -> Array:
-        """Return the most probable value; the first one of several."""
+        """Return the most probable value, and the first one if several are equally probable."""
         best: Array = self._values[self.log_weights(eta).argmax(axis=-1)]
         return best
 
@@ -268,7 +268,7 @@ class Unit:
         Returns
         -------
         Values y (parts, K, width) and their log base measure (K,); None if there is no such sum.
-        Where `curvature` gives A, the values do not matter.
+        The values are not read if `curvature` is given, which determines A.
         """
         if self.curvature is not None:
             return np.zeros((1, 1, 1)), np.zeros(1)

@@ -11,7 +11,7 @@ from pgmengine.base.numerics import expit
 from pgmengine.base.types import Array
 from pgmengine.units.base import Unit
 
-# The support, which methods read at every turn.
+# The support, made once because methods read it often.
 ZERO_ONE = np.array([0.0, 1.0])
 ZERO_ONE.flags.writeable = False
 
@@ -20,7 +20,7 @@ ZERO_ONE.flags.writeable = False
 class Binary(Unit):
     """Values 0 and 1 with A(eta) = log(1 + e^eta).
 
-    The units of restricted Boltzmann machines and of sigmoid belief nets.
+    Restricted Boltzmann machines and sigmoid belief nets have these units.
 
     >>> import pgmengine as pgm
     >>> float(pgm.Binary().mean(0.0))
@@ -41,7 +41,7 @@ class Binary(Unit):
         """Return 1 / (1 + e^-eta), in single precision for eta in single precision."""
         eta = np.asarray(eta)
         if eta.dtype == np.float32:
-            # 1 / (1 + inf) is the right mean.
+            # An overflow gives 1 / (1 + inf) = 0, which is the mean.
             with np.errstate(over="ignore"):
                 return np.asarray(1 / (1 + np.exp(-eta)))
         return expit(np.asarray(eta, dtype=np.float64))

@@ -15,7 +15,7 @@ from pgmengine.units.base import Unit
 
 @lru_cache(maxsize=64)
 def _one_hot(k: int) -> Array:
-    """Return the k one-hot rows, which methods read at every turn."""
+    """Return the k one-hot rows, made once because methods read them often."""
     rows = np.eye(k)
     rows.flags.writeable = False
     return rows
@@ -25,7 +25,7 @@ def _one_hot(k: int) -> Array:
 class Categorical(Unit):
     """One-hot values of k states with A(eta) = log sum_k e^(eta_k); eta and x are (..., k).
 
-    The units of Potts models, and of labels.
+    Use them for Potts models, and for labels.
 
     Parameters
     ----------

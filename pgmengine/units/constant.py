@@ -12,7 +12,7 @@ from pgmengine.units.base import Unit
 
 @dataclass(frozen=True)
 class Constant(Unit):
-    """Units with the single value 0: variables of one state, as some files of networks have them.
+    """Units with the single value 0: variables of one state, which occur in some files of networks.
 
     >>> import pgmengine as pgm
     >>> pgm.Constant().support

@@ -78,7 +78,7 @@ class Gaussian(Unit):
         return self.mean(eta)
 
     def max_log_weight(self, eta: Array) -> Array:
-        """Return the maximum of eta x + log h(x), which is at the mean."""
+        """Return eta x + log h(x) at the mean, where it is largest."""
         return self.log_normalizer(eta) - self._log_scale
 
     def log_h(self, x: Array) -> Array:
@@ -86,7 +86,7 @@ class Gaussian(Unit):
         return np.asarray(-np.square(x) / (2 * self.curvature) - self._log_scale)
 
     def contains(self, x: Array) -> Array:
-        """Return whether x is finite and within the largest numbers of chains."""
+        """Return whether x is finite and at most LARGEST in size, the limit of chains."""
         return in_range(x)
 
     @property

@@ -16,8 +16,8 @@ from pgmengine.units.base import Unit
 class Input(Unit):
     """Real values that must be observed; the model is conditional on them.
 
-    Use them for the features of a discriminative model. They have h = 1 and A = 0, so that they add
-    nothing to the log density but their products with their neighbours.
+    Use them for the features of a discriminative model. Since h = 1 and A = 0, their only
+    terms in the log density are products with their neighbours.
 
     >>> import pgmengine as pgm
     >>> pgm.Input().observed_only
@@ -44,7 +44,7 @@ class Input(Unit):
         return np.zeros(np.shape(x))
 
     def score(self, x: Array, zeta: Array) -> Array:
-        """Return 0: biases of inputs do not act."""
+        """Return 0: biases of inputs have no effect."""
         return np.zeros(np.shape(x))
 
     def log_h(self, x: Array) -> Array:
@@ -52,5 +52,5 @@ class Input(Unit):
         return np.zeros(np.shape(x))
 
     def contains(self, x: Array) -> Array:
-        """Return whether x is finite and within the largest numbers of chains."""
+        """Return whether x is finite and at most LARGEST in size, the limit of chains."""
         return in_range(x)

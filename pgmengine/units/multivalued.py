@@ -11,23 +11,24 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.units.base import Draw, Unit
 
-# Below this the series of log(sinh(x) / x) and of its derivative are exact to rounding.
-SERIES = 0.02
+# For x below this the series of log(sinh(x) / x) and of its derivative are exact to rounding.
+SERIES_BELOW = 0.02
 
 # coth(1) - 1.
 LANGEVIN_OF_1 = np.float32(1 / math.tanh(1.0) - 1)
 
-# Below this 1/x^2 - 1/sinh(x)^2 loses digits, and its series is used.
-SERIES_OF_SLOPE = 0.1
+# For x below this the formula 1/x^2 - 1/sinh(x)^2 loses digits, and its series is used.
+SLOPE_SERIES_BELOW = 0.1
 
-# Below this size of eta the density on [-1, 1] is uniform to rounding.
-UNIFORM = 1e-8
+# For |eta| below this the density on [-1, 1] is uniform to rounding.
+UNIFORM_BELOW = 1e-8
 
 
 def log_sinhc(x: Array) -> Array:
-    """Return log(sinh(x) / x), precise and without overflow from 0 to 1e4.
+    """Return log(sinh(x) / x) for x from 0 to 1e4, without overflow.
 
-    Single precision stays; all digits of small results would need the series there.
+    An argument in single precision gives a result in single precision, without the series that
+    small results would need for all digits.
     """
     x = np.abs(np.asarray(x))
     if x.dtype == np.float32:
@@ -35,22 +36,22 @@ def log_sinhc(x: Array) -> Array:
         twice = -2 * far
         return np.asarray(far + np.log(np.expm1(twice) / twice))
     x = x.astype(np.float64, copy=False)
-    far = np.where(x < SERIES, 1.0, x)
-    x2 = np.where(x < SERIES, x, 0.0) ** 2
+    far = np.where(x < SERIES_BELOW, 1.0, x)
+    x2 = np.where(x < SERIES_BELOW, x, 0.0) ** 2
     return np.where(
-        x < SERIES,
+        x < SERIES_BELOW,
         x2 * (1 / 6 - x2 * (1 / 180 - x2 / 2835)),
         far + np.log(-np.expm1(-2 * far) / (2 * far)),
     )
 
 
 def langevin(x: Array) -> Array:
-    """Return coth(x) - 1/x, the derivative of log_sinhc; single precision stays."""
+    """Return coth(x) - 1/x, the derivative of log_sinhc, in single precision for such x."""
     x = np.asarray(x)
     if x.dtype == np.float32:
         return _single_langevin(x)
     x = x.astype(np.float64, copy=False)
-    near = np.abs(x) < SERIES
+    near = np.abs(x) < SERIES_BELOW
     far, small = np.where(near, 1.0, x), np.where(near, x, 0.0)
     x2 = small * small
     return np.where(
@@ -59,9 +60,10 @@ def langevin(x: Array) -> Array:
 
 
 def _single_langevin(x: Array) -> Array:
-    """Return coth(x) - 1/x by a continued fraction up to 1, and the rest of the way in full.
+    """Return coth(x) - 1/x as a sum: its value at min(x, 1), and the difference beyond 1.
 
-    The sum of both parts needs no branches, which take longer than the functions.
+    The first part is a continued fraction. The sum needs no branches, which would take longer than
+    the functions.
     """
     size = np.abs(x)
     near, far = np.minimum(size, 1), np.maximum(size, 1)
@@ -74,7 +76,7 @@ def _single_langevin(x: Array) -> Array:
 def langevin_slope(x: Array) -> Array:
     """Return 1/x^2 - 1/sinh(x)^2, the second derivative of log_sinhc."""
     x = np.abs(np.asarray(x, dtype=np.float64))
-    near = x < SERIES_OF_SLOPE
+    near = x < SLOPE_SERIES_BELOW
     far, x2 = np.where(near, 1.0, x), np.where(near, x, 0.0) ** 2
     series = 1 / 3 - x2 * (1 / 15 - x2 * (2 / 189 - x2 * (1 / 675 - x2 * (2 / 10395))))
     decay = np.exp(-2 * far)
@@ -82,7 +84,7 @@ def langevin_slope(x: Array) -> Array:
 
 
 def _real(eta: Array) -> Array:
-    """Return natural parameters in single precision if they are so, else in double precision."""
+    """Return natural parameters: float32 stays, everything else becomes float64."""
     eta = np.asarray(eta)
     return eta if eta.dtype == np.float32 else eta.astype(np.float64, copy=False)
 
@@ -92,8 +94,8 @@ class MultiValued(Unit):
     """Values {(2k - s)/s, k = 0..s} with base measure 2/(s+1) each, or [-1, 1] for s = inf.
 
     The log normalizer is A = log phi_s with phi_s(x) = 2 sinh((s+1)x/s) / ((s+1) sinh(x/s)), so
-    that phi_1 = 2 cosh, phi_inf = 2 sinh(x)/x and phi_s(0) = 2 (equations 6, 7 and 14). Use them as
-    hidden units of discriminative RBMs, where a larger s reduces over-fitting.
+    that phi_1 = 2 cosh, phi_inf = 2 sinh(x)/x and phi_s(0) = 2 (equations 6, 7 and 14 of the
+    paper). Use them as hidden units of discriminative RBMs, where a larger s reduces over-fitting.
 
     Parameters
     ----------
@@ -107,7 +109,7 @@ class MultiValued(Unit):
     References
     ----------
     Yokoyama, Katsumata and Yasuda (2019), "Restricted Boltzmann machine with multivalued hidden
-    variables: a model suppressing over-fitting". System 1 in the table of equations.
+    variables: a model suppressing over-fitting".
 
     >>> import pgmengine as pgm
     >>> pgm.MultiValued(2).support
@@ -170,17 +172,19 @@ class MultiValued(Unit):
     def sample(self, eta: Array, rng: np.random.Generator) -> Array:
         """Draw by the inverse CDF.
 
-        On [-1, 1] it is sign(eta) (1 + log(u + (1 - u) e^(-2|eta|)) / |eta|) of a uniform u, which
-        does not overflow at either end.
+        On [-1, 1] the draw is sign(eta) (1 + log(u + (1 - u) e^(-2|eta|)) / |eta|) with a uniform
+        u. This does not overflow at either end.
         """
         if not math.isinf(self.s):
             return super().sample(eta, rng)
         eta = np.asarray(eta, dtype=np.float64)
         u = rng.random(eta.shape)
         size = np.abs(eta)
-        safe = np.where(size < UNIFORM, 1.0, size)
+        safe = np.where(size < UNIFORM_BELOW, 1.0, size)
         x = 1 + np.log1p((1 - u) * np.expm1(-2 * safe)) / safe
-        return np.where(size < UNIFORM, 2 * u - 1, np.clip(np.where(eta < 0, -x, x), -1.0, 1.0))
+        return np.where(
+            size < UNIFORM_BELOW, 2 * u - 1, np.clip(np.where(eta < 0, -x, x), -1.0, 1.0)
+        )
 
     def mode(self, eta: Array) -> Array:
         """Return the end of the interval on the side of eta; -1 at eta = 0."""
@@ -191,7 +195,7 @@ class MultiValued(Unit):
         return np.abs(eta) + self._log_h
 
     def log_h(self, x: Array) -> Array:
-        """Return the logarithm of 2/(s+1); 0, a density, for s = inf."""
+        """Return the logarithm of 2/(s+1); for s = inf the density is 1, and its logarithm 0."""
         return np.full(np.shape(x), self._log_h)
 
     def contains(self, x: Array) -> Array:

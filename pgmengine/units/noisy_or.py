@@ -19,17 +19,19 @@ class NoisyOr(Unit):
     """Values 0 and 1 with p(x = 0 | z) = e^-z, where z = bias + sum_j theta_j x_j >= 0.
 
     Use them for effects with independent causes, as symptoms of diseases. They are children of
-    arrows only, and their weights and biases must be at least 0. They are the Binary family at
-    eta = log(e^z - 1), where A = z.
+    arrows only, and their weights and biases must be at least 0. As an
+    exponential family they are Binary units with eta = log(e^z - 1), where A = z.
 
     Notes
     -----
-    The score of x = 1 is 1 / (e^z - 1): at small z, a few improbable states carry the slope. `fit`
-    therefore keeps the bias (the leak) at 1e-6 or more, where enumeration still finds these states.
-    Sampled posteriors need a larger leak to start from, such as the one of `base_rate_start`; with
-    a tiny leak they hardly ever leave 0 again. At a leak of exactly 0, `Exact` returns the slope
-    from the right. It rests on impossible states, which samplers never visit, so that gradients by
-    samplers lack it. Compiled chains treat an input below 1e-9 from all parents of a unit as 0.
+    The score of x = 1 is 1 / (e^z - 1), so that at small z a few improbable states decide the
+    gradient. `fit` therefore keeps the bias (the leak) at 1e-6 or more, where enumeration includes
+    these states without loss. Training by sampled posteriors needs a larger leak at the start, such
+    as the one of `base_rate_start`, because samples hardly ever visit these states at a tiny leak,
+    which then stays tiny. At a leak of exactly 0, `Exact` returns the derivative from the right.
+    States that are impossible at this leak contribute to it. Samplers never visit them, so that
+    their gradients lack this part. Compiled chains treat the input of a unit from all its parents
+    as 0 if it is below 1e-9.
 
     >>> import pgmengine as pgm
     >>> round(float(pgm.NoisyOr().log_conditional(0.0, 0.7)), 6)
@@ -68,9 +70,9 @@ class NoisyOr(Unit):
     def log_sums(self, least: float) -> tuple[Array, Array] | None:
         """Return the parts of log(1 - e^-z) = -sum_m log(1 + e^(-2^m z)).
 
-        The parts count where x = 1, beside the linear term -(1 - x) z. They end where 2^m z exceeds
-        40 and a part is below 1e-17. There are none, and None is returned, if z can be smaller than
-        1e-10, since that takes more than 40 parts.
+        The parts belong to x = 1; x = 0 has the linear term -(1 - x) z. The sum ends where 2^m z
+        exceeds 40, and a part is below 1e-17. If z can be smaller than 1e-10, the sum would have
+        more than 40 parts, and None is returned.
         """
         if least < 1e-10:
             return None

@@ -15,7 +15,7 @@ from pgmengine.units.base import Unit
 class Spin(Unit):
     """Values -1 and +1 with A(eta) = log(2 cosh eta).
 
-    The units of Ising models.
+    Ising models have these units.
 
     >>> import pgmengine as pgm
     >>> float(pgm.Spin().mean(0.0))

@@ -232,7 +232,7 @@ def test_threads_and_pieces_do_not_change_a_bit(monkeypatch):
     target = model.given().take(np.zeros(150, dtype=int))
     x = start(target, np.random.default_rng(0))
     found = []
-    monkeypatch.setattr(layerwise, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(layerwise, "MIN_UPDATES_A_THREAD", 0)
     for count, pieces in (("1", (20,)), ("2", (20,)), ("3", (1, 2, 17))):
         monkeypatch.setenv("PGMENGINE_THREADS", count)
         chains = CompiledChains(target, pgm.Gibbs(), x, np.random.default_rng(1))
@@ -244,10 +244,10 @@ def test_threads_and_pieces_do_not_change_a_bit(monkeypatch):
         assert np.array_equal(found[0].changed, other.changed) and found[0].changed.all()
 
 
-@pytest.mark.parametrize("refresh", [layerwise.REFRESH, 10**9])
+@pytest.mark.parametrize("refresh", [layerwise.SWEEPS_A_REFRESH, 10**9])
 def test_inputs_do_not_drift(refresh, monkeypatch):
     """10,000 sweeps, with and without the periodic recomputation of inputs."""
-    monkeypatch.setattr(layerwise, "REFRESH", refresh)
+    monkeypatch.setattr(layerwise, "SWEEPS_A_REFRESH", refresh)
     rng = np.random.default_rng(0)
     model = pgm.rbm(100, 60).with_params({"v-h.weight": rng.normal(size=(100, 60))})
     target = model.given().take(np.zeros(4, dtype=int))

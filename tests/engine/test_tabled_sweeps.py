@@ -33,14 +33,14 @@ kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 models = pytest.mark.parametrize("tiny_model", IN_LANES, ids=repr)
 # No conditionals of children are read from tables, and all with few entries are.
 listing = pytest.mark.parametrize(
-    "most", [1, conditional_tables.MOST_ENTRIES], ids=["summed", "listed"], indirect=True
+    "most", [1, conditional_tables.MAX_LISTED_ENTRIES], ids=["summed", "listed"], indirect=True
 )
 
 
 @pytest.fixture
 def most(request, monkeypatch):
     """The number of entries up to which the conditionals of children are read from tables."""
-    monkeypatch.setattr(conditional_tables, "MOST_ENTRIES", request.param)
+    monkeypatch.setattr(conditional_tables, "MAX_LISTED_ENTRIES", request.param)
 
 
 @functools.cache
@@ -101,7 +101,9 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kern
     """
     seed, graph = graphs(40)[number]
     monkeypatch.setattr(
-        conditional_tables, "MOST_ENTRIES", conditional_tables.MOST_ENTRIES ** (number % 2)
+        conditional_tables,
+        "MAX_LISTED_ENTRIES",
+        conditional_tables.MAX_LISTED_ENTRIES ** (number % 2),
     )
     target = mixed_rows(seed, graph, rows)
     for backward in (False, True):
@@ -429,10 +431,10 @@ def coupled_lattice(side=12, states=3):
 def test_threads_and_pieces_do_not_change_a_bit(rows, monkeypatch):
     target = coupled_lattice().given().take(np.zeros(rows, dtype=int))
     x, found = start(target, np.random.default_rng(0)), []
-    monkeypatch.setattr(sweeps, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(sweeps, "MIN_UPDATES_A_THREAD", 0)
     for count, pieces, most in (("1", (9,), 10**9), ("2", (9,), 1), ("3", (1, 2, 6), 10**9)):
         monkeypatch.setenv("PGMENGINE_THREADS", count)
-        monkeypatch.setattr(sweeps, "AT_ONCE", most)
+        monkeypatch.setattr(sweeps, "UPDATES_A_POLL", most)
         chains = TabledChains(target, pgm.Gibbs(), x, np.random.default_rng(1))
         for some in pieces:
             chains.sweep(some)

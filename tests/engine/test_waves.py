@@ -93,8 +93,8 @@ def states_after(target, kernel, sweeps, backward):
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("rows", [1, 2])
 def test_waves_change_no_state(rows, backward, kernel, monkeypatch):
-    monkeypatch.setattr(sweeps, "WIDE", 0.0)
-    monkeypatch.setattr(sweeps, "WORTH_A_PLAN", 19)
+    monkeypatch.setattr(sweeps, "MIN_VISITS_A_WAVE", 0.0)
+    monkeypatch.setattr(sweeps, "MIN_SWEEPS_A_PLAN", 19)
     for model in [*models(), of_tables(pgm.Spin(), 40, ALIKE)]:
         target = model.given().take(np.zeros(rows, dtype=int)).at(0.7)
         alone = states_after(target, kernel, [1] * 19, backward)

@@ -290,7 +290,7 @@ def test_loops_inside_of_a_loop_that_shows_progress_are_quiet(monkeypatch):
     with progress.showing(True):
         for _ in progress.track(range(2), "outside"):
             assert list(progress.track(range(3), "inside")) == [0, 1, 2]
-        assert len(bars) == 1 and progress.SHOWN.get()
+        assert len(bars) == 1 and progress.PROGRESS_ASKED.get()
 
 
 def test_within_leaves_methods_alone_without_a_limit():

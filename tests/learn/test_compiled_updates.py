@@ -157,7 +157,7 @@ def test_panels_of_double_weights_are_those_of_single_ones(monkeypatch):
         stride = -(-weight.shape[1] // 16) * 16 + 32
         whole = panels(weight.astype(np.float32), stride)
         for slab in (1, 5000, 2**16):
-            monkeypatch.setattr("pgmengine.engine.packed.SLAB", slab)
+            monkeypatch.setattr("pgmengine.engine.packed.CONVERTED_AT_ONCE", slab)
             assert np.array_equal(panels(weight, stride), whole)
 
 

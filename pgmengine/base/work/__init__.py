@@ -1,1 +1,1 @@
-"""Work: threads, executors, memory, progress, and results that are kept."""
+"""Work: threads, executors, free memory, progress bars and caches."""

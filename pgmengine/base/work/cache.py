@@ -1,4 +1,4 @@
-"""The cache that every room uses: bounded, shared by threads, empty in another process.
+"""The cache that every room uses: bounded, shared by threads, and empty in a new process.
 
 Two threads that ask for the same new key at the same time may both compute its value; either value
 is correct.
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Cache(Generic[T]):
-    """A mapping with at most `most` entries, from which the least recently used one leaves.
+    """A mapping with at most `most` entries; a new one replaces the least recently used one.
 
     >>> cache = Cache(most=1)
     >>> cache.recall("one", lambda: 1), cache.recall("two", lambda: 2), len(cache)
@@ -30,11 +30,11 @@ class Cache(Generic[T]):
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[Cache[T]], tuple[int]]:
-        """Pickle an empty cache: another process can make the values again."""
+        """Pickle an empty cache, because another process can compute the values again."""
         return type(self), (self.most,)
 
     def recall(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of a key, made now if it is not there; a key must have a hash."""
+        """Return the value of a hashable key; call `make` if the cache does not have it."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -51,7 +51,7 @@ class Cache(Generic[T]):
 
 
 def remembered(memory: WeakKeyDictionary[K, T], key: K, make: Callable[[K], T]) -> T:
-    """Return what was made of a key, made now if it is not there; it goes with the key."""
+    """Return the value of a key; make it if it is missing. It is deleted together with the key."""
     found = memory.get(key)
     if found is None:
         found = memory[key] = make(key)

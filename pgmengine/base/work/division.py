@@ -1,8 +1,8 @@
 """Rows that are divided among trees, blocks or workers: each row belongs to exactly one part.
 
 A row that is in no part has no answer, and a row that is in two parts counts twice in every sum,
-where nobody can see it. Whoever divides rows therefore checks the parts before an answer is
-returned.
+which nobody would notice. Every function that divides rows therefore checks the parts before an
+answer is returned.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_divided(parts: Sequence[Array], rows: int, what: str, first: int = 0) 
     first : the number of the first row in the message.
     """
     if len(parts) == 1 and len(parts[0]) == rows and (parts[0] == np.arange(rows)).all():
-        # Most questions have one part, and should not pay for the others.
+        # Most questions have one part, for which the general check below takes too long.
         return
     joint = np.concatenate([np.empty(0, dtype=np.int64), *parts])
     times = np.bincount(joint, minlength=rows)
@@ -44,7 +44,7 @@ def check_divided(parts: Sequence[Array], rows: int, what: str, first: int = 0) 
         wrong = [f"row {first + r} by {times[r]}" for r in np.flatnonzero(times != 1).tolist()]
         raise InternalError(f"{what}: each row has to be answered by one part, not {listed(wrong)}")
     rises = np.diff(joint) > 0
-    # From one part to the next, rows may go down.
+    # The first row of a part may be smaller than the last row of the part before.
     rises[np.cumsum([len(part) for part in parts[:-1]], dtype=np.int64) - 1] = True
     if not rises.all():
         raise InternalError(f"{what}: the rows of a part are not in order")

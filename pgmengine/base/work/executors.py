@@ -2,7 +2,7 @@
 
 A question is divided into parts that do not depend on the number of workers, and every part has a
 random number generator of its own. Answers are therefore the same on any number of workers. A part
-that is lost with a worker runs again in this process.
+that is lost because its worker died runs again in this process.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ T = TypeVar("T")
 # Positional arguments of one call.
 Job: TypeAlias = tuple[Any, ...]
 
-# Parts of one question, at most.
-PARTS = 128
+# The largest number of parts of one question.
+MAX_PARTS = 128
 
-# Unit updates in a part, at least: half a second or so. Smaller questions stay in one part.
-WORTH = 1e9
+# The smallest number of unit updates in a part, about half a second of work. Smaller questions
+# stay in one part.
+MIN_UPDATES_A_PART = 1e9
 
 log = logging.getLogger(__name__)
 
 
 def part_count(work: float, most: int) -> int:
     """Return the number of parts, at most `most`, for this number of unit updates."""
-    return max(1, int(min(PARTS, most, work / WORTH)))
+    return max(1, int(min(MAX_PARTS, most, work / MIN_UPDATES_A_PART)))
 
 
 def spawn(rng: np.random.Generator, count: int) -> list[np.random.Generator]:
     """Return generators for jobs, seeded by draws from `rng`.
 
-    They depend on the state of `rng` alone. Generator.spawn would not do: it counts the children of
-    a seed sequence, so that a restored generator would have the same children a second time.
+    They depend on the state of `rng` alone. Generator.spawn counts the children of a seed sequence
+    instead, so that a restored generator would not repeat the children that it had before.
     """
     seeds = rng.integers(0, 2**32, size=(count, 4), dtype=np.uint32)
     return [np.random.default_rng(seed) for seed in seeds]

@@ -1,7 +1,8 @@
 """Free memory: a question or a model that would not fit is refused before it allocates anything.
 
-A small file can ask for gigabytes. What its size does not explain is limited to 1 GiB, whatever is
-free; the environment variable PGMENGINE_FILE_GIB sets another limit.
+A small file can declare arrays of gigabytes. Memory beyond what an ordinary file of this size takes
+is limited to 1 GiB, however much is free. The environment variable PGMENGINE_FILE_GIB sets another
+limit.
 """
 
 from __future__ import annotations
@@ -11,23 +12,24 @@ import os
 
 from pgmengine.base.errors import PgmError
 
-# Bytes up to which nothing is refused: asking the system takes longer than small answers do.
-SMALL = 2.0**26
+# Bytes up to which nothing is refused, because asking the system for its free memory takes longer
+# than a small answer.
+UNCHECKED_BYTES = 2.0**26
 
 # Share of the free memory that one question or one model may take.
-SHARE = 0.8
+SHARE_OF_FREE_MEMORY = 0.8
 
 # The environment variable with the GiB that a file may take, and its default.
 FILE_GIB, DEFAULT_GIB = "PGMENGINE_FILE_GIB", 1.0
 
-FEWER = "ask for fewer rows or draws"
+FEWER_ROWS = "ask for fewer rows or draws"
 
 
 def available_memory() -> float:
-    """Return the bytes of memory that are free or can be freed, or inf where no system call says.
+    """Return the bytes of memory that are free or can be freed; inf if the system does not tell.
 
-    Linux tells how much is available. Other POSIX systems tell the physical memory only, which is
-    an upper bound. Python has no portable call for the rest.
+    Linux tells how much is available. Other POSIX systems tell only the physical memory, which is
+    an upper bound. Python has no call for other systems.
     """
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
@@ -41,15 +43,15 @@ def available_memory() -> float:
         return math.inf
 
 
-def no_room(needed: float, advice: str = FEWER) -> str:
+def no_room(needed: float, advice: str = FEWER_ROWS) -> str:
     """Return the reason why memory of `needed` bytes is not available, or an empty string.
 
-    `needed` may be an integer that is too large for a float, as declarations may contain.
+    `needed` may be an integer that is too large for a float, because declarations may contain such.
     """
-    if needed < SMALL:
+    if needed < UNCHECKED_BYTES:
         return ""
     free = available_memory()
-    if needed <= SHARE * free:
+    if needed <= SHARE_OF_FREE_MEMORY * free:
         return ""
     size = f"{float(needed) / 2**30:.3g}" if needed < 1e300 else "more than 1e+290"
     return f"it needs {size} GiB, {free / 2**30:.3g} GiB are free; {advice}"
@@ -62,9 +64,9 @@ def too_large(needed: float, explained: float, advice: str) -> str:
     ----------
     needed : bytes of memory that the content of the file would take.
     explained : bytes of memory that an ordinary file of this size takes.
-    advice : the way to need less.
+    advice : words that say how to need less memory.
     """
-    if needed < SMALL:
+    if needed < UNCHECKED_BYTES:
         return ""
     limit = max(2.0**30 * _file_gib(), explained)
     if needed > limit:
@@ -77,7 +79,7 @@ def too_large(needed: float, explained: float, advice: str) -> str:
 
 
 def _file_gib() -> float:
-    """Return the GiB that a small file may take."""
+    """Return the limit of memory for small files, in GiB."""
     given = os.environ.get(FILE_GIB, "")
     try:
         value = float(given) if given else DEFAULT_GIB

@@ -1,6 +1,6 @@
 """Plans and progress bars on a terminal for work of more than two seconds; nothing elsewhere.
 
-Both go to stderr, so that answers can be piped. Plans are logged wherever they go.
+Both go to stderr, so that answers on stdout can be piped. Plans are always logged as well.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# Seconds before a bar appears, and of a plan from which it is shown.
-PATIENCE = 2.0
+# A progress bar appears after these seconds, and plans that take longer are announced.
+SECONDS_BEFORE_BAR = 2.0
 
 # Whether the caller of `infer` asked for progress.
-SHOWN: ContextVar[bool] = ContextVar("progress", default=False)
+PROGRESS_ASKED: ContextVar[bool] = ContextVar("progress", default=False)
 
 
 @contextmanager
 def showing(progress: bool) -> Iterator[None]:
-    """Let the loops of methods show their progress, or not, in this context."""
-    token = SHOWN.set(progress)
+    """Choose whether the loops of methods show their progress in this context."""
+    token = PROGRESS_ASKED.set(progress)
     try:
         yield
     finally:
-        SHOWN.reset(token)
+        PROGRESS_ASKED.reset(token)
 
 
 def announce(plan: object, seconds: float) -> None:
-    """Log a plan of more than two seconds; where progress is shown, print it on a terminal."""
-    if seconds <= PATIENCE:
+    """Log a plan of more than two seconds; print it on a terminal if progress is shown."""
+    if seconds <= SECONDS_BEFORE_BAR:
         return
     log.info("%s", plan)
-    if SHOWN.get() and sys.stderr.isatty():
+    if PROGRESS_ASKED.get() and sys.stderr.isatty():
         print(plan, file=sys.stderr)
 
 
 def track(items: Sequence[T], what: str, show: bool | None = None) -> Iterator[T]:
     """Yield the items and show a bar on a terminal after two seconds.
 
-    `show` overrides the setting of `showing`. Loops inside of this one show nothing.
+    `show` overrides the setting of `showing`. Loops inside this one show no bar.
     """
-    shown = SHOWN.get()
+    shown = PROGRESS_ASKED.get()
     if not ((shown if show is None else show) and sys.stderr.isatty()):
         yield from items
         return
@@ -60,13 +60,13 @@ def track(items: Sequence[T], what: str, show: bool | None = None) -> Iterator[T
     task = bar.add_task(what, total=len(items))
     try:
         for done, item in enumerate(items):
-            if time.monotonic() - begin > PATIENCE:
+            if time.monotonic() - begin > SECONDS_BEFORE_BAR:
                 bar.start()
             bar.update(task, completed=done)
             # Two bars would write over each other.
-            SHOWN.set(False)
+            PROGRESS_ASKED.set(False)
             yield item
-            SHOWN.set(shown)
+            PROGRESS_ASKED.set(shown)
     finally:
-        SHOWN.set(shown)
+        PROGRESS_ASKED.set(shown)
         bar.stop()

@@ -12,30 +12,31 @@ from typing import Any, TypeVar
 
 from pgmengine.base.errors import PgmError
 
-# The environment variable.
-NAME = "PGMENGINE_THREADS"
+# The environment variable with the number of threads.
+THREADS_VARIABLE = "PGMENGINE_THREADS"
 # A larger number of threads is a mistake: no computer has as many cores.
-MOST = 4096
+MAX_THREADS = 4096
 A = TypeVar("A")
 B = TypeVar("B")
-# The thread that holds this lock limits BLAS.
+# The thread that holds this lock has set the limit on the threads of BLAS.
 _limiting = RLock()
-# Whether this thread belongs to the pool, whose threads must not wait for each other.
+# Its attribute `shared` is set in threads of the pool, which must not wait for each other.
 _here = local()
 
 
 def threads() -> int:
-    """Cores to use: PGMENGINE_THREADS, else (or where that is 0) those this process may run on."""
-    given = os.environ.get(NAME, "0").strip()
-    if not (given.isascii() and given.isdigit() and len(given) < 10 and int(given) <= MOST):
+    """Return the cores to use: PGMENGINE_THREADS, or all of this process if it is 0 or not set."""
+    given = os.environ.get(THREADS_VARIABLE, "0").strip()
+    if not (given.isascii() and given.isdigit() and len(given) < 10 and int(given) <= MAX_THREADS):
         raise PgmError(
-            f"{NAME} is {given!r}, expected an integer from 1 to {MOST}; unset it to use every core"
+            f"{THREADS_VARIABLE} is {given!r}, expected an integer from 1 to {MAX_THREADS}; "
+            "unset it to use every core"
         )
     return int(given) or _cores()
 
 
 def _cores() -> int:
-    """Cores that this process may run on, or all where the system does not tell."""
+    """Return the cores that this process may run on; all cores if the system does not tell."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -44,7 +45,7 @@ def _cores() -> int:
 def shared_out(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
     """Map a function over items in order, on the threads of this process.
 
-    A call from one of these threads runs in that thread.
+    If the caller is one of these threads, it runs all items itself.
     """
     if len(items) == 1 or threads() == 1 or getattr(_here, "shared", False):
         return map(function, items)
@@ -52,18 +53,18 @@ def shared_out(function: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
 
 
 def parts(work: float, worth: float) -> int:
-    """Threads for a compiled loop: as many as get `worth` of the work each."""
+    """Return the number of threads for a compiled loop, each with at least `worth` of the work."""
     return 1 if work < 2 * worth else min(threads(), int(work / max(worth, 1e-9)))
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """A context in which matrix products run on the thread that asks for them.
+    """Run matrix products of this context on the calling thread alone.
 
-    The threads of BLAS go on spinning for a while after a product, which takes the cores from the
-    compiled loops. Of several threads in such a context, only the first one sets the limit and
-    lifts it. A second one would find the limit of the first, take it for the original setting, and
-    restore it at its end, after which the limit would stay.
+    The threads of BLAS keep spinning for a while after a product, which takes cores from the
+    compiled loops. If several threads are in such a context, only the first one sets the limit and
+    lifts it. A second one would take the limit of the first for the original setting, and restore
+    it at its end, after which the limit would stay.
     """
     mine = _limiting.acquire(blocking=False)
     try:
@@ -84,5 +85,5 @@ def _controller() -> Any:
 
 @lru_cache(maxsize=1)
 def _pool(process: int, count: int) -> ThreadPoolExecutor:
-    """Kept between calls; a forked child gets its own."""
+    """Return the pool of a process, which is kept between calls; a forked child gets its own."""
     return ThreadPoolExecutor(count, "pgmengine", lambda: setattr(_here, "shared", True))

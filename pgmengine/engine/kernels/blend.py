@@ -13,7 +13,7 @@ from pgmengine.engine.kernels.flip_state import FlipState
 
 @dataclass(frozen=True)
 class Blend:
-    """Move each unit by FlipState with probability alpha, else by Gibbs (system 2, section 3).
+    """Move each unit by FlipState with probability alpha, else by Gibbs.
 
     >>> import pgmengine as pgm
     >>> pgm.Blend(0.5).transition([0.2, 0.8], 1)
@@ -28,13 +28,13 @@ class Blend:
 
     @property
     def flip_share(self) -> float:
-        """The share of FlipState, by which the compiled sweeps know this kernel."""
+        """The share of FlipState, from which the compiled sweeps recognise this kernel."""
         return self.alpha
 
     def transition(self, prob: Array, current: Array) -> Array:
         """Return the probabilities (..., K) of the next state.
 
-        prob (..., K) are conditional probabilities, current (...,) the present states.
+        prob (..., K) are conditional probabilities, current (...,) the current states.
         """
         prob = np.asarray(prob, dtype=np.float64)
         return self.alpha * FlipState().transition(prob, current) + (1 - self.alpha) * prob

@@ -1,19 +1,20 @@
-"""The flip-the-state kernel, and the Metropolised Gibbs kernel that it is for more than two values.
+"""The flip-the-state kernel; for more than two values it is the Metropolised Gibbs kernel.
 
-With p_1 <= ... <= p_K the eigenvalues of Metropolised Gibbs besides 1 are, for k = 1 .. K - 1,
+For p_1 <= ... <= p_K, the eigenvalues of Metropolised Gibbs besides 1 are, for k = 1 .. K - 1,
 
     lambda_k = 1 - sum_{i < k} p_i / (1 - p_i) - (p_k + ... + p_K) / (1 - p_k),
 
 with the eigenvector that is 0 for values before k, p_{k+1} + ... + p_K at k, and -p_k after it.
-None is positive, and they fall with k, so lambda_{K-1} decides alone. With q = p_{K-1}, the second
-largest probability, t = q / (1 - q), and r the sum of the probabilities before it,
+None of them is positive, and they decrease with k, so that lambda_{K-1} determines the spectral
+gap. Let q = p_{K-1} be the second largest probability, t = q / (1 - q), and r the sum of the
+smaller probabilities. Then
 
     1 - t <= 1 + lambda_{K-1} <= 1 - t + r t,
 
-because p_i <= p_i / (1 - p_i) <= p_i / (1 - q). So the gap vanishes where two values hold nearly
-all of the probability in nearly equal shares, and nowhere else; for K = 2 it is 1 - t. A rule that
-draws from the conditional where log t > -c depends on the probabilities alone and not on the
-current value, so it keeps detailed balance, and leaves a gap of at least 1 - e^-c everywhere.
+because p_i <= p_i / (1 - p_i) <= p_i / (1 - q). The gap therefore vanishes only if two values have
+nearly all of the probability in nearly equal shares; for K = 2 it is 1 - t. FlipState draws from
+the conditional if log t > -c. This rule depends on the probabilities and not on the current value,
+so that it keeps detailed balance, and the gap is at least 1 - e^-c everywhere.
 """
 
 from __future__ import annotations
@@ -25,25 +26,26 @@ import numpy as np
 
 from pgmengine.base.types import Array
 
-# Two values keep the published kernel but for ties up to rounding. The compiled transitions are
-# pgm_moves (two values) and pgm_draw (K values) in cython_ext/c/draws.h; chains.h has these limits.
+# For two values the limit is so small that the kernel is the published one up to rounding. The
+# compiled transitions are pgm_moves (two values) and pgm_draw (K values) in cython_ext/c/draws.h;
+# chains.h has the same limits.
 TIE, TIE_OF_MANY = 1e-5, 0.05
 
 
 @dataclass(frozen=True)
 class FlipState:
-    """Flip a unit with two values with probability min(1, p(other) / p(current)) (system 2, eq. 2).
+    """Flip a unit with two values with probability min(1, p(other) / p(current)).
 
-    No kernel that keeps detailed balance leaves a value of two more often. For K > 2 values this is
-    the Metropolised Gibbs kernel (Liu 1996): from x to y != x with probability
+    No other kernel with detailed balance leaves the current value more often. For K > 2 values this
+    is the Metropolised Gibbs kernel (Liu 1996), which moves from x to y != x with probability
     p(y) min(1 / (1 - p(x)), 1 / (1 - p(y))). It changes to each other value at least as often as
     Gibbs sampling, but not as often as detailed balance allows. Units with infinitely many values
     (s = inf, Gaussian) draw from the conditional, because there is no other value to flip to.
 
-    Ties draw from the conditional as well: two units that always flip would never meet. A tie is a
-    conditional whose second most probable value has log-odds above -1e-5 against all others
-    together, above -0.05 for K > 2. The spectral gap of a unit's transitions is therefore at least
-    1e-5, and at least 0.048 for K > 2.
+    In a tie, a unit draws from the conditional as well, because two units that always flip would
+    never become equal. A tie is a conditional whose second most probable value has log-odds above
+    -1e-5 against all others together, or above -0.05 for K > 2. The spectral gap of a unit's
+    transitions is therefore at least 1e-5, and at least 0.048 for K > 2.
 
     >>> import pgmengine as pgm
     >>> pgm.FlipState().transition([0.2, 0.8], 1)

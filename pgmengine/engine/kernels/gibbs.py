@@ -19,8 +19,8 @@ class Gibbs:
     array([0.3, 0.7])
     """
 
-    # Compiled sweeps read the share of FlipState beside Gibbs from the class of the kernel alone,
-    # so that a subclass has to set its own.
+    # Compiled sweeps read this share of FlipState from the class of the kernel itself, so that a
+    # subclass has to define its own.
     flip_share: ClassVar[float] = 0.0
 
     def transition(self, prob: Array, current: Array) -> Array:

@@ -1,9 +1,9 @@
 """Children of arrows whose conditionals sweeps read from tables.
 
-A child with few joint states of its parents has few values of log p(x | zeta) - log h(x). They are
-listed once for a model, as the table of a conditional is, so that a sweep reads an entry where it
-would sum up inputs and take exponentials. Log densities keep the sums: importance weights sum
-children out.
+If the parents of a child have few joint states, log p(x | zeta) - log h(x) has few values. They are
+listed once for a model, like a conditional table, so that a sweep reads an entry instead of adding
+up inputs and computing exponentials. Log densities still add up inputs, because importance weights
+sum children out.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pgmengine.units import Unit
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# Joint states of a child and its parents up to which its conditional is listed.
-MOST_ENTRIES = 64
+# The most joint states of a child and its parents for which its conditional is listed.
+MAX_LISTED_ENTRIES = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Children:
-    """The children of a model, as packed by packed_units.py.
+    """The children of a model, as packed_units.py packs them.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Children:
     parents : csr (n, units), with an entry for each parent.
     bias : (components,) of all units.
     arrows : weights from parents, csr (components, values).
-    component, value : (units,) the first component of each unit, and its first row of the values.
+    component, value : (units,) the first component of each unit, and its first row in the values.
     kind, kinds : (units,) the kind of each unit, and kind -> unit type.
     states : (units,) the number of states of each unit.
     """
@@ -56,9 +56,9 @@ class Children:
         counts = np.diff(self.parents.indptr)
         owner = np.repeat(np.arange(len(self.unit)), counts)
         of_parents = np.log2(self.states[self.parents.indices])
-        # Without any parent bincount returns integers.
+        # bincount returns integers if there are no parents.
         bits = np.log2(self.states[self.unit]) + np.bincount(owner, of_parents, len(self.unit))
-        few = bits <= np.log2(MOST_ENTRIES) + 1e-9
+        few = bits <= np.log2(MAX_LISTED_ENTRIES) + 1e-9
         scopes, terms = list[Array](), [np.empty(0)]
         for scope in self._alike(np.flatnonzero(few), counts):
             scopes.append(scope)
@@ -115,7 +115,7 @@ def _rows(unit: Unit) -> Array:
 
 
 def joined(one: TableIndex, two: TableIndex) -> TableIndex:
-    """Return the tables of both, those of `one` first."""
+    """Return the tables of both, first those of `one`."""
     return TableIndex(
         np.concatenate([one.start, two.start[1:] + one.start[-1]]),
         np.concatenate([one.unit, two.unit]),

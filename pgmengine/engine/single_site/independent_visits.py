@@ -1,11 +1,11 @@
 """Waves of a sweep: visits of units that need not wait for each other.
 
-A visit reads the states of the units that share a scope with its own: a table, a coupling, or a
-child of arrows with its parents. The visits of a sweep keep their order inside each scope, and are
-free otherwise. A unit is therefore in the wave after the last wave of the units before it in its
-scopes. A wave of the next sweep may come as few as `period` waves later than the same wave of this
-sweep, so that several sweeps are under way at once. The states are those of one visit after the
-other; the processor works on several visits at a time.
+A visit reads the states of the units that share a scope with its unit. A scope is a table, a
+coupling, or a child of arrows with its parents. Only visits in a common scope have to keep their
+order. Each unit is therefore in the wave after the latest wave of the units before it in its
+scopes. The same wave of the next sweep may begin only `period` waves later, so that several sweeps
+are in progress at once. The resulting states are the same as with one visit after the other, but
+the processor works on several visits at a time.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pgmengine.base.types import Array
 from pgmengine.engine.single_site.packed_units import packed_graph, packed_parameters
 from pgmengine.model.parameters import Parameters
 
-# Sweeps under way at once; PGM_SWEEPS_TOGETHER of routines.h.
+# Sweeps in progress at once; PGM_SWEEPS_TOGETHER of routines.h.
 SWEEPS_TOGETHER = 8
 
-# Average number of independent visits from which on waves are faster.
-WIDE = 1.5
+# The average number of independent visits from which waves are faster.
+MIN_VISITS_A_WAVE = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,8 @@ class Waves:
     Attributes
     ----------
     unit : (visits,) the units, wave after wave.
-    start : (waves + 1,) where each wave begins.
-    period : the number of waves from a wave to the same one of the next sweep.
+    start : (waves + 1,) the first visit of each wave.
+    period : the number of waves from a wave to the same wave of the next sweep.
     """
 
     unit: Array
@@ -65,7 +65,7 @@ def _scopes(model: Parameters) -> tuple[Array, Array, int]:
     holder = np.repeat(np.arange(units)[holds], sites["width"][holds])
     links, arrows = p.links.tocoo(), p.arrows.tocoo()
     edges, tables = len(links.data), len(s.table_index.child)
-    # Couplings one by one, then tables, then units with their parents.
+    # One scope for each entry of a coupling, then tables, then children with their parents.
     unit = [owner[links.row], holder[links.col], s.table_index.unit]
     scope = [np.arange(edges), np.arange(edges), edges + s.table_index.table]
     unit += [owner[arrows.row], holder[arrows.col]]

@@ -1,4 +1,4 @@
-"""Structures and models as the compiled sweeps of single units read them (tabled.h).
+"""Structures and models in the layout of the compiled sweeps of single units (tabled.h).
 
 The units, tables and kinds of units are packed once for a structure, the parameters once for a
 model: float32, with all couplings of a kind as one matrix.
@@ -44,11 +44,11 @@ class PackedGraph:
 
     Attributes
     ----------
-    sites : (units,) of dtype SITE; soft, rank, moves and summed are those of a target, and slot,
-        slots, linear and directed those of a model.
-    kinds : place of the support of a kind of unit -> its unit type.
+    sites : (units,) of dtype SITE; the fields soft, rank, moves and summed belong to a target, and
+        slot, slots, linear and directed to a model.
+    kinds : position of the support of a kind of unit -> its unit type.
     support, log_base : values of the states of each kind of unit, and log h.
-    first_value : layer -> row of its first component in the values; coupled layers and parents.
+    first_value : layer -> row of its first component in the values, for coupled layers and parents.
     values : the number of these rows.
     first_component : layer -> its first component among those of all layers.
     """
@@ -67,7 +67,7 @@ def pack_graph(s: Structure) -> PackedGraph:
     layers = list(s.layers.values())
     sizes = np.array([layer.size for layer in layers])
     supports, bases = [], []
-    # Kind of unit -> states, width, place of its support, whether log h differs from 0.
+    # Kind of unit -> states, width, position of its support, whether log h differs from 0.
     kinds: dict[Any, tuple[int, int, int, bool]] = {}
     place = 0
     for layer in layers:
@@ -106,8 +106,8 @@ def pack_graph(s: Structure) -> PackedGraph:
     )
 
 
-def _pack_tables(index: TableIndex, told: int) -> tuple[Array, Array]:
-    """Return slots and members of all tables; log densities count the first `told` tables."""
+def _pack_tables(index: TableIndex, counted: int) -> tuple[Array, Array]:
+    """Return slots and members of all tables; log densities read only the first `counted`."""
     order, _ = index.axes_of
     table = index.table[order]
     arity = np.diff(index.start)[table]
@@ -116,8 +116,8 @@ def _pack_tables(index: TableIndex, told: int) -> tuple[Array, Array]:
     slots["configs"] = np.diff(index.first)[table] // index.states[order]
     slots["members"], slots["member"] = arity - 1, np.cumsum(arity - 1) - (arity - 1)
     slots["child"], slots["leads"] = index.child[table], order == index.start[table]
-    slots["leads"] &= table < told
-    # Every axis of the table of a slot, and then without the slot's own.
+    slots["leads"] &= table < counted
+    # All axes of the table of each slot; then its own axis is left out.
     owner = np.repeat(np.arange(len(order)), arity)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(arity) - arity, arity)
     axis = index.start[table][owner] + within
@@ -127,7 +127,7 @@ def _pack_tables(index: TableIndex, told: int) -> tuple[Array, Array]:
 
 
 def _starts(sizes: list[int]) -> list[int]:
-    """Return where each of some runs begins."""
+    """Return the start of each of several consecutive runs."""
     return [0, *map(int, np.cumsum(sizes)[:-1])]
 
 
@@ -170,14 +170,18 @@ def pack_parameters(model: Parameters, graph: PackedGraph) -> PackedParameters:
     links = _joined(graph, undirected, len(bias))
     arrows = _joined(graph, [(c.a, c.b, model.weight(c)) for c in s.arrows], len(bias))
     index, terms, sites = s.table_index, model.table_terms, graph.sites
-    told, listed, children = len(index.child), np.zeros(len(sites), bool), _children(graph, arrows)
+    declared, listed, children = (
+        len(index.child),
+        np.zeros(len(sites), bool),
+        _children(graph, arrows),
+    )
     if s.directed_layers:
         of_children, entries = _listed(graph, bias, arrows, children)
         index, terms = joined(index, of_children), np.concatenate([terms, entries])
         listed[of_children.child] = True
         children.data[listed[children.indices]] = 0
         children.eliminate_zeros()
-    slots, members = _pack_tables(index, told)
+    slots, members = _pack_tables(index, declared)
     directed = sites["directed"] * (DENSITIES | SWEEPS * ~listed)
     # The bias of a child belongs to its directed input.
     owner = np.repeat(sites["directed"] > 0, sites["width"])

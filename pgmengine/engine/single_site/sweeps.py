@@ -1,10 +1,9 @@
 """Compiled sweeps of models with tables: chains are lanes, one unit moves at a time (tabled.h).
 
-A unit is visited in all chains at once, so that its neighbours may be anywhere in the graph: no
-colouring, and no inputs that are kept between visits. packed_units.py packs structures and models.
-Every array has a row for each unit (or component) and a column for
-each chain; a few chains are kept one after the other instead. Plain.py is the reference
-implementation.
+A unit is visited in all chains at once, so that its neighbours may be anywhere in the graph. There
+is no colouring, and no inputs are kept between visits. packed_units.py packs structures and models.
+Every array has a row for each unit (or component) and a column for each chain; with few chains, it
+has a row for each chain instead. reference.py is the reference implementation.
 
 The engine also sweeps models without tables that have many small couplings (many_small).
 """
@@ -25,7 +24,11 @@ from pgmengine.base.work.threads import parts
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.layerwise import share_of
 from pgmengine.engine.packed import padded, zeros
-from pgmengine.engine.single_site.independent_visits import SWEEPS_TOGETHER, WIDE, waves
+from pgmengine.engine.single_site.independent_visits import (
+    MIN_VISITS_A_WAVE,
+    SWEEPS_TOGETHER,
+    waves,
+)
 from pgmengine.engine.single_site.packed_units import (
     DENSITIES,
     SITE_FIELDS,
@@ -43,26 +46,28 @@ from pgmengine.model.weights import count
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# Chains up to which one after the other is faster than all of them as lanes.
-FEW_CHAINS = 2
+# Up to so many chains are faster one after the other than all together as lanes of vectors.
+MAX_CHAINS_IN_TURN = 2
 
-# Layers and couplings of a network of single variables at least, and entries of a unit at most.
-MANY_COUPLINGS = 64
-FEW_ENTRIES = 16
+# A network of single variables has at least so many layers and couplings, and at most so many
+# entries for each unit.
+MIN_COUPLINGS_PACKED = 64
+MAX_ENTRIES_A_UNIT = 16
 
-# Unit updates: of a thread, and between two looks at Ctrl-C.
-WORTH_A_THREAD = 20_000
-AT_ONCE = 10_000_000
+# The smallest number of unit updates for which a further thread is started, and the number between
+# two looks at Ctrl-C.
+MIN_UPDATES_A_THREAD = 20_000
+UPDATES_A_POLL = 10_000_000
 
-# Sweeps with the same parameters that save the time of planning their waves.
-WORTH_A_PLAN = 64
+# Sweeps with the same parameters from which planning their waves pays.
+MIN_SWEEPS_A_PLAN = 64
 
 # Entries of all weights.
 _entries: WeakKeyDictionary[Structure, int] = WeakKeyDictionary()
 
 
 def knows(target: Target, kernel: Kernel) -> bool:
-    """Whether this engine can sweep, and is the one to take: a blend of Gibbs and FlipState.
+    """Whether this engine can sweep, and is the best one, for a blend of Gibbs and FlipState.
 
     An inherited `flip_share` does not count, because the subclass may have another transition.
     """
@@ -76,21 +81,21 @@ def knows(target: Target, kernel: Kernel) -> bool:
 def many_small(model: Parameters) -> bool:
     """Whether a model has many couplings with few weights, as networks of single variables have.
 
-    Sweeps of layers search through all couplings at each unit; sweeps of single units sum up the
+    Sweeps of layers search through all couplings at each unit. Sweeps of single units add up the
     inputs of the unit and of its children at each visit.
     """
     s = model.structure
-    if len(s.layers) + len(s.couplings) < MANY_COUPLINGS:
+    if len(s.layers) + len(s.couplings) < MIN_COUPLINGS_PACKED:
         return False
     entries = remembered(_entries, s, lambda s: sum(count(model.weight(c)) for c in s.couplings))
-    return entries <= FEW_ENTRIES * sum(layer.size for layer in s.layers.values())
+    return entries <= MAX_ENTRIES_A_UNIT * sum(layer.size for layer in s.layers.values())
 
 
 class TabledChains:
     """Chains in compiled code, unit by unit; see chains.Chains.
 
     `beta` (chains,) float32 may be changed in place between sweeps. Each chain draws from the
-    stream of its number: its states depend neither on the other chains nor on the number of
+    stream of its number, so that its states depend neither on the other chains nor on the number of
     threads.
     """
 
@@ -105,7 +110,7 @@ class TabledChains:
         s = target.structure
         self.target, self.x, self.made, self.kernel = target, x, 0, kernel
         self.graph, self.rows = packed_graph(s), target.rows
-        self.alone = self.rows <= FEW_CHAINS
+        self.alone = self.rows <= MAX_CHAINS_IN_TURN
         self.lanes = self.rows if self.alone else padded(self.rows)
         self.moving = frozenset(target.pattern.moving)
         beta, stream = zeros((self.lanes,)), zeros((self.lanes,), np.uint32)
@@ -145,7 +150,7 @@ class TabledChains:
         self._take_parameters(rng)
 
     def adopt(self, model: Parameters, kernel: Kernel, rng: np.random.Generator) -> None:
-        """Go on from the present states with other parameters, kernel and random numbers."""
+        """Continue from the current states with other parameters, kernel and random numbers."""
         self.target, self.kernel, self.made = self.target.with_model(model), kernel, 0
         self._take_parameters(rng)
 
@@ -170,7 +175,7 @@ class TabledChains:
         self.routine.rekey(self.key, share_of(self.kernel))
 
     def place_at(self, x: States) -> None:
-        """Go on from other states; observed units keep their values."""
+        """Continue from other states; observed units keep their values."""
         self._place(self.target.clamp({name: x[name] for name in self.moving}))
 
     def _place(self, x: States) -> None:
@@ -184,21 +189,21 @@ class TabledChains:
 
     def sweep(self, count: int, backward: bool = False) -> None:
         """Make `count` sweeps."""
-        if not self.planned and self.made + count >= WORTH_A_PLAN:
+        if not self.planned and self.made + count >= MIN_SWEEPS_A_PLAN:
             self._overlap()
         self._pieces(count, backward=backward)
 
     def _overlap(self) -> None:
-        """Let several sweeps of each chain be under way at once, if there is much to gain."""
+        """Let several sweeps of each chain be in progress at once, if that is faster."""
         self.planned, found = True, waves(self.target.model, self.visit)
-        # Uniforms are made for all units.
-        if found.width >= WIDE and 4 * self.units >= len(self.sites):
+        # Uniforms are made for all units, which costs too much if few of them move.
+        if found.width >= MIN_VISITS_A_WAVE and 4 * self.units >= len(self.sites):
             blocks = -(-len(self.sites) // 64)
             room = zeros((self.rows, SWEEPS_TOGETHER * 64 * blocks))
             self.routine.by_waves(found.unit, found.start, found.period, room)
 
     def sweep_once(self, anew: Collection[str] = ()) -> None:
-        """Make one sweep and keep nothing for the next one."""
+        """Make one sweep without preparing the next one."""
         if not anew:
             self.sweep(1)
             return
@@ -255,7 +260,7 @@ class TabledChains:
     def path(self) -> tuple[Array, Array]:
         """Return (path, power), each (rows,), with log p_beta(x) = path + beta * power."""
         out = np.empty((self.rows, 2))
-        self.routine.log_density(out, parts(self.rows * len(self.sites), WORTH_A_THREAD / 2))
+        self.routine.log_density(out, parts(self.rows * len(self.sites), MIN_UPDATES_A_THREAD / 2))
         return out[:, 0], out[:, 1]
 
     def sweep_path(self) -> tuple[Array, Array]:
@@ -277,13 +282,13 @@ class TabledChains:
         self, count: int, trace: Array | None = None, betas: Array | None = None, **options: Any
     ) -> None:
         """Make sweeps, in calls between which Ctrl-C takes effect."""
-        most, done = max(1, AT_ONCE // max(1, self.rows * self.units)), 0
+        most, done = max(1, UPDATES_A_POLL // max(1, self.rows * self.units)), 0
         while done < count:
             some = min(count - done, most)
             self.routine.sweep(
                 self.made,
                 some,
-                parts(some * self.rows * self.units, WORTH_A_THREAD / 2),
+                parts(some * self.rows * self.units, MIN_UPDATES_A_THREAD / 2),
                 trace=None if trace is None else trace[done : done + some],
                 betas=None if betas is None else betas[done : done + some + 1],
                 **options,
@@ -292,17 +297,17 @@ class TabledChains:
             done += some
 
     def _array(self, rows: int, dtype: type) -> Array:
-        """Return zeros with a row for each unit or component, as the routine wants them."""
+        """Return zeros with a row for each unit or component, in the layout of the routine."""
         return zeros((self.lanes, rows) if self.alone else (rows, self.lanes), dtype)
 
     def _view(self, array: Array, first: int, count: int) -> Array:
-        """Return the part (chains, count) of an array from a row on."""
+        """Return `count` rows of an array, from row `first`, as (chains, count)."""
         if self.alone:
             return array[:, first : first + count]
         return array[first : first + count, : self.rows].T
 
     def _soften(self) -> Array:
-        """Return the soft evidence of the layers that have any, and note its rows."""
+        """Return the soft evidence of all layers as one array; write its rows into the sites."""
         s, soft = self.target.structure, self.target.soft
         out = self._array(max(1, sum(s.layers[name].width for name in soft)), np.float32)
         self.sites["soft"], row = -1, 0
@@ -315,7 +320,7 @@ class TabledChains:
         return out
 
     def _order(self) -> Array:
-        """Return the units that move, in the order of a sweep; note their ranks among all units."""
+        """Return the moving units in the order of a sweep; write their ranks into the sites."""
         target, s = self.target, self.target.structure
         names = [name for names in target.visited for name in names]
         order = np.concatenate(
@@ -335,7 +340,7 @@ class TabledChains:
         return all((distinct(mask) == mask[0]).all() for mask in masks.values())
 
     def _mask(self, masks: dict[str, Array], spared: bool) -> Array | None:
-        """Return masks of all units as bytes, or None if they are spared."""
+        """Return masks of all units as bytes, or None if they are not needed."""
         if spared:
             return None
         s, out = self.target.structure, self._array(len(self.sites), np.uint8)
@@ -345,11 +350,11 @@ class TabledChains:
 
 
 def _csr(matrix: sp.csr_array) -> tuple[Array, Array, Array]:
-    """Return row starts, columns and entries of a matrix as the routine reads them."""
+    """Return row starts, columns and entries of a matrix in the types of the routine."""
     columns = matrix.indices.astype(np.int32)
     return matrix.indptr.astype(np.int64), _some(columns), _some(matrix.data)
 
 
 def _some(array: Array) -> Array:
-    """Return the array, or one element of zeros in place of none."""
+    """Return the array, or a single zero if it is empty."""
     return array if len(array) else np.zeros((1, *array.shape[1:]), dtype=array.dtype)

@@ -22,7 +22,7 @@ from pgmengine.base.extras import install
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import check_divided
 from pgmengine.base.work.executors import part_count
-from pgmengine.base.work.memory import SMALL
+from pgmengine.base.work.memory import UNCHECKED_BYTES
 from pgmengine.evidence.relevance import hinted
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits
@@ -121,7 +121,11 @@ class Planned:
         if most.most > self.limits.states:
             return Scheme(work=work, refusal=self._refusal(most))
         working, fixed = self._needs(draws, 0.0)
-        if working + fixed >= SMALL and len(self.trees) == 1 and part_count(work, target.rows) == 1:
+        if (
+            working + fixed >= UNCHECKED_BYTES
+            and len(self.trees) == 1
+            and part_count(work, target.rows) == 1
+        ):
             # The answers of a single pass are made after it. With several passes, the answers of
             # earlier ones are in memory during a pass.
             if most.at_once(self.want, draws) >= target.rows:

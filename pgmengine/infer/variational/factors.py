@@ -12,7 +12,7 @@ import numpy as np
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.base.work.progress import track
 from pgmengine.engine.packed import packed
-from pgmengine.evidence.target import NEVER, Target, times
+from pgmengine.evidence.target import NEVER_ON, Target, times
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.variational.lateral import Inside
 from pgmengine.infer.variational.saddles import nudged
@@ -219,7 +219,9 @@ class Factors:
             link = layer.flat(
                 layer.unit.link(layer.shaped(target.model.inputs(target.evidence.values, name)))
             )
-            u += np.where(target.components(name, target.cut[name]), 0.0, np.maximum(link, NEVER))
+            u += np.where(
+                target.components(name, target.cut[name]), 0.0, np.maximum(link, NEVER_ON)
+            )
         else:
             u += target.model.bias(name).astype(self.precision, copy=False)
         for c, source in s.meetings[name]:

@@ -207,7 +207,7 @@ def test_the_search_for_zeros_looks_at_some_rows_at_a_time(monkeypatch):
     np.testing.assert_array_equal(factors.impossible(target), whole)
     assert looked == [1, 1, 1] and whole.any()
     free_memory(monkeypatch, 100.0)
-    monkeypatch.setattr("pgmengine.base.work.memory.SMALL", 0.0)
+    monkeypatch.setattr("pgmengine.base.work.memory.UNCHECKED_BYTES", 0.0)
     with pytest.raises(pgm.PgmError, match="the factors of a row have .* entries: it needs"):
         factors.impossible(target)
 

@@ -238,7 +238,7 @@ def test_parameters_of_other_arrays_become_views():
 
 @pytest.mark.parametrize("block", [3, 7, 2**20])
 def test_the_largest_entries_are_those_of_each_table(monkeypatch, block):
-    monkeypatch.setattr("pgmengine.model.joined_tables.BLOCK", block)
+    monkeypatch.setattr("pgmengine.model.joined_tables.BLOCK_ENTRIES", block)
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 9, 30)
     first = np.concatenate([[0], np.cumsum(counts)])

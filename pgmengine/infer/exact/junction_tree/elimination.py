@@ -37,7 +37,7 @@ from pgmengine.infer.exact.shared_rows import observed_states
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, Result, quantity
-from pgmengine.model.tables import BLOCK
+from pgmengine.model.tables import BLOCK_ENTRIES
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
             assert layer.unit.support is not None
             columns = slice(None) if len(units) == layer.size else layer.columns(units)
             # A few draws at a time, so that no second copy of all values is made.
-            step = max(1, BLOCK // (rows * layer.width))
+            step = max(1, BLOCK_ENTRIES // (rows * layer.width))
             for first in range(0, draws, step):
                 drawn = layer.unit.support.take(
                     mine[:, first : first + step].swapaxes(0, 1), axis=0

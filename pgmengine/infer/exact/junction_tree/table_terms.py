@@ -22,7 +22,7 @@ import numpy as np
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes
-from pgmengine.model.tables import BLOCK, TableIndex
+from pgmengine.model.tables import BLOCK_ENTRIES, TableIndex
 
 # Largest number of table entries for which tables are placed. It limits all tables of a question
 # without evidence, one table with observed units, and each run of free tables that follow each
@@ -141,8 +141,8 @@ class FreeTables:
         """Add expected indicators (entries, rows) to the counts of all entries of the model."""
         place = 0
         for first, end in self.runs:
-            for at in range(first, end, BLOCK):
-                some = min(BLOCK, end - at)
+            for at in range(first, end, BLOCK_ENTRIES):
+                some = min(BLOCK_ENTRIES, end - at)
                 counts[at : at + some] += found[place : place + some] @ weights
                 place += some
 
