@@ -9,6 +9,7 @@ import pytest
 from likelihoods import mean_log_prob
 
 import pgmengine as pgm
+from pgmengine.learn.defaults import SCALED_RATE, SCALED_RATE_OF_BOUNDS, default_optimizer
 
 NAN = np.nan
 
@@ -239,3 +240,20 @@ def test_rows_with_holes_are_exact_where_mean_field_would_refuse():
     x[rng.random(x.shape) < 0.4] = NAN
     data = dict(zip("abcd", x.T, strict=True))
     assert isinstance(pgm.fit(b.build(), data, updates=1, progress=False).positive, pgm.Exact)
+
+
+@pytest.mark.parametrize("updates", [1, 20, 100, 200, 1000])
+def test_short_runs_take_larger_steps_but_bounds_no_more_than_twice(updates):
+    """A data phase by mean field and chains that follow it diverge at three times the rate."""
+    x = (np.random.default_rng(0).random((20, 200)) < 0.3).astype(float)
+    deep = fitted(pgm.dbm([200, 60, 40], rng=0), x, updates=1, batch_size=5)
+    assert isinstance(deep.positive, pgm.MeanField) and not deep.factorised
+    target, rates = pgm.dbm([200, 60, 40], rng=0).given({"v": x}), []
+    for exact in (False, True):
+        steps = default_optimizer(target, model_phase=True, exact=exact, updates=updates)
+        rates.append(steps.optimizer.optimizer.rate)
+    factor = {False: min(1 + 200 / updates, 2.0), True: min(1 + 200 / updates, 4.0)}
+    first = {False: SCALED_RATE_OF_BOUNDS, True: SCALED_RATE}
+    for exact, rate in zip((False, True), rates):
+        assert rate(0) == pytest.approx(first[exact] * factor[exact])
+        assert rate(updates) == 0 < rate(updates - 1)
