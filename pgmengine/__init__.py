@@ -62,7 +62,8 @@ from pgmengine.learn.negative import (
     FastPCD,
     TransSAP,
 )
-from pgmengine.learn.starting.pretraining import base_rate_start, pretrain
+from pgmengine.learn.starting.base_rate_start import base_rate_start
+from pgmengine.learn.starting.pretraining import pretrain
 from pgmengine.learn.steps.optimizers import SGD, Adam, AdaMax
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import GrowingBlend, harmonic, linear_decay

@@ -27,7 +27,7 @@ from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.auto import Auto, drawing
 from pgmengine.learn.fit import Fit, fit, pass_on
 from pgmengine.learn.negative import PCD, ExactGradient
-from pgmengine.learn.starting.pretraining import base_rate_start
+from pgmengine.learn.starting.base_rate_start import base_rate_start
 from pgmengine.learn.steps.optimizers import SGD, Adam
 from pgmengine.learn.steps.schedules import linear_decay
 from pgmengine.model.model import Model

@@ -1,4 +1,4 @@
-"""Write a model as a networkx graph of single units, the reverse of from_networkx.py.
+"""Declare a model as a networkx graph of single units, the reverse of from_networkx.py.
 
 A node with the attribute "cpt" has a conditional, whose parents are its predecessors. A node with
 the attribute "table" is a factor and not a variable. Its attribute "scope" lists the nodes of its

@@ -1,4 +1,4 @@
-"""Accumulator: the contract of sums of gradients, to which a method adds its expectations."""
+"""Accumulator: the contract of gradient sums, to which inference methods add expectations."""
 
 from __future__ import annotations
 

@@ -140,3 +140,44 @@ def test_an_answer_has_rows_where_the_evidence_has(method):
         r = pgm.infer(model, {"v": evidence}, method=method, rng=0)
         assert r.mean["h1"].shape == (*rows, 2) and r.mean["v"].shape == (*rows, 3)
         np.testing.assert_allclose(r.mean["v"][..., [0, 2]], np.full((*rows, 2), [1.0, 0.0]))
+
+
+GIVEN = {
+    "soft": {"soft": {"v": [1.5, -2.0, 0.5]}},
+    "do": {"do": {"v": [1.0, np.nan, np.nan]}},
+    "both beside evidence": {
+        "evidence": {"v": [np.nan, 0.0, np.nan]},
+        "soft": {"v": [0.0, 0.0, 2.0]},
+        "do": {"v": [1.0, np.nan, np.nan]},
+    },
+}
+
+
+# Interventions are on directed units.
+GIVEN_TO = [
+    pytest.param(model, given, id=f"{kind} {name}")
+    for kind, model in (("rbm", pgm.rbm(3, 2, rng=0)), ("sbn", pgm.sbn([3, 2], rng=0)))
+    for name, given in GIVEN.items()
+    if kind == "sbn" or "do" not in given
+]
+
+
+@methods
+@pytest.mark.parametrize(("model", "given"), GIVEN_TO)
+def test_soft_evidence_and_interventions_count(method, model, given, sure=6.5):
+    """Within standard errors of the exact answer, which is compared with enumeration elsewhere."""
+    weights = {k: 3 * v for k, v in model.params.items() if k.endswith("weight")}
+    model, settings = model.with_params(weights), {"evidence": None, **given}
+    for want in ("marginals", "log_z"):
+        asked = {"want": (want,), **settings}
+        if pgm.explain(model, method=method, **asked).chosen is None:
+            continue
+        r, truth = (pgm.infer(model, method=m, rng=0, **asked) for m in (method, pgm.Exact()))
+        if r.kind == "lower bound":
+            assert want == "marginals" or r.log_z <= truth.log_z + 1e-9
+        elif want == "log_z":
+            assert abs(r.log_z - truth.log_z) <= sure * r.log_z_error + 1e-4
+        else:
+            for name, mean in truth.mean.items():
+                error = r.stats["mcse"][name] if r.kind == "estimate" else 0.0
+                assert np.all(np.abs(r.mean[name] - mean) <= sure * error + 1e-9)

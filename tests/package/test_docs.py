@@ -62,6 +62,13 @@ def test_docstring_examples(name):
     assert result.failed == 0
 
 
+def test_every_public_name_is_on_a_page_of_the_api():
+    pages = "".join(
+        p.read_text(encoding="utf-8") for p in sorted((README.parent / "docs/api").glob("*.md"))
+    )
+    assert not [name for name in pgmengine.__all__ if not re.search(rf"\b{name}\b", pages)]
+
+
 @pytest.mark.parametrize("name", pgmengine.__all__)
 def test_every_public_name_has_an_example_or_a_sentence(name):
     thing = getattr(pgmengine, name)

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from pgmengine.base.types import Array, Params
+from pgmengine.base.checks import amount
+from pgmengine.base.types import Array, LayerValues, Params
+from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.given import make_target
 from pgmengine.evidence.target import Target
+from pgmengine.infer.sampling.methods.base_rates import base_rates
 from pgmengine.learn.steps.optimizers import floors, raised
-from pgmengine.model.model import Model
+from pgmengine.model.model import Model, ModelLike, as_model
 
 # The number of observations, at the mean that belongs to bias 0, that are added to the data of each
 # bounded unit. Without them a mean at the edge of the range would have no finite bias.
@@ -88,3 +92,46 @@ def _with_biases(model: Model, bias: dict[str, Array]) -> Params:
         params[f"{name}.bias"] = np.broadcast_to(found, layer.width).reshape(layer.bias_shape)
     least = {k: v for k, v in floors(s).items() if k in params}
     return {k: np.array(v) for k, v in raised(params, least).items()}
+
+
+def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05) -> Model:
+    """Return the model with biases at the base rates of the data.
+
+    With weights of zero the observed layers then have the means of the data. The first chains look
+    like data, and learning need not find the biases first. Layers that `base_rates` leaves out keep
+    their biases.
+
+    Parameters
+    ----------
+    data : layer -> (rows, size), or a DataFrame with a column for each unit.
+    strength : weight of uniformly distributed states, as a share of the rows, that are added to the
+        data of each unit with bounded values, so that a unit that never changes gets a finite bias.
+
+    Returns
+    -------
+    The model with these biases and its own weights.
+
+    Raises
+    ------
+    PgmError for values outside the support of their units, and a strength below 0.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> model = pgm.base_rate_start(pgm.rbm(2, 2, rng=0), {"v": [[0, 1], [1, 1]]})
+    >>> bool(model.params["v.bias"][1] > model.params["v.bias"][0])
+    True
+    """
+    model = as_model(model)
+    amount("base_rate_start: strength", strength)
+    data = data_by_layer(model.structure, data)
+    rows, layers = make_target(model, data, what="data").rows, model.structure.layers
+    bias = {}
+    for name, eta in base_rates(model, data, strength * rows).items():
+        unit = layers[name].unit
+        # The input z of a noisy-or unit is A(eta).
+        z = eta if unit.canonical else unit.log_normalizer(eta)
+        # Units with a conditional have no bias.
+        biased = layers[name].components(model.structure.child_tables[name] < 0)
+        bias[f"{name}.bias"] = np.reshape(np.ravel(z) * biased, layers[name].bias_shape)
+    return model.with_params(bias)

@@ -1,4 +1,4 @@
-"""Starting points of learning: biases at the base rates, weights pretrained pair by pair."""
+"""A starting point of learning: the layers of a stack, pretrained pair by pair."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.checks import amount, seeded
+from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import LayerValues
 from pgmengine.declare.builder import GraphBuilder
@@ -16,7 +16,6 @@ from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.target import Target
-from pgmengine.infer.sampling.methods.base_rates import base_rates
 from pgmengine.learn.arguments import row_weights
 from pgmengine.learn.defaults import SCALED_RATE, falling_rate
 from pgmengine.learn.fit import fit, pass_on
@@ -33,49 +32,6 @@ from pgmengine.model.weights import is_sparse
 
 # The smallest number of draws of a layer, even if there are fewer rows.
 MIN_LAYER_DRAWS = 1000
-
-
-def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05) -> Model:
-    """Return the model with biases at the base rates of the data.
-
-    With weights of zero the observed layers then have the means of the data. The first chains look
-    like data, and learning need not find the biases first. Layers that `base_rates` leaves out keep
-    their biases.
-
-    Parameters
-    ----------
-    data : layer -> (rows, size), or a DataFrame with a column for each unit.
-    strength : weight of uniformly distributed states, as a share of the rows, that are added to the
-        data of each unit with bounded values, so that a unit that never changes gets a finite bias.
-
-    Returns
-    -------
-    The model with these biases and its own weights.
-
-    Raises
-    ------
-    PgmError for values outside the support of their units, and a strength below 0.
-
-    Examples
-    --------
-    >>> import pgmengine as pgm
-    >>> model = pgm.base_rate_start(pgm.rbm(2, 2, rng=0), {"v": [[0, 1], [1, 1]]})
-    >>> bool(model.params["v.bias"][1] > model.params["v.bias"][0])
-    True
-    """
-    model = as_model(model)
-    amount("base_rate_start: strength", strength)
-    data = data_by_layer(model.structure, data)
-    rows, layers = make_target(model, data, what="data").rows, model.structure.layers
-    bias = {}
-    for name, eta in base_rates(model, data, strength * rows).items():
-        unit = layers[name].unit
-        # The input z of a noisy-or unit is A(eta).
-        z = eta if unit.canonical else unit.log_normalizer(eta)
-        # Units with a conditional have no bias.
-        biased = layers[name].components(model.structure.child_tables[name] < 0)
-        bias[f"{name}.bias"] = np.reshape(np.ravel(z) * biased, layers[name].bias_shape)
-    return model.with_params(bias)
 
 
 def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
