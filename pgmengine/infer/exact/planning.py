@@ -74,8 +74,8 @@ MAX_QUICK_BITS, MAX_PROVEN_BITS = 50, 34
 # that fit.
 MAX_SHARED_SEARCH_SECONDS = 0.05
 
-# Largest number of table entries for which the quick order is not improved: already the quick
-# search takes longer than elimination.
+# Trees with at most so many table entries keep the quick order: another search would take longer
+# than elimination.
 MAX_ENTRIES_WITHOUT_SEARCH = 2**12
 
 # Causal independence is used if it takes less than this share of the time of tables over all

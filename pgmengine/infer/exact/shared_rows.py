@@ -37,8 +37,8 @@ def rare_rows(target: Target, patterns: list[Array]) -> Array:
     """Return the rows of rare patterns that can share a tree, ascending; none if they cannot.
 
     Their patterns may differ in units with finitely many states only, and not in do() or in beta.
-    Below beta = 1 there are none, because the reference of the tempering path is a density of the
-    free units, which differ between the rows.
+    Below beta = 1, a target with a reference has none, because the reference of the tempering path
+    is a density of the free units, which differ between the rows.
     """
     rare = [rows for rows in patterns if len(rows) < MIN_ROWS_OF_OWN_TREE]
     if len(rare) < MIN_PATTERNS_TO_SHARE or (target.reference and not target.untempered):

@@ -364,16 +364,16 @@ def _of_model(result: Result, target: Target, model: Model) -> Result:
 def _by_value(target: Target) -> bool:
     """Return whether plans depend on the values of the evidence, not on its pattern alone.
 
-    They do for noisy-or units. They also do where inputs or interventions may be equal in all rows,
-    because log_prob then needs log Z without evidence only once.
+    Plans for noisy-or units depend on their observed values. So do plans for models with inputs or
+    interventions: if these are equal in all rows, log_prob needs log Z without evidence only once.
     """
     layers = target.structure.layers.values()
     if any(layer.unit.nonnegative for layer in layers):
         return True
     if target.rows == 1:
         return False
-    clamped = any(distinct(mask).any() for mask in target.cut.values())
-    return clamped or any(layer.unit.observed_only for layer in layers)
+    intervened = any(distinct(mask).any() for mask in target.cut.values())
+    return intervened or any(layer.unit.observed_only for layer in layers)
 
 
 def _checked(model: ModelLike, method: object) -> Model:

@@ -49,7 +49,7 @@ def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, A
 
 
 def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return whether each unit is in a table with an entry of 0, and its smallest probability."""
+    """Return which units are in a table with an entry of 0, and their smallest probability."""
     hard = np.zeros(len(arrays["own_table"]), dtype=np.int32)
     if not len(model.table_terms):
         return {"hard": hard, "cut": MIN_PROB}
@@ -60,7 +60,7 @@ def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def barren_of_both(target: Target) -> dict[str, Array]:
-    """Return the barren children of arrows and of conditionals: layer -> (rows, size) bool."""
+    """Return the units that arrows or conditionals make barren: layer -> (rows, size) bool."""
     out = barren(target)
     if not any(t.conditional for t in target.structure.tables):
         return out

@@ -249,7 +249,7 @@ def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     halves = [v for v, x in zip(vertices, found.x, strict=True) if 0.25 <= x <= 0.75]
     best |= _greedy_cover(graph.subgraph(halves), weights)
     if any(u not in best and v not in best for u, v in edges):
-        # A relaxation that was stopped by its time limit has other values.
+        # If the time limit stopped the relaxation, its values are not 0, 1/2 or 1.
         return greedy
     return min(best, greedy, key=lambda cover: sum(weights[v] for v in cover))
 

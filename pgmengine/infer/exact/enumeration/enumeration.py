@@ -277,8 +277,8 @@ def _enumerated(
 ) -> tuple[Array, Answer]:
     """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...).
 
-    Threads divide many small patterns among them. Draws and sums over rows are made in one thread,
-    so that their order is fixed.
+    Small patterns are divided among threads. Samples and gradients are computed pattern by pattern,
+    so that random numbers and sums over rows have a fixed order.
     """
     jobs = [(group, rows) for group in part.groups for rows in blocks(group.rows, group.at_once)]
     small = all(

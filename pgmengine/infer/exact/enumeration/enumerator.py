@@ -19,7 +19,7 @@ from pgmengine.infer.exact.enumeration.numpy_enumerator import NumpyEnumerator
 
 
 def make_enumerator(p: LogLinearForm) -> Enumerator:
-    """Return the compiled enumerator where it is safe, else the one in numpy."""
+    """Return the compiled enumerator if it is safe, and the numpy enumerator otherwise."""
     if p.smooth:
         return NumpyEnumerator(p)
     enumerator = CompiledEnumerator(p)

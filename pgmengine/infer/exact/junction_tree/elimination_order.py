@@ -92,7 +92,7 @@ class _Search:
         self.order: Array | None = None
 
     def note(self, rule: str) -> None:
-        """Read the best order after a search by a rule."""
+        """Record the best order so far, after a search by `rule`."""
         order = self.orders.best()
         if order is not None:
             entries, largest = self.orders.cost(order)
