@@ -307,7 +307,9 @@ def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prep
     with _lock:
         questions = REMEMBERED.setdefault(target.model, Cache(most=QUESTIONS))
     pattern = target.pattern
-    masks = tuple(m.tobytes() for part in (pattern.observed, pattern.cut) for m in part.values())
+    masks = tuple(
+        m.tobytes() for part in (pattern.observed, pattern.intervened) for m in part.values()
+    )
     hints = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())
     # Settings that are equal, as 2 and 2.0 are, need not mean the same.
     settings = "" if method is DEFAULT else repr(method)
@@ -370,7 +372,7 @@ def _by_value(target: Target) -> bool:
         return True
     if target.rows == 1:
         return False
-    clamped = any(distinct(mask).any() for mask in target.cut.values())
+    clamped = any(distinct(mask).any() for mask in target.intervened.values())
     return clamped or any(layer.unit.observed_only for layer in layers)
 
 

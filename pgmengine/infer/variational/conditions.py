@@ -35,7 +35,9 @@ def obstacle(target: Target) -> str:
     for name in special:
         unit = units[name]
         counts = (
-            ~gone[name] & ~target.cut[name] & (of_free_parents(target, name) | target.free[name])
+            ~gone[name]
+            & ~target.intervened[name]
+            & (of_free_parents(target, name) | target.free[name])
         )
         # The probabilities of barren units come from the same terms.
         if unit.nonnegative:
@@ -64,7 +66,7 @@ def log_sums(target: Target, name: str, gone: dict[str, Array]) -> tuple[Array, 
     unit, least = target.structure.layers[name].unit, 0.0
     if unit.nonnegative:
         needed = (target.free[name] & ~gone[name]) | (
-            (target.evidence.values[name] == 1) & ~target.cut[name]
+            (target.evidence.values[name] == 1) & ~target.intervened[name]
         )
         least = float(np.where(needed, _least_input(target, name), 1.0).min(initial=1.0))
     return unit.log_sums(least)
