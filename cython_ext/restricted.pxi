@@ -264,7 +264,7 @@ def run_restricted(JunctionTree tree, const double[::1] values, seen, *, wide=No
 def restricted_entries(JunctionTree tree, const double[::1] values, seen, *, wide=None):
     """Return the entries of all cliques, and of the largest one, for each row, (rows, 2).
 
-    The arguments are those of `run_restricted`; an impossible row has none.
+    The arguments are those of `run_restricted`. Both numbers are 0 for an impossible row.
     """
     cdef const int32_t[:, ::1] states = check_seen(tree, seen)
     cdef int64_t i, row, rows = states.shape[0]

@@ -132,7 +132,7 @@ def hints_in_no_key(patch):
     def change(inner):
         return lambda target, name: np.zeros_like(inner(target, name))
 
-    _wrap(patch, planning, "hinted", change)
+    _wrap(patch, planning, "has_soft", change)
 
 
 @fault
@@ -143,7 +143,7 @@ def hints_are_no_evidence(patch):
     def change(inner):
         return lambda target, name: np.zeros_like(inner(target, name))
 
-    _wrap(patch, relevance, "hinted", change)
+    _wrap(patch, relevance, "has_soft", change)
 
 
 @fault

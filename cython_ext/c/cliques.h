@@ -12,8 +12,8 @@
 
 #include "adjacency.h"
 
-/* The later neighbours of each vertex after fill: pool[from[v]] .. pool[from[v] + size[v] - 1].
- * child[v] is the first of the vertices whose first later neighbour is v, and next has the rest. */
+/* The later neighbours of each vertex after fill: pool[from[v]] .. pool[from[v] + size[v] - 1]. The
+ * vertices whose first later neighbour is v are a linked list: child[v], next[child[v]], ... */
 typedef struct {
     int32_t *place, *mark, *child, *next, *size, *parent, *pool;
     double *clique;

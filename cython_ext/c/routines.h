@@ -135,7 +135,7 @@ typedef struct {
     int64_t based;       /* whether log h differs from 0 */
     int64_t moves;       /* whether it is free in some chain */
     int64_t summed;      /* summed out of importance weights: bit 1 forward, bit 2 backward */
-    int64_t directed;    /* its bias belongs to a directed input that is added up: same bits */
+    int64_t directed;    /* it has a directed input: PGM_SWEEPS, PGM_DENSITIES add it up */
     int64_t complement;  /* p(0 | zeta) = e^-zeta */
 } pgm_site;
 

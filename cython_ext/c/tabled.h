@@ -603,7 +603,8 @@ PGM_INLINE void pgm_visit_alone(const pgm_tabled *m, int64_t unit, int states, f
     for (int64_t k = 0; s->width > 1 && k < s->width; k++) m->value[s->value + k] = next == k;
 }
 
-/* A visit of either kind. Loops over a constant number of states run in registers. */
+/* Visit a unit in lanes, or in one chain with `alone`. Loops over a constant number of states run
+ * in registers. */
 PGM_INLINE void pgm_visit(const pgm_tabled *m, int64_t unit, int64_t first, int64_t last,
                           const float *u, float alpha, int alone)
 {
@@ -739,8 +740,8 @@ static void pgm_reweigh(const pgm_tabled_job *j, const pgm_tabled *m, int64_t ch
     }
 }
 
-/* The uniforms of all units of one block of ranks; in lanes, the uniforms of a counter are made at
- * their first use. */
+/* The uniforms of one block of ranks. For chains in lanes, the uniforms of a counter are made when
+ * one of them is first needed. */
 typedef struct {
     int64_t block;
     uint32_t made;                     /* counters of the block */
@@ -797,8 +798,7 @@ static void pgm_wave_sweeps(const pgm_tabled *m, uint64_t from, int sweeps, int 
         }
 }
 
-/* The sweeps of lanes first .. last - 1, at most PGM_TOGETHER; `chain` is the chain of the first.
- * */
+/* The sweeps of lanes first .. last - 1, at most PGM_TOGETHER; lane first is chain `chain`. */
 PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, int64_t chain,
                                   int64_t first, int64_t last, int alone)
 {

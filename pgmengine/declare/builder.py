@@ -257,8 +257,9 @@ class GraphBuilder:
         table (an array of numbers >= 0) and scope (a node for each axis) is a factor and no
         variable; its edges lead to the nodes of its scope.
 
-        Edge attribute: weight (1; between Categorical units a matrix, its rows the states of the
-        parent, or of the node that the graph has first). Edges into a node with a cpt have none.
+        Edge attribute: weight (1 by default). Between Categorical units it is a matrix, whose rows
+        are the states of the parent, or of the node that comes first in the graph. Edges into a
+        node with a cpt have none.
 
         Nodes become units of layers: c0, c1, ... by colour class of an nx.Graph, g0, g1, ... by
         topological generation of an nx.DiGraph, with a number behind the name of a layer that is

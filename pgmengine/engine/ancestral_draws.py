@@ -126,6 +126,6 @@ class Conditionals:
 
 def _role(target: Target, name: str, units: Array) -> Array:
     """Return LEFT, DRAWN or WEIGHED for some units of a layer, (units, rows)."""
-    free, cut = target.free[name][:, units], target.cut[name][:, units]
-    role = np.where(free, DRAWN, np.where(cut, LEFT, WEIGHED))
+    free, intervened = target.free[name][:, units], target.intervened[name][:, units]
+    role = np.where(free, DRAWN, np.where(intervened, LEFT, WEIGHED))
     return np.ascontiguousarray(role.T, dtype=np.uint8)

@@ -51,8 +51,8 @@ class Chains(Protocol):
 
         log w = sum_t log f_(betas[t+1])(x_t) - log f_(betas[t])(x_t), with x_t the state before the
         sweep at betas[t+1]. f is the density after summing out the layers that a sweep draws first
-        (summed_layers). These are drawn anew by Gibbs sampling, whatever the kernel, before any
-        other layer depends on them. The other layers alone are therefore a Markov chain, whose
+        (marginalised_layers). These are drawn anew by Gibbs sampling, whatever the kernel, before
+        any other layer depends on them. The other layers alone are therefore a Markov chain, whose
         importance weights vary less. `joint`: f is the density of all layers, which all move by the
         kernel.
         """
@@ -118,8 +118,9 @@ def make_chains(
     kernel : the transition of a unit.
     x : complete states, (rows, width) of every layer.
     rng : the source of random numbers.
-    streams : (rows,) if chains with copies of one rng are divided, the number of each chain among
-        all of them; only compiled chains read it.
+    streams : (rows,) the number of each chain, which selects its stream of random numbers. If
+        chains with copies of one rng are divided into groups, numbers run through all groups. Only
+        compiled chains read it.
     """
     check_kernel(kernel)
     if why := refusal(target):
@@ -174,7 +175,7 @@ def refusal(target: Target) -> str:
     s = target.structure
     for name in target.pattern.by_unit:
         if s.layers[name].unit.support is None and any(
-            c.a == name for c in target.pattern.live_arrows
+            c.a == name for c in target.pattern.acting_arrows
         ):
             return (
                 f"layer {name!r} has {s.layers[name].unit!r} units, which are free and have "

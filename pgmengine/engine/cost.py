@@ -341,7 +341,7 @@ def excursions(
     return drawing + judging(target, chains, draws, limit, drawing)
 
 
-def weighted_walk(
+def wang_landau(
     target: Target,
     wanted: tuple[str, ...],
     read: tuple[str, ...],

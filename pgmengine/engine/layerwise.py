@@ -21,7 +21,7 @@ from pgmengine.base.work.division import blocks
 from pgmengine.base.work.threads import parts
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.packed import matrix, packed, padded, row, stride_of, zeros
-from pgmengine.evidence.relevance import summed_layers
+from pgmengine.evidence.relevance import marginalised_layers
 from pgmengine.evidence.target import Target, times
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
@@ -84,7 +84,7 @@ class CompiledChains:
         self.order = [name for names in target.visited for name in names if name in self.moving]
         self.units = sum(s.layers[name].size for name in self.moving)
         self.by_unit = target.pattern.by_unit
-        self.summed = summed_layers(target, False), summed_layers(target, True)
+        self.summed = marginalised_layers(target, False), marginalised_layers(target, True)
         self.two_sided = self._two_sided()
         # Layer -> bias, (padded width,), which the routine reads at every visit.
         self.biases = {
@@ -136,7 +136,7 @@ class CompiledChains:
             [sum(base_constant(layer) for layer in s.layers.values()), 0.0]
         )
         # Rows with any evidence.
-        self.known = ~np.all([free.all(axis=1) for free in target.free.values()], axis=0)
+        self.any_observed = ~np.all([free.all(axis=1) for free in target.free.values()], axis=0)
         self.constant = self._unknown()
         # Whether the inputs have to be computed before the next sweep.
         self.stale = True
@@ -147,7 +147,7 @@ class CompiledChains:
         """Continue from the current states with other parameters, kernel and random numbers."""
         self.target, self.packed = self.target.with_model(model), packed(model)
         self.made, self.linked, self.stale, self.adopted = 0, False, True, True
-        if self.known.any():
+        if self.any_observed.any():
             self.constant = self._unknown()
         for name, bias in self.biases.items():
             own = model.bias(name)
@@ -288,7 +288,7 @@ class CompiledChains:
 
     def _unknown(self) -> Array:
         """Return constants that are not computed yet: NaN in rows with evidence, else 0."""
-        return np.where(self.known[:, None], np.nan, self.free_constant)
+        return np.where(self.any_observed[:, None], np.nan, self.free_constant)
 
     def _constant(self) -> Array:
         """Return the terms of evidence in (path, power), (rows, 2): -inf if it is impossible.
@@ -330,7 +330,7 @@ class CompiledChains:
                 for some in blocks(np.arange(len(rows)), NUMBERS_AT_ONCE / width)
             ]
             return np.concatenate(found, axis=1)
-        masks = [*target.free.values(), *target.cut.values()]
+        masks = [*target.free.values(), *target.intervened.values()]
         keys = np.concatenate([*x.values(), *masks], axis=1)
         places: dict[bytes, int] = {}
         group = np.array([places.setdefault(key.tobytes(), len(places)) for key in keys])
@@ -406,7 +406,7 @@ class CompiledChains:
         complement = layer.unit.draw is Draw.COMPLEMENT
         rest = zeros((rows, stride)) if complement and zeta is not None else None
         self.inputs[name] = field, zeta, rest
-        still = moves and any(
+        fixed = moves and any(
             name in (c.a, c.b) and not {c.a, c.b} <= set(self.moving) for c in s.undirected
         )
         unit, table = layer.unit, None if not finite else layer.unit.log_base
@@ -431,14 +431,16 @@ class CompiledChains:
             bias=self.biases[name],
             reference=row(target.reference[name], stride) if name in target.reference else None,
             soft=matrix(target.soft[name], stride) if name in target.soft and moves else None,
-            base=zeros((rows, stride)) if still or (moves and name in target.soft) else None,
+            base=zeros((rows, stride)) if fixed or (moves and name in target.soft) else None,
             field=field,
             zeta=zeta,
             rest=rest,
             state=self.arrays[name] if finite else None,
             value=None if finite else self.arrays[name],
             free_units=mask(target.free[name], units),
-            alive=None if not target.cut[name].any() else mask(~target.cut[name], units, False),
+            alive=None
+            if not target.intervened[name].any()
+            else mask(~target.intervened[name], units, False),
         )
 
     def _two_sided(self) -> bool:

@@ -20,7 +20,7 @@ from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.kernels.gibbs import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
-from pgmengine.evidence.relevance import summed_layers
+from pgmengine.evidence.relevance import marginalised_layers
 from pgmengine.evidence.target import NEVER_ON, Target, times
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.layer import Layer
@@ -67,7 +67,7 @@ class PlainChains:
         for old, new in zip(betas, betas[1:], strict=False):
             weight += times(new - old, self.path()[1]) if joint else self._gain(old, new, backward)
             self.beta[:] = new
-            anew = set() if joint else summed_layers(self.target, backward)
+            anew = set() if joint else marginalised_layers(self.target, backward)
             self.x = sweep(
                 self.target.at(self.beta), self.kernel, self.x, self.rng, backward, anew=anew
             )
@@ -80,10 +80,10 @@ class PlainChains:
         return np.where(possible, after - np.where(possible, before, 0.0), -np.inf)
 
     def _summed(self, beta: float, backward: bool) -> Array:
-        """Return the log density at beta with the layers of summed_layers summed out, (rows,)."""
+        """Return the log density at beta without the layers of marginalised_layers, (rows,)."""
         target, x = self.target.at(beta), dict(self.x)
         gained = np.zeros(target.rows)
-        for name in summed_layers(target, backward):
+        for name in marginalised_layers(target, backward):
             layer = target.structure.layers[name]
             eta = layer.shaped(target.natural(self.x, name))
             # Any possible state would do.
@@ -265,8 +265,8 @@ class _Tables:
         self.states = joined_states(s, x)
         # The number of the unit whose do() removes a table.
         child = s.table_index.child
-        cut = np.concatenate([target.cut[n] for n in s.layers], axis=1)
-        self.alive = np.where(child >= 0, ~cut[:, child], True)
+        intervened = np.concatenate([target.intervened[n] for n in s.layers], axis=1)
+        self.alive = np.where(child >= 0, ~intervened[:, child], True)
 
     def log_weights(self, unit: int) -> Array:
         """Return the log weights (rows, K) of the states of a unit from its tables."""
@@ -293,7 +293,7 @@ def _child(target: Target, x: States, arrow: Arrow, own_input: Array | None) -> 
         target.structure.layers[arrow.b],
         x[arrow.b],
         zeta,
-        ~target.cut[arrow.b],
+        ~target.intervened[arrow.b],
         target.model.weight(arrow),
     )
 

@@ -91,15 +91,15 @@ def parse_evidence(
         raise PgmError(f"{what}: {empty} has no rows, expected at least one")
     values, observed = {}, {}
     for name, layer in structure.layers.items():
-        value, seen = structure.blank[name]
+        value, seen = structure.no_evidence[name]
         if name in parsed:
             missing = np.isnan(parsed[name])
             value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
             # Equal rows are stored once.
             seen = seen[:1].copy() if len(seen) > 1 and (seen == seen[:1]).all() else seen
         values[name], observed[name] = spread(value, rows), spread(seen, rows)
-    cut = {name: spread(mask, rows) for name, (_, mask) in structure.blank.items()}
-    return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, cut))
+    intervened = {name: spread(mask, rows) for name, (_, mask) in structure.no_evidence.items()}
+    return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, intervened))
 
 
 def _check_one_hot(structure: Structure, evidence: Mapping[Any, Any], what: str) -> None:

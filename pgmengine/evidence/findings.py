@@ -76,11 +76,11 @@ def observed_findings(findings: Sequence[Finding], rows: int) -> Array:
 def without_findings(target: Target, model: Parameters) -> Target:
     """Return the target of the model itself for a target of the model with findings."""
     layers, pattern = model.structure.layers, target.pattern
-    values, observed, cut = (
+    values, observed, intervened = (
         {name: part[name] for name in layers}
-        for part in (target.evidence.values, pattern.observed, pattern.cut)
+        for part in (target.evidence.values, pattern.observed, pattern.intervened)
     )
-    pattern = EvidencePattern(model.structure, target.rows, observed, cut)
+    pattern = EvidencePattern(model.structure, target.rows, observed, intervened)
     return replace(
         target, model=model, evidence=Evidence(target.evidence.has_rows, values, pattern)
     )

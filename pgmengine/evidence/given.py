@@ -16,7 +16,7 @@ from pgmengine.base.types import Array, LayerValues
 from pgmengine.evidence.evidence import Evidence, parse_evidence, tells_rows
 from pgmengine.evidence.findings import observed_findings, with_findings
 from pgmengine.evidence.relevance import EvidencePattern
-from pgmengine.evidence.soft import Hints, Soft, parse_soft
+from pgmengine.evidence.soft import Soft, SoftEvidence, parse_soft
 from pgmengine.evidence.target import Target
 from pgmengine.model.structure import Structure
 from pgmengine.model.variables import described
@@ -34,17 +34,17 @@ def make_target(
     what: str = "evidence",
 ) -> Target:
     """Parse and check evidence, soft evidence and interventions; messages call evidence `what`."""
-    hints = parse_soft(model.structure, soft)
-    if hints.findings:
-        model = with_findings(model, hints.findings)
+    parsed = parse_soft(model.structure, soft)
+    if parsed.findings:
+        model = with_findings(model, parsed.findings)
     s = model.structure
-    several = (hints.rows or 1) > 1
+    several = (parsed.rows or 1) > 1
     joint = parse_evidence(s, evidence, what, several or tells_rows(s, do))
-    fields, common = hints.fields, hints.common
+    fields, common = parsed.fields, parsed.common
     if soft is not None or do is not None:
         known = several or tells_rows(s, evidence)
         done = None if do is None else parse_evidence(s, do, "do", known)
-        joint = _joint(s, joint, hints, done)
+        joint = _joint(s, joint, parsed, done)
         rows = joint.pattern.rows
         fields = {name: spread(field, rows) for name, field in fields.items()}
         common = None if common is None else np.broadcast_to(common, (rows,))
@@ -53,40 +53,42 @@ def make_target(
     return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
 
 
-def _joint(s: Structure, seen: Evidence, hints: Hints, done: Evidence | None) -> Evidence:
+def _joint(s: Structure, seen: Evidence, soft: SoftEvidence, done: Evidence | None) -> Evidence:
     """Return evidence together with the values that do() sets and the findings, for all rows."""
     rows = common_rows(
         {
             "evidence": seen.pattern.rows if seen.has_rows else 1,
-            "soft": hints.rows or 1,
+            "soft": soft.rows or 1,
             "do": done.pattern.rows if done is not None and done.has_rows else 1,
         }
     )
-    cut = {
+    intervened = {
         name: spread(mask if done is None else done.pattern.observed[name], rows)
-        for name, (_, mask) in s.blank.items()
+        for name, (_, mask) in s.no_evidence.items()
     }
     values = {name: spread(value, rows) for name, value in seen.values.items()}
     observed = {name: spread(mask, rows) for name, mask in seen.pattern.observed.items()}
     if done is not None:
-        _check_interventions(s, cut, observed)
+        _check_interventions(s, intervened, observed)
         values = {name: value + done.values[name] for name, value in values.items()}
-        observed = {name: mask | cut[name] for name, mask in observed.items()}
-    if hints.findings:
-        found = observed_findings(hints.findings, rows)
-        values[s.findings], cut[s.findings] = found.astype(np.float64), ~found
+        observed = {name: mask | intervened[name] for name, mask in observed.items()}
+    if soft.findings:
+        found = observed_findings(soft.findings, rows)
+        values[s.findings], intervened[s.findings] = found.astype(np.float64), ~found
         observed[s.findings] = np.ones_like(found)
-    has_rows = seen.has_rows or (done is not None and done.has_rows) or hints.rows is not None
-    return Evidence(has_rows, values, EvidencePattern(s, rows, observed, cut))
+    has_rows = seen.has_rows or (done is not None and done.has_rows) or soft.rows is not None
+    return Evidence(has_rows, values, EvidencePattern(s, rows, observed, intervened))
 
 
-def _check_interventions(s: Structure, cut: dict[str, Array], observed: dict[str, Array]) -> None:
+def _check_interventions(
+    s: Structure, intervened: dict[str, Array], observed: dict[str, Array]
+) -> None:
     """PgmError unless do() sets units with a conditional that are not observed.
 
     do() removes the conditional of a unit. Its undirected couplings and its other tables stay as
     factors of the density.
     """
-    for name, mask in cut.items():
+    for name, mask in intervened.items():
         directed = name in s.directed_layers and name not in s.undirected_layers
         wrong = mask & ~(directed | (s.child_tables[name] >= 0))
         if wrong.any():

@@ -203,14 +203,14 @@ def _measured(
             continue
         share = 0.5 if c.a == c.b else 1.0
         near, loose = v[c.a] @ weight, moving[c.a] @ weight
-        still = v[c.b] - moving[c.b]
+        fixed = v[c.b] - moving[c.b]
         m.whole[f"the weight of {c.key!r}"] = share * (near * v[c.b]).sum(axis=1)
         m.free[f"the weight of {c.key!r}"] = share * (
-            (near * moving[c.b]).sum(axis=1) + (loose * still).sum(axis=1)
+            (near * moving[c.b]).sum(axis=1) + (loose * fixed).sum(axis=1)
         )
         ends = [(c.b, loose, v[c.a] - moving[c.a], weight)]
         if c.a != c.b:
-            ends.append((c.a, moving[c.b] @ weight.T, still, weight.T))
+            ends.append((c.a, moving[c.b] @ weight.T, fixed, weight.T))
         for name, from_free, of_seen, block in ends:
             rest[name] = rest[name] + span[name] * from_free
             near_seen[name] = near_seen[name] + span[name] * (of_seen @ block)

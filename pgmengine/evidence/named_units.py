@@ -123,10 +123,10 @@ def fields_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
         layer = structure.layers[name]
         parts: dict[int, Array] = {}
         for i, (key, value) in members.items():
-            hint, k = _field(layer, value, f"{what}: {key!r}"), layer.unit.width
-            if hint.ndim > (k > 1):
-                rows = _common_rows(rows, key, hint, what)
-            by_state = hint if k > 1 else hint[..., None]
+            field, k = _field(layer, value, f"{what}: {key!r}"), layer.unit.width
+            if field.ndim > (k > 1):
+                rows = _common_rows(rows, key, field, what)
+            by_state = field if k > 1 else field[..., None]
             for state, column in enumerate(layer.columns(np.array([i]))):
                 parts[column] = by_state[..., state]
         flat = _gathered(layer.width, parts, what, 0.0)
@@ -136,18 +136,18 @@ def fields_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
 
 def _field(layer: Layer, value: ArrayLike, what: str) -> Array:
     """Return the field of one unit, ([rows,] [k]), checked: a number, or one for each state."""
-    hint, k = as_floats(value, what), layer.unit.width
-    _check_rows(hint, what)
-    if k > 1 and hint.shape[-1:] != (k,):
+    field, k = as_floats(value, what), layer.unit.width
+    _check_rows(field, what)
+    if k > 1 and field.shape[-1:] != (k,):
         raise PgmError(
-            f"{what} has shape {hint.shape}, expected (..., {k}), one number for each state"
+            f"{what} has shape {field.shape}, expected (..., {k}), one number for each state"
         )
-    if hint.ndim > 1 + (k > 1):
+    if field.ndim > 1 + (k > 1):
         each = "a number" if k == 1 else f"{k} numbers"
-        raise PgmError(f"{what} has shape {hint.shape}, expected {each}, or as many for each row")
-    if not in_range(hint).all():
-        raise PgmError(f"{what}{_first(~in_range(hint), hint, k > 1)}, expected {IN_RANGE}")
-    return hint
+        raise PgmError(f"{what} has shape {field.shape}, expected {each}, or as many for each row")
+    if not in_range(field).all():
+        raise PgmError(f"{what}{_first(~in_range(field), field, k > 1)}, expected {IN_RANGE}")
+    return field
 
 
 def _check_rows(values: Array, what: str) -> None:

@@ -45,7 +45,7 @@ class EvidencePattern:
     # Layer -> (rows, size) bool.
     observed: dict[str, Array]
     # Layer -> (rows, size) bool: observed units that do() has set.
-    cut: dict[str, Array]
+    intervened: dict[str, Array]
 
     @cached_property
     def _resized(self) -> Cache[EvidencePattern]:
@@ -79,18 +79,18 @@ class EvidencePattern:
     def alike(self) -> bool:
         """Whether all rows are known to have the same pattern."""
         return self.rows == 1 or all(
-            m.strides[0] == 0 for part in (self.observed, self.cut) for m in part.values()
+            m.strides[0] == 0 for part in (self.observed, self.intervened) for m in part.values()
         )
 
     @cached_property
-    def live_arrows(self) -> tuple[Arrow, ...]:
+    def acting_arrows(self) -> tuple[Arrow, ...]:
         """Arrows to a layer with a unit that do() has not set in some row."""
-        return tuple(c for c in self.structure.arrows if not distinct(self.cut[c.b]).all())
+        return tuple(c for c in self.structure.arrows if not distinct(self.intervened[c.b]).all())
 
     @cached_property
     def free_parents(self) -> bool:
         """Whether the normaliser of a child depends on a free unit."""
-        return any(self.some_free[c.a] for c in self.live_arrows)
+        return any(self.some_free[c.a] for c in self.acting_arrows)
 
     @cached_property
     def independent(self) -> bool:
@@ -118,7 +118,7 @@ class EvidencePattern:
         child. A sweep visits these layers unit by unit, and all others in one step.
         """
         inside = {c.a for c in self.structure.couplings if c.a == c.b}
-        joined = inside | {c.a for c in self.live_arrows} | self.in_tables
+        joined = inside | {c.a for c in self.acting_arrows} | self.in_tables
         return frozenset(name for name in joined if self.some_free[name])
 
     @cached_property
@@ -183,13 +183,13 @@ class EvidencePattern:
             return self
 
         def taken() -> EvidencePattern:
-            observed, cut = rows_of(self.observed, index), rows_of(self.cut, index)
-            return EvidencePattern(self.structure, len(index), observed, cut)
+            observed, intervened = rows_of(self.observed, index), rows_of(self.intervened, index)
+            return EvidencePattern(self.structure, len(index), observed, intervened)
 
         return self._resized.recall(len(index), taken) if self.alike else taken()
 
 
-def summed_layers(target: Target, backward: bool) -> frozenset[str]:
+def marginalised_layers(target: Target, backward: bool) -> frozenset[str]:
     """Return the layers that a sweep draws first, all at once.
 
     Their states before the sweep have no effect on the states after it. There is no such layer if
@@ -236,7 +236,7 @@ def of_free_parents(target: Target, name: str) -> Array:
     return spread(found, target.rows)
 
 
-def hinted(target: Target, name: str) -> Array:
+def has_soft(target: Target, name: str) -> Array:
     """Return the units (rows, size) of a layer that have soft evidence."""
     layer = target.structure.layers[name]
     if name not in target.soft:
@@ -261,16 +261,16 @@ def barren(target: Target) -> dict[str, Array]:
         if s.tables:
             mine = mine & ~s.tabled[name]
         if name in target.soft:
-            mine = mine & ~hinted(target, name)
+            mine = mine & ~has_soft(target, name)
         if not target.untempered:
             mine = mine & (target.beta == 1)[:, None]
         inside = False
         for c in s.arrows_from[name] if mine.any() else ():
             inside |= c.b == name
             if c.b != name:
-                mine = mine & ~parents_of(target, c, ~out[c.b] & ~distinct(target.cut[c.b]))
+                mine = mine & ~parents_of(target, c, ~out[c.b] & ~distinct(target.intervened[c.b]))
         if inside and mine.any():
-            active, mine = np.broadcast_arrays(~mine & ~distinct(target.cut[name]), mine)
+            active, mine = np.broadcast_arrays(~mine & ~distinct(target.intervened[name]), mine)
             mine = mine & ~ancestors(target.model, name, active, mine)
         out[name] = mine
     return {name: spread(mask, target.rows) for name, mask in out.items()}
@@ -286,7 +286,7 @@ def forced_units(target: Target, active: dict[str, Array], structural: bool) -> 
     s = target.structure
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     for arrow in s.arrows:
-        children = (active[arrow.b] & ~target.cut[arrow.b][0])[None]
+        children = (active[arrow.b] & ~target.intervened[arrow.b][0])[None]
         out[arrow.a] |= parents_of(target, arrow, children, structural)[0]
     if not target.untempered:
         for name in s.directed_layers:
@@ -312,23 +312,23 @@ def barren_tables(target: Target) -> dict[str, Array]:
             if name in coupled
             else target.free[name][0]
             & (s.child_tables[name] >= 0)
-            & ~hinted(target, name).any(axis=0)
+            & ~has_soft(target, name).any(axis=0)
             for name, layer in s.layers.items()
         ]
     )
     index = s.table_index
     # Tables of children that do() has set do not count.
-    set_to = np.concatenate([target.cut[name][0] for name in s.layers])
-    live = ~((index.child >= 0) & set_to[index.child])
-    other = (index.unit != index.child[index.table]) & live[index.table]
+    set_to = np.concatenate([target.intervened[name][0] for name in s.layers])
+    counts = ~((index.child >= 0) & set_to[index.child])
+    other = (index.unit != index.child[index.table]) & counts[index.table]
     # The number of tables that each unit is in besides its own.
     uses = np.bincount(index.unit[other], minlength=len(able))
     own = np.concatenate([s.child_tables[name] for name in s.layers])
     waiting = np.flatnonzero(able & (uses == 0)).tolist()
-    gone = np.zeros(len(able), dtype=bool)
+    found = np.zeros(len(able), dtype=bool)
     while waiting:
         unit = waiting.pop()
-        gone[unit] = True
+        found[unit] = True
         table = own[unit]
         for parent in index.unit[index.start[table] : index.start[table + 1]].tolist():
             if parent != unit:
@@ -336,4 +336,4 @@ def barren_tables(target: Target) -> dict[str, Array]:
                 if able[parent] and not uses[parent]:
                     waiting.append(parent)
     first = s.first_unit
-    return {n: gone[None, first[n] : first[n] + x.size] for n, x in s.layers.items()}
+    return {n: found[None, first[n] : first[n] + x.size] for n, x in s.layers.items()}

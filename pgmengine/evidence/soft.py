@@ -97,7 +97,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Hints:
+class SoftEvidence:
     """Soft evidence as fields and findings, which targets store.
 
     Attributes
@@ -126,7 +126,7 @@ class _Part:
     has_rows: bool
 
 
-def parse_soft(structure: Structure, soft: Soft | None) -> Hints:
+def parse_soft(structure: Structure, soft: Soft | None) -> SoftEvidence:
     """Return soft evidence as fields and findings.
 
     Raises
@@ -135,7 +135,7 @@ def parse_soft(structure: Structure, soft: Soft | None) -> Hints:
     weights, rows that exclude every state, and unequal numbers of rows.
     """
     if soft is None:
-        return Hints({})
+        return SoftEvidence({})
     check_by_layer(structure, soft, "soft")
     parts, variables = list[_Part](), set(structure.variables)
     whole, named = apart(structure, soft, "soft")
@@ -152,7 +152,7 @@ def parse_soft(structure: Structure, soft: Soft | None) -> Hints:
             own = not isinstance(key, tuple) and key in structure.places
             nameless = not own and not by_state
             parts.append(_of_unit(layer, i, key, given, nameless))
-    return _hints(parts)
+    return _joined(parts)
 
 
 def _two_valued(layer: Layer) -> bool:
@@ -194,7 +194,7 @@ def _of_layer(layer: Layer, given: Any, variables: bool) -> _Part:
             row, index = (int(i) for i in np.argwhere(~in_range(array))[0])
             raise PgmError(
                 f"soft: {layer.place(index, row)} is {array[row, index]}, expected {IN_RANGE}; "
-                "0 is no hint"
+                "0 means no soft evidence"
             )
         array = array[..., None]
     return _Part(layer, units, array, layer.name, has_rows)
@@ -349,7 +349,7 @@ def _place(place: tuple[int, ...], axes: int) -> str:
     return "".join(f", {axis} {i}" for axis, i in zip(names, place, strict=True))
 
 
-def _hints(parts: list[_Part]) -> Hints:
+def _joined(parts: list[_Part]) -> SoftEvidence:
     """Return the fields and findings of all parts, which belong to different units."""
     fields, findings = dict[str, Array](), list[Finding]()
     rows = _rows(parts)
@@ -365,7 +365,7 @@ def _hints(parts: list[_Part]) -> Hints:
                 fields[name] = np.zeros(((rows or 1) if name in several else 1, layer.width))
             fields[name][:, layer.columns(part.units)] = field.reshape(len(field), -1)
         common += share.sum(axis=1)
-    return Hints(fields, common if common.any() else None, tuple(findings), rows)
+    return SoftEvidence(fields, common if common.any() else None, tuple(findings), rows)
 
 
 def _rows(parts: list[_Part]) -> int | None:

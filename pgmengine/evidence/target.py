@@ -94,9 +94,9 @@ class Target:
         return self.pattern.free
 
     @property
-    def cut(self) -> dict[str, Array]:
+    def intervened(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: units set by do(), whose conditionals are absent."""
-        return self.pattern.cut
+        return self.pattern.intervened
 
     @property
     def visited(self) -> tuple[tuple[str, ...], ...]:
@@ -155,22 +155,24 @@ class Target:
         """The target whose log_z normalises log_prob: evidence on Input layers and by do() only."""
         e = self.evidence
         keep = {
-            name: (self.pattern.observed[name] if layer.unit.observed_only else self.cut[name])
+            name: (
+                self.pattern.observed[name] if layer.unit.observed_only else self.intervened[name]
+            )
             for name, layer in self.structure.layers.items()
         }
         values = {
             name: np.where(layer.components(keep[name]), e.values[name], 0.0)
             if distinct(keep[name]).any()
-            else spread(self.structure.blank[name][0], self.rows)
+            else spread(self.structure.no_evidence[name][0], self.rows)
             for name, layer in self.structure.layers.items()
         }
-        cut = self.cut
+        intervened = self.intervened
         if name := self.structure.findings:
             # Findings that do() sets have no term in the log density.
             every = np.ones((1, self.structure.layers[name].size))
             values[name], keep[name] = spread(every, self.rows), spread(every > 0, self.rows)
-            cut = cut | {name: keep[name]}
-        pattern = EvidencePattern(self.structure, self.rows, keep, cut)
+            intervened = intervened | {name: keep[name]}
+        pattern = EvidencePattern(self.structure, self.rows, keep, intervened)
         target = replace(self, evidence=Evidence(e.has_rows, values, pattern), soft={}, common=None)
         same = all(
             (v == v[0]).all() for part in (values, keep) for v in map(distinct, part.values())
@@ -200,7 +202,7 @@ class Target:
     def own_field(self, name: str) -> Array:
         """Return outer_field without neighbours, (rows or 1, width)."""
         directed = name in self.structure.directed_layers
-        u = self.structure.blank[name][0] if directed else self.model.bias(name)[None]
+        u = self.structure.no_evidence[name][0] if directed else self.model.bias(name)[None]
         if name in self.soft:
             u = u + self.soft[name]
         if self.untempered:
@@ -225,7 +227,7 @@ class Target:
             layer = self.structure.layers[name]
             link = layer.flat(layer.unit.link(layer.shaped(self.model.inputs(x, name))))
             own = np.where(
-                self.components(name, self.cut[name]),
+                self.components(name, self.intervened[name]),
                 0.0,
                 self.beta[:, None] * np.maximum(link, NEVER_ON),
             )
@@ -237,11 +239,13 @@ class Target:
         total = np.zeros(self.rows)
         for name, layer in self.structure.layers.items():
             value = layer.shaped(x[name])
-            base = np.where(self.cut[name], 0.0, layer.unit.log_h(value))
+            base = np.where(self.intervened[name], 0.0, layer.unit.log_h(value))
             own = np.zeros_like(base)
             if name in self.structure.directed_layers:
                 zeta = layer.shaped(self.model.inputs(x, name))
-                own = np.where(self.cut[name], 0.0, layer.unit.log_conditional(value, zeta) - base)
+                own = np.where(
+                    self.intervened[name], 0.0, layer.unit.log_conditional(value, zeta) - base
+                )
             else:
                 own = own + _per_unit(layer, x[name] * self.model.bias(name))
             if name in self.soft:
@@ -260,7 +264,7 @@ class Target:
         for name in s.layers if s.tables else ():
             units = np.flatnonzero(s.child_tables[name] >= 0)
             tables = s.child_tables[name][units]
-            terms[:, tables] = np.where(self.cut[name][:, units], 0.0, terms[:, tables])
+            terms[:, tables] = np.where(self.intervened[name][:, units], 0.0, terms[:, tables])
         return terms
 
     def gradient(
@@ -288,14 +292,14 @@ class Target:
             name
             for name in s.layers
             if (name in s.directed_layers or (s.child_tables[name] >= 0).any())
-            and (self.cut[name].any() or self.free[name].any())
+            and (self.intervened[name].any() or self.free[name].any())
         ]
         if not names:
             return {}
-        unscored = {name: self.cut[name] | gone for name, gone in barren(self).items()}
-        masks = (*self.free.values(), *self.cut.values())
+        unscored = {name: self.intervened[name] | mask for name, mask in barren(self).items()}
+        masks = (*self.free.values(), *self.intervened.values())
         if s.tables and all((mask == mask[:1]).all() for mask in map(distinct, masks)):
-            unscored = {name: unscored[name] | gone for name, gone in barren_tables(self).items()}
+            unscored = {name: unscored[name] | mask for name, mask in barren_tables(self).items()}
         return {name: unscored[name] for name in names}
 
     def log_z_at_0(self) -> Array:
@@ -306,7 +310,9 @@ class Target:
         total = np.zeros(self.rows)
         for name, layer in self.structure.layers.items():
             base = np.where(
-                self.cut[name], 0.0, layer.unit.log_h(layer.shaped(self.evidence.values[name]))
+                self.intervened[name],
+                0.0,
+                layer.unit.log_h(layer.shaped(self.evidence.values[name])),
             )
             free = layer.unit.log_normalizer(self._at_0(name))
             total += np.where(self.free[name], free, base).sum(axis=1)

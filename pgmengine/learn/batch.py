@@ -166,7 +166,9 @@ def outward(target: Target, given: Mapping[str, Array]) -> tuple[tuple[str, ...]
 def only(target: Target, units: Mapping[str, Array]) -> Target:
     """Return the target with evidence on some units only; it has a single row if on none."""
     s, e = target.structure, target.evidence
-    blank = {name: [spread(part, e.pattern.rows) for part in s.blank[name]] for name in s.layers}
+    blank = {
+        name: [spread(part, e.pattern.rows) for part in s.no_evidence[name]] for name in s.layers
+    }
     values = {name: blank[name][0] for name in s.layers}
     seen = {name: blank[name][1] for name in s.layers}
     for name, some in units.items():
@@ -176,7 +178,7 @@ def only(target: Target, units: Mapping[str, Array]) -> Target:
             values[name] = np.where(kept, values[name], blank[name][0])
             # An array whose rows are all equal is kept as one row.
             seen[name] = spread(distinct(seen[name]) & some, e.pattern.rows)
-    out = _with_evidence(target, values, seen, target.cut)
+    out = _with_evidence(target, values, seen, target.intervened)
     return out if units else out.take(np.zeros(1, dtype=int))
 
 
@@ -184,7 +186,7 @@ def without(target: Target, names: Sequence[str]) -> Target:
     """Return the target with the layers set by do() to some value, so that chains skip them."""
     if not names:
         return target
-    e, cut = target.evidence, dict(target.cut)
+    e, cut = target.evidence, dict(target.intervened)
     values, seen = dict(e.values), dict(e.pattern.observed)
     for name in names:
         layer = target.structure.layers[name]

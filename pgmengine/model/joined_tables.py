@@ -26,12 +26,12 @@ def without_base(structure: Structure, entries: Array) -> Array:
     The result is `entries` itself if no child of a conditional has a base measure.
     """
     first, out = 0, entries
-    if structure.based.isdisjoint(tables.layers[-1] for tables in structure.tables):
+    if structure.with_base.isdisjoint(tables.layers[-1] for tables in structure.tables):
         return entries
     for tables in structure.tables:
         size = math.prod(tables.shape(structure))
         base = structure.layers[tables.layers[-1]].unit.log_base
-        if tables.conditional and base is not None and tables.layers[-1] in structure.based:
+        if tables.conditional and base is not None and tables.layers[-1] in structure.with_base:
             out = entries.copy() if out is entries else out
             out[first : first + size].reshape(-1, len(base))[...] -= base
         first += size

@@ -132,7 +132,9 @@ class Parameters:
         s = self.structure
         return {
             name: layer.unit.log_weights(
-                layer.shaped(s.blank[name][0][0] if name in s.directed_layers else self.bias(name))
+                layer.shaped(
+                    s.no_evidence[name][0][0] if name in s.directed_layers else self.bias(name)
+                )
             )
             for name, layer in s.layers.items()
             if layer.unit.support is not None
@@ -211,7 +213,7 @@ class Parameters:
         It is 0 for Input units, because their bias has no effect.
         """
         zeta = (
-            self.structure.blank[name][0]
+            self.structure.no_evidence[name][0]
             if self.structure.layers[name].unit.observed_only
             else self.bias(name)
         )
@@ -246,7 +248,7 @@ class Parameters:
         self,
         x: States,
         weights: Array | None = None,
-        cut: Mapping[str, Array] | None = None,
+        unscored: Mapping[str, Array] | None = None,
         tables: bool = True,
     ) -> dict[str, Weight]:
         """Return d log_density / d params of flat values, summed over rows times their weights.
@@ -256,7 +258,7 @@ class Parameters:
         x : layer -> (rows, width). The undirected part is multilinear, so that x may also hold the
             means of independent units there.
         weights : (rows,); None = 1.
-        cut : layer -> (rows, size): units whose conditionals do not count.
+        unscored : layer -> (rows, size): units whose conditionals do not count.
         tables : whether to include the parameters of tables; x must then be states, not means.
         """
         s = self.structure
@@ -273,8 +275,12 @@ class Parameters:
                 score = layer.flat(
                     layer.unit.score(layer.shaped(x[name]), layer.shaped(self.inputs(x, name)))
                 )
-                gone = None if cut is None or name not in cut else layer.components(cut[name])
-                reach[name] = score if gone is None else np.where(gone, 0.0, score)
+                absent = (
+                    None
+                    if unscored is None or name not in unscored
+                    else layer.components(unscored[name])
+                )
+                reach[name] = score if absent is None else np.where(absent, 0.0, score)
         gradient = {
             f"{n}.bias": weighted_sum(weights, reach[n]).reshape(self.params[f"{n}.bias"].shape)
             for n in s.layers
@@ -286,10 +292,10 @@ class Parameters:
         for c in s.couplings:
             key = f"{c.key}.weight"
             gradient[key] = c.statistics(self.params[key], x[c.a], heavy[c.b, c.directed])
-        return gradient | (self._table_gradient(x, weights, cut or {}) if tables else {})
+        return gradient | (self._table_gradient(x, weights, unscored or {}) if tables else {})
 
     def _table_gradient(
-        self, x: States, weights: Array, cut: Mapping[str, Array]
+        self, x: States, weights: Array, unscored: Mapping[str, Array]
     ) -> dict[str, Array]:
         """Return the part of `gradient` that belongs to tables."""
         s = self.structure
@@ -297,8 +303,8 @@ class Parameters:
             return {}
         entries = s.table_index.entries(joined_states(s, x))
         counted = np.repeat(weights[:, None], entries.shape[1], axis=1)
-        for name, gone in cut.items():
+        for name, absent in unscored.items():
             units = np.flatnonzero(s.child_tables[name] >= 0)
-            counted[:, s.child_tables[name][units]] *= ~gone[:, units]
+            counted[:, s.child_tables[name][units]] *= ~absent[:, units]
         counts = np.bincount(entries.ravel(), counted.ravel(), len(self.table_entries))
         return table_gradient(s, self.table_entries, counts)

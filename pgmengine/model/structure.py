@@ -64,7 +64,7 @@ class Structure:
         return {name: 0 if s is None else len(s) for name, s in supports.items()}
 
     @cached_property
-    def based(self) -> frozenset[str]:
+    def with_base(self) -> frozenset[str]:
         """Layers whose units have a base measure other than 1 for some value."""
         units = {name: layer.unit for name, layer in self.layers.items()}
         flat = {
@@ -232,7 +232,7 @@ class Structure:
         return tuple(nx.lexicographical_topological_sort(graph, key=list(self.layers).index))
 
     @cached_property
-    def blank(self) -> dict[str, tuple[Array, Array]]:
+    def no_evidence(self) -> dict[str, tuple[Array, Array]]:
         """Layer -> values (1, width) and mask (1, size), read only, of a row without evidence."""
         out = {
             name: (np.zeros((1, x.width)), np.zeros((1, x.size), dtype=bool))

@@ -29,7 +29,7 @@ class Plain:
         uniform = dict(zip(drawn, rng.random((len(drawn), len(log_p))), strict=True))
         for name, own in units:
             free = np.repeat(self.target.free[name][:, own], self.each)
-            cut = np.repeat(self.target.cut[name][:, own], self.each)
+            cut = np.repeat(self.target.intervened[name][:, own], self.each)
             rows, state = self.conditional(s.child_tables[name][own]), s.first_unit[name] + own
             if free.any():
                 total = np.cumsum(np.exp(rows), axis=1)

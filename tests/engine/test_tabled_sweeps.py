@@ -340,7 +340,7 @@ def forgotten_cut(monkeypatch):
     real = TabledChains._mask
 
     def no_cut(self, masks, spared):
-        return None if masks is self.target.cut else real(self, masks, spared)
+        return None if masks is self.target.intervened else real(self, masks, spared)
 
     monkeypatch.setattr(TabledChains, "_mask", no_cut)
 

@@ -37,7 +37,7 @@ from pgmengine.engine.single_site.packed_units import (
     packed_graph,
     packed_parameters,
 )
-from pgmengine.evidence.relevance import summed_layers
+from pgmengine.evidence.relevance import marginalised_layers
 from pgmengine.evidence.target import Target, times
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
@@ -144,7 +144,9 @@ class TabledChains:
             value=self.value,
             soft=soft,
             free_units=self._mask(target.free, self._all_alike(target.free)),
-            cut=self._mask(target.cut, not any(distinct(c).any() for c in target.cut.values())),
+            cut=self._mask(
+                target.intervened, not any(distinct(c).any() for c in target.intervened.values())
+            ),
             reference=reference,
         )
         self._take_parameters(rng)
@@ -330,7 +332,7 @@ class TabledChains:
         moves = np.concatenate([distinct(target.free[name]).any(axis=0) for name in s.layers])
         self.sites["moves"] = moves
         for bit, backward in ((1, False), (2, True)):
-            for name in summed_layers(target, backward):
+            for name in marginalised_layers(target, backward):
                 self.sites["summed"][s.first_unit[name] :][: s.layers[name].size] |= bit
         visited: Array = order[(moves & (self.sites["states"] > 1))[order]]
         return visited.astype(np.int32)

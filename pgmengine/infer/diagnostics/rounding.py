@@ -182,7 +182,7 @@ def _decided(target: Target, sizes: Magnitudes, rows: Array) -> tuple[Target, Ma
                 observed[name] = observed[name] | sure
         if not changed:
             return target, sizes
-        pattern = EvidencePattern(target.structure, target.rows, observed, target.cut)
+        pattern = EvidencePattern(target.structure, target.rows, observed, target.intervened)
         evidence = Evidence(target.evidence.has_rows, values, pattern)
         target = replace(target, evidence=evidence)
         sizes = magnitudes(target)

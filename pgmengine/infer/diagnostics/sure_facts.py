@@ -158,7 +158,7 @@ def _probabilities(target: Target) -> Array:
         if name in target.soft:
             found &= ~(target.soft[name] != 0).any(axis=1)
         if layer.unit.support is None and not layer.unit.observed_only:
-            found &= ~(target.pattern.observed[name] & ~target.cut[name]).any(axis=1)
+            found &= ~(target.pattern.observed[name] & ~target.intervened[name]).any(axis=1)
     return found
 
 
@@ -166,7 +166,7 @@ def _alternatives(target: Target, rows: Array) -> Iterator[Array]:
     """Yield rows that exclude each other: different values of the same units, all else equal."""
     conditions, events = list[Array](), list[Array]()
     for name, layer in target.structure.layers.items():
-        seen, cut = target.pattern.observed[name], target.cut[name]
+        seen, cut = target.pattern.observed[name], target.intervened[name]
         given = seen if layer.unit.observed_only else cut
         values = target.evidence.values[name]
         conditions += [seen, cut, np.where(layer.components(given), values, 0.0)]

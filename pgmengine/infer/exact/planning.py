@@ -23,7 +23,7 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.division import check_divided
 from pgmengine.base.work.executors import part_count
 from pgmengine.base.work.memory import UNCHECKED_BYTES
-from pgmengine.evidence.relevance import hinted
+from pgmengine.evidence.relevance import has_soft
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits
 from pgmengine.infer.exact.junction_tree.causal_independence import equal_findings, has_causes
@@ -395,8 +395,8 @@ class _Draft:
 def _draft(target: Target, rows: Array, form: Form) -> _Draft:
     """Plan the factors of some rows; PgmError if a term is no table, or too large a table."""
     one = one_for_all(target, rows)
-    masks = [mask[0] for both in (one.free, one.cut) for mask in both.values()]
-    masks += [hinted(one, name)[0] for name in one.soft]
+    masks = [mask[0] for both in (one.free, one.intervened) for mask in both.values()]
+    masks += [has_soft(one, name)[0] for name in one.soft]
     if form.small:
         layers = target.structure.layers
         causes = [n for n in layers if layers[n].unit.independent_causes]

@@ -45,7 +45,7 @@ def rare_rows(target: Target, patterns: list[Array]) -> Array:
         return np.empty(0, dtype=np.int64)
     rows = np.sort(np.concatenate(rare))
     some = target if len(rows) == target.rows else target.take(rows)
-    fixed = [some.beta[:, None], *some.cut.values()]
+    fixed = [some.beta[:, None], *some.intervened.values()]
     fixed += [some.free[n] for n, x in some.structure.layers.items() if x.unit.support is None]
     same = all((mask == mask[0]).all() for mask in map(distinct, fixed))
     return rows if same else rows[:0]
@@ -79,10 +79,10 @@ def freed(target: Target, free: dict[str, Array]) -> Target:
         seen = target.pattern.observed[name][:1] & ~free[name]
         observed[name], values[name] = spread(seen, target.rows), given.values[name]
         if not seen.any():
-            values[name] = spread(s.blank[name][0], target.rows)
+            values[name] = spread(s.no_evidence[name][0], target.rows)
         elif not seen.all():
             values[name] = np.where(layer.components(seen), given.values[name], 0.0)
-    pattern = EvidencePattern(s, target.rows, observed, target.cut)
+    pattern = EvidencePattern(s, target.rows, observed, target.intervened)
     return replace(target, evidence=Evidence(given.has_rows, values, pattern))
 
 

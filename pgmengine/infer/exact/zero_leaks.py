@@ -37,7 +37,7 @@ def zero_leaks(target: Target) -> dict[str, Array]:
         if not s.layers[name].unit.nonnegative or model.bias(name).all():
             continue
         counts = target.free[name] | (target.evidence.values[name] == 1)
-        found[name] = (model.bias(name) == 0) & (counts & ~target.cut[name]).any(axis=0)
+        found[name] = (model.bias(name) == 0) & (counts & ~target.intervened[name]).any(axis=0)
     return {name: mask for name, mask in found.items() if mask.any()}
 
 

@@ -309,7 +309,7 @@ def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prep
     with _lock:
         questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
     pattern = target.pattern
-    masks = tuple(m.tobytes() for part in (pattern.observed, pattern.cut) for m in part.values())
+    masks = tuple(m.tobytes() for part in (pattern.observed, pattern.intervened) for m in part.values())
     soft_units = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())
     # 2 and 2.0 are equal, but a method may treat them differently, so that settings count as text.
     settings = "" if method is DEFAULT else repr(method)
@@ -372,7 +372,7 @@ def _by_value(target: Target) -> bool:
         return True
     if target.rows == 1:
         return False
-    intervened = any(distinct(mask).any() for mask in target.cut.values())
+    intervened = any(distinct(mask).any() for mask in target.intervened.values())
     return intervened or any(layer.unit.observed_only for layer in layers)
 
 

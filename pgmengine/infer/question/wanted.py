@@ -75,7 +75,7 @@ def evidence_patterns(target: Target) -> list[Array]:
     masks = [
         m
         for name in target.structure.layers
-        for m in (target.pattern.observed[name], target.cut[name])
+        for m in (target.pattern.observed[name], target.intervened[name])
     ]
     if target.rows == 1:
         return [np.zeros(1, dtype=int)]
@@ -160,7 +160,7 @@ def evidence_bytes(target: Target) -> float:
     if target.rows == 1:
         return 0.0
     pattern = target.pattern
-    held = (target.evidence.values, pattern.observed, pattern.free, pattern.cut, target.soft)
+    held = (target.evidence.values, pattern.observed, pattern.free, pattern.intervened, target.soft)
     return float(sum(distinct(array).nbytes for part in held for array in part.values()))
 
 

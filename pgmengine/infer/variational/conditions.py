@@ -36,7 +36,7 @@ def obstacle(target: Target) -> str:
         unit = units[name]
         counts = (
             ~barren_units[name]
-            & ~target.cut[name]
+            & ~target.intervened[name]
             & (of_free_parents(target, name) | target.free[name])
         )
         # The probabilities of barren units come from the same terms.
@@ -68,7 +68,7 @@ def log_sums(
     unit, least = target.structure.layers[name].unit, 0.0
     if unit.nonnegative:
         needed = (target.free[name] & ~barren_units[name]) | (
-            (target.evidence.values[name] == 1) & ~target.cut[name]
+            (target.evidence.values[name] == 1) & ~target.intervened[name]
         )
         least = float(np.where(needed, _least_input(target, name), 1.0).min(initial=1.0))
     return unit.log_sums(least)

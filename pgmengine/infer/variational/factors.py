@@ -124,13 +124,13 @@ class Factors:
             if name in s.directed_layers:
                 zeta = layer.shaped(target.model.inputs(target.evidence.values, name))
                 own = _dot(layer.shaped(x), layer.unit.link(zeta)) - layer.unit.log_partition(zeta)
-                power += np.where(target.cut[name], 0.0, own).sum(axis=1)
+                power += np.where(target.intervened[name], 0.0, own).sum(axis=1)
             else:
                 power += x @ target.model.bias(name)
             power += (x * target.soft.get(name, 0.0)).sum(axis=1)
             if not free.all():
                 base = layer.unit.log_h(layer.shaped(target.evidence.values[name]))
-                total += np.where(free | target.cut[name], 0.0, base).sum(axis=1)
+                total += np.where(free | target.intervened[name], 0.0, base).sum(axis=1)
             if name in self.eta:
                 eta = self.eta[name].astype(np.float64)
                 share = layer.unit.log_normalizer(layer.shaped(eta)) - _dot(
@@ -220,7 +220,7 @@ class Factors:
                 layer.unit.link(layer.shaped(target.model.inputs(target.evidence.values, name)))
             )
             u += np.where(
-                target.components(name, target.cut[name]), 0.0, np.maximum(link, NEVER_ON)
+                target.components(name, target.intervened[name]), 0.0, np.maximum(link, NEVER_ON)
             )
         else:
             u += target.model.bias(name).astype(self.precision, copy=False)

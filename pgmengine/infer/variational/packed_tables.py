@@ -77,7 +77,7 @@ def powers(target: Target, hidden: dict[str, Array]) -> Array:
     power = np.repeat(target.beta[:, None], len(s.table_index.child), axis=1)
     for name in s.layers if s.tables else ():
         units = np.flatnonzero(s.child_tables[name] >= 0)
-        absent = (target.cut[name] | hidden[name])[:, units]
+        absent = (target.intervened[name] | hidden[name])[:, units]
         tables = s.child_tables[name][units]
         power[:, tables] = np.where(absent, 0.0, power[:, tables])
     return power

@@ -186,7 +186,7 @@ class Belief:
             free, own = target.free[name], np.zeros((target.rows, layer.size))
             if not free.all():
                 base = layer.unit.log_h(layer.shaped(target.evidence.values[name]))
-                own = np.where(free | target.cut[name], 0.0, base)
+                own = np.where(free | target.intervened[name], 0.0, base)
             if name in self.net.units:
                 own = np.where(free & ~self.hidden[name], self._entropy(name), own)
             total += own.sum(axis=1)
@@ -388,7 +388,7 @@ class Belief:
     def _describe_term(self, name: str, xi: float) -> None:
         """Set the constant inputs of a directed layer, their factors, and xi."""
         target, layer, g = self.target, self.target.structure.layers[name], self.net.terms[name]
-        power = np.where(target.cut[name] | self.hidden[name], 0.0, target.beta[:, None])
+        power = np.where(target.intervened[name] | self.hidden[name], 0.0, target.beta[:, None])
         x, constant = self._mean(name), self.constant_field[name]
         on, pull = power, (power if g.width == 1 else np.repeat(power, g.width, axis=1)) * x
         # The terms of a noisy-or unit count if x is 1; -(1 - x) z is added separately.
@@ -463,7 +463,7 @@ class Belief:
         value, zeta = layer.shaped(x[name]), layer.shaped(target.model.inputs(x, name))
         own = layer.unit.log_conditional(value, zeta) - layer.unit.log_h(value)
         return times(
-            target.beta, np.where(target.cut[name] | self.hidden[name], 0.0, own).sum(axis=1)
+            target.beta, np.where(target.intervened[name] | self.hidden[name], 0.0, own).sum(axis=1)
         )
 
     def _pull(self, name: str) -> Array:

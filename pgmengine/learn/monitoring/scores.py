@@ -130,7 +130,7 @@ def base_parameters(target: Target, means: Mapping[str, Array]) -> States:
 def learned_units(target: Target, given: Mapping[str, Array]) -> dict[str, Array]:
     """Return layer -> (rows, size): the observed units whose probability is learned, if any are."""
     found = {
-        name: ~target.free[name] & ~target.cut[name] & ~given.get(name, np.False_)
+        name: ~target.free[name] & ~target.intervened[name] & ~given.get(name, np.False_)
         for name, layer in target.structure.layers.items()
         if not layer.unit.observed_only
     }

@@ -111,7 +111,7 @@ def sweep(chains: Chains, count: int) -> None:
 def unconditioned(name: str, given: Target) -> Target:
     """Return the single row of the model phase; PgmError if each row of data has its own phase."""
     for layer, free in given.free.items():
-        known = np.logical_not((free | given.cut[layer]).all(axis=0))
+        known = np.logical_not((free | given.intervened[layer]).all(axis=0))
         if not known.any():
             continue
         raise PgmError(

@@ -141,7 +141,7 @@ FACTS = (
     "moving",
     "by_unit",
     "free_parents",
-    "live_arrows",
+    "acting_arrows",
     "drawable",
     "in_lanes",
 )

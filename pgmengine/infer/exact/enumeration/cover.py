@@ -18,7 +18,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, Weight
-from pgmengine.evidence.relevance import barren, forced_units, hinted
+from pgmengine.evidence.relevance import barren, forced_units, has_soft
 from pgmengine.evidence.target import Target, check_one
 from pgmengine.model.couplings import Coupling
 
@@ -67,8 +67,8 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
     weights other than 0. Learning does not change these, so the structure remembers the cover.
     """
     check_one(target)
-    masks = [mask[0] for both in (target.free, target.cut) for mask in both.values()]
-    masks += [hinted(target, name)[0] for name in target.soft]
+    masks = [mask[0] for both in (target.free, target.intervened) for mask in both.values()]
+    masks += [has_soft(target, name)[0] for name in target.soft]
     acting = target.model.parameter_places if structural else target.model.nonzero_places
     seen = (m.tobytes() for m in masks)
     key = "cover", prune, structural, target.untempered, *target.soft, *seen, *acting

@@ -89,7 +89,7 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
     }
     # Input units have no conditionals.
     conditional_units = {
-        name: target.components(name, ~target.cut[name][:1])[0]
+        name: target.components(name, ~target.intervened[name][:1])[0]
         & (not s.layers[name].unit.observed_only)
         for name in s.directed_layers
     }
@@ -186,6 +186,6 @@ def _fixed(target: Target, cover: Cover) -> dict[str, Array]:
     for name, layer in target.structure.layers.items():
         base = layer.unit.log_base
         if base is None or base.any():
-            out[name] = target.pattern.observed[name][0] & ~target.cut[name][0]
-            out[name][cover.units[name]] = ~target.cut[name][0][cover.units[name]]
+            out[name] = target.pattern.observed[name][0] & ~target.intervened[name][0]
+            out[name][cover.units[name]] = ~target.intervened[name][0][cover.units[name]]
     return out

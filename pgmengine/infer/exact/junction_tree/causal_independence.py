@@ -73,7 +73,7 @@ def absent_children(target: Target, name: str) -> Array:
     """Return the children (size,) of a layer with independent causes that are observed to be 0."""
     if not target.structure.layers[name].unit.independent_causes:
         return np.zeros(target.structure.layers[name].size, dtype=bool)
-    seen = ~target.free[name][0] & ~target.cut[name][0]
+    seen = ~target.free[name][0] & ~target.intervened[name][0]
     return np.asarray(seen & (target.evidence.values[name][0] == 0))
 
 
@@ -93,7 +93,7 @@ def separate_units(target: Target, structural: bool) -> dict[str, Array]:
             continue
         mine = all_barren[name][0].copy()
         for c in s.arrows_from[name]:
-            mine &= ~parents_of(target, c, ~target.cut[c.b][:1], structural)[0]
+            mine &= ~parents_of(target, c, ~target.intervened[c.b][:1], structural)[0]
         out[name] = mine
     return out
 

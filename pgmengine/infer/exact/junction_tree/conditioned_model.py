@@ -316,7 +316,7 @@ def condition(target: Target, form: Form) -> Conditioned:
     s = target.structure
     left_out = _left_out(target, form)
     counted = np.ones(len(s.table_index.child), dtype=bool)
-    uncounted = {name: mask[0] for name, mask in target.cut.items() if mask[0].any()}
+    uncounted = {name: mask[0] for name, mask in target.intervened.items() if mask[0].any()}
     uncounted |= {name: uncounted.get(name, False) | mask for name, mask in left_out.items()}
     for name, mask in uncounted.items() if s.tables else ():
         own = s.child_tables[name][mask]

@@ -377,9 +377,9 @@ def observed_constant(target: Target, whole: Entries) -> Array:
     s, seen = target.structure, target.evidence.values
     total = np.zeros(target.rows)
     for name in s.layers:
-        if name in s.based:
+        if name in s.with_base:
             layer = s.layers[name]
-            observed = ~target.free[name] & ~target.cut[name]
+            observed = ~target.free[name] & ~target.intervened[name]
             base = np.where(observed, layer.unit.log_h(layer.shaped(seen[name])), 0.0)
             total += base.sum(axis=1)
         if name in target.model.biased and name not in s.directed_layers:

@@ -150,7 +150,7 @@ class DistinctDraws:
         first, group = _groups(self.row[:, None], *rest)
         many = self.target.take(self.row[first])
         seen = {name: mask[first] for name, mask in seen.items()}
-        pattern = EvidencePattern(s, len(first), seen, many.cut)
+        pattern = EvidencePattern(s, len(first), seen, many.intervened)
         values = {
             name: np.where(s.layers[name].components(seen[name]), x[first], 0.0)
             for name, x in self.x.items()

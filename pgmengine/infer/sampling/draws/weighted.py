@@ -105,7 +105,7 @@ def _layer_drawn(
     """
     s, layer = target.structure, target.structure.layers[name]
     free = distinct(target.free[name])
-    weigh = ~(free | distinct(target.cut[name]))
+    weigh = ~(free | distinct(target.intervened[name]))
     if not arrows_inside(target.model, name):
         zeta = layer.shaped(target.model.inputs(x, name))
         return _units_drawn(layer, zeta, x[name], free, weigh, rng)

@@ -28,7 +28,7 @@ from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import check_divided
 from pgmengine.engine.chains import make_chains, over_chains, start
 from pgmengine.engine.kernels.kernel import Kernel
-from pgmengine.evidence.relevance import summed_layers
+from pgmengine.evidence.relevance import marginalised_layers
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import SINGLE_ROUNDING, known_log_z, rounding_of_chains
 from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, pareto_shape
@@ -386,7 +386,7 @@ def _shares(log_weights: Array) -> Array:
 def _backward(target: Target) -> bool:
     """Return whether sweeps in reverse order are cheaper, because they sum out fewer units."""
     sizes = [
-        sum(target.structure.layers[n].size for n in summed_layers(target, back))
+        sum(target.structure.layers[n].size for n in marginalised_layers(target, back))
         for back in (False, True)
     ]
     return 0 < sizes[1] < sizes[0] or not sizes[0]

@@ -31,7 +31,7 @@ from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.division import blocks, check_divided
 from pgmengine.base.work.progress import track
 from pgmengine.engine.cost import drawing
-from pgmengine.evidence.relevance import acts, hinted, of_free_parents
+from pgmengine.evidence.relevance import acts, has_soft, of_free_parents
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import least_error
 from pgmengine.infer.diagnostics.trust import (
@@ -421,8 +421,8 @@ def _weighing(target: Target) -> Array:
     """
     count = np.zeros(target.rows, dtype=int)
     for name in target.structure.directed_layers:
-        seen = ~target.free[name] & ~target.cut[name] & of_free_parents(target, name)
-        count += (seen | (hinted(target, name) & target.free[name])).sum(axis=1)
+        seen = ~target.free[name] & ~target.intervened[name] & of_free_parents(target, name)
+        count += (seen | (has_soft(target, name) & target.free[name])).sum(axis=1)
     for c in target.structure.undirected:
         count += _weighing_pairs(target, c)
     return count + _weighing_tables(target) if target.structure.tables else count
@@ -450,11 +450,11 @@ def _weighing_tables(target: Target) -> Array:
     """
     s, index = target.structure, target.structure.table_index
     free = np.concatenate([target.free[n] for n in s.layers], axis=1)
-    intervened = np.concatenate([target.cut[n] for n in s.layers], axis=1)
+    intervened = np.concatenate([target.intervened[n] for n in s.layers], axis=1)
     some = np.logical_or.reduceat(free[:, index.unit], index.start[:-1], axis=1)
     drawn = (free | intervened)[:, index.child] & (index.child >= 0)
     soft = sum(
-        (hinted(target, n) & target.free[n] & (s.child_tables[n] >= 0)).sum(axis=1)
+        (has_soft(target, n) & target.free[n] & (s.child_tables[n] >= 0)).sum(axis=1)
         for n in s.layers
     )
     return np.asarray((some & ~drawn).sum(axis=1) + soft)

@@ -25,7 +25,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import refusal, sweep_work
-from pgmengine.engine.cost import weighted_walk
+from pgmengine.engine.cost import wang_landau
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.reference import Tilt, sweep
@@ -132,7 +132,7 @@ class WangLandau(Sampler):
             f"{self.draws} with fixed ones",
             work,
             sampler_bytes(target, want, *size, work, 1, more),
-            weighted_walk(target, want, self._read(target), self.chains, *length, self.rhat_limit),
+            wang_landau(target, want, self._read(target), self.chains, *length, self.rhat_limit),
             refusal=refusal(target),
         )
 
