@@ -250,7 +250,9 @@ def test_gradient_and_rows_in_parts_agree_with_enumeration(monkeypatch, errors=6
     model, evidence = m.build(), as_evidence(m, patterns(m))
     exact = pgm.infer(model, evidence, want=("gradient", "log_z"), method=pgm.Exact())
     monkeypatch.setattr(
-        sys.modules["pgmengine.infer.sampling.methods.forward"], "PART", 8.0 * DRAWS * 7 * 2
+        sys.modules["pgmengine.infer.sampling.methods.forward"],
+        "DRAW_BYTES_AT_ONCE",
+        8.0 * DRAWS * 7 * 2,
     )  # two rows at a time
     r = pgm.infer(model, evidence, want=("gradient", "log_z"), method=pgm.Forward(DRAWS), rng=0)
     assert r.stats["log_weights"].shape == (DRAWS, len(evidence["v"]))
