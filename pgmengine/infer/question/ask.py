@@ -309,7 +309,9 @@ def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prep
     with _lock:
         questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
     pattern = target.pattern
-    masks = tuple(m.tobytes() for part in (pattern.observed, pattern.intervened) for m in part.values())
+    masks = tuple(
+        m.tobytes() for part in (pattern.observed, pattern.intervened) for m in part.values()
+    )
     soft_units = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())
     # 2 and 2.0 are equal, but a method may treat them differently, so that settings count as text.
     settings = "" if method is DEFAULT else repr(method)
