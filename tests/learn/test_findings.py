@@ -312,3 +312,16 @@ def test_a_finding_is_shown_logged_and_told_by_the_command_line(caplog, tmp_path
     command = [sys.executable, "-m", "pgmengine.apps.cli", *map(str, words), "--epochs", "30"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr.count("make more updates") == 1
+
+
+@pytest.mark.parametrize("far", [1e308, -1e308, np.inf, NAN])
+def test_scores_beyond_all_numbers_end_well(far):
+    """A damaged checkpoint may hold any number; warnings of numpy are errors in tests."""
+    target = make_target(pgm.rbm(16, 4, rng=0), {"v": BARS}, what="data")
+    alone = make_target(target.model, None, what="data")
+    score = score_for(target, alone, {}, observed_means(target, np.ones(len(BARS))), 100)
+    for damaged in (0, 2, 4):
+        scores = {update: np.linspace(0.0, 1.0, len(BARS)) + update for update in (0, 2, 4)}
+        scores[damaged][[0, 1]] = far, -far
+        watch = findings.Watch(score, np.ones(len(BARS)), True, 0.5, 4, scores)
+        assert all(isinstance(found, pgm.Finding) for found in watch.findings(ended=True))

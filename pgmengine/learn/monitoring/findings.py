@@ -175,7 +175,7 @@ class Watch:
     def _change(self, early: int, late: int) -> tuple[float, float]:
         """Return the mean change of the score of training rows, and its standard error."""
         # Rows that are impossible in a model give NaN, and are left out.
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             change, error = self._mean(self.scores[late] - self.scores[early])
         # A score by changed rows samples units of each row, and always has a sampling error.
         return change, error if isinstance(self.score, Pairs) else error * math.sqrt(self.left)
@@ -186,8 +186,10 @@ class Watch:
         if not good.any():
             return -np.inf, 0.0
         share = self.weights[good] / self.weights[good].sum()
-        mean = float(share @ values[good])
-        return mean, float(np.sqrt((share**2) @ (values[good] - mean) ** 2))
+        # Scores far beyond anything that is measured have an infinite error, and say nothing.
+        with np.errstate(over="ignore"):
+            mean = float(share @ values[good])
+            return mean, float(np.sqrt((share**2) @ (values[good] - mean) ** 2))
 
 
 def watch_of(run: Run, means: States, size: int, total: int) -> Watch:
