@@ -310,9 +310,10 @@ def as_floats(values: object, what: str) -> Array:
         if array.dtype.kind in "cMmV":
             raise TypeError(f"it has {array.dtype} entries")
         if array.dtype.kind == "O":
-            array = np.where(
-                np.asarray(np.frompyfunc(is_missing, 1, 1)(array), bool), np.nan, array
-            )
+            # From Python 3.13 on, a comparison with NaN sets the flag that numpy warns of.
+            with np.errstate(invalid="ignore"):
+                missing = np.asarray(np.frompyfunc(is_missing, 1, 1)(array), bool)
+            array = np.where(missing, np.nan, array)
         return array.astype(np.float64, copy=False)
     except PgmError:
         raise

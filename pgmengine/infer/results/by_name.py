@@ -195,11 +195,16 @@ def samples_frame(
     values = {name: state_values(structure.layers[name], v) for name, v in samples.items()}
     draws, rows = next(iter(values.values())).shape[:2]
     places = named_places(structure)
-    columns = {
-        i: values[name][:, :, unit].T.ravel() for i, (name, unit) in enumerate(places.values())
-    }
     names, levels = (["row", "draw"], [range(rows), range(draws)])
     index = pd.MultiIndex.from_product(levels, names=names)
+    columns = {}
+    for i, (name, unit) in enumerate(places.values()):
+        column = values[name][:, :, unit].T.ravel()
+        text = all(isinstance(state, str) for state in structure.layers[name].state_names or ())
+        # Names that are no text stay the objects that they are. pandas would look for dates among
+        # them, for which some versions turn every integer into a float.
+        as_objects = column.dtype.kind == "O" and not text
+        columns[i] = pd.Series(column, index, dtype=object) if as_objects else column
     frame = pd.DataFrame(columns, index=index)
     # If all names were pairs, pandas would make two levels of columns, which a file has as two
     # lines.
