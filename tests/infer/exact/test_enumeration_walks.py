@@ -5,7 +5,7 @@ import pytest
 from enumerators import compiled_enumeration_only, counted_enumerations, numpy_enumeration_only
 
 import pgmengine as pgm
-from pgmengine.infer.exact.enumeration import enumerator
+from pgmengine.infer.exact.enumeration import compiled_enumerator, cover_states, enumerator
 from pgmengine.infer.exact.enumeration.cover import choose_cover
 from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
 from pgmengine.infer.exact.enumeration.pattern_form import pattern_form_of
@@ -147,3 +147,31 @@ def test_noisy_or_is_compiled(leak, monkeypatch):
         np.testing.assert_allclose(compiled.gradient[key], value, **EXACT)
     for key, value in plain.pairs.items():
         np.testing.assert_allclose(compiled.pairs[key], value, **EXACT)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 11])
+@pytest.mark.parametrize("together", [16, 32, 2**20])
+def test_tasks_of_states_and_of_rows_add_up(rows, together, monkeypatch):
+    """Rows of 2^8 states: many tasks for each row, some, and all rows in one task.
+
+    Weights of 4 give the tasks of a row very different sums, whose scales are brought together.
+    """
+    rng = np.random.default_rng(rows)
+    model = pgm.rbm(10, 8, hidden=pgm.Spin(), rng=0)
+    model = model.with_params({"v-h.weight": rng.normal(0, 4, (10, 8))})
+    evidence = {"v": np.where(np.arange(10) < 2, 1.0 * (rng.random((rows, 10)) < 0.5), np.nan)}
+    want = ("log_z", "marginals", "pairs", "mode")
+    numpy_enumeration_only(monkeypatch)
+    plain = pgm.Enumeration().run(model.given(evidence), want)
+    monkeypatch.undo()
+    compiled_enumeration_only(monkeypatch)
+    monkeypatch.setattr(cover_states, "STATES_PER_PIECE", 16)
+    monkeypatch.setattr(compiled_enumerator, "STATES_PER_TASK", together)
+    calls = counted_enumerations(monkeypatch)
+    found = pgm.Enumeration().run(model.with_params({}).given(evidence), want)
+    assert calls
+    np.testing.assert_allclose(found.log_z, plain.log_z, rtol=1e-12)
+    np.testing.assert_allclose(found.pairs["v-h"], plain.pairs["v-h"], rtol=1e-9, atol=1e-12)
+    for name in ("v", "h"):
+        np.testing.assert_allclose(found.mean[name], plain.mean[name], rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(found.mode[name], plain.mode[name])
