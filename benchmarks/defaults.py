@@ -132,39 +132,38 @@ def cases(args):
         train, test = alignment(args.msa)
         model = pgm.rbm(train.shape[1], 16, pgm.Categorical(21), rng=args.seed)
         out.append(Case(f"RBM {train.shape[1]}x16, alignment", model, train, test, (1, 5, 20)))
-    if args.mnist:
-        train, test = mnist(args.mnist, 10000, "train"), mnist(args.mnist, 500, "t10k")
-        few = train[:2000]
-        out += [
-            Case("RBM 784x16, MNIST", pgm.rbm(784, 16, rng=args.seed), train, test, (1, 5, 20)),
-            Case("RBM 784x25, MNIST", pgm.rbm(784, 25, rng=args.seed), train, test, (1, 5, 20)),
-            Case("RBM 784x100, MNIST", pgm.rbm(784, 100, rng=args.seed), train, test, (1, 5, 20)),
-            Case("RBM 784x500, MNIST", pgm.rbm(784, 500, rng=args.seed), train, test, (1, 5, 20)),
-            Case(
-                "DBM 784-200-100, MNIST",
-                pgm.dbm([784, 200, 100], rng=args.seed),
-                train,
-                test,
-                (5, 20),
-            ),
-            Case(
-                "SBN 784-50, 2,000 of MNIST",
-                pgm.sbn([784, 50], rng=args.seed),
-                few,
-                test,
-                (1, 5),
-                False,
-            ),
-            Case(
-                "DBN 784-100-50, 2,000 of MNIST",
-                pgm.dbn([784, 100, 50], rng=args.seed),
-                few,
-                test,
-                (1, 5),
-                False,
-            ),
-        ]
-    return out
+    return out + (cases_of_mnist(args) if args.mnist else [])
+
+
+def cases_of_mnist(args):
+    """Return RBMs, a deep machine and belief nets of the images of MNIST."""
+    train, test = mnist(args.mnist, 10000, "train"), mnist(args.mnist, 500, "t10k")
+    few = train[:2000]
+    return [
+        Case("RBM 784x16, MNIST", pgm.rbm(784, 16, rng=args.seed), train, test, (1, 5, 20)),
+        Case("RBM 784x25, MNIST", pgm.rbm(784, 25, rng=args.seed), train, test, (1, 5, 20)),
+        Case("RBM 784x100, MNIST", pgm.rbm(784, 100, rng=args.seed), train, test, (1, 5, 20)),
+        Case("RBM 784x500, MNIST", pgm.rbm(784, 500, rng=args.seed), train, test, (1, 5, 20)),
+        Case(
+            "DBM 784-200-100, MNIST", pgm.dbm([784, 200, 100], rng=args.seed), train, test, (5, 20)
+        ),
+        Case(
+            "SBN 784-50, 2,000 of MNIST",
+            pgm.sbn([784, 50], rng=args.seed),
+            few,
+            test,
+            (1, 5),
+            False,
+        ),
+        Case(
+            "DBN 784-100-50, 2,000 of MNIST",
+            pgm.dbn([784, 100, 50], rng=args.seed),
+            few,
+            test,
+            (1, 5),
+            False,
+        ),
+    ]
 
 
 def log_p(model, case):

@@ -113,7 +113,7 @@ class CompiledEnumerator:
         def run(task: tuple[slice, int]) -> _Sums:
             rows, start = task
             piece, length = cover_states.STATES_PER_PIECE, min(STATES_PER_TASK, p.size - start)
-            part = np.empty((rows.stop - rows.start, -(-length // piece)))
+            part = np.full((rows.stop - rows.start, -(-length // piece)), np.nan)
             out = np.zeros((len(part), moments, p.columns)) if moments else None
             scale, mass = self.routine.walk(
                 theta=p.theta[rows],
@@ -154,7 +154,7 @@ class CompiledEnumerator:
     def _log_weights(self, rows: Array | slice, piece: int, best: bool = False) -> Array:
         p = self.form
         theta, start = p.theta[rows], piece * cover_states.STATES_PER_PIECE
-        out = np.empty((len(theta), min(cover_states.STATES_PER_PIECE, p.size - start)))
+        out = np.full((len(theta), min(cover_states.STATES_PER_PIECE, p.size - start)), np.nan)
         self.routine.walk(
             theta=theta,
             offset=self.offset[rows],
@@ -162,7 +162,7 @@ class CompiledEnumerator:
             count=out.shape[1],
             step=cover_states.STATES_PER_PIECE,
             every=self.every,
-            log_sums=np.empty((len(theta), 1)),
+            log_sums=np.full((len(theta), 1), np.nan),
             log_weights=out,
             best=best,
         )

@@ -170,7 +170,7 @@ class SlicedTables:
     def values(self, target: Target) -> Array:
         """Return the entries of all tables."""
         terms, states = target.model.table_terms, target.states
-        out = np.empty((sum(one.size for one in self.slices), len(states)))
+        out = np.full((sum(one.size for one in self.slices), len(states)), np.nan)
         place = 0
         for one in self.slices:
             part = out[place : place + one.size].reshape(*one.free_shape, len(states))
