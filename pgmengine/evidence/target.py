@@ -52,7 +52,7 @@ class Target:
     beta : (rows,) inverse temperatures.
     reference : layer -> (width,) natural parameters of r; 0 where absent.
     weights : (rows,) weight of each row in a gradient; None = 1.
-    first : the number of the first row in messages, if the rows are a part of a question.
+    numbers : (rows,) the numbers of the rows in messages, if they are a part of a question.
     order : layers in the order in which a sweep visits them; empty for the order of the colours.
     common : (rows,) log weight of soft evidence that all states have in common, None if it is 0.
         Prepared questions add it to log Z. The targets that methods receive do not have it.
@@ -64,7 +64,7 @@ class Target:
     beta: Array
     reference: States
     weights: Array | None = None
-    first: int = 0
+    numbers: Array | None = None
     order: tuple[str, ...] = ()
     common: Array | None = None
 
@@ -77,6 +77,11 @@ class Target:
     def rows(self) -> int:
         """Number of rows of evidence."""
         return self.pattern.rows
+
+    @property
+    def row_numbers(self) -> Array:
+        """The numbers (rows,) of the rows in the question that the user has asked."""
+        return np.arange(self.rows) if self.numbers is None else self.numbers
 
     @cached_property
     def structure(self) -> Structure:
@@ -114,7 +119,7 @@ class Target:
             self.beta[index],
             self.reference,
             None if self.weights is None else self.weights[index],
-            self.first,
+            index if self.numbers is None else self.numbers[index],
             self.order,
             None if self.common is None else self.common[index],
         )
@@ -140,7 +145,7 @@ class Target:
             self.beta,
             self.reference,
             self.weights,
-            self.first,
+            self.numbers,
             self.order,
             self.common,
         )
@@ -177,11 +182,10 @@ class Target:
         same = all(
             (v == v[0]).all() for part in (values, keep) for v in map(distinct, part.values())
         )
-        return (
-            target.take(np.zeros(1, dtype=int))
-            if same and np.all(self.beta == self.beta[0])
-            else target
-        )
+        if self.rows == 1 or not (same and np.all(self.beta == self.beta[0])):
+            return target
+        # The one row stands for all, and has no number of its own.
+        return replace(target.take(np.zeros(1, dtype=int)), numbers=None)
 
     def components(self, name: str, mask: Array) -> Array:
         """Return a mask of units (rows, size) as a mask of components (rows, width)."""

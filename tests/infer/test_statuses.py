@@ -115,7 +115,8 @@ def test_chains_of_training_are_a_reference(apart=8.0):
     for share in (0.0, 0.2, 1.0):
         signs = np.where(np.arange(50) < 50 * share, 1.0, -1.0)
         chains = {name: np.outer(signs, np.ones(n)) for name in ("v", "h")}
-        reference, _ = some_search(model.with_training(Training({}, chains)))._references(None)
+        search = some_search(model.with_training(Training({}, chains)))
+        reference = next(search._references(None))
         mean = np.tanh(np.concatenate(list(reference.values())))
         np.testing.assert_allclose(mean, (1 - SHRINK_SHARE) * (2 * share - 1), atol=0.02)
 
@@ -450,7 +451,7 @@ def test_a_ladder_confirms_chains_and_answers_where_they_disagree():
 def test_round_trips_are_counted():
     level = np.array([3, 2, 1, 0, 1, 2, 3, 3, 2, 3, 0, 3, 1, 0])
     assert round_trips(np.stack((level, 0 * level), axis=1)[:, None, :], 4) == [2]
-    warning = few_tours(np.array([100.0, 3.0]), 5)[0]
+    warning = few_tours(np.array([100.0, 3.0]), np.array([5, 6]))[0]
     assert warning.startswith("the draws of row 6 are worth 3 independent tours")
 
 

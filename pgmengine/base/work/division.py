@@ -25,7 +25,7 @@ def blocks(rows: Array, size: float) -> list[Array]:
     return [rows[first : first + step] for first in range(0, len(rows), step)]
 
 
-def check_divided(parts: Sequence[Array], rows: int, what: str, first: int = 0) -> None:
+def check_divided(parts: Sequence[Array], rows: int, what: str) -> None:
     """Raise InternalError unless each of `rows` rows is in exactly one part.
 
     Parameters
@@ -33,7 +33,6 @@ def check_divided(parts: Sequence[Array], rows: int, what: str, first: int = 0) 
     parts : the numbers of the rows of each part, ascending.
     rows : the number of all rows.
     what : the work that was divided, for the message.
-    first : the number of the first row in the message.
     """
     if len(parts) == 1 and len(parts[0]) == rows and (parts[0] == np.arange(rows)).all():
         # Most questions have one part, for which the general check below takes too long.
@@ -41,7 +40,7 @@ def check_divided(parts: Sequence[Array], rows: int, what: str, first: int = 0) 
     joint = np.concatenate([np.empty(0, dtype=np.int64), *parts])
     times = np.bincount(joint, minlength=rows)
     if len(times) > rows or (times != 1).any():
-        wrong = [f"row {first + r} by {times[r]}" for r in np.flatnonzero(times != 1).tolist()]
+        wrong = [f"row {r} by {times[r]}" for r in np.flatnonzero(times != 1).tolist()]
         raise InternalError(f"{what}: each row has to be answered by one part, not {listed(wrong)}")
     rises = np.diff(joint) > 0
     # The first row of a part may be smaller than the last row of the part before.

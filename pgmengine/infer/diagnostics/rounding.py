@@ -375,7 +375,7 @@ def _line(row: int, sizes: Magnitudes, target: Target, free: bool) -> str:
     """Return the warning of a row, which names its largest terms."""
     what, size = sizes.largest(row, free)
     return (
-        f"evidence row {target.first + row}: the terms of {what} are of size {size:.3g}, "
+        f"evidence row {target.row_numbers[row]}: the terms of {what} are of size {size:.3g}, "
         "and rounding of log weights so large reaches the answer; use smaller numbers, or observe "
         "the units that they decide"
     )

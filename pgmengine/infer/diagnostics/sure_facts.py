@@ -63,12 +63,12 @@ def _not_exact(target: Target, result: Result) -> Iterator[str]:
     exact, stats = question.run().answers, result.stats
     if "log_z" in answers and "log_z_interval" in answers:
         ends = answers["log_z_interval"][rows]
-        yield from _outside(target.first + rows, exact["log_z"], ends, "log Z")
+        yield from _outside(target.row_numbers[rows], exact["log_z"], ends, "log Z")
     if "log_prob" in answers:
         every = np.broadcast_to(stats.get("log_prob_error", np.inf), (target.rows,))
         log_p, error = answers["log_prob"][rows], ERRORS_PER_INTERVAL_SIDE * every[rows]
         ends = np.stack((log_p - error, log_p + error), axis=-1)
-        yield from _outside(target.first + rows, exact["log_prob"], ends, "log p")
+        yield from _outside(target.row_numbers[rows], exact["log_prob"], ends, "log p")
     if "mean" in answers and "mcse" in stats:
         # Answers without an axis of rows have one row.
         some = rows if target.evidence.has_rows else ...
@@ -141,7 +141,7 @@ def _too_probable(target: Target, result: Result) -> Iterator[str]:
             - ESTIMATE_ROUNDING * (1.0 + abs(total))
             > 0
         ):
-            worst = target.first + int(some[log_p[some].argmax()])
+            worst = target.row_numbers[some[log_p[some].argmax()]]
             alone = f"the probability of row {worst} is"
             several = f"{len(some)} rows that exclude each other, row {worst} and others, sum to"
             yield f"{several if len(some) > 1 else alone} e^{total:.4g}, which is more than 1"

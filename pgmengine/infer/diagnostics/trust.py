@@ -185,13 +185,16 @@ def normal_end(log_weights: Array) -> Array:
     return np.where(np.isfinite(end), end, -np.inf)
 
 
-def few_tours(tours: Array, first: int, least: int = MIN_TOURS) -> tuple[str, ...]:
-    """Return a warning where the draws of a row come from too few tours (rows,) on a ladder."""
+def few_tours(tours: Array, numbers: Array, least: int = MIN_TOURS) -> tuple[str, ...]:
+    """Return a warning where the draws of a row come from too few tours (rows,) on a ladder.
+
+    `numbers` has the numbers of the rows in messages.
+    """
     row = int(tours.argmin())
     if tours[row] >= least:
         return ()
     return (
-        f"the draws of row {first + row} are worth {tours[row]:.3g} independent tours from "
+        f"the draws of row {numbers[row]} are worth {tours[row]:.3g} independent tours from "
         f"beta = 0 to beta = 1 and back, at least {least} are needed: use more temperatures, or "
         "draw longer",
     )

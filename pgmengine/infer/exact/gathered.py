@@ -20,7 +20,7 @@ Answer = dict[str, dict[Any, Any]]
 def check_possible(log_z: Array, rows: Array, target: Target) -> None:
     """Raise PgmError where the evidence of a row is impossible."""
     if log_z.min() == -np.inf:
-        row = int(rows[np.isneginf(log_z).argmax()]) + target.first
+        row = target.row_numbers[rows[np.isneginf(log_z).argmax()]]
         raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
 
 
@@ -58,11 +58,11 @@ class Gathered:
     def complete(self) -> tuple[Array, Answer]:
         """Return log_z (rows,) and all other answers; InternalError unless all rows are there."""
         target = self.target
-        check_divided(self.jobs, target.rows, self.what, target.first)
+        check_divided(self.jobs, target.rows, self.what)
         # A target without rows has no jobs, and the check above has raised an error.
         log_z = np.empty(0) if self.log_z is None else self.log_z
         if (unknown := np.isnan(log_z)).any():
-            row = target.first + int(unknown.argmax())
+            row = target.row_numbers[unknown.argmax()]
             raise InternalError(f"{self.what}: log Z of row {row} is no number")
         return log_z, self.found
 

@@ -246,7 +246,7 @@ def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
     alone = [left for rows in patterns if len(left := rows[~done[rows]])]
     own = [tree for rows in alone for tree in _of_pattern(target, rows, form)]
     trees = shared + [_row_by_row(t, target, limits.states).within(limits, target) for t in own]
-    check_divided([tree.rows for tree in trees], target.rows, "junction trees", target.first)
+    check_divided([tree.rows for tree in trees], target.rows, "junction trees")
     return trees
 
 

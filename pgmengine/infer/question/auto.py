@@ -12,10 +12,15 @@ For each part, the candidates are tried in order:
     therefore confirmed by a ladder of temperatures, if it takes `confirm_seconds` or less. If the
     means of the two disagree, the ladder becomes the next candidate.
 
-A doubtful answer of local chains is replaced by the answer of any later candidate. A doubtful
-answer of another method, such as annealing, is replaced by a good answer only, and a later
-candidate is tried only if it takes `confirm_seconds` or less. The reason: for RBMs 784x100 and
-784x500 trained on digits, ladders took 5 to 28 s after annealing, made too few round trips, and
+A doubtful answer of local chains is replaced by the answer of any later candidate. Rows whose
+chains have mixed keep their answers, and only the other rows are asked again. Each later candidate
+may take at most MAX_SHARE_OF_SECOND_ESTIMATE of `max_seconds`. The reason: for 200 half images, an
+RBM 784x100 answered 38 well in 1.4 s, and 113 more in 12 s by longer chains. A ladder for all of
+them took two minutes.
+
+A doubtful answer of another method, such as annealing, is replaced by a good answer only, and a
+later candidate is tried only if it takes `confirm_seconds` or less. The reason: for RBMs 784x100
+and 784x500 trained on digits, ladders took 5 to 28 s after annealing, made too few round trips, and
 were up to 5 nats further from long runs.
 """
 
@@ -30,14 +35,15 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_method, real, seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import RngLike, Snapshot
+from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS
 from pgmengine.infer.exact.exact import Exact
+from pgmengine.infer.question.joining import joined_parts, joined_plans, with_rest
 from pgmengine.infer.question.prepared import Method, MethodLike, Prepared, as_method
+from pgmengine.infer.question.rows import rows_of, unmixed_rows
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
-from pgmengine.infer.results.axes import Statistics
 from pgmengine.infer.results.result import Plan, Result, Status, duration
 from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.sampling.methods.forward import Forward
@@ -50,21 +56,9 @@ log = logging.getLogger(__name__)
 # Statuses of answers that are known to be wrong. Such an answer does not replace a doubtful one.
 KNOWN_WRONG = (Status.CONTRADICTED, Status.IMPOSSIBLE)
 
-# Guarantees from the strongest to the weakest. A result of several parts has the weakest one.
-GUARANTEES = ("exact", "lower bound", "estimate")
-
-
-@dataclass(frozen=True)
-class Several:
-    """The methods that have answered the parts of one question, in order."""
-
-    methods: tuple[MethodLike, ...]
-
-    @property
-    def statistics(self) -> Statistics:
-        """The statistics of all methods with their axes."""
-        each = (as_method(method).statistics for method in self.methods)
-        return {name: axes for declared in each for name, axes in declared.items()}
+# The time of an estimate that follows a doubtful one, as a share of the largest time of a question:
+# half a minute of ten.
+MAX_SHARE_OF_SECOND_ESTIMATE = 0.05
 
 
 @dataclass(frozen=True)
@@ -105,6 +99,7 @@ class Auto(Method):
         Exact(),
         Forward(below=0),
         MCMC(),
+        MCMC(warmup=1000, thin=10),
         AIS(),
         Forward(),
         ParallelTempering(),
@@ -131,7 +126,7 @@ class Auto(Method):
                 plan = Plan("Auto", refusal=f"{choice.title}: {why}" if len(choices) > 1 else why)
                 return Prepared(self, target, wanted, plan, choices)
             chosen.append(choice.question(target, first).plan)
-        return Prepared(self, target, wanted, _joined_plans(choices, chosen), choices)
+        return Prepared(self, target, wanted, joined_plans(choices, chosen), choices)
 
     def cannot(self, plan: Plan) -> str:
         """Return the message where no candidate can answer."""
@@ -203,23 +198,26 @@ class Auto(Method):
         executor: Executor | None,
         rng: RngLike,
         state: Snapshot | None,
+        begin: int = 0,
+        last: Result | None = None,
     ) -> Result:
         """Try the candidates in order, until a run ends well.
 
         If no run ends well, return the last result that is not known to be wrong. If all are known
-        to be wrong, return the last one.
+        to be wrong, return the last one. Candidates before `begin` have been tried, and `last` is
+        the best of their results.
         """
         # The candidates share one stream of random numbers.
         rng = None if rng is None else seeded(rng)
-        refused: list[Plan] = []
-        last: Result | None = None
+        refused, slow = list[Plan](), list[str]()
         # Results of ladders that were run to confirm chains; they need not be run again.
         ladders: dict[int, Result] = {}
-        for index in range(len(self.candidates)):
+        for index in range(begin, len(self.candidates)):
             question = choice.question(target, index)
             plan = question.plan
             if plan.accepted and last is not None:
-                plan = replace(plan, refusal=self._needless(plan, last))
+                plan = replace(plan, refusal=self._needless(plan, last) or self._slow(plan, last))
+                slow += [plan.refusal] * bool(self._slow(plan, last))
             if not plan.accepted:
                 refused.append(plan)
                 continue
@@ -228,6 +226,13 @@ class Auto(Method):
             found = replace(found, refused=tuple(refused)) if refused else found
             if not bad:
                 return found
+            rows = _doubtful_rows(choice, target, found, state)
+            if rows is not None:
+                log.info("%s ended badly in %d rows (%s)", plan.method, rows.sum(), bad)
+                some, left = target.take(np.flatnonzero(rows)), replace(choice, known={})
+                own = rows_of(found, np.flatnonzero(rows))
+                rest = self._first_good(left, some, executor, rng, None, index + 1, own)
+                return with_rest(found, rest, rows, target)
             if (
                 last is None
                 or last.status in KNOWN_WRONG
@@ -238,7 +243,7 @@ class Auto(Method):
             refused.append(replace(plan, refusal=bad))
         if last is None:
             raise PgmError("no method can answer: " + choice.refusal(target))
-        return last
+        return replace(last, warnings=(*last.warnings, *slow))
 
     def _needless(self, plan: Plan, doubtful: Result) -> str:
         """Return why a candidate need not follow a doubtful answer, or an empty string."""
@@ -249,6 +254,18 @@ class Auto(Method):
         if plan.seconds > self.confirm_seconds:
             return f"about {duration(plan.seconds)}, where {plan.method} would follow an estimate"
         return ""
+
+    def _slow(self, plan: Plan, doubtful: Result) -> str:
+        """Return why a candidate would take too long after chains, or an empty string."""
+        limit = MAX_SHARE_OF_SECOND_ESTIMATE * self.max_seconds
+        chains = doubtful.status not in KNOWN_WRONG and as_method(doubtful.method).local
+        if not chains or plan.guarantee == "lower bound" or plan.seconds <= limit:
+            return ""
+        enough = float(f"{1.05 * plan.seconds / MAX_SHARE_OF_SECOND_ESTIMATE:.2g}")
+        return (
+            f"{plan.method} may give a better answer in about {duration(plan.seconds)}: ask with "
+            f"seconds={enough:.15g}"
+        )
 
     def _asked(
         self,
@@ -381,6 +398,20 @@ class Choice:
         return next((index for index, plan in plans if plan.accepted), None)
 
 
+def _doubtful_rows(
+    choice: Choice, target: Target, found: Result, state: Snapshot | None
+) -> Array | None:
+    """Return a mask (rows,) of the rows that chains have not answered well.
+
+    It is None if the rows cannot be asked again by themselves, and unless some have good answers.
+    """
+    divisible = not choice.normaliser and state is None and "gradient" not in choice.want
+    if not divisible or found.status in KNOWN_WRONG or not as_method(found.method).local:
+        return None
+    rows = unmixed_rows(found, target.structure, target.rows)
+    return rows if rows.any() and not rows.all() else None
+
+
 def _of_a_difference(found: Prepared) -> Prepared:
     """Return a question about a bound of a term of log_prob; its plan says what log_prob is."""
     what = "log_prob is this bound less log Z, an estimate of a lower bound if log Z is estimated"
@@ -437,61 +468,3 @@ def disagreement(target: Target, chains: Result, ladder: Result) -> str:
                 f"{layer.name!r}, by up to {gap.ravel()[apart].max():.3g}"
             )
     return ""
-
-
-def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
-    """Return one result from the results of the parts of a question."""
-    both = list(zip(choices, found, strict=True))
-    own = [r for c, r in both if not c.normaliser]
-    answers = {name: value for r in own for name, value in r.answers.items()}
-    stats = {name: value for r in own for name, value in r.stats.items()}
-    whole = next((r for c, r in both if c.normaliser), None)
-    if whole is not None:
-        answers["log_prob"] = answers["log_z"] - whole.log_z
-        stats["log_prob_error"] = np.hypot(answers["log_z_error"], whole.log_z_error)
-        stats["without_evidence"] = whole.stats
-    methods = tuple(
-        r.method for i, r in enumerate(found) if r.method not in [o.method for o in found[:i]]
-    )
-    bad = [r.status for r in found if not r.status.good]
-    if whole is not None and whole.kind != "exact":
-        bounded = any(c.difference and r.kind == "lower bound" for c, r in both if not c.normaliser)
-        bad += [Status.ESTIMATED_BOUND] * bounded
-    doubtful = [r.status for r in found if r.status is not Status.OK]
-    notes = [
-        f"{'without evidence, ' if c.normaliser else ''}{line}"
-        for c, r in both
-        for line in r.warnings
-    ]
-    notes += [Status.ESTIMATED_BOUND.value] * (Status.ESTIMATED_BOUND in bad)
-    return Result(
-        answers,
-        _weakest([r.kind for r in found]),
-        methods[0] if len(methods) == 1 else Several(methods),
-        _joined_plans(choices, [r.plan for r in found]),
-        (*bad, *doubtful, Status.OK)[0],
-        tuple(dict.fromkeys(p for r in found for p in r.refused)),
-        stats,
-        next((r.state for r in own if r.state is not None), None),
-        tuple(dict.fromkeys(notes)),
-    )
-
-
-def _weakest(kinds: Sequence[str]) -> str:
-    """Return the weakest guarantee; an unknown one is weaker than all known ones."""
-    order = {kind: place for place, kind in enumerate(GUARANTEES)}
-    return max(kinds, key=lambda kind: order.get(kind, len(order)))
-
-
-def _joined_plans(choices: Sequence[Choice], plans: Sequence[Plan]) -> Plan:
-    """Return the plans of the parts of a question as one."""
-    if len(plans) == 1:
-        return plans[0]
-    return Plan(
-        " + ".join(dict.fromkeys(p.method for p in plans)),
-        _weakest([p.guarantee for p in plans]),
-        "; ".join(f"{c.title} by {p.method}: {p.why}" for c, p in zip(choices, plans, strict=True)),
-        sum(p.work for p in plans),
-        max(p.bytes for p in plans),
-        seconds=sum(p.seconds for p in plans),
-    )

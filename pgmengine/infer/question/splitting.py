@@ -7,7 +7,7 @@ axes that methods declare for their statistics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import reduce
@@ -82,14 +82,13 @@ def _by_rows(
     apart = difference and target.nothing_observed.rows == 1
     asked = tuple(dict.fromkeys("log_z" if w == "log_prob" and apart else w for w in want))
     jobs = [
-        (replace(target.take(some), first=target.first + int(some[0])), asked, stream)
-        for some, stream in zip(rows, streams[1:], strict=True)
+        (target.take(some), asked, stream) for some, stream in zip(rows, streams[1:], strict=True)
     ]
     if apart:
         jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
     found = run_jobs(executor, method.run, jobs, "parts of the rows")
     each = found[-count:]
-    check_divided(rows, target.rows, "parts of the rows", target.first)
+    check_divided(rows, target.rows, "parts of the rows")
     result = joined(each, target.structure)
     check_rows(target, result.answers)
     statistics = as_method(each[0].method).statistics
@@ -99,37 +98,39 @@ def _by_rows(
 
 
 def joined(found: Sequence[Result], structure: Structure) -> Result:
-    """Return one result from results for consecutive rows, by the axes of their statistics.
+    """Return one result from results of one method for consecutive rows, judged together.
 
     `structure` has the names of variables, for warnings.
     """
     if len(found) == 1:
         return found[0]
-    method = as_method(found[0].method)
+    result = stacked(found)
+    status, warnings = _judged(as_method(found[0].method), found, result.stats, structure)
+    return replace(result, status=status, warnings=warnings)
+
+
+def stacked(found: Sequence[Result]) -> Result:
+    """Return the answers of several results for consecutive rows, with their common statistics.
+
+    Status, warnings and method are those of the first.
+    """
+    statistics = as_method(found[0].method).statistics
     found = _with_equal_draws(found)
     first = found[0]
     answers = {
         name: _answers(name, [part.answers[name] for part in found]) for name in first.answers
     }
     stats = {
-        name: _statistic(method.statistics.get(name), [part.stats[name] for part in found])
+        name: _statistic(statistics.get(name), [part.stats[name] for part in found])
         for name in first.stats
         if all(name in part.stats for part in found)
     }
-    status, warnings = _judged(method, found, stats, structure)
-    return replace(
-        first,
-        answers=answers,
-        status=status,
-        kind=first.kind if len({part.kind for part in found}) == 1 else "estimate",
-        stats=stats,
-        warnings=warnings,
-        state=_snapshot(found),
-    )
+    kind = first.kind if len({part.kind for part in found}) == 1 else "estimate"
+    return replace(first, answers=answers, kind=kind, stats=stats, state=_snapshot(found))
 
 
 def _judged(
-    method: Method, found: Sequence[Result], stats: dict[str, Any], structure: Structure
+    method: Method, found: Sequence[Result], stats: Mapping[str, Any], structure: Structure
 ) -> tuple[Status, tuple[str, ...]]:
     """Return status and warnings of all parts; mixing is judged for all rows together."""
     notes, statuses, others = method.unmixed(stats, structure), list[Status](), list[str]()
@@ -146,20 +147,21 @@ def _judged(
 
 
 def _with_equal_draws(found: Sequence[Result]) -> Sequence[Result]:
-    """Cut parts to the shortest chain: those of simulated tempering have random lengths."""
+    """Thin parts to the shortest chain: those of simulated tempering have random lengths."""
     counts = [part.stats["energy"].shape[1] for part in found if "energy" in part.stats]
     least = min(counts, default=0)
     return found if all(n == least for n in counts) else [_cut(part, least) for part in found]
 
 
 def _cut(part: Result, draws: int) -> Result:
-    """Return a part with the first draws of each chain."""
+    """Return a part with this number of evenly spaced draws of each chain."""
     chains, count, _ = part.stats["energy"].shape
+    kept = np.linspace(0, count - 1, draws).round().astype(np.int64)
     answers, stats = dict(part.answers), dict(part.stats)
     for name, x in answers.get("samples", {}).items():
-        by_chain = x.reshape(chains, count, *x.shape[1:])[:, :draws]
+        by_chain = x.reshape(chains, count, *x.shape[1:])[:, kept]
         answers["samples"] = answers["samples"] | {name: by_chain.reshape(-1, *x.shape[1:])}
-    stats["energy"] = stats["energy"][:, :draws]
+    stats["energy"] = stats["energy"][:, kept]
     return replace(part, answers=answers, stats=stats)
 
 
@@ -179,13 +181,31 @@ def _answers(name: str, values: list[Any]) -> Any:
     """Return an answer for all rows; gradients are sums over rows."""
     if name == "gradient":
         return reduce(add_gradients, values)
-    return _concatenated(values, 1 if name == "samples" else 0)
+    return (
+        _concatenated(_equally_many(values), 1) if name == "samples" else _concatenated(values, 0)
+    )
+
+
+def _equally_many(samples: list[Any]) -> list[Any]:
+    """Return as many samples of each part as the smallest has, evenly spaced."""
+    counts = [len(next(iter(part.values()))) for part in samples]
+    kept = [np.linspace(0, count - 1, min(counts)).round().astype(np.int64) for count in counts]
+    return [
+        {name: value[some] if len(some) < len(value) else value for name, value in part.items()}
+        for part, some in zip(samples, kept, strict=True)
+    ]
+
+
+def statistic_axes(declared: tuple[Axis, ...] | None, value: Any) -> tuple[Axis, ...]:
+    """Return the axes of a statistic; undeclared arrays have the rows as their first axis."""
+    if declared is not None:
+        return declared
+    return (Axis.ROW,) if isinstance(value, dict) or np.ndim(value) else ()
 
 
 def _statistic(axes: tuple[Axis, ...] | None, values: list[Any]) -> Any:
-    """Return a statistic for all rows; undeclared arrays have the rows as their first axis."""
-    if axes is None:
-        axes = (Axis.ROW,) if isinstance(values[0], dict) or np.ndim(values[0]) else ()
+    """Return a statistic for all rows."""
+    axes = statistic_axes(axes, values[0])
     if Axis.ROW in axes:
         return _concatenated(values, axes.index(Axis.ROW))
     # A single number, such as the number of rounds, is that of the slowest part. An array without

@@ -308,8 +308,8 @@ def _impossible(q: Factors | Belief) -> tuple[str, ...]:
         return ()
     row = int(np.flatnonzero(~possible)[0])
     return (
-        f"row {q.target.first + row}: no possible state was found to start from, and its bound is "
-        f"-inf; the best states have an entry of 0 in {impossible_table(q, row)!r}",
+        f"row {q.target.row_numbers[row]}: no possible state was found to start from, and its "
+        f"bound is -inf; the best states have an entry of 0 in {impossible_table(q, row)!r}",
     )
 
 

@@ -19,6 +19,7 @@ from pgmengine.infer.sampling.ladders.replicas import Ladders
 from pgmengine.infer.sampling.ladders.wandering import Levels, OneOverT
 from pgmengine.infer.sampling.methods.parallel_tempering import rounds
 from pgmengine.infer.sampling.methods.tempered_transitions import excursion
+from pgmengine.model.training import Training
 
 QUICK = ("dbm mixed", "noisy-or")
 few = pytest.mark.parametrize(
@@ -333,3 +334,22 @@ def test_energies_are_those_of_the_draws(name, rtol=1e-5):
     np.testing.assert_allclose(
         r.stats["energy"].reshape(-1), -model.log_density(x), rtol=rtol, atol=rtol
     )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ladders_of_a_trained_model_start_at_its_base_rates(seed):
+    """Answers are as right with any rates, and good rates save tours."""
+    model = pgm.rbm(6, 4, rng=seed)
+    rng = np.random.default_rng(seed)
+    model = model.with_params({n: 2 * rng.normal(size=p.shape) for n, p in model.params.items()})
+    exact = pgm.infer(model, want=("log_z", "marginals"), method=pgm.Exact())
+    good = dict(exact.mean)
+    tours = []
+    for rates in (good, {name: 1 - rate for name, rate in good.items()}):
+        trained = model.with_training(Training(rates))
+        r = pgm.ParallelTempering(rungs=6).run(trained.given(), ("log_z", "marginals"), rng=seed)
+        assert abs(r.log_z[0] - exact.log_z[0]) < 6 * r.log_z_error[0]
+        for name, mean in r.mean.items():
+            assert (np.abs(mean - exact.mean[name]) < 6 * r.stats["mcse"][name] + 1e-9).all()
+        tours.append(r.stats["tours"][0])
+    assert tours[0] > 1.2 * tours[1]

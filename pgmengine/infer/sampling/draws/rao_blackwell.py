@@ -280,7 +280,7 @@ def _note(some: DistinctDraws, gap: Gap, at: tuple[int, int], mean: float, score
     layer = s.layers[gap.layer]
     unit = np.arange(layer.size) == layer.owners(np.array(column))
     return (
-        f"the draws of row {some.target.first + int(some.rows[row])} give "
+        f"the draws of row {some.target.row_numbers[some.rows[row]]} give "
         f"{described(s, gap.layer, unit)} the mean {mean:.3g}; the exact conditional of a block of "
         f"{gap.units} units gives {mean + gap.size[at]:.3g}, {score:.3g} standard errors away: "
         "moves of single units do not reach all states that matter"

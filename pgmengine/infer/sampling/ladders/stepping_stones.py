@@ -68,8 +68,11 @@ class FromSteppingStones:
         """The answers to log_z."""
         return {"log_z": self.log_z, "log_z_error": self.error, "log_z_interval": self.interval}
 
-    def apart(self, first: int) -> tuple[str, ...]:
-        """Return a warning where log Z from above lies far above log Z from below."""
+    def apart(self, numbers: Array) -> tuple[str, ...]:
+        """Return a warning where log Z from above lies far above log Z from below.
+
+        `numbers` has the numbers of the rows in messages.
+        """
         with np.errstate(invalid="ignore"):
             beyond = (
                 self.gap - MAX_STEPPING_STONE_GAP_NATS - ERRORS_PER_INTERVAL_SIDE * self.gap_error
@@ -79,11 +82,14 @@ class FromSteppingStones:
             return ()
         return (
             f"stepping stones from above are {self.gap[row]:.3g} nats above the ones from below in "
-            f"row {first + row}: use more rungs",
+            f"row {numbers[row]}: use more rungs",
         )
 
-    def crossed(self, first: int) -> tuple[str, ...]:
-        """Return a warning where log Z from below lies above log Z from above."""
+    def crossed(self, numbers: Array) -> tuple[str, ...]:
+        """Return a warning where log Z from below lies above log Z from above.
+
+        `numbers` has the numbers of the rows in messages.
+        """
         with np.errstate(invalid="ignore"):
             beyond = (
                 -self.gap
@@ -95,7 +101,7 @@ class FromSteppingStones:
             return ()
         return (
             f"stepping stones from below are {-self.gap[row]:.3g} nats above the ones from above "
-            f"in row {first + row}, with a standard error of {self.gap_error[row]:.2g}, although "
+            f"in row {numbers[row]}, with a standard error of {self.gap_error[row]:.2g}, although "
             "both estimate the same log Z: draw longer, or use more rungs",
         )
 

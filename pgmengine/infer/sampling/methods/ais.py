@@ -194,8 +194,13 @@ class AIS(Method):
             """Return the runs of a target, the interval, and the doubts about them."""
             found = check.modes(run)
             runs = annealed(self, self.confirm, run, found, generator, work, executor)
-            ends, first = _interval(runs), target.first if run.rows == target.rows else 0
-            return runs, ends, below_a_bound(run, ends, found), _notes(runs, self.chains, first)
+            ends = _interval(runs)
+            return (
+                runs,
+                ends,
+                below_a_bound(run, ends, found),
+                _notes(runs, self.chains, run.row_numbers),
+            )
 
         runs, ends, low, notes = judged(target)
         up, both = runs.best[0], [runs]
@@ -279,18 +284,18 @@ def _interval(runs: Confirmed) -> Array:
     return ends
 
 
-def _notes(runs: Confirmed, chains: int, first: int = 0) -> tuple[str, ...]:
+def _notes(runs: Confirmed, chains: int, numbers: Array) -> tuple[str, ...]:
     """Return a warning for each reason not to trust the importance weights of the best runs."""
     (up, down), out = runs.best, list[str]()
     for name, run in (("forward", up), ("reverse", down)):
         if run is not None and chains > 1 and few(run.ess, chains):
             out.append(
                 f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the "
-                f"importance weight of row {first + int(run.ess.argmin())}"
+                f"importance weight of row {numbers[run.ess.argmin()]}"
             )
         if run is not None and len(rows := heavy(run.shape)):
             out.append(
-                f"{name} annealing: the importance weights of row {first + rows[0]} have a heavy "
+                f"{name} annealing: the importance weights of row {numbers[rows[0]]} have a heavy "
                 f"tail, of Pareto shape {run.shape[rows[0]]:.2g}: the largest of them is yet to "
                 "come"
             )
@@ -305,6 +310,6 @@ def _notes(runs: Confirmed, chains: int, first: int = 0) -> tuple[str, ...]:
             row = int(np.abs(gap).argmax())
             out.append(
                 f"forward and reverse annealing disagree by {abs(gap[row]):.3g} nats in row "
-                f"{first + row}"
+                f"{numbers[row]}"
             )
     return tuple(out)

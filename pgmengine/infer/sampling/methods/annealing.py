@@ -173,7 +173,7 @@ class Annealing:
             for some in rows
         ]
         ups, downs = zip(*(part._both(rng, work, executor) for part in parts), strict=True)
-        check_divided(rows, self.target.rows, "annealing", self.target.first)
+        check_divided(rows, self.target.rows, "annealing")
         back = np.argsort(np.concatenate(rows))
         return joined_runs(ups, back), None if downs[0] is None else joined_runs(downs, back)
 

@@ -97,8 +97,9 @@ def below_a_bound(target: Target, interval: Array, found: Modes | None) -> tuple
     if not above[row] > 0:
         return ()
     return (
-        f"row {target.first + row}: mean field proves that log Z is at least {bound[row]:.6g}, "
-        f"above the interval of the estimate, which ends at {interval[row, 1]:.6g}",
+        f"row {target.row_numbers[row]}: mean field proves that log Z is at least "
+        f"{bound[row]:.6g}, above the interval of the estimate, which ends at "
+        f"{interval[row, 1]:.6g}",
     )
 
 
@@ -119,6 +120,6 @@ def below_a_state(target: Target, highest: Array, interval: Array) -> tuple[str,
     if not above[row] > 0:
         return ()
     return (
-        f"row {target.first + row}: a state that chains have met has a log density of "
+        f"row {target.row_numbers[row]}: a state that chains have met has a log density of "
         f"{highest[row]:.6g}, above the interval of log Z, which ends at {interval[row, 1]:.6g}",
     )

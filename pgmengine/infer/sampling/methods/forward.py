@@ -218,7 +218,7 @@ class Forward(Method):
             self._part(question.on(target.take(rows)), rng, count)
             for rows in track(parts, "drawing")
         ]
-        check_divided(parts, target.rows, "draws", target.first)
+        check_divided(parts, target.rows, "draws")
         return joined(found, target.structure)
 
     def _part(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
@@ -269,21 +269,22 @@ class Forward(Method):
         self, target: Target, found: Result, check: Check, rng: np.random.Generator
     ) -> Result:
         """Return the result with its status: whether the importance weights can be trusted."""
-        ess, count, first = found.stats["ess"], int(found.stats["drawn"][0]), target.first
+        ess, count = found.stats["ess"], int(found.stats["drawn"][0])
+        numbers = target.row_numbers
         note: tuple[str, ...] = ()
         if few(ess, count):
             note += (
                 f"an effective {ess.min():.3g} of {count} draws carry the importance weight of row "
-                f"{first + int(ess.argmin())}",
+                f"{numbers[ess.argmin()]}",
             )
         if len(rows := heavy(found.stats["pareto_shape"])):
             note += (
-                f"the importance weights of row {first + rows[0]} have a heavy tail, of Pareto "
+                f"the importance weights of row {numbers[rows[0]]} have a heavy tail, of Pareto "
                 f"shape {found.stats['pareto_shape'][rows[0]]:.2g}: the largest of them is yet to "
                 "come",
             )
         if len(rows := np.flatnonzero(found.stats["halves_apart"])):
-            note += (f"two halves of the draws disagree on log Z of row {first + rows[0]}",)
+            note += (f"two halves of the draws disagree on log Z of row {numbers[rows[0]]}",)
         # Where evidence lies below free units, equal importance weights prove nothing, because all
         # draws may be the same state. The bound and annealing judge these rows.
         varies = np.flatnonzero((ess > 0) & (_weighing(target) > 0))
@@ -358,8 +359,8 @@ def _above_annealing(target: Target, ends: Array, rng: np.random.Generator) -> t
     if not above[row] > 0:
         return ()
     return (
-        f"annealing puts log Z of row {target.first + row} at {log_z[row]:.6g}, above the interval "
-        f"of these draws, which ends at {ends[row, 1]:.6g}",
+        f"annealing puts log Z of row {target.row_numbers[row]} at {log_z[row]:.6g}, above the "
+        f"interval of these draws, which ends at {ends[row, 1]:.6g}",
     )
 
 

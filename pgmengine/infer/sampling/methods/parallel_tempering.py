@@ -44,6 +44,7 @@ from pgmengine.infer.sampling.ladders.replicas import Ladders
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones
 from pgmengine.infer.sampling.ladders.temperatures import Betas, count_of, ladder
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
+from pgmengine.infer.sampling.methods.references import training_rates
 from pgmengine.infer.variational.modes import Modes
 
 # Numbers in memory for each rung of a ladder: four expectations of stepping stones, in batches, and
@@ -208,7 +209,9 @@ class ParallelTempering(Sampler):
                 "ParallelTempering: the rungs must start at 0, where states are drawn exactly, "
                 f"not at {betas[0]}"
             )
-        ladders = Ladders(target, betas, self.chains, self.kernel, rng)
+        # Units with the base rates of the training are nearer to a trained model than uniform ones.
+        near = target.at(target.beta, training_rates(target))
+        ladders = Ladders(near, betas, self.chains, self.kernel, rng)
         for length in rounds(self.warmup):
             for _ in track(range(length), "warming up"):
                 ladders.step()
@@ -259,12 +262,15 @@ def _bounds(ladders: Ladders, found: FromSteppingStones, modes: Modes | None) ->
 
 def _apart(ladders: Ladders, found: FromSteppingStones) -> Doubts:
     """Return doubts about log Z where stepping stones from below and from above disagree."""
-    first = ladders.target.first
-    return [(Status.CONTRADICTED, found.crossed(first)), (Status.FEW_WEIGHTS, found.apart(first))]
+    numbers = ladders.target.row_numbers
+    return [
+        (Status.CONTRADICTED, found.crossed(numbers)),
+        (Status.FEW_WEIGHTS, found.apart(numbers)),
+    ]
 
 
 def _hardly_travelled(ladders: Ladders, needed: int) -> Doubts:
     """Return doubts where draws come from few tours that began at beta = 0; none with one rung."""
     several = len(ladders.betas) > 1
-    few = few_tours(ladders.tours(), ladders.target.first, needed)
+    few = few_tours(ladders.tours(), ladders.target.row_numbers, needed)
     return [(Status.FEW_TRIPS, few)] * several

@@ -205,9 +205,8 @@ class _Search:
     def _references(self, mode: States | None) -> Iterator[dict[str, Array]]:
         """Yield the references of further runs: means of chains, base rates, and the best mode."""
         yield _only(near(self.target, self.chains[1]))
-        training = self.target.model.training
-        if training is not None:
-            yield _training_rates(self.target, training.base_rates)
+        if rates := training_rates(self.target):
+            yield rates
         if mode is not None:
             yield _only(near(self.target, mode))
 
@@ -251,9 +250,13 @@ class _Longer:
         return self.settings.reference
 
 
-def _training_rates(target: Target, rates: Mapping[str, Array]) -> dict[str, Array]:
-    """Return natural parameters of independent units with the base rates of the training."""
-    layers = target.structure.layers
+def training_rates(target: Target) -> dict[str, Array]:
+    """Return natural parameters of independent units with the base rates of the training.
+
+    There are none if the model has not been trained.
+    """
+    training, layers = target.model.training, target.structure.layers
+    rates = {} if training is None else training.base_rates
     mean = {n: np.zeros((target.rows, x.width)) for n, x in layers.items()}
     mean |= {n: layers[n].flat(rate) for n, rate in rates.items()}
     eta = _only(near(target, mean))

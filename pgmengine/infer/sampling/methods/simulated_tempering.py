@@ -196,7 +196,7 @@ class SimulatedTempering(Sampler):
                 (Status.CONTRADICTED, below_a_state(target, kept.highest, ends)),
             ]
         if len(betas) > 1:
-            doubts.append((Status.FEW_TRIPS, few_tours(stats["tours"], target.first)))
+            doubts.append((Status.FEW_TRIPS, few_tours(stats["tours"], target.row_numbers)))
         # The R-hat of log Z is judged like the R-hat of a unit.
         unmixed = absent + unmixed + self.unmixed(stats, target.structure)
         doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
@@ -250,7 +250,8 @@ class _Kept:
         """
         target, chains, absent = self.target, self.chains, np.flatnonzero(self.count == 0)
         note = tuple(
-            f"chain {c % chains} of row {target.first + c // chains} never came back to beta = 1"
+            f"chain {c % chains} of row {target.row_numbers[c // chains]} never came back to "
+            "beta = 1"
             for c in absent[:3]
         )
         self.add(levels, absent)

@@ -162,7 +162,7 @@ class WangLandau(Sampler):
             status = Status.FEW_WEIGHTS
             note += (
                 f"an effective {ess.min():.3g} of {self.draws * self.chains} draws carry the "
-                f"importance weight of row {target.first + int(ess.argmin())}",
+                f"importance weight of row {target.row_numbers[ess.argmin()]}",
             )
         _resample(draws, target, w, generator)
         stats |= _bin_statistics(weights.log_g, bins)

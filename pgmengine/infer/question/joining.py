@@ -1,0 +1,150 @@
+"""Results of several methods as one: parts of a question, and rows of evidence.
+
+A part answers some of the wanted quantities, or one of the two terms of log_prob. Rows are joined
+where chains have answered some of them well, and another method the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pgmengine.base.display import counted
+from pgmengine.base.types import Array
+from pgmengine.evidence.target import Target
+from pgmengine.infer.question.prepared import MethodLike, as_method
+from pgmengine.infer.question.rows import rows_of
+from pgmengine.infer.question.splitting import stacked
+from pgmengine.infer.results.axes import Statistics
+from pgmengine.infer.results.result import Plan, Result, Status
+
+if TYPE_CHECKING:
+    from pgmengine.infer.question.auto import Choice
+
+# Guarantees from the strongest to the weakest. A result of several parts has the weakest one.
+GUARANTEES = ("exact", "lower bound", "estimate")
+
+
+@dataclass(frozen=True)
+class Several:
+    """The methods that have answered the parts of one question, in order."""
+
+    methods: tuple[MethodLike, ...]
+
+    @property
+    def statistics(self) -> Statistics:
+        """The statistics of all methods with their axes."""
+        each = (as_method(method).statistics for method in self.methods)
+        return {name: axes for declared in each for name, axes in declared.items()}
+
+
+def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
+    """Return one result from the results of the parts of a question."""
+    both = list(zip(choices, found, strict=True))
+    own = [r for c, r in both if not c.normaliser]
+    answers = {name: value for r in own for name, value in r.answers.items()}
+    stats = {name: value for r in own for name, value in r.stats.items()}
+    whole = next((r for c, r in both if c.normaliser), None)
+    if whole is not None:
+        answers["log_prob"] = answers["log_z"] - whole.log_z
+        stats["log_prob_error"] = np.hypot(answers["log_z_error"], whole.log_z_error)
+        stats["without_evidence"] = whole.stats
+    methods = tuple(
+        r.method for i, r in enumerate(found) if r.method not in [o.method for o in found[:i]]
+    )
+    bad = [r.status for r in found if not r.status.good]
+    if whole is not None and whole.kind != "exact":
+        bounded = any(c.difference and r.kind == "lower bound" for c, r in both if not c.normaliser)
+        bad += [Status.ESTIMATED_BOUND] * bounded
+    doubtful = [r.status for r in found if r.status is not Status.OK]
+    notes = [
+        f"{'without evidence, ' if c.normaliser else ''}{line}"
+        for c, r in both
+        for line in r.warnings
+    ]
+    notes += [Status.ESTIMATED_BOUND.value] * (Status.ESTIMATED_BOUND in bad)
+    return Result(
+        answers,
+        weakest([r.kind for r in found]),
+        methods[0] if len(methods) == 1 else Several(methods),
+        joined_plans(choices, [r.plan for r in found]),
+        (*bad, *doubtful, Status.OK)[0],
+        tuple(dict.fromkeys(p for r in found for p in r.refused)),
+        stats,
+        next((r.state for r in own if r.state is not None), None),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def weakest(kinds: Sequence[str]) -> str:
+    """Return the weakest guarantee; an unknown one is weaker than all known ones."""
+    order = {kind: place for place, kind in enumerate(GUARANTEES)}
+    return max(kinds, key=lambda kind: order.get(kind, len(order)))
+
+
+def joined_plans(choices: Sequence[Choice], plans: Sequence[Plan]) -> Plan:
+    """Return the plans of the parts of a question as one."""
+    if len(plans) == 1:
+        return plans[0]
+    return Plan(
+        " + ".join(dict.fromkeys(p.method for p in plans)),
+        weakest([p.guarantee for p in plans]),
+        "; ".join(f"{c.title} by {p.method}: {p.why}" for c, p in zip(choices, plans, strict=True)),
+        sum(p.work for p in plans),
+        max(p.bytes for p in plans),
+        seconds=sum(p.seconds for p in plans),
+    )
+
+
+def with_rest(found: Result, rest: Result, rows: Array, target: Target) -> Result:
+    """Return a result of chains with the last result for the rows (a mask) that they left open."""
+    which = target.row_numbers[rows]
+    if rest.method == found.method:
+        note = f"{counted(len(which), 'row')} of chains that have not mixed, such as row {which[0]}"
+        return replace(found, refused=rest.refused, warnings=(note, *rest.warnings))
+    each, parts = (found.plan, rest.plan), isinstance(rest.method, Several)
+    plan = Plan(
+        " + ".join(dict.fromkeys(p.method for p in each)),
+        weakest([p.guarantee for p in each]),
+        f"{_answered(len(rows) - len(which), found.plan)}; "
+        f"{rest.plan.why if parts else _answered(len(which), rest.plan)}",
+        sum(p.work for p in each),
+        max(p.bytes for p in each),
+        seconds=sum(p.seconds for p in each),
+    )
+    return replace(
+        _with_rows(found, rest, rows),
+        kind=plan.guarantee,
+        method=Several((found.method, *(rest.method.methods if parts else (rest.method,)))),
+        plan=plan,
+        status=rest.status,
+        refused=rest.refused,
+        warnings=rest.warnings,
+    )
+
+
+def _answered(rows: int, plan: Plan) -> str:
+    """Return in words by which plan some rows were answered."""
+    return f"{counted(rows, 'row')} by {plan.method}, {plan.why}"
+
+
+def _with_rows(result: Result, other: Result, rows: Array) -> Result:
+    """Return a result with the answers of another one in some rows.
+
+    Both have answered the same wanted quantities. Statistics that only one of them has are left
+    out, and so are draws beyond the shorter of two chains.
+
+    Parameters
+    ----------
+    result : answers for all rows.
+    other : answers for the rows of the mask, in their order.
+    rows : mask (rows,).
+    """
+    order = np.concatenate((np.flatnonzero(~rows), np.flatnonzero(rows)))
+    kept = rows_of(result, np.flatnonzero(~rows))
+    common = {name: value for name, value in kept.answers.items() if name in other.answers}
+    both = stacked([replace(kept, answers=common), other])
+    return rows_of(both, np.argsort(order))
