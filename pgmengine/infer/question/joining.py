@@ -20,6 +20,7 @@ from pgmengine.infer.question.rows import rows_of
 from pgmengine.infer.question.splitting import stacked
 from pgmengine.infer.results.axes import Statistics
 from pgmengine.infer.results.result import Plan, Result, Status
+from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:
     from pgmengine.infer.question.auto import Choice
@@ -115,15 +116,35 @@ def with_rest(found: Result, rest: Result, rows: Array, target: Target) -> Resul
         max(p.bytes for p in each),
         seconds=sum(p.seconds for p in each),
     )
+    both = _with_rows(found, rest, rows)
+    status, warnings = _judged_again(found.method, both, rest, target.structure)
     return replace(
-        _with_rows(found, rest, rows),
+        both,
         kind=plan.guarantee,
         method=Several((found.method, *(rest.method.methods if parts else (rest.method,)))),
         plan=plan,
-        status=rest.status,
+        status=status,
         refused=rest.refused,
-        warnings=rest.warnings,
+        warnings=warnings,
     )
+
+
+def _judged_again(
+    chains: MethodLike, both: Result, rest: Result, structure: Structure
+) -> tuple[Status, tuple[str, ...]]:
+    """Return status and warnings of all rows, of which `rest` holds the ones that were asked again.
+
+    A few series of a question may be beyond a limit by chance. Where this is the only doubt about
+    the rest, the series of all rows are therefore judged together, as in a question whose rows are
+    all answered by the same chains.
+    """
+    unmixed = as_method(chains).unmixed
+    if rest.status is not Status.NOT_MIXED or not {*rest.warnings} <= {
+        *unmixed(rest.stats, structure)
+    }:
+        return rest.status, rest.warnings
+    notes = unmixed(both.stats, structure)
+    return (Status.NOT_MIXED, notes) if notes else (Status.OK, ())
 
 
 def _answered(rows: int, plan: Plan) -> str:

@@ -28,6 +28,9 @@ from pgmengine.infer.results.axes import Axis, Statistics
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.model.structure import Structure
 
+# The largest number of warnings about parts of the rows; the others are counted.
+MAX_WARNINGS_OF_PARTS = 10
+
 
 def answer(
     executor: Executor | None, question: Prepared, rng: RngLike, state: Snapshot | None = None
@@ -143,6 +146,11 @@ def _judged(
     bad = [status for status in statuses if not status.good]
     doubtful = [status for status in statuses if status is not Status.OK]
     worst = (*bad, *([Status.NOT_MIXED] if notes else []), *doubtful, Status.OK)[0]
+    others = list(dict.fromkeys(others))
+    if len(others) > MAX_WARNINGS_OF_PARTS:
+        others[MAX_WARNINGS_OF_PARTS - 1 :] = [
+            f"{len(others) - MAX_WARNINGS_OF_PARTS + 1} more warnings about other rows"
+        ]
     return worst, tuple(dict.fromkeys((*notes, *others)))
 
 
