@@ -37,7 +37,7 @@ from pgmengine.model.joined_tables import (
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import check_logs, joined_states, table_gradient
 from pgmengine.model.training import Training, check_training
-from pgmengine.model.weights import digest, is_sparse
+from pgmengine.model.weights import count, digest, is_sparse
 
 
 def freeze(array: Weight) -> Weight:
@@ -139,6 +139,11 @@ class Parameters:
             for name, layer in s.layers.items()
             if layer.unit.support is not None
         }
+
+    @cached_property
+    def parameter_count(self) -> int:
+        """The number of parameters."""
+        return sum(map(count, self.params.values()))
 
     @cached_property
     def biased(self) -> frozenset[str]:

@@ -88,7 +88,7 @@ MIN_ENTRIES_TO_REDUCE = 2**16
 
 
 @dataclass(frozen=True, eq=False)
-class Planned:
+class PlannedTrees:
     """The trees of a question: of the posterior, and of the model without evidence for log_prob."""
 
     want: tuple[str, ...]
@@ -175,7 +175,7 @@ class Planned:
             f"; with {cutset} it needs more than 2^{np.log2(limits.work):.4g} entries in all passes"
         )
 
-    def on(self, target: Target) -> Planned:
+    def on(self, target: Target) -> PlannedTrees:
         """Return the trees of the question for a target with the same evidence pattern.
 
         Its values decide which states are possible. The structure remembers the trees of values
@@ -183,20 +183,20 @@ class Planned:
         """
         if self.target() is target or not any(tree.by_value for tree in self.trees):
             return self
-        return planned(target, self.want, self.limits)
+        return planned_trees(target, self.want, self.limits)
 
 
-def planned(target: Target, want: tuple[str, ...], limits: Limits) -> Planned:
+def planned_trees(target: Target, want: tuple[str, ...], limits: Limits) -> PlannedTrees:
     """Return the trees of a question; PgmError where a term is no table."""
     without: list[Tree] = []
     if "log_prob" in want and not normalised(target):
         without = _trees(target.nothing_observed, ("log_z",), limits)
     steep = lifted(target) if "gradient" in want else target
     if steep is target:
-        return Planned(want, _trees(target, want, limits), without, [], limits, ref(target))
+        return PlannedTrees(want, _trees(target, want, limits), without, [], limits, ref(target))
     rest = tuple(w for w in want if w != "gradient") or ("log_z",)
     slope = _trees(steep, ("gradient",), limits)
-    return Planned(want, _trees(target, rest, limits), without, slope, limits, ref(target))
+    return PlannedTrees(want, _trees(target, rest, limits), without, slope, limits, ref(target))
 
 
 def lifted(target: Target) -> Target:

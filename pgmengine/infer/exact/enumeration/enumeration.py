@@ -103,7 +103,7 @@ class Enumeration(Method):
         work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
         working = max(g.bytes for g in groups) + sum(g.form_bytes for g in groups)
         if "samples" in want:
-            width = sum(layer.width for layer in target.structure.layers.values())
+            width = target.structure.width
             working += BYTES_PER_DRAWN_NUMBER * min(
                 target.rows * self.draws * width, MAX_DRAWN_NUMBERS_AT_ONCE
             )
@@ -237,7 +237,7 @@ def _part(target: Target, wanted: frozenset[str]) -> _Part:
         one = one_for_all(target, rows)
         cover = choose_cover(one, prune=not wanted, structural=pairs)
         moments = 1 + cover.indicators if pairs else 1
-        values = sum(layer.width for layer in target.structure.layers.values())
+        values = target.structure.width
         width = 8.0 * (cover.columns * max(moments, 2) + (3 if wanted else 1) * values * moments)
         if "pairs" in wanted:
             # The product of one group is in memory beside the sum over all groups.

@@ -82,7 +82,7 @@ class PatternForm:
 def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
     """Return the form of a target whose rows share one evidence pattern, and beta."""
     s, beta, model = target.structure, float(target.beta[0]), target.model
-    numbers = cover.indicators * sum(layer.width for layer in s.layers.values())
+    numbers = cover.indicators * s.width
     owner, states, steps, first, theta = _indicators(target, cover)
     observed = {
         name: target.components(name, mask[:1])[0] for name, mask in target.pattern.observed.items()

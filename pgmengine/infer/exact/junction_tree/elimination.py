@@ -32,7 +32,7 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 from pgmengine.infer.exact.junction_tree.cutset import CutsetTree
 from pgmengine.infer.exact.junction_tree.expectations import Expected
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
-from pgmengine.infer.exact.planning import Planned, lifted, normalised, planned
+from pgmengine.infer.exact.planning import PlannedTrees, lifted, normalised, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.by_name import Joint, units_of
@@ -81,7 +81,7 @@ class Elimination(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Find an order for every evidence pattern; refuse above max_states."""
         try:
-            trees = planned(target, want, Limits(self.max_states, self.max_work))
+            trees = planned_trees(target, want, Limits(self.max_states, self.max_work))
         except PgmError as error:
             return Scheme(refusal=str(error))
         return trees.scheme(target, self.draws)
@@ -113,7 +113,7 @@ class Elimination(Method):
         return found
 
     def _all(
-        self, trees: Planned, target: Target, rng: np.random.Generator | None
+        self, trees: PlannedTrees, target: Target, rng: np.random.Generator | None
     ) -> tuple[Array, Answer]:
         """Return log_z (rows,) of the posterior, and the other answers."""
         want = trees.want

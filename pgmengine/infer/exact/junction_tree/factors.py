@@ -85,7 +85,7 @@ def free_units(target: Target, left_out: dict[str, Array]) -> FreeUnits:
     barren ones.
     """
     s = target.structure
-    number = np.full(sum(x.size for x in s.layers.values()), -1, dtype=np.int64)
+    number = np.full(s.units, -1, dtype=np.int64)
     layers: dict[str, Array] = {}
     count = 0
     for name, states in s.state_counts.items():
