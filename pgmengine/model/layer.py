@@ -106,11 +106,9 @@ class Layer:
 
     def shaped(self, flat: Array) -> Array:
         """Reshape (..., width) to (..., size[, k]), which the functions of the unit take."""
-        return (
-            flat
-            if self.unit.width == 1
-            else flat.reshape(*flat.shape[:-1], self.size, self.unit.width)
-        )
+        if self.width == self.size:
+            return flat
+        return flat.reshape(*flat.shape[:-1], self.size, self.unit.width)
 
     def states(self, flat: Array) -> Array:
         """Return the states (..., size) that are nearest to flat values (..., width)."""

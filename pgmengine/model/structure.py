@@ -80,7 +80,7 @@ class Structure:
         flat = {
             name
             for name, unit in units.items()
-            if unit.support is not None and (unit.log_base is None or not unit.log_base.any())
+            if unit.support is not None and ((h := unit.log_base) is None or not h.any())
         }
         return frozenset(self.layers) - flat
 

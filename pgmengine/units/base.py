@@ -115,7 +115,8 @@ class Unit:
     @property
     def log_base(self) -> Array | None:
         """The logarithm of the base measure of each value, (K,)."""
-        return None if self.support is None else np.zeros(len(self.support))
+        support = self.support
+        return None if support is None else np.zeros(len(support))
 
     @property
     def draw(self) -> Draw | None:

@@ -370,7 +370,7 @@ def _by_value(target: Target) -> bool:
     interventions: if these are equal in all rows, log_prob needs log Z without evidence only once.
     """
     layers = target.structure.layers.values()
-    if any(layer.unit.nonnegative for layer in layers):
+    if any([layer.unit.nonnegative for layer in layers]):
         return True
     if target.rows == 1:
         return False

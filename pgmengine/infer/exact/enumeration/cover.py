@@ -67,10 +67,10 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
     weights other than 0. Learning does not change these, so the structure remembers the cover.
     """
     check_one(target)
-    masks = [mask[0] for both in (target.free, target.intervened) for mask in both.values()]
-    masks += [has_soft(target, name)[0] for name in target.soft]
+    masks = [*target.free.values(), *target.intervened.values()]
+    masks += [has_soft(target, name) for name in target.soft]
     acting = target.model.parameter_places if structural else target.model.nonzero_places
-    seen = (m.tobytes() for m in masks)
+    seen = map(np.ndarray.tobytes, masks)
     key = "cover", prune, structural, target.untempered, *target.soft, *seen, *acting
     cover: Cover = target.structure.memo.recall(key, lambda: _cheapest(target, prune, structural))
     return cover

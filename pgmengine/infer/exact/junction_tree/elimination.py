@@ -163,7 +163,7 @@ def _solved(
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers; they share a pass."""
     given = whole if len(rows) == whole.rows else whole.take(rows)
-    kinds, conditioned = {quantity(w) for w in want}, tree.conditioned
+    kinds, conditioned = {*map(quantity, want)}, tree.conditioned
     moments, posterior = not NEED_MARGINALS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
     asked = conditioned.asked(kinds)
     target = given if tree.restricted is None else tree.given(given)
