@@ -106,14 +106,10 @@ class PlannedTrees:
         return [*self.posterior, *self.without_evidence, *self.slope]
 
     @cached_property
-    def width(self) -> float:
-        """log2 of the table entries of the largest clique of the posterior."""
-        return max([tree.largest for tree in self.posterior], default=0.0)
-
-    @cached_property
-    def entries(self) -> float:
-        """The table entries of the trees of the posterior."""
-        return float(sum([tree.entries.sum() for tree in self.posterior]))
+    def stats(self) -> dict[str, float]:
+        """The table entries of the trees of the posterior, and log2 of those of a clique."""
+        width = max([tree.largest for tree in self.posterior], default=0.0)
+        return {"width": width, "entries": float(sum([t.entries.sum() for t in self.posterior]))}
 
     def scheme(self, target: Target, draws: int) -> Scheme:
         """Return the price of the trees for some draws of samples, or the refusal."""
@@ -354,7 +350,7 @@ class _Draft:
             + self.conditioned.filling
         )
 
-    @cached_property
+    @property
     def looked_at(self) -> float:
         """The number of entries that are examined to remove impossible states.
 

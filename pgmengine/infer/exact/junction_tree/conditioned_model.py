@@ -183,7 +183,7 @@ class Conditioned:
                 out[place] = found & out[place] if number else found
         return out
 
-    @cached_property
+    @property
     def filling(self) -> float:
         """About the seconds that it takes to fill the tables of a row.
 
@@ -192,7 +192,7 @@ class Conditioned:
         """
         fields = ChildTerm, InfiniteTerm
         entries = [s.stop - s.start for term, _, s in self.spans if isinstance(term, fields)]
-        return FILLED_ENTRY_SECONDS * sum(entries)
+        return float(FILLED_ENTRY_SECONDS * sum(entries))
 
     def excluding(self, target: Target) -> tuple[float, float]:
         """Return the number of entries that can be -inf, and about the seconds of filling them."""
@@ -297,12 +297,10 @@ def condition(target: Target, form: Form) -> Conditioned:
     check_one(target)
     s = target.structure
     left_out = _left_out(target, form)
-    counted = np.ones(len(s.table_index.child), dtype=bool)
-    uncounted = {name: mask[0] for name, mask in target.intervened.items() if mask[0].any()}
-    uncounted |= {name: uncounted.get(name, False) | mask for name, mask in left_out.items()}
-    for name, mask in uncounted.items() if s.tables else ():
-        own = s.child_tables[name][mask]
-        counted[own[own >= 0]] = False
+    uncounted = {name: mask[0] for name, mask in target.intervened.items()}
+    uncounted |= {name: uncounted[name] | mask for name, mask in left_out.items()}
+    child = s.table_index.child
+    counted = ~np.concatenate([uncounted[name] for name in s.layers])[child] | (child < 0)
     free = free_units(target, left_out)
     terms: list[Term | None] = [unit_term(free), *table_terms(target, free, counted)]
     for c in s.undirected:
@@ -310,9 +308,7 @@ def condition(target: Target, form: Form) -> Conditioned:
     chains = dict[str, list[Field]]()
     for name, layer in s.layers.items():
         if name in s.directed_layers:
-            children = np.ones(layer.size, dtype=bool)
-            if name in uncounted:
-                children &= ~uncounted[name]
+            children = ~uncounted[name]
             if layer.unit.support is None:
                 children &= ~target.free[name][0]
             if form.small:
@@ -335,10 +331,11 @@ def condition(target: Target, form: Form) -> Conditioned:
     terms += links
     if form.joints:
         terms.append(_joint_term(free, form.joints))
-    kept = tuple(term for term in terms if term is not None)
+    kept = tuple([term for term in terms if term is not None])
     scopes = joined([term.scopes for term in kept])
-    auxiliaries = sum(link.auxiliaries for link in links)
-    states = np.concatenate([free.states, np.full(auxiliaries, 2)])
+    states = free.states
+    if auxiliaries := sum([link.auxiliaries for link in links]):
+        states = np.concatenate([states, np.full(auxiliaries, 2)])
     members = np.concatenate([states[scopes.scope], [1]])
     sizes = np.multiply.reduceat(members, scopes.start[:-1]) if len(scopes) else members[:0]
     sizes[scopes.start[1:] == scopes.start[:-1]] = 1

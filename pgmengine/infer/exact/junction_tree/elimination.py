@@ -96,7 +96,7 @@ class Elimination(Method):
         answers = exact_answers(question, log_z, found)
         if "log_prob" in question.want:
             answers["log_prob"] = log_z - _normaliser(trees.without_evidence, target)
-        return question.result(answers, {"width": trees.width, "entries": trees.entries})
+        return question.result(answers, trees.stats.copy())
 
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
