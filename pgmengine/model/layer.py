@@ -13,7 +13,7 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.evidence.state_names import StateNames, text_of_number
-from pgmengine.units import Unit
+from pgmengine.units.base import Unit, one_hot_rows
 
 # The number of a unit as Python writes it: 0, '0', or np.int64(0).
 NUMBER_AS_WRITTEN = re.compile(r"(?:np\.\w+\()?'?(\d+)'?\)?", re.ASCII)
@@ -118,7 +118,7 @@ class Layer:
         """Return states of flat values as one-hot rows (..., size, K)."""
         assert self.unit.support is not None
         # `take` is ten times as fast as indexing.
-        return np.eye(len(self.unit.support)).take(self.states(flat), axis=0)
+        return one_hot_rows(len(self.unit.support)).take(self.states(flat), axis=0)
 
     def components(self, mask: Array) -> Array:
         """Return a mask of units (..., size) as a mask of components (..., width)."""

@@ -65,8 +65,8 @@ def _compiled(p: LogLinearForm) -> tuple[Any, list[Array], float]:
     value = laid_out(p.finite, [b.value for b in p.finite], p.pattern_form.indicators, 0.0)
     # The change of every component when an indicator is switched on.
     change = value.copy()
-    later = np.flatnonzero([a > 1 for _, _, a in p.pattern_form.owner])
-    change[later] -= value[later - 1]
+    if later := [d for d, (_, _, a) in enumerate(p.pattern_form.owner) if a > 1]:
+        change[later] -= value[np.array(later) - 1]
     blocks, start = [], 0
     for b in p.finite:
         blocks.append((b.value.shape[2], b.padded, start, b.power, b.complement))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,8 @@ class Enumeration(Method):
         except PgmError as error:
             return Scheme(refusal=str(error))
         groups = [group for part in parts.values() for group in part.groups]
-        work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
-        working = max(g.bytes for g in groups) + sum(g.form_bytes for g in groups)
+        work = sum([len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups])
+        working = max([g.bytes for g in groups]) + sum([g.form_bytes for g in groups])
         if "samples" in want:
             width = target.structure.width
             working += BYTES_PER_DRAWN_NUMBER * min(
@@ -109,7 +110,7 @@ class Enumeration(Method):
             )
         fixed = PATTERN_BYTES * len(groups)
         memory = peak_bytes(target, want, self.draws, work, working, fixed=fixed)
-        largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
+        largest = max([g.cover for g in groups], key=attrgetter("bits"))
         if largest.bits > self.max_bits:
             refusal = (
                 f"cheapest enumeration needs 2^{largest.bits:.4g} states, "
@@ -191,7 +192,7 @@ class _Group:
     def form_bytes(self) -> float:
         """Bytes of the form: the amounts that indicators add to values and fields."""
         cover = self.cover
-        values = sum(len(i) for part in (cover.units, cover.rest) for i in part.values())
+        values = sum(map(len, (*cover.units.values(), *cover.rest.values())))
         return 8.0 * values * (4 + 2 * cover.indicators)
 
     @property
@@ -258,18 +259,12 @@ def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> f
         for n in s.directed_layers
     )
     sorts = (NEED_MOMENTS, NEED_PAIR_MOMENTS, {"mode", "samples"})
-    moments, pairs, best = (bool(some & set(wanted)) for some in sorts)
-    return sum(
-        enumerating(
-            len(g.rows) * 2.0**g.cover.bits,
-            g.per_state / (4 if moments else 1),
-            moments,
-            pairs,
-            best,
-            plain,
-        )
-        for g in groups
-    )
+    moments, pairs, best = [not some.isdisjoint(wanted) for some in sorts]
+    total = 0.0
+    for g in groups:
+        states, columns = len(g.rows) * 2.0**g.cover.bits, g.per_state / (4 if moments else 1)
+        total += enumerating(states, columns, moments, pairs, best, plain)
+    return total
 
 
 def _enumerated(
