@@ -148,7 +148,7 @@ class Layer:
         label = f" ({self.labels[index]!r})" if self.labels else ""
         return f"{self.title}{before}, index {index}{label}"
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The layer, or the variables that it holds, in words for a message."""
         if self.holds_variables and self.labels:

@@ -83,7 +83,8 @@ class Exact(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Plan an enumeration, and a junction tree where it may be cheaper."""
         enumeration = self._enumeration.planned(target, want)
-        if enumeration.plan.accepted and enumeration.plan.seconds < MAX_ENUMERATION_SECONDS:
+        seconds = np.inf if enumeration.plan.refusal else enumeration.plan.seconds
+        if seconds < MAX_ENUMERATION_SECONDS:
             return _scheme(enumeration)
         bits = cover_bits(enumeration)
         # A tree of this width has more entries than the cover has states, or than max_states
@@ -91,12 +92,10 @@ class Exact(Method):
         if least_width(target) >= min(bits, math.log2(max(self.max_states, 1.0))):
             return _scheme(enumeration)
         tree = self._tree.planned(target, want)
-        if not tree.plan.accepted and not enumeration.plan.accepted:
+        if tree.plan.refusal and enumeration.plan.refusal:
             both = f"{enumeration.plan.refusal}; {tree.plan.refusal}"
             return Scheme(work=enumeration.plan.work, bytes=enumeration.plan.bytes, refusal=both)
-        if enumeration.plan.accepted and (
-            not tree.plan.accepted or enumeration.plan.seconds <= tree.plan.seconds
-        ):
+        if tree.plan.refusal or seconds <= tree.plan.seconds:
             return _scheme(enumeration)
         return _scheme(tree, f" (enumeration: 2^{bits:.4g})" if math.isfinite(bits) else "")
 
