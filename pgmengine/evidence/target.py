@@ -136,17 +136,8 @@ class Target:
 
     def with_model(self, model: Parameters) -> Target:
         """Return the same evidence on another model of the same structure."""
-        return Target(
-            model,
-            self.evidence,
-            self.soft,
-            self.beta,
-            self.reference,
-            self.weights,
-            self.numbers,
-            self.order,
-            self.common,
-        )
+        same = self.soft, self.beta, self.reference, self.weights, self.numbers, self.order
+        return Target(model, self.evidence, *same, self.common)
 
     @cached_property
     def states(self) -> Array:

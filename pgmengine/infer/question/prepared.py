@@ -257,17 +257,8 @@ class Prepared(Planned):
         state: Snapshot | None = None,
     ) -> Result:
         """Return a result of this question, with the method, the plan and its guarantee."""
-        return Result(
-            answers,
-            self.plan.guarantee,
-            self.method,
-            self.plan,
-            status,
-            (),
-            stats or {},
-            state,
-            warnings,
-        )
+        run = self.plan.guarantee, self.method, self.plan, status, (), stats or {}
+        return Result(answers, *run, state, warnings)
 
 
 class MethodLike(Protocol):

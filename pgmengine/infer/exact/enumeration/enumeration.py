@@ -124,14 +124,12 @@ class Enumeration(Method):
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Enumerate the cover of every evidence pattern."""
-        log_z, found = self._enumerate(
-            question, seeded(rng) if "samples" in question.want else None
-        )
+        drawing = seeded(rng) if "samples" in question.want else None
+        log_z, found = self._enumerate(question, drawing)
         answers = exact_answers(question, log_z, found)
         if without := question.basis.get("without evidence"):
-            answers["log_prob"] = (
-                log_z - _enumerated(without, question.target.nothing_observed, self.draws)[0]
-            )
+            nothing = question.target.nothing_observed
+            answers["log_prob"] = log_z - _enumerated(without, nothing, self.draws)[0]
         return question.result(answers)
 
     def expect(
@@ -217,11 +215,9 @@ def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
     """
     needs = frozenset(wanted) & NEED_ALL_UNITS
     lifted = with_leaks(target, ENUMERATION_LIFT) if "gradient" in needs else target
-    if lifted is target:
-        parts = {"posterior": _part(target, needs)}
-    else:
-        slope = frozenset({"gradient"})
-        parts = {"posterior": _part(target, needs), "slope": _part(lifted, slope)}
+    parts = {"posterior": _part(target, needs)}
+    if lifted is not target:
+        parts["slope"] = _part(lifted, frozenset({"gradient"}))
     if "log_prob" in wanted:
         parts["without evidence"] = _part(target.nothing_observed, frozenset())
     return parts
@@ -310,20 +306,14 @@ def _solved(
     pattern_form = group.pattern_form
     group.asked += 1
     target = whole if len(rows) == whole.rows else whole.take(rows)
-    if target is whole and wanted == {"marginals"}:
-        plan = (
-            linear_plan_of(target, pattern_form) if group.asked >= FIRST_PLANNED_QUESTION else None
-        )
+    if target is whole and wanted == {"marginals"} and group.asked >= FIRST_PLANNED_QUESTION:
+        plan = linear_plan_of(target, pattern_form)
         if plan is not None and (found := plan.run(target)) is not None:
             return found[0], {"mean": found[1], "prob": found[2]}
     p = log_linear_form(target, pattern_form)
     enumerator = make_enumerator(p)
     sums, moments = enumerator.sums(
-        1 + pattern_form.indicators
-        if NEED_PAIR_MOMENTS & wanted
-        else 1
-        if NEED_MOMENTS & wanted
-        else 0
+        bool(NEED_MOMENTS & wanted) + pattern_form.indicators * bool(NEED_PAIR_MOMENTS & wanted)
     )
     log_z, answers = log_sum(sums) + p.const, Answer()
     if np.isneginf(log_z).any():

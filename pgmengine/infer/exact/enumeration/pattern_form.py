@@ -129,25 +129,10 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
     children = {
         name: mask[:: s.layers[name].unit.width].nonzero()[0] for name, mask in counted.items()
     }
-    return PatternForm(
-        cover,
-        beta,
-        owner,
-        states,
-        first,
-        steps,
-        fields,
-        inputs,
-        observed,
-        conditional_units,
-        counted,
-        children,
-        linear,
-        _fixed(target, cover),
-        theta,
-        pair,
-        target.untempered and numbers <= MAX_PLANNED_NUMBERS,
-    )
+    indicators = owner, states, first, steps, fields, inputs
+    masks = observed, conditional_units, counted, children, linear, _fixed(target, cover)
+    small = target.untempered and numbers <= MAX_PLANNED_NUMBERS
+    return PatternForm(cover, beta, *indicators, *masks, theta, pair, small)
 
 
 def _indicators(
