@@ -2,8 +2,8 @@
 
 `method.prepare(target, want)` returns a `Prepared`. `explain` shows its `plan`, and its `run`
 answers. Results of planning (covers, elimination orders, ladders) are kept as its `basis`, so that
-none is computed twice. `on` asks the same question about other values under the same evidence
-pattern.
+none is computed twice. A `Planned` is the same question without model and evidence, so that it can
+be remembered; its `on` asks the question about any values under the same evidence pattern.
 """
 
 from __future__ import annotations
@@ -165,15 +165,7 @@ class Method:
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """A planned question without model and evidence, which can be remembered.
-
-    Attributes
-    ----------
-    method : the method that has planned it.
-    want : the wanted quantities.
-    plan : how it would be answered.
-    basis : results of planning that the method needs for the answer.
-    """
+    """A planned question without model and evidence, which can be remembered; see Prepared."""
 
     method: Method
     want: tuple[str, ...]
@@ -188,7 +180,15 @@ class Planned:
 
 @dataclass(frozen=True, eq=False)
 class Prepared(Planned):
-    """A planned question about the values of a target: the model and its evidence.
+    """A planned question to one method, about the values of a target.
+
+    Attributes
+    ----------
+    method : the method that has planned it.
+    want : the wanted quantities.
+    plan : how it would be answered.
+    basis : results of planning that the method needs for the answer.
+    target : the model and its evidence.
 
     >>> import pgmengine as pgm
     >>> question = pgm.Exact().prepare(pgm.rbm(2, 1, rng=0).given(), ("log_z",))

@@ -150,7 +150,8 @@ class Enumeration(Method):
         self, question: Prepared, rng: np.random.Generator | None
     ) -> tuple[Array, Answer]:
         """Return log_z (rows,) of the posterior, and the other answers; see `_enumerated`."""
-        target, parts = question.target, question.basis
+        target = question.target
+        parts: dict[str, _Part] = question.basis
         log_z, found = _enumerated(parts["posterior"], target, self.draws, rng)
         if slope := parts.get("slope"):
             check_possible(log_z, np.arange(target.rows), target)
@@ -161,7 +162,7 @@ class Enumeration(Method):
 
 def cover_bits(question: Prepared) -> float:
     """Return log2 of the states of the largest cover of a question; infinite if it has none."""
-    parts = question.basis or {}
+    parts: dict[str, _Part] = question.basis or {}
     bits = [group.cover.bits for part in parts.values() for group in part.groups]
     return max(bits, default=np.inf)
 

@@ -90,7 +90,8 @@ class Elimination(Method):
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Pass messages on the tree of every evidence pattern."""
-        target, trees = question.target, question.basis.on(question.target)
+        planned: PlannedTrees = question.basis
+        target, trees = question.target, planned.on(question.target)
         generator = seeded(rng) if "samples" in question.want else None
         log_z, found = self._all(trees, target, generator)
         answers = exact_answers(question, log_z, found)
