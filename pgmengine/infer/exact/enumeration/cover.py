@@ -207,15 +207,11 @@ def _merged_units(target: Target, inside: dict[str, Array], acts: dict[Coupling,
     sums = {n: np.zeros(len(units)) for n, units in inside.items()}
     for c, acting in acts.items():
         a, b = s.layers[c.a], s.layers[c.b]
-        sums[c.a] += (
-            (acting @ np.repeat(mark[c.b], b.unit.width)).reshape(len(mark[c.a]), -1).sum(axis=1)
-        )
+        met = acting @ mark[c.b].repeat(b.unit.width)
+        sums[c.a] += met.reshape(len(mark[c.a]), -1).sum(axis=1)
         if c.a != c.b:
-            sums[c.b] += (
-                (acting.T @ np.repeat(mark[c.a], a.unit.width))
-                .reshape(len(mark[c.b]), -1)
-                .sum(axis=1)
-            )
+            met = acting.T @ mark[c.a].repeat(a.unit.width)
+            sums[c.b] += met.reshape(len(mark[c.b]), -1).sum(axis=1)
     out: Groups = {}
     for name in s.layers:
         found = dict[float, list[int]]()

@@ -123,8 +123,8 @@ class LogLinearForm:
     @property
     def columns(self) -> int:
         """The number of columns of the moments; see enumerator.py."""
-        finite: int = sum(b.padded * b.offset.shape[2] for b in self.finite)
-        return finite + self.pattern_form.indicators + sum(len(b.index) for b in self.smooth)
+        finite: int = sum([b.padded * b.offset.shape[2] for b in self.finite])
+        return finite + self.pattern_form.indicators + sum([len(b.index) for b in self.smooth])
 
     @property
     def size(self) -> int:
