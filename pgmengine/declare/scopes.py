@@ -16,6 +16,7 @@ from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.state_names import text_of_number
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_table
+from pgmengine.model.unit_graph import joined_units
 from pgmengine.model.variables import Member, Place, Variable, find, unit_name
 
 # Bytes that each entry takes while tables are declared: its logarithm, and one more number in steps
@@ -238,10 +239,10 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
         zip(index.unit[arrows].tolist(), child_of_axis[arrows].tolist(), strict=True)
     )
     for c in structure.arrows:
-        rows, columns = params[f"{c.key}.weight"].nonzero()
-        parents = structure.first_unit[c.a] + layers[c.a].owners(rows)
-        children = structure.first_unit[c.b] + layers[c.b].owners(columns)
-        graph.add_edges_from(zip(parents.tolist(), children.tolist(), strict=True))
+        parents, children = joined_units(structure, c, params[f"{c.key}.weight"])
+        first, second = structure.first_unit[c.a], structure.first_unit[c.b]
+        ends = (first + parents).tolist(), (second + children).tolist()
+        graph.add_edges_from(zip(*ends, strict=True))
     if not nx.is_directed_acyclic_graph(graph):
         cycle = [unit_name(layers, place_of[edge[0]]) for edge in nx.find_cycle(graph)]
         raise PgmError(f"the conditionals form a cycle: {' -> '.join([*cycle, cycle[0]])}")

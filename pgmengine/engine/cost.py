@@ -18,7 +18,7 @@ from pgmengine.engine import layerwise
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.single_site import packed_units, sweeps
 from pgmengine.evidence.target import Target
-from pgmengine.model.arrows_inside import arrows_inside
+from pgmengine.model.unit_graph import arrows_inside
 from pgmengine.model.weights import count, is_sparse
 
 US, NS = 1e-6, 1e-9

@@ -23,17 +23,15 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.rows import distinct, rows_of, spread
-from pgmengine.base.types import Array, Weight
+from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
-from pgmengine.model.arrows_inside import ancestors
-from pgmengine.model.couplings import Arrow, Coupling
+from pgmengine.model.couplings import Arrow
 from pgmengine.model.structure import Structure
-from pgmengine.model.weights import is_sparse
+from pgmengine.model.unit_graph import acts, ancestors
 from pgmengine.units.base import Draw
 
 if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
-    from pgmengine.model.parameters import Parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,19 +197,6 @@ def marginalised_layers(target: Target, backward: bool) -> frozenset[str]:
     visits = [[n for n in names if free[n]] for names in target.visited]
     first = next((names for names in (visits[::-1] if backward else visits) if names), [])
     return frozenset() if target.pattern.by_unit & set(first) else frozenset(first)
-
-
-def acts(model: Parameters, c: Coupling, structural: bool) -> Weight:
-    """Return 1 where a coupling acts and 0 elsewhere, in the shape of its weight.
-
-    It acts where its weight is not zero. If `structural`, it acts at every parameter, because the
-    derivative in a weight of zero is not zero.
-    """
-    weight = model.weight(c)
-    parameters = c.parameters(weight)
-    if structural:
-        return parameters
-    return (parameters * (weight != 0)).tocsr() if is_sparse(weight) else (weight != 0) * 1.0
 
 
 def parents_of(target: Target, arrow: Arrow, children: Array, structural: bool = False) -> Array:

@@ -26,8 +26,8 @@ from pgmengine.infer.variational.infinite_units import Infinite
 from pgmengine.infer.variational.packed_graph import net_of
 from pgmengine.infer.variational.packed_tables import barren_of_both, hard_units, powers
 from pgmengine.infer.variational.support import move_to_possible
-from pgmengine.model.arrows_inside import Inputs
 from pgmengine.model.tables import table_gradient
+from pgmengine.model.unit_graph import Inputs
 
 # Number of rows in a block: the lanes of a vector.
 LANES = _kernels.LANES

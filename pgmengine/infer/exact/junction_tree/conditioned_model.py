@@ -17,7 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import blocks
 from pgmengine.base.work.memory import no_room
-from pgmengine.evidence.relevance import acts, barren, barren_tables
+from pgmengine.evidence.relevance import barren, barren_tables
 from pgmengine.evidence.target import Target, check_one
 from pgmengine.infer.exact.junction_tree.causal_independence import (
     AbsentTerm,
@@ -59,6 +59,7 @@ from pgmengine.infer.exact.junction_tree.table_terms import (
     table_terms,
     whole_tables,
 )
+from pgmengine.model.unit_graph import acts
 
 T = TypeVar("T", bound=Term)
 

@@ -16,8 +16,8 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.engine.ancestral_draws import Conditionals
 from pgmengine.evidence.target import Target
-from pgmengine.model.arrows_inside import Inputs, arrows_inside
 from pgmengine.model.layer import Layer
+from pgmengine.model.unit_graph import Inputs, arrows_inside
 
 
 @dataclass(eq=False)

@@ -31,7 +31,7 @@ from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.division import blocks, check_divided
 from pgmengine.base.work.progress import track
 from pgmengine.engine.cost import drawing
-from pgmengine.evidence.relevance import acts, has_soft, of_free_parents
+from pgmengine.evidence.relevance import has_soft, of_free_parents
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import least_error
 from pgmengine.infer.diagnostics.trust import (
@@ -53,8 +53,9 @@ from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.sampling.methods.bound_check import Check, below_a_bound, check_within
 from pgmengine.model.couplings import Coupling, Undirected, only_parameters
 from pgmengine.model.layer import Layer
+from pgmengine.model.unit_graph import acts, joined_units
 from pgmengine.model.variables import described
-from pgmengine.model.weights import count, is_sparse
+from pgmengine.model.weights import count
 
 # Bytes of states that are drawn at once.
 DRAW_BYTES_AT_ONCE = 2.0**26
@@ -431,12 +432,7 @@ def _weighing(target: Target) -> Array:
 
 def _weighing_pairs(target: Target, c: Undirected) -> Array:
     """Return the number (rows,) of pairs of units that a coupling joins, one or both free."""
-    a, b = (target.structure.layers[name] for name in (c.a, c.b))
-    acting = acts(target.model, c, False)
-    one, two = acting.tocoo().coords if is_sparse(acting) else np.nonzero(acting)
-    one, two = np.divmod(np.unique(a.owners(one) * b.size + b.owners(two)), b.size)
-    if c.a == c.b:
-        one, two = one[one < two], two[one < two]
+    one, two = joined_units(target.structure, c, acts(target.model, c, structural=False))
     count = np.zeros(target.rows, dtype=int)
     for begin in range(0, len(one), PAIRS_AT_ONCE):
         some = slice(begin, begin + PAIRS_AT_ONCE)
