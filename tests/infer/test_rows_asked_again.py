@@ -129,3 +129,16 @@ def test_warnings_name_the_rows_of_the_question():
     assert r.status is pgm.Status.FEW_TRIPS
     assert any("row 1 " in line or "row 3 " in line for line in r.warnings)
     assert not any(f"row {row} " in line for row in (0, 2, 4) for line in r.warnings)
+
+
+def test_the_same_method_may_follow_itself():
+    """Its second answers count, and its name is told once."""
+    longer = pgm.MCMC(warmup=200, draws=1500, rhat_limit=50.0)
+    auto = pgm.Auto(candidates=(CHAINS, CHAINS, longer), confirm_seconds=0.0)
+    v = np.array(SEEN)
+    one = pgm.infer(two_modes(), {"v": v}, method=CHAINS, rng=0)
+    r = pgm.infer(two_modes(), {"v": v}, method=auto, rng=0)
+    assert r.plan.method == "MCMC" and r.method.methods[0] == CHAINS
+    again = np.isin(np.arange(5), OPEN)
+    np.testing.assert_array_equal(r.mean["v"][~again], one.mean["v"][~again])
+    assert (r.mean["v"][again] != one.mean["v"][again]).any()
