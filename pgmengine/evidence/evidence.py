@@ -89,16 +89,17 @@ def parse_evidence(
     if rows == 0:
         empty = described(structure, next(iter(with_rows)))
         raise PgmError(f"{what}: {empty} has no rows, expected at least one")
-    values, observed = {}, {}
-    for name, layer in structure.layers.items():
-        value, seen = structure.no_evidence[name]
+    values, observed, intervened = {}, {}, {}
+    for name, (value, none) in structure.no_evidence.items():
+        seen = none
         if name in parsed:
-            missing = np.isnan(parsed[name])
-            value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
+            missing, width = np.isnan(parsed[name]), structure.layers[name].unit.width
+            value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, ::width]
             # Equal rows are stored once.
             seen = seen[:1].copy() if len(seen) > 1 and (seen == seen[:1]).all() else seen
-        values[name], observed[name] = spread(value, rows), spread(seen, rows)
-    intervened = {name: spread(mask, rows) for name, (_, mask) in structure.no_evidence.items()}
+        if rows > 1:
+            value, seen, none = (spread(array, rows) for array in (value, seen, none))
+        values[name], observed[name], intervened[name] = value, seen, none
     return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, intervened))
 
 

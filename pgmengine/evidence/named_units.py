@@ -223,7 +223,7 @@ def check_states(layer: Layer, numbers: Array, what: str) -> None:
     rounding = 0.0 if unit.width > 1 else SINGLE_PRECISION
     if not numbers.ndim:
         value = numbers.item()
-        if value != value or any(abs(value - k) <= rounding * abs(k) for k in known):
+        if value != value or any([abs(value - k) <= rounding * abs(k) for k in known.tolist()]):
             return
     near = np.abs(numbers[..., None] - known) <= rounding * np.abs(known)
     bad = ~(np.isnan(numbers) | near.any(axis=-1))

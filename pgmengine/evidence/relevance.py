@@ -56,6 +56,8 @@ class EvidencePattern:
     @cached_property
     def free(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: the units that are not observed."""
+        if self.rows == 1:
+            return {name: ~seen for name, seen in self.observed.items()}
         return {name: spread(~distinct(seen), self.rows) for name, seen in self.observed.items()}
 
     @cached_property

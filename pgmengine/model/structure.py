@@ -52,6 +52,16 @@ class Structure:
         return tuple(c for c in self.couplings if isinstance(c, Arrow))
 
     @cached_property
+    def units(self) -> int:
+        """The number of units of all layers."""
+        return sum(layer.size for layer in self.layers.values())
+
+    @cached_property
+    def width(self) -> int:
+        """How many numbers the values of all units have."""
+        return sum(layer.width for layer in self.layers.values())
+
+    @cached_property
     def first_unit(self) -> dict[str, int]:
         """Layer -> the number of its first unit among the units of all layers."""
         ends = np.cumsum([0, *(layer.size for layer in self.layers.values())])
@@ -70,7 +80,7 @@ class Structure:
         flat = {
             name
             for name, unit in units.items()
-            if unit.support is not None and (unit.log_base is None or not unit.log_base.any())
+            if unit.support is not None and ((h := unit.log_base) is None or not h.any())
         }
         return frozenset(self.layers) - flat
 
@@ -82,7 +92,7 @@ class Structure:
     @cached_property
     def child_tables(self) -> dict[str, Array]:
         """Layer -> (size,) number of the conditional of each unit among all tables, or -1."""
-        found = np.full(sum(layer.size for layer in self.layers.values()), -1)
+        found = np.full(self.units, -1)
         child = self.table_index.child
         found[child[child >= 0]] = np.flatnonzero(child >= 0)
         first = self.first_unit
@@ -104,7 +114,7 @@ class Structure:
     @cached_property
     def tabled(self) -> dict[str, Array]:
         """Layer -> (size,) bool: the units in the scope of a table."""
-        inside = np.zeros(sum(layer.size for layer in self.layers.values()), dtype=bool)
+        inside = np.zeros(self.units, dtype=bool)
         inside[self.table_index.unit] = True
         first = self.first_unit
         return {n: inside[first[n] : first[n] + x.size] for n, x in self.layers.items()}

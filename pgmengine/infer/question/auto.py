@@ -39,7 +39,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.joining import joined_parts, joined_plans, with_rest
-from pgmengine.infer.question.prepared import Method, MethodLike, Prepared, as_method
+from pgmengine.infer.question.prepared import Method, MethodLike, Planned, Prepared, as_method
 from pgmengine.infer.question.rows import rows_of, unmixed_rows
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
@@ -113,18 +113,17 @@ class Auto(Method):
         for method in self.candidates:
             check_method(method)
 
-    def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared:
         """Choose the parts of a question, and the first candidate of each."""
-        wanted = check_want(target.structure, want)
-        choices, chosen = self.choices(target, wanted), list[Plan]()
+        choices, chosen = self.choices(target, want), list[Plan]()
         for choice in choices:
             first = choice.first(target)
             if first is None:
                 why = choice.refusal(target)
                 plan = Plan("Auto", refusal=f"{choice.title}: {why}" if len(choices) > 1 else why)
-                return Prepared(self, target, wanted, plan, choices)
+                return Prepared(self, want, plan, choices, target)
             chosen.append(choice.question(target, first).plan)
-        return Prepared(self, target, wanted, joined_plans(choices, chosen), choices)
+        return Prepared(self, want, joined_plans(choices, chosen), choices, target)
 
     def cannot(self, plan: Plan) -> str:
         """Return the message where no candidate can answer."""
@@ -213,10 +212,10 @@ class Auto(Method):
         for index in range(begin, len(self.candidates)):
             question = choice.question(target, index)
             plan = question.plan
-            if plan.accepted and last is not None:
+            if last is not None and not plan.refusal:
                 plan = replace(plan, refusal=self._needless(plan, last) or self._slow(plan, last))
                 slow += [plan.refusal] * bool(self._slow(plan, last))
-            if not plan.accepted:
+            if plan.refusal:
                 refused.append(plan)
                 continue
             log.debug("%s answers", plan)
@@ -335,7 +334,7 @@ class Choice:
     want: tuple[str, ...]
     difference: bool = False
     normaliser: bool = False
-    known: dict[int, Prepared] = field(default_factory=dict)
+    known: dict[int, Planned] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -347,11 +346,11 @@ class Choice:
         here = target.nothing_observed if self.normaliser else target
         if index not in self.known:
             method = as_method(self.auto.candidates[index])
-            found = method.prepare(here, self.want)
-            if found.plan.accepted and found.plan.seconds > self.auto.max_seconds:
+            found = method.planned(here, self.want)
+            if not found.plan.refusal and found.plan.seconds > self.auto.max_seconds:
                 faster = method.faster(here, self.auto.max_seconds)
-                found = found if faster is None else faster.prepare(here, self.want)
-            if found.plan.accepted:
+                found = found if faster is None else faster.planned(here, self.want)
+            if not found.plan.refusal:
                 bounds = self.difference and found.plan.guarantee == "lower bound"
                 why = "a bound of log Z is no bound of log p" if bounds and self.normaliser else ""
                 why = why or (self._estimated(target, index) if bounds else "")
@@ -392,8 +391,10 @@ class Choice:
 
     def first(self, target: Target) -> int | None:
         """Return the number of the first candidate that can answer, or None."""
-        plans = enumerate(self.plans(target))
-        return next((index for index, plan in plans if plan.accepted), None)
+        for index in range(len(self.auto.candidates)):
+            if not self.question(target, index).plan.refusal:
+                return index
+        return None
 
 
 def _doubtful_rows(
