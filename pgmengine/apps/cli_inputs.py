@@ -21,11 +21,11 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.named_units import check_states, numbers_of_layer
+from pgmengine.evidence.names import Place
 from pgmengine.evidence.state_names import state_number, written_number
 from pgmengine.io.formats import EVIDENCE_SUFFIX, READERS
 from pgmengine.io.opened import suffix_of
 from pgmengine.model.layer import Layer
-from pgmengine.model.variables import Place, place_of
 
 # Names of the answers that are states of units.
 ANSWERS_OF_STATES = ("samples", "mode")
@@ -66,11 +66,11 @@ def _inline(model: pgm.Model, text: str) -> dict[str, Any]:
     # Names of variables and of states may contain an equals sign.
     ends = [i for i, letter in enumerate(text) if letter == "="]
     names = [(text[:i].strip(), text[i + 1 :]) for i in reversed(ends)]
-    known = ((n, g) for n, g in names if n in s.layers or place_of(s, n) is not None)
+    known = ((n, g) for n, g in names if n in s.layers or s.names.place(n) is not None)
     name, given = next(known, names[-1])
-    if (place := place_of(s, name)) is not None:
+    if (place := s.names.place(name)) is not None:
         return {name: _entry(_state(s.layers[place[0]], given, what))}
-    layer = s.layer(name, what=f"{what}: layer")
+    layer = s.names.layer(name, what=f"{what}: layer")
     return {name: _entries([_state(layer, cell, what) for cell in given.split(",")])}
 
 
@@ -179,7 +179,7 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
 
 def _one_unit(model: pgm.Model, name: object) -> bool:
     """Return whether a name belongs to a single unit."""
-    return place_of(model.structure, name) is not None
+    return model.structure.names.place(name) is not None
 
 
 def _as_rows(model: pgm.Model, name: str, values: Any) -> Any:
@@ -216,7 +216,7 @@ def _of_answers(model: pgm.Model, found: dict[str, Any]) -> dict[str, Any]:
 def _drawn(model: pgm.Model, name: str, values: Any) -> Any:
     """Return draws (draws, rows, ...) as rows, grouped by row; other values as they are."""
     s, axes = model.structure, _axes(values)
-    place, layer = place_of(s, name), s.layers.get(name)
+    place, layer = s.names.place(name), s.layers.get(name)
     if axes < 2 or (layer is not None and not layer.is_variable and axes < 3):
         return values
     array = np.asarray(values, dtype=object if isinstance(values, list) else None)
@@ -297,7 +297,7 @@ def _different(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
     """Return the states of a variable, or the array of a layer; states may be given by name."""
     s, each = model.structure, value if isinstance(value, list) else [value]
-    place = place_of(s, name)
+    place = s.names.place(name)
     if place is not None and not any(isinstance(x, list) for x in each):
         layer, what = s.layers[place[0]], f"variable {name!r}"
         if isinstance(value, list):
@@ -306,7 +306,7 @@ def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
             # A list of numbers may also be a one-hot row, as in Python.
             return value if all(isinstance(x, (int, float)) for x in value) else states
         return _entry(_state(layer, value, what))
-    layer = s.layer(name, what="layer")
+    layer = s.names.layer(name, what="layer")
     # The check is made here, so that its message names the file.
     numbers = as_floats(numbers_of_layer(layer, value, layer.title), layer.title)
     return numbers if layer.state_table is None else value
@@ -383,11 +383,11 @@ def _columns(
     if len(rows) < 2:
         raise pgm.PgmError("there are no rows below the names of variables, expected at least one")
     for column, name in enumerate(header):
-        if (place := place_of(s, name)) is None:
+        if (place := s.names.place(name)) is None:
             raise pgm.PgmError(
-                f"line {rows[0][0]}: {name!r} is no variable{nearest(name, s.places)}; the first "
-                "line has the names of variables, or numbers for the first layer; delete columns "
-                "of other names"
+                f"line {rows[0][0]}: {name!r} is no variable{nearest(name, s.names.unique)}; the "
+                "first line has the names of variables, or numbers for the first layer; delete "
+                "columns of other names"
             )
         if place in taken:
             raise pgm.PgmError(f"line {rows[0][0]}: variable {name!r} has two columns")

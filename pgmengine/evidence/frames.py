@@ -23,7 +23,6 @@ from pgmengine.evidence.named_units import (
 from pgmengine.evidence.state_names import as_entries, check_not_lost, state_numbers
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import Place, place_of, unit_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,10 +58,10 @@ def by_layer(
     if not len(given.columns):
         raise PgmError(f"{what}: the DataFrame has no columns")
     for i, column in enumerate(given.columns):
-        if (place := _place_of(structure, column)) is None:
+        if (place := structure.names.place(column)) is None:
             raise PgmError(
                 f"{what}: column {column!r} is no unit's name{_advice(structure, column)}"
-                f"{_dropping([x for x in given.columns if _place_of(structure, x) is None])}"
+                f"{_dropping([x for x in given.columns if structure.names.place(x) is None])}"
             )
         layer, index = structure.layers[place[0]], place[1]
         if (layer.name, index) in taken:
@@ -220,7 +219,7 @@ def shown_units(structure: Structure) -> list[Shown]:
         if name not in of_variables
     ]
     for place in structure.variables:
-        name = unit_name(structure.layers, place)
+        name = structure.names.of(place)
         out.append(Shown(name, structure.layers[place[0]], (place[1],), (name,), True))
     return out
 
@@ -249,21 +248,11 @@ def component_names(layer: Layer) -> list[Hashable]:
     return list(layer.state_names or ()) if named else list(range(layer.unit.width))
 
 
-def _place_of(structure: Structure, column: object) -> Place | None:
-    """Return the place of the unit that a column means, None if there is none."""
-    place = place_of(structure, column)
-    if place is None and isinstance(column, tuple) and len(column) == 2 and column[0] == column[1]:
-        # In the columns of results, the name of a variable replaces that of the layer.
-        variable = place_of(structure, column[0])
-        return variable if variable in structure.variables else None
-    return place
-
-
 def _advice(structure: Structure, column: object) -> str:
     """Return the end of a message about a column that names no unit."""
     layers = structure.layers.values()
     units = [(x.name, text) for x in layers if not x.holds_variables for text in x.unit_texts]
-    if near := nearest(column, [*structure.places, *structure.texts, *units]):
+    if near := nearest(column, [*structure.names.unique, *structure.names.texts, *units]):
         return near
     return "" if all(x.holds_variables for x in layers) else ": name columns (layer, unit)"
 

@@ -25,9 +25,9 @@ from pgmengine.base.types import Array, States
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.frames import places_of
 from pgmengine.evidence.named_units import apart, check_by_layer, is_frame
+from pgmengine.evidence.names import Member, Place
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import Member, Place
 
 # Numbers of states: an array with a last axis of states, or state -> number or number of each row.
 ByState: TypeAlias = "ArrayLike | Mapping[Hashable, ArrayLike]"
@@ -140,7 +140,7 @@ def parse_soft(structure: Structure, soft: Soft | None) -> SoftEvidence:
     parts, variables = list[_Part](), set(structure.variables)
     whole, named = apart(structure, soft, "soft")
     for name, given in whole.items():
-        layer = structure.layer(name, what="soft: layer")
+        layer = structure.names.layer(name, what="soft: layer")
         if layer.is_variable:
             parts.append(_of_unit(layer, 0, name, given))
         else:
@@ -149,7 +149,7 @@ def parse_soft(structure: Structure, soft: Soft | None) -> SoftEvidence:
         layer = structure.layers[name]
         for i, (key, given) in members.items():
             by_state = layer.state_names is not None or (name, i) in variables
-            own = not isinstance(key, tuple) and key in structure.places
+            own = not isinstance(key, tuple) and key in structure.names.unique
             nameless = not own and not by_state
             parts.append(_of_unit(layer, i, key, given, nameless))
     return _joined(parts)
