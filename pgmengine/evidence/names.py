@@ -130,6 +130,13 @@ class Names:
         written = {(layer, unit) for layer, unit in units if unit is not None}
         return written.pop() if len(written) == 1 else None
 
+    def unit_of(self, layer: Layer, name: object) -> int | None:
+        """Return the unit of a layer that is so called in a table of this layer, or None."""
+        if (unit := layer.unit_of(name)) is not None:
+            return unit
+        place = self.place(name)
+        return None if place is None or place[0] != layer.name else place[1]
+
     def unit(self, name: object, what: str) -> Place:
         """Return the place of the unit with this name.
 
