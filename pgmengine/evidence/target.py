@@ -340,7 +340,7 @@ def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -
     check_by_layer(structure, reference, "reference")
     flat = {}
     for name, given in fields_by_layer(structure, reference, "reference").items():
-        layer = structure.layer(name, what="reference: layer")
+        layer = structure.names.layer(name, what="reference: layer")
         array = as_floats(given, f"reference: {layer.title}")
         if array.size != layer.width:
             raise PgmError(

@@ -54,7 +54,6 @@ from pgmengine.infer.sampling.methods.bound_check import Check, below_a_bound, c
 from pgmengine.model.couplings import Coupling, Undirected, only_parameters
 from pgmengine.model.layer import Layer
 from pgmengine.model.unit_graph import acts, joined_units
-from pgmengine.model.variables import described
 from pgmengine.model.weights import count
 
 # Bytes of states that are drawn at once.
@@ -172,7 +171,7 @@ class Forward(Method):
         for name, mine in _drawn_units(target).items():
             missing = np.asarray((target.free[name] & ~mine).any(axis=0))
             if missing.any():
-                return f"{described(s, name, missing)} is free and not drawn from its parents"
+                return f"{s.names.described(name, missing)} is free and not drawn from its parents"
         if (target.beta != 1).any():
             return "at beta below 1 conditionals are not normalised"
         known = int(_weighing(target).max())
