@@ -24,7 +24,7 @@ def obstacle(target: Target) -> str:
     ]
     units = {name: s.layers[name].unit for name in s.directed_layers}
     special = [name for name, unit in units.items() if unit.nonnegative or unit.support is None]
-    barren_units = barren(target) if endless or special else {}
+    barren_units = barren(target, tables=False) if endless or special else {}
     for name in endless:
         if (target.free[name] & ~barren_units[name]).any():
             return (
