@@ -16,10 +16,10 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.diagnostics import autocorrelation_function
+from pgmengine.evidence.names import Place
 from pgmengine.infer.results.result import Result
 from pgmengine.learn.fit import Fit
 from pgmengine.model.model import Model, ModelLike, as_model
-from pgmengine.model.variables import Place, unit_name
 from pgmengine.units import Unit
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _unit(result: Result, layer: str) -> Unit:
             "ask by pgm.infer"
         )
     s = result.target.structure
-    unit = s.layers[layer if layer in s.layers else s.places[layer][0]].unit
+    unit = s.names.layer(getattr(s.names.layer_of(layer), "name", layer)).unit
     if unit.support is None:
         raise PgmError(
             f"layer {layer!r} has {unit!r} units, whose values have {unit.width} components and no "
@@ -247,7 +247,7 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
     if result.target is None:
         raise PgmError("the result has no evidence; ask by pgm.infer")
     s, free = result.target.structure, result.target.free[layer]
-    values = s.layer(layer).shaped(result.target.evidence.values[layer])
+    values = s.names.layer(layer).shaped(result.target.evidence.values[layer])
     if values.ndim > 2:
         unit = _unit(result, layer)
         states = np.where(free, np.nan, unit.state_of(values))
@@ -446,7 +446,7 @@ def _check_result(model: Model, result: Result, row: int) -> None:
         raise PgmError("the result has no target: give a result of infer or of a prepared question")
     if result.target.structure.layers != model.structure.layers:
         theirs, ours = (
-            listed([*map(str, s.declared(s.layers))])
+            listed([*map(str, s.names.declared())])
             for s in (result.target.structure, model.structure)
         )
         raise PgmError(
@@ -511,7 +511,7 @@ def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -
         for node, data in nodes.nodes(data=True)
         if "table" not in data
     }
-    names = {node: unit_name(model.structure.layers, place) for node, place in units.items()}
+    names = {node: model.structure.names.of(place) for node, place in units.items()}
     widths = {node: 0.3 + LETTER_INCHES * max(len(name), 4) for node, name in names.items()}
     place = places(nodes, widths)
     across = max(abs(x) + widths.get(node, NARROW_INCHES) / 2 for node, (x, _) in place.items())

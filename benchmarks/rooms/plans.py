@@ -1,7 +1,7 @@
 """Planned seconds beside measured seconds: the time of the run, the plan, and their ratio.
 
-The rates of pgmengine/engine/cost.py are fitted to these rows. On another computer all
-ratios move together.
+The rates of the engines (pgmengine/engine/cost.py) and of the methods are fitted to these rows. On
+another computer all ratios move together.
 """
 
 from __future__ import annotations

@@ -23,17 +23,15 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.rows import distinct, rows_of, spread
-from pgmengine.base.types import Array, Weight
+from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
-from pgmengine.model.arrows_inside import ancestors
-from pgmengine.model.couplings import Arrow, Coupling
+from pgmengine.model.couplings import Arrow
 from pgmengine.model.structure import Structure
-from pgmengine.model.weights import is_sparse
+from pgmengine.model.unit_graph import acts, ancestors
 from pgmengine.units.base import Draw
 
 if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
-    from pgmengine.model.parameters import Parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,19 +201,6 @@ def marginalised_layers(target: Target, backward: bool) -> frozenset[str]:
     return frozenset() if target.pattern.by_unit & set(first) else frozenset(first)
 
 
-def acts(model: Parameters, c: Coupling, structural: bool) -> Weight:
-    """Return 1 where a coupling acts and 0 elsewhere, in the shape of its weight.
-
-    It acts where its weight is not zero. If `structural`, it acts at every parameter, because the
-    derivative in a weight of zero is not zero.
-    """
-    weight = model.weight(c)
-    parameters = c.parameters(weight)
-    if structural:
-        return parameters
-    return (parameters * (weight != 0)).tocsr() if is_sparse(weight) else (weight != 0) * 1.0
-
-
 def parents_of(target: Target, arrow: Arrow, children: Array, structural: bool = False) -> Array:
     """Return the parents (rows, size) on which an arrow makes the children (rows, size) depend."""
     a, b = (target.structure.layers[name] for name in (arrow.a, arrow.b))
@@ -247,25 +232,40 @@ def has_soft(target: Target, name: str) -> Array:
     return np.asarray(given.reshape(target.rows, layer.size, -1).any(axis=-1))
 
 
-def barren(target: Target) -> dict[str, Array]:
-    """Return the barren units at beta = 1: layer -> (rows, size) bool.
+def barren(target: Target, tables: bool = True) -> dict[str, Array]:
+    """Return the barren units of each row at beta = 1: layer -> (rows, size) bool.
 
-    They are free directed units without undirected couplings, tables and soft evidence, and without
-    descendants that are observed or have soft evidence. Their conditionals sum to 1.
+    They are free units whose conditional, by arrows or by a table, sums to 1. They have neither
+    soft evidence nor undirected couplings, and their children are barren or set by do(). Units
+    whose conditional comes from arrows are in no table. Units with a conditional table are in no
+    table except their own and those of their children, and in a layer without couplings. `tables`:
+    whether to find them as well, pattern by pattern.
     """
+    found = _barren_by_arrows(target)
+    if tables and any(t.conditional for t in target.structure.tables):
+        found = {name: found[name] | mask for name, mask in _barren_by_tables(target).items()}
+    return {name: spread(mask, target.rows) for name, mask in found.items()}
+
+
+def _without_evidence(target: Target, name: str) -> Array:
+    """Return the free units (rows or 1, size) without soft evidence, in the rows with beta = 1."""
+    # One row is enough if pattern, soft evidence and beta are equal in all rows.
+    free = distinct(target.free[name])
+    if name in target.soft:
+        free = free & ~has_soft(target, name)
+    return free if target.untempered else free & (target.beta == 1)[:, None]
+
+
+def _barren_by_arrows(target: Target) -> dict[str, Array]:
+    """Return the barren units of directed layers; see `barren`."""
     s, pattern = target.structure, target.pattern
     out = {name: np.zeros((1, layer.size), dtype=bool) for name, layer in s.layers.items()}
     for name in reversed(s.directed_layers):
         if name in s.undirected_layers or not pattern.some_free[name]:
             continue
-        # One row is enough if pattern, soft evidence and beta are equal in all rows.
-        mine = distinct(target.free[name])
+        mine = _without_evidence(target, name)
         if s.tables:
             mine = mine & ~s.tabled[name]
-        if name in target.soft:
-            mine = mine & ~has_soft(target, name)
-        if not target.untempered:
-            mine = mine & (target.beta == 1)[:, None]
         inside = False
         for c in s.arrows_from[name] if mine.any() else ():
             inside |= c.b == name
@@ -275,7 +275,55 @@ def barren(target: Target) -> dict[str, Array]:
             active, mine = np.broadcast_arrays(~mine & ~distinct(target.intervened[name]), mine)
             mine = mine & ~ancestors(target.model, name, active, mine)
         out[name] = mine
-    return {name: spread(mask, target.rows) for name, mask in out.items()}
+    return out
+
+
+def _barren_by_tables(target: Target) -> dict[str, Array]:
+    """Return the barren units of layers with conditional tables and no couplings; see `barren`."""
+    s = target.structure
+    coupled = {name for c in s.couplings for name in (c.a, c.b)}
+    parts = [
+        np.zeros((1, len(tables)), dtype=bool)
+        if name in coupled
+        else _without_evidence(target, name) & (tables >= 0)
+        for name, tables in s.child_tables.items()
+    ]
+    parts += [distinct(target.intervened[name]) for name in s.layers]
+    rows = max(map(len, parts))
+    masks = np.concatenate([spread(mask, rows) for mask in parts], axis=1)
+    group = np.zeros(rows, dtype=int)
+    if rows > 1:
+        packed = np.packbits(masks, axis=1)
+        _, first, group = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        masks = masks[first]
+    found = np.array([_barren_in(s, *np.split(mask, 2)) for mask in masks])[group.ravel()]
+    first_unit = s.first_unit
+    return {n: found[:, first_unit[n] : first_unit[n] + x.size] for n, x in s.layers.items()}
+
+
+def _barren_in(s: Structure, able: Array, intervened: Array) -> Array:
+    """Return the units (units,) of `able` that are only in their own tables and barren ones.
+
+    Tables of children that do() has set, `intervened`, do not count.
+    """
+    index = s.table_index
+    counts = ~((index.child >= 0) & intervened[index.child])
+    other = (index.unit != index.child[index.table]) & counts[index.table]
+    # The number of tables that each unit is in besides its own.
+    uses = np.bincount(index.unit[other], minlength=len(able))
+    own = np.concatenate([*s.child_tables.values()])
+    waiting = np.flatnonzero(able & (uses == 0)).tolist()
+    found = np.zeros(len(able), dtype=bool)
+    while waiting:
+        unit = waiting.pop()
+        found[unit] = True
+        table = own[unit]
+        for parent in index.unit[index.start[table] : index.start[table + 1]].tolist():
+            if parent != unit:
+                uses[parent] -= 1
+                if able[parent] and not uses[parent]:
+                    waiting.append(parent)
+    return found
 
 
 def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:
@@ -295,47 +343,3 @@ def forced_units(target: Target, active: dict[str, Array], structural: bool) -> 
             if not s.layers[name].unit.canonical:
                 out[name][:] = True
     return {name: mask & active[name] & target.free[name][0] for name, mask in out.items()}
-
-
-def barren_tables(target: Target) -> dict[str, Array]:
-    """Return the barren units with a conditional table: layer -> (1, size) bool.
-
-    They are free, have neither soft evidence nor couplings, and are in no table except their own
-    and those of barren children. All rows share one evidence pattern.
-    """
-    s = target.structure
-    out = {name: np.zeros((1, layer.size), dtype=bool) for name, layer in s.layers.items()}
-    if not s.tables or not target.untempered:
-        return out
-    coupled = {name for c in s.couplings for name in (c.a, c.b)}
-    able = np.concatenate(
-        [
-            np.zeros(layer.size, dtype=bool)
-            if name in coupled
-            else target.free[name][0]
-            & (s.child_tables[name] >= 0)
-            & ~has_soft(target, name).any(axis=0)
-            for name, layer in s.layers.items()
-        ]
-    )
-    index = s.table_index
-    # Tables of children that do() has set do not count.
-    set_to = np.concatenate([target.intervened[name][0] for name in s.layers])
-    counts = ~((index.child >= 0) & set_to[index.child])
-    other = (index.unit != index.child[index.table]) & counts[index.table]
-    # The number of tables that each unit is in besides its own.
-    uses = np.bincount(index.unit[other], minlength=len(able))
-    own = np.concatenate([s.child_tables[name] for name in s.layers])
-    waiting = np.flatnonzero(able & (uses == 0)).tolist()
-    found = np.zeros(len(able), dtype=bool)
-    while waiting:
-        unit = waiting.pop()
-        found[unit] = True
-        table = own[unit]
-        for parent in index.unit[index.start[table] : index.start[table + 1]].tolist():
-            if parent != unit:
-                uses[parent] -= 1
-                if able[parent] and not uses[parent]:
-                    waiting.append(parent)
-    first = s.first_unit
-    return {n: found[None, first[n] : first[n] + x.size] for n, x in s.layers.items()}

@@ -28,7 +28,7 @@ from pgmengine.declare.summary import headline
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.named_units import check_by_layer, fields_by_layer
-from pgmengine.evidence.relevance import EvidencePattern, barren, barren_tables
+from pgmengine.evidence.relevance import EvidencePattern, barren
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import joined_states
@@ -289,11 +289,9 @@ class Target:
         ]
         if not names:
             return {}
-        unscored = {name: self.intervened[name] | mask for name, mask in barren(self).items()}
         masks = (*self.free.values(), *self.intervened.values())
-        if s.tables and all((mask == mask[:1]).all() for mask in map(distinct, masks)):
-            unscored = {name: unscored[name] | mask for name, mask in barren_tables(self).items()}
-        return {name: unscored[name] for name in names}
+        found = barren(self, tables=all((m == m[:1]).all() for m in map(distinct, masks)))
+        return {name: self.intervened[name] | found[name] for name in names}
 
     def log_z_at_0(self) -> Array:
         """Return log Z at beta = 0, where all free units are independent, (rows,).
@@ -340,7 +338,7 @@ def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -
     check_by_layer(structure, reference, "reference")
     flat = {}
     for name, given in fields_by_layer(structure, reference, "reference").items():
-        layer = structure.layer(name, what="reference: layer")
+        layer = structure.names.layer(name, what="reference: layer")
         array = as_floats(given, f"reference: {layer.title}")
         if array.size != layer.width:
             raise PgmError(

@@ -12,7 +12,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
-from pgmengine.evidence.state_names import StateNames, text_of_number
+from pgmengine.evidence.state_names import StateNames, position, text_of_number
 from pgmengine.units.base import Unit, one_hot_rows
 
 # The number of a unit as Python writes it: 0, '0', or np.int64(0).
@@ -66,8 +66,8 @@ class Layer:
             return found
         if isinstance(given, str):
             return self._numbered(given)
-        number = int(given) if isinstance(given, (int, np.integer)) else -1
-        return number if 0 <= number < self.size else None
+        number = position(given)
+        return number if number is not None and number < self.size else None
 
     def _numbered(self, text: str) -> int | None:
         """Return the number of a unit that is written in a text, or None."""

@@ -25,7 +25,6 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.declare.scopes import check_no_bias
 from pgmengine.declare.validate import check_bias, check_weight
-from pgmengine.model.arrows_inside import arrows_inside, generations
 from pgmengine.model.couplings import Coupling, weighted_sum
 from pgmengine.model.joined_tables import (
     MIN_UNCOPIED_ENTRIES,
@@ -37,6 +36,7 @@ from pgmengine.model.joined_tables import (
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import check_logs, joined_states, table_gradient
 from pgmengine.model.training import Training, check_training
+from pgmengine.model.unit_graph import arrows_inside, generations
 from pgmengine.model.weights import digest, is_sparse
 
 
@@ -199,7 +199,7 @@ class Parameters:
         unknown = [name for name in params if name not in checks]
         if unknown:
             # No user named the layers that hold variables, nor their biases.
-            held = {f"{name}.bias" for name in self.structure.storage}
+            held = {f"{name}.bias" for name in self.structure.names.storage}
             known = listed([key for key in checks if key not in held])
             raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")
         values = {name: checks[name](value) for name, value in params.items()}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -12,9 +11,9 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
+from pgmengine.evidence.names import Names
 from pgmengine.model.couplings import Arrow, Coupling, Undirected
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
@@ -120,25 +119,9 @@ class Structure:
         return {n: inside[first[n] : first[n] + x.size] for n, x in self.layers.items()}
 
     @cached_property
-    def places(self) -> dict[Hashable, tuple[str, int]]:
-        """Name -> (layer, unit): labels that are unique, and names of layers of one unit."""
-        named = [
-            (label, (name, i))
-            for name, layer in self.layers.items()
-            for i, label in enumerate(layer.labels or ())
-            if label != name
-        ]
-        counts = Counter(label for label, _ in named)
-        out = {label: at for label, at in named if counts[label] == 1 and label not in self.layers}
-        return out | {name: (name, 0) for name, layer in self.layers.items() if layer.size == 1}
-
-    @cached_property
-    def texts(self) -> dict[str, tuple[str, int]]:
-        """Text of a name that is not text itself -> (layer, unit), for texts that are unique."""
-        named = [(str(name), at) for name, at in self.places.items() if not isinstance(name, str)]
-        counts = Counter(text for text, _ in named)
-        taken = {*self.places, *self.layers}
-        return {text: at for text, at in named if counts[text] == 1 and text not in taken}
+    def names(self) -> Names:
+        """The names of layers, variables and units."""
+        return Names(self.layers, self.variables)
 
     @cached_property
     def by_state(self) -> frozenset[str]:
@@ -150,27 +133,6 @@ class Structure:
         variables = {name for name, _ in self.variables}
         named = (n for n, x in self.layers.items() if n in variables or x.state_names is not None)
         return frozenset(name for name in named if self.state_counts[name])
-
-    @cached_property
-    def storage(self) -> frozenset[str]:
-        """Layers that no user declared. They hold variables, which messages name instead."""
-        return frozenset(name for name, layer in self.layers.items() if layer.holds_variables)
-
-    def declared(self, layers: Iterable[str]) -> list[Hashable]:
-        """Return the names of the variables in some layers, then of the layers among them.
-
-        These are the names that users gave: a layer that holds variables is not among them.
-        """
-        wanted = set(layers)
-        if not wanted:
-            return []
-        inside = [name for name in self.layers if name in wanted]
-        names = [(self.layers[a].labels or ())[i] for a, i in self.variables if a in wanted]
-        # While a model is built, `variables` is not filled yet.
-        names += [
-            label for n in inside if n in self.storage for label in self.layers[n].labels or ()
-        ]
-        return list(dict.fromkeys([*names, *(n for n in inside if n not in self.storage)]))
 
     @cached_property
     def meetings(self) -> dict[str, tuple[tuple[Undirected, str], ...]]:
@@ -298,25 +260,6 @@ class Structure:
         return tuple(
             tuple(n for n in self.layers if color[n] == c) for c in sorted(set(color.values()))
         )
-
-    def layer(self, name: str, what: str = "layer") -> Layer:
-        """Return the layer called `name`; PgmError that lists the names when there is none."""
-        if name not in self.layers:
-            import difflib
-
-            names = [*map(str, self.declared(self.layers)), *map(str, self.places)]
-            near = difflib.get_close_matches(str(name), names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            known = self.declared(self.layers)
-            own = [x.holds_variables or (x.name, 0) in self.variables for x in self.layers.values()]
-            kinds = ["variable"] * any(own) + ["layer"] * (not all(own))
-            if what.endswith("layer"):
-                what = what.removesuffix("layer") + " or ".join(kinds)
-            raise PgmError(
-                f"{what} {name!r} is unknown; the {' and '.join(f'{kind}s' for kind in kinds)} are "
-                f"{listed([*map(str, known)])}{hint}"
-            )
-        return self.layers[name]
 
 
 def layer_graph(layers: Iterable[Layer], couplings: Iterable[Coupling]) -> nx.MultiDiGraph:

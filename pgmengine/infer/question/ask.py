@@ -27,6 +27,7 @@ from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.progress import showing
 from pgmengine.evidence.findings import without_findings
 from pgmengine.evidence.named_units import StateNumbers
+from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits, nothing_left
@@ -39,7 +40,6 @@ from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.parameters import Parameters
-from pgmengine.model.variables import Member, alone_or_several, as_members, units_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,7 +187,7 @@ class Ask:
         self.method = as_method(method)
         # Layer -> (size,) bool: the units that will be observed.
         none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
-        self._seen = none | units_named(model.structure, observed, "observed")
+        self._seen = none | model.structure.names.units(observed, "observed")
         # Number of rows -> the question that was planned for so many rows.
         self._planned: Cache[Planned] = Cache(most=16)
         self.plan: Plan = self._question(self._any_evidence()).plan
@@ -282,7 +282,7 @@ def prepare(
     names = (observed,) if isinstance(observed, str) else as_members(observed, "observed")
     return Ask(
         model,
-        alone_or_several(model.structure, names),
+        model.structure.names.alone_or_several(names),
         check_want(model.structure, want),
         within(DEFAULT if method is None else method, seconds),
     )

@@ -14,9 +14,8 @@ For each part, the candidates are tried in order:
 
 A doubtful answer of local chains is replaced by the answer of any later candidate. Rows whose
 chains have mixed keep their answers, and only the other rows are asked again. Each later candidate
-may take at most MAX_SHARE_OF_SECOND_ESTIMATE of `max_seconds`. The reason: for 200 half images, an
-RBM 784x100 answered 38 well in 1.4 s, and 113 more in 12 s by longer chains. A ladder for all of
-them took two minutes.
+may take at most `retry_seconds`. The reason: an RBM 784x100 completes 200 half images in 3 s, 38 of
+them well; longer chains complete 113 more in 12 s, and a ladder takes two minutes for all of them.
 
 A doubtful answer of another method, such as annealing, is replaced by a good answer only, and a
 later candidate is tried only if it takes `confirm_seconds` or less. The reason: for RBMs 784x100
@@ -56,10 +55,6 @@ log = logging.getLogger(__name__)
 # Statuses of answers that are known to be wrong. Such an answer does not replace a doubtful one.
 KNOWN_WRONG = (Status.CONTRADICTED, Status.IMPOSSIBLE)
 
-# The time of an estimate that follows a doubtful one, as a share of the largest time of a question:
-# half a minute of ten.
-MAX_SHARE_OF_SECOND_ESTIMATE = 0.05
-
 
 @dataclass(frozen=True)
 class Auto(Method):
@@ -74,9 +69,11 @@ class Auto(Method):
     max_seconds : largest time in seconds of a candidate, as its plan estimates it for one core
         from measured rates; ten minutes by default. The estimate is the same on every computer, so
         that the same candidate answers everywhere. Methods without an estimate are not refused.
-        `seconds` of `infer` sets this limit for one question.
+        `seconds` of `infer` sets this limit and `retry_seconds` for one question.
     confirm_seconds : largest time in seconds of a ladder of temperatures that confirms chains, and
         of a method that is tried after a doubtful answer of annealing; 0 for neither.
+    retry_seconds : largest time in seconds of a method that answers rows whose chains have not
+        mixed. If none is as fast, `warnings` says how long the next one would take.
 
     Notes
     -----
@@ -107,9 +104,10 @@ class Auto(Method):
     )
     max_seconds: float = 600.0
     confirm_seconds: float = 2.0
+    retry_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        check_limit(self, "max_work", "max_seconds", "confirm_seconds")
+        check_limit(self, "max_work", "max_seconds", "confirm_seconds", "retry_seconds")
         if not isinstance(self.candidates, Sequence) or not self.candidates:
             raise PgmError(f"Auto: candidates must be a tuple of methods, not {self.candidates!r}")
         for method in self.candidates:
@@ -256,11 +254,11 @@ class Auto(Method):
 
     def _slow(self, plan: Plan, doubtful: Result) -> str:
         """Return why a candidate would take too long after chains, or an empty string."""
-        limit = MAX_SHARE_OF_SECOND_ESTIMATE * self.max_seconds
         chains = doubtful.status not in KNOWN_WRONG and as_method(doubtful.method).local
-        if not chains or plan.guarantee == "lower bound" or plan.seconds <= limit:
+        if not chains or plan.guarantee == "lower bound" or plan.seconds <= self.retry_seconds:
             return ""
-        enough = float(f"{1.05 * plan.seconds / MAX_SHARE_OF_SECOND_ESTIMATE:.2g}")
+        # Rounded to two digits, this is not less than the time.
+        enough = float(f"{1.05 * plan.seconds:.2g}")
         return (
             f"{plan.method} may give a better answer in about {duration(plan.seconds)}: ask with "
             f"seconds={enough:.15g}"
@@ -440,7 +438,7 @@ def within(method: MethodLike, seconds: float | None) -> MethodLike:
     if not real(seconds) > 0:
         raise PgmError(f"seconds must be a number above 0, or math.inf, not {seconds!r}")
     if isinstance(method, Auto):
-        return replace(method, max_seconds=float(seconds))
+        return replace(method, max_seconds=float(seconds), retry_seconds=float(seconds))
     return only(method, float(seconds))
 
 

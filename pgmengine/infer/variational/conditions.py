@@ -9,7 +9,6 @@ from pgmengine.base.types import Array
 from pgmengine.evidence.relevance import barren, of_free_parents
 from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.infinite_units import infinite_layers
-from pgmengine.model.variables import described
 from pgmengine.model.weights import is_sparse
 
 
@@ -25,7 +24,7 @@ def obstacle(target: Target) -> str:
     ]
     units = {name: s.layers[name].unit for name in s.directed_layers}
     special = [name for name, unit in units.items() if unit.nonnegative or unit.support is None]
-    barren_units = barren(target) if endless or special else {}
+    barren_units = barren(target, tables=False) if endless or special else {}
     for name in endless:
         if (target.free[name] & ~barren_units[name]).any():
             return (
@@ -54,7 +53,7 @@ def obstacle(target: Target) -> str:
             layer.unit.support is not None
             and max(len(layer.unit.support), layer.unit.width) > _kernels.MOST_STATES
         ):
-            return f"{described(s, name)} has more than {_kernels.MOST_STATES} states"
+            return f"{s.names.described(name)} has more than {_kernels.MOST_STATES} states"
     return ""
 
 

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.types import Array
-from pgmengine.evidence.relevance import barren, barren_tables
 from pgmengine.evidence.target import Target
-from pgmengine.infer.question.wanted import evidence_patterns
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 
@@ -57,18 +55,6 @@ def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
     hard[arrays["axis_unit"][table[arrays["axis_table"]]]] = 1
     others = np.diff(arrays["table_start"])[table].max(initial=2) - 1
     return {"hard": hard, "cut": max(MIN_PROB, MIN_PRODUCT ** (1.0 / max(others, 1)))}
-
-
-def barren_of_both(target: Target) -> dict[str, Array]:
-    """Return the units that arrows or conditionals make barren: layer -> (rows, size) bool."""
-    out = barren(target)
-    if not any(t.conditional for t in target.structure.tables):
-        return out
-    out = {name: np.array(mask) for name, mask in out.items()}
-    for rows in evidence_patterns(target):
-        for name, mask in barren_tables(target.take(rows)).items():
-            out[name][rows] |= mask
-    return out
 
 
 def powers(target: Target, hidden: dict[str, Array]) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pgmengine._kernels import LANES
-from pgmengine.engine.cost import NS, US, Price, free_units
+from pgmengine.engine.cost import NS, US, Price, free_units, state_count
 from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.lateral import compiled
 from pgmengine.model.weights import count, is_sparse
@@ -59,5 +59,4 @@ def _inside(target: Target, name: str, entries: int, sparse: bool) -> Price:
     each = (2.5 if sparse else 0.4) * NS * entries
     if not compiled(layer.unit):
         return Price(60 * US, 0.3 * US) * free + Price(0.0, each)
-    states = 4 if layer.unit.support is None else len(layer.unit.support)
-    return Price((5 + 10 * states) * NS * free, 8 * NS * free + each)
+    return Price((5 + 10 * state_count(target, name)) * NS * free, 8 * NS * free + each)

@@ -19,15 +19,16 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.base.work.threads import parts
+from pgmengine.evidence.relevance import barren
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.variational.conditions import log_sums
 from pgmengine.infer.variational.infinite_units import Infinite
 from pgmengine.infer.variational.packed_graph import net_of
-from pgmengine.infer.variational.packed_tables import barren_of_both, hard_units, powers
+from pgmengine.infer.variational.packed_tables import hard_units, powers
 from pgmengine.infer.variational.support import move_to_possible
-from pgmengine.model.arrows_inside import Inputs
 from pgmengine.model.tables import table_gradient
+from pgmengine.model.unit_graph import Inputs
 
 # Number of rows in a block: the lanes of a vector.
 LANES = _kernels.LANES
@@ -67,7 +68,7 @@ class Belief:
         search: bool = True,
         step: float = 0.0,
     ) -> None:
-        self.target, self.hidden, s = target, barren_of_both(target), target.structure
+        self.target, self.hidden, s = target, barren(target), target.structure
         self.xi = xi
         names = tuple(
             n

@@ -85,12 +85,11 @@ def separate_units(target: Target, structural: bool) -> dict[str, Array]:
     """
     s = target.structure
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
-    if not target.untempered:
+    names = [n for n in s.directed_layers if s.layers[n].unit.independent_causes]
+    if not names or not target.untempered:
         return out
-    all_barren = barren(target)
-    for name, layer in s.layers.items():
-        if not layer.unit.independent_causes:
-            continue
+    all_barren = barren(target, tables=False)
+    for name in names:
         mine = all_barren[name][0].copy()
         for c in s.arrows_from[name]:
             mine &= ~parents_of(target, c, ~target.intervened[c.b][:1], structural)[0]

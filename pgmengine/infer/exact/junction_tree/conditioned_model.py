@@ -16,7 +16,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import blocks
 from pgmengine.base.work.memory import no_room
-from pgmengine.evidence.relevance import acts, barren, barren_tables
+from pgmengine.evidence.relevance import barren
 from pgmengine.evidence.target import Target, check_one
 from pgmengine.infer.exact.junction_tree.causal_independence import (
     AbsentTerm,
@@ -58,6 +58,7 @@ from pgmengine.infer.exact.junction_tree.table_terms import (
     table_terms,
     whole_tables,
 )
+from pgmengine.model.unit_graph import acts
 
 T = TypeVar("T", bound=Term)
 
@@ -350,8 +351,7 @@ def _left_out(target: Target, form: Form) -> dict[str, Array]:
     """Return layer -> (size,) bool: the barren units that are in no factor, where there are any."""
     s, left_out = target.structure, dict[str, Array]()
     if form.prune:
-        both = barren(target), barren_tables(target)
-        left_out = {n: np.any([b[n][0] for b in both], axis=0) for n in s.layers}
+        left_out = {name: mask[0] for name, mask in barren(target).items()}
     elif form.small and not form.pairs and not form.maximum:
         left_out = separate_units(target, form.structural)
         for name, mask in left_out.items():

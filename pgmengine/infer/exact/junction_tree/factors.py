@@ -29,6 +29,7 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.target import Target
 from pgmengine.model.couplings import Coupling
+from pgmengine.model.unit_graph import joined_units
 from pgmengine.model.weights import is_sparse
 
 
@@ -189,21 +190,16 @@ def _blocks(weight: Weight, first: Array, second: Array, wide: int, high: int) -
     return np.asarray(weight[at[0].flatten(), at[1].flatten()]).reshape(at[0].shape)
 
 
-def pair_term(target: Target, free: FreeUnits, c: Coupling, acts: Weight) -> PairTerm | None:
+def pair_term(target: Target, free: FreeUnits, c: Coupling, weight: Weight) -> PairTerm | None:
     """Return the term of a coupling, or None if it joins no free units.
 
-    `acts` has numbers other than 0 where the coupling acts.
+    `weight` has numbers other than 0 where the coupling acts.
     """
     if c.a not in free.layers or c.b not in free.layers:
         return None
-    a, b = target.structure.layers[c.a], target.structure.layers[c.b]
-    rows, columns = acts.nonzero()
-    pairs = np.unique(np.stack([a.owners(rows), b.owners(columns)], axis=1), axis=0)
-    if c.a == c.b:
-        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-    scope = np.stack([free.of(target, c.a, pairs[:, 0]), free.of(target, c.b, pairs[:, 1])], axis=1)
+    first, second = joined_units(target.structure, c, weight)
+    scope = np.stack([free.of(target, c.a, first), free.of(target, c.b, second)], axis=1)
     both = (scope >= 0).all(axis=1)
     if not both.any():
         return None
-    first, second = pairs[both].T
-    return PairTerm(c, first, second, of_equal_length(scope[both]))
+    return PairTerm(c, first[both], second[both], of_equal_length(scope[both]))

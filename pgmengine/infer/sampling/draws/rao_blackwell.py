@@ -30,14 +30,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pgmengine.base.types import Array, States
-from pgmengine.engine.cost import comparing_limit
+from pgmengine.engine.cost import NS, US, free_units
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import NORMAL_95, least_error
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.sampling.draws.blocks import blocks
-from pgmengine.model.variables import described
 
 # Limits of the comparison: the distinct draws of all rows together, the numbers in them, and the
 # draws of each row if there are many rows or units.
@@ -50,6 +49,13 @@ MAX_BLOCKS, MAX_BLOCK_UNITS, MAX_BLOCK_STATES = 16, 2**11, 2.0**24
 # Seconds for growing a block, for each unit of the model; and for conditioning, for each unit of
 # each draw.
 GROWING_SECONDS_PER_UNIT, CONDITIONING_SECONDS_PER_UNIT = 1e-5, 2e-8
+
+# Seconds of the comparison: at most for a single row, at least for a part of many rows, and between
+# the two a share of the seconds of drawing.
+MAX_COMPARING_SECONDS, MIN_COMPARING_SECONDS, SHARE_COMPARING = 0.15, 0.03, 0.1
+
+# The number of distinct draws in plans.
+PLANNED_DISTINCT_DRAWS = 1024
 
 # Elimination may find a somewhat worse order than the one in which the block has grown, so its
 # limit on states is larger than needed.
@@ -281,7 +287,25 @@ def _note(some: DistinctDraws, gap: Gap, at: tuple[int, int], mean: float, score
     unit = np.arange(layer.size) == layer.owners(np.array(column))
     return (
         f"the draws of row {some.target.row_numbers[some.rows[row]]} give "
-        f"{described(s, gap.layer, unit)} the mean {mean:.3g}; the exact conditional of a block of "
-        f"{gap.units} units gives {mean + gap.size[at]:.3g}, {score:.3g} standard errors away: "
-        "moves of single units do not reach all states that matter"
+        f"{s.names.described(gap.layer, unit)} the mean {mean:.3g}; the exact conditional of a "
+        f"block of {gap.units} units gives {mean + gap.size[at]:.3g}, {score:.3g} standard errors "
+        "away: moves of single units do not reach all states that matter"
     )
+
+
+def comparing_limit(rows: int, drawing: float) -> float:
+    """Return the most seconds of the comparison, after so many seconds of drawing."""
+    return max(MIN_COMPARING_SECONDS, min(SHARE_COMPARING * drawing, MAX_COMPARING_SECONDS / rows))
+
+
+def comparing(target: Target, chains: float, draws: float, drawing: float) -> float:
+    """Return the seconds of exact conditionals of blocks of about ten units.
+
+    Each unit is in about four blocks.
+    """
+    units = sum(free_units(target, name) for name in target.pattern.moving)
+    blocks = min(1.0 + 0.4 * units, MAX_BLOCKS)
+    distinct = min(PLANNED_DISTINCT_DRAWS, target.rows * chains * draws, 2.0 ** min(units, 50))
+    states = min(2.0 ** min(units, 50), MAX_BLOCK_STATES / MAX_BLOCKS / max(distinct, 1.0))
+    seconds = blocks * (1e-3 + 10 * US * units + (20 * units + 2 * states) * NS * distinct)
+    return min(seconds, comparing_limit(target.rows, drawing))

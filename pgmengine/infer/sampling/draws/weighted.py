@@ -3,21 +3,34 @@
 Units are drawn in the steps of the drawing order of the structure. A step has layers of children of
 arrows, which are drawn as a whole or generation by generation, and single units with conditional
 tables (engine/ancestral_draws.py). Observed units and undirected terms multiply the importance
-weight. The equations are in forward.py.
+weight. The equations are in forward.py. Averages of the draws, the number of factors that weigh
+them, and their price follow.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.engine.ancestral_draws import Conditionals
+from pgmengine.engine.cost import NS, US, Price, state_count
+from pgmengine.evidence.relevance import has_soft, of_free_parents
 from pgmengine.evidence.target import Target
-from pgmengine.model.arrows_inside import Inputs, arrows_inside
+from pgmengine.infer.question.wanted import public, squeeze
+from pgmengine.model.couplings import Coupling, Undirected, only_parameters
 from pgmengine.model.layer import Layer
+from pgmengine.model.unit_graph import Inputs, acts, arrows_inside, joined_units
+from pgmengine.model.weights import count, is_sparse
+
+# Numbers (units times draws) that one call of the ancestral draws makes.
+DRAWN_AT_ONCE = 2.0**23
+
+# Pairs of units that are processed in one array.
+PAIRS_AT_ONCE = 2**12
 
 
 @dataclass(eq=False)
@@ -135,3 +148,126 @@ def _units_drawn(
         return x, np.zeros(len(x))
     own = layer.unit.log_conditional(x.reshape(zeta.shape), zeta)
     return x, np.where(weigh, own, 0.0).sum(axis=1)
+
+
+def moments(draws: Drawn, wanted: tuple[str, ...], p: Array) -> dict[str, Any]:
+    """Return weighted means, their errors, state probabilities and pairs.
+
+    The normalised importance weights p are (rows, draws).
+    """
+    target, answers = draws.target, dict[str, Any]()
+    layers = target.structure.layers
+    if "marginals" in wanted:
+        mean, spread, prob = dict[str, Array](), dict[str, Array](), dict[str, Array]()
+        for name, layer in layers.items():
+            counts = draws.counts(name, p)
+            if counts is None:
+                value = draws.values(name)[name].reshape(*p.shape, -1)
+                mean[name], variance = _averaged(value, p)
+                if layer.unit.support is not None:
+                    prob[name] = _prob(layer, value, p)
+            else:
+                prob[name] = counts[0]
+                mean[name], variance = _of_states(layer, *counts)
+            spread[name] = layer.shaped(np.sqrt(variance))
+        answers = {"mean": public(target, mean), "mcse": spread, "prob": squeeze(target, prob)}
+    if "pairs" in wanted:
+        found = dict[Coupling, Array]()
+        for c in target.structure.couplings:
+            x = draws.values(c.a, c.b)
+            a, b = (x[n].reshape(*p.shape, -1) for n in (c.a, c.b))
+            found[c] = np.einsum("rdi,rdj->rij", p[..., None] * a, b, optimize=True)
+        found = {c: only_parameters(c, target.model.weight(c), v) for c, v in found.items()}
+        answers["pairs"] = squeeze(target, {c.key: v for c, v in found.items()})
+    return answers
+
+
+def _averaged(x: Array, p: Array) -> tuple[Array, Array]:
+    """Return weighted means (rows, width) of x (rows, draws, width), and their variances."""
+    # A contiguous array makes all sums in the same order, so that they have the same bits.
+    x = np.ascontiguousarray(x)
+    mean = np.einsum("rd,rdi->ri", p, x)
+    return mean, np.einsum("rd,rdi->ri", p**2, (x - mean[:, None]) ** 2)
+
+
+def _of_states(layer: Layer, prob: Array, squares: Array) -> tuple[Array, Array]:
+    """Return means (rows, width) and their variances from sums at states (rows, size, K).
+
+    The arguments are the sums of the normalised weights in each state, and of their squares.
+    """
+    assert layer.unit.support is not None
+    value = layer.unit.support.reshape(prob.shape[-1], -1)
+    mean = prob @ value
+    far = (value - mean[..., None, :]) ** 2
+    variance = np.einsum("rik,rikw->riw", squares, far)
+    return layer.flat(mean), layer.flat(variance)
+
+
+def _prob(layer: Layer, x: Array, p: Array) -> Array:
+    """Return state probabilities (rows, size, states) of draws with importance weights p."""
+    assert layer.unit.support is not None
+    state, count = layer.states(x), len(layer.unit.support)
+    return np.stack([np.einsum("rd,rdi->ri", p, state == k) for k in range(count)], axis=-1)
+
+
+def weighing(target: Target) -> Array:
+    """Return the number of observed units of each row that depend on free units, (rows,).
+
+    Undirected tables with a free unit count as well, and so do coupled pairs with a free unit.
+    """
+    count = np.zeros(target.rows, dtype=int)
+    for name in target.structure.directed_layers:
+        seen = ~target.free[name] & ~target.intervened[name] & of_free_parents(target, name)
+        count += (seen | (has_soft(target, name) & target.free[name])).sum(axis=1)
+    for c in target.structure.undirected:
+        count += _weighing_pairs(target, c)
+    return count + _weighing_tables(target) if target.structure.tables else count
+
+
+def _weighing_pairs(target: Target, c: Undirected) -> Array:
+    """Return the number (rows,) of pairs of units that a coupling joins, one or both free."""
+    one, two = joined_units(target.structure, c, acts(target.model, c, structural=False))
+    count = np.zeros(target.rows, dtype=int)
+    for begin in range(0, len(one), PAIRS_AT_ONCE):
+        some = slice(begin, begin + PAIRS_AT_ONCE)
+        count += (target.free[c.a][:, one[some]] | target.free[c.b][:, two[some]]).sum(axis=1)
+    return count
+
+
+def _weighing_tables(target: Target) -> Array:
+    """Return the number (rows,) of tables that contribute to the importance weights.
+
+    These are the tables with a free unit, except conditionals from which the child is drawn.
+    """
+    s, index = target.structure, target.structure.table_index
+    free = np.concatenate([target.free[n] for n in s.layers], axis=1)
+    intervened = np.concatenate([target.intervened[n] for n in s.layers], axis=1)
+    some = np.logical_or.reduceat(free[:, index.unit], index.start[:-1], axis=1)
+    drawn = (free | intervened)[:, index.child] & (index.child >= 0)
+    soft = sum(
+        (has_soft(target, n) & target.free[n] & (s.child_tables[n] >= 0)).sum(axis=1)
+        for n in s.layers
+    )
+    return np.asarray((some & ~drawn).sum(axis=1) + soft)
+
+
+def drawing_seconds(target: Target, wanted: tuple[str, ...], draws: float) -> float:
+    """Return the seconds of ancestral draws of each row: conditionals, products, generations."""
+    s, n = target.structure, target.rows * draws
+    width = sum(layer.width for layer in s.layers.values())
+    each, calls = Price(0.0, 30 * NS * width * ("samples" in wanted)), 0.0
+    for name, layer in s.layers.items():
+        tabled = float((s.child_tables[name] >= 0).sum())
+        rest = layer.width * (1.0 - tabled / layer.size)
+        each += Price(60 * US, (25 + 12 * state_count(target, name)) * NS * rest + 9 * NS * tabled)
+        if arrows_inside(target.model, name):
+            calls += len(target.model.generations[name]) * 50 * US + 3 * US * layer.width
+    if s.tables:
+        calls += len(s.drawing_steps) * 60 * US
+        each += Price(0.0, 0.5 * NS * len(s.table_index.unit))
+    for c in s.couplings:
+        weight = target.model.weight(c)
+        each += Price(20 * US, count(weight) * (1.5 if is_sparse(weight) else 0.05) * NS)
+        if "pairs" in wanted:
+            each += Price(0.0, 1.0 * NS * s.layers[c.a].width * s.layers[c.b].width)
+    return each.of(n) + calls * min(target.rows, max(1.0, n * width / DRAWN_AT_ONCE))

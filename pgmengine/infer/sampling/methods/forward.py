@@ -27,11 +27,9 @@ import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole, seeded
 from pgmengine.base.numerics import log_sum
-from pgmengine.base.types import Array, RngLike, Snapshot, States
+from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.division import blocks, check_divided
 from pgmengine.base.work.progress import track
-from pgmengine.engine.cost import drawing
-from pgmengine.evidence.relevance import acts, has_soft, of_free_parents
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import least_error
 from pgmengine.infer.diagnostics.trust import (
@@ -43,24 +41,18 @@ from pgmengine.infer.diagnostics.trust import (
 )
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.splitting import joined
-from pgmengine.infer.question.wanted import answer_bytes, peak_bytes, public, squeeze
+from pgmengine.infer.question.wanted import answer_bytes, peak_bytes
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import WANTS, Result, Status
-from pgmengine.infer.sampling.draws.resampling import systematic
-from pgmengine.infer.sampling.draws.weighted import Drawn, drawn
+from pgmengine.infer.sampling.draws.resampling import resampled
+from pgmengine.infer.sampling.draws.weighted import drawing_seconds, drawn, moments, weighing
 from pgmengine.infer.sampling.ladders.temperatures import Linear
 from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.sampling.methods.bound_check import Check, below_a_bound, check_within
-from pgmengine.model.couplings import Coupling, Undirected, only_parameters
-from pgmengine.model.layer import Layer
-from pgmengine.model.variables import described
-from pgmengine.model.weights import count, is_sparse
+from pgmengine.model.weights import count
 
 # Bytes of states that are drawn at once.
 DRAW_BYTES_AT_ONCE = 2.0**26
-
-# Pairs of units that are processed in one array.
-PAIRS_AT_ONCE = 2**12
 
 # The cross-check by annealing: a short run, without a reverse run.
 ANNEALING_CHECK = AIS(chains=40, betas=Linear(200), reverse=False, confirm=0)
@@ -140,7 +132,7 @@ class Forward(Method):
         s = target.structure
         width = _numbers(target)
         # All draws of a row are made at once, and several rows at once where memory allows.
-        most = max(self.draws, self.most) if _weighing(target).any() else self.draws
+        most = max(self.draws, self.most) if weighing(target).any() else self.draws
         rows = min(target.rows, self._rows_at_once(target, most))
         working = rows * most * _bytes_of_draw(target, want)
         # Log weights of the first draws are kept. While parts are joined, their answers exist
@@ -150,9 +142,9 @@ class Forward(Method):
         arrows = sum(count(target.model.weight(c)) / 8.0 for c in s.arrows)
         arrows += len(s.table_index.unit)
         work = target.rows * self.draws * (10.0 * width + arrows)
-        seconds = drawing(target, want, self.draws)
+        seconds = drawing_seconds(target, want, self.draws)
         how, check = f"{self.draws} draws, parents first", Check()
-        if _weighing(target).any():
+        if weighing(target).any():
             check, annealing = (
                 check_within(target, seconds),
                 ANNEALING_CHECK.plan(target, ("log_z",)),
@@ -171,10 +163,10 @@ class Forward(Method):
         for name, mine in _drawn_units(target).items():
             missing = np.asarray((target.free[name] & ~mine).any(axis=0))
             if missing.any():
-                return f"{described(s, name, missing)} is free and not drawn from its parents"
+                return f"{s.names.described(name, missing)} is free and not drawn from its parents"
         if (target.beta != 1).any():
             return "at beta below 1 conditionals are not normalised"
-        known = int(_weighing(target).max())
+        known = int(weighing(target).max())
         if known > self.below:
             return (
                 f"{known} observed units, undirected tables and coupled pairs depend on free "
@@ -240,7 +232,7 @@ class Forward(Method):
             "pareto_shape": pareto_shape(log_w, ess),
             "drawn": np.full(target.rows, count),
         }
-        answers = _moments(found, want, p)
+        answers = moments(found, want, p)
         if "mcse" in answers:
             stats["mcse"] = {
                 name: _at_least(target, name, value, ess)
@@ -258,11 +250,11 @@ class Forward(Method):
                 name: value.reshape(target.rows, count, -1)
                 for name, value in found.values(*layers).items()
             }
-            chosen = _resampled(each, p, self.draws, rng)
+            chosen = resampled(each, p, self.draws, rng)
             answers["samples"] = {
                 n: np.swapaxes(layers[n].shaped(v), 0, 1) for n, v in chosen.items()
             }
-        answers |= _evidence(log_w, want, _weighing(target) > 0)
+        answers |= _evidence(log_w, want, weighing(target) > 0)
         return question.result(answers, stats)
 
     def _judged(
@@ -287,7 +279,7 @@ class Forward(Method):
             note += (f"two halves of the draws disagree on log Z of row {numbers[rows[0]]}",)
         # Where evidence lies below free units, equal importance weights prove nothing, because all
         # draws may be the same state. The bound and annealing judge these rows.
-        varies = np.flatnonzero((ess > 0) & (_weighing(target) > 0))
+        varies = np.flatnonzero((ess > 0) & (weighing(target) > 0))
         status, ends = Status.FEW_WEIGHTS if note else Status.OK, found.answers["log_z_interval"]
         if len(varies) and not note:
             some = target.take(varies)
@@ -371,38 +363,6 @@ def _at_least(target: Target, name: str, error: Array, ess: Array) -> Array:
     return np.maximum(error, layer.shaped(least))
 
 
-def _moments(draws: Drawn, wanted: tuple[str, ...], p: Array) -> dict[str, Any]:
-    """Return weighted means, their errors, state probabilities and pairs.
-
-    The normalised importance weights p are (rows, draws).
-    """
-    target, answers = draws.target, dict[str, Any]()
-    layers = target.structure.layers
-    if "marginals" in wanted:
-        mean, spread, prob = dict[str, Array](), dict[str, Array](), dict[str, Array]()
-        for name, layer in layers.items():
-            counts = draws.counts(name, p)
-            if counts is None:
-                value = draws.values(name)[name].reshape(*p.shape, -1)
-                mean[name], variance = _averaged(value, p)
-                if layer.unit.support is not None:
-                    prob[name] = _prob(layer, value, p)
-            else:
-                prob[name] = counts[0]
-                mean[name], variance = _of_states(layer, *counts)
-            spread[name] = layer.shaped(np.sqrt(variance))
-        answers = {"mean": public(target, mean), "mcse": spread, "prob": squeeze(target, prob)}
-    if "pairs" in wanted:
-        found = dict[Coupling, Array]()
-        for c in target.structure.couplings:
-            x = draws.values(c.a, c.b)
-            a, b = (x[n].reshape(*p.shape, -1) for n in (c.a, c.b))
-            found[c] = np.einsum("rdi,rdj->rij", p[..., None] * a, b, optimize=True)
-        found = {c: only_parameters(c, target.model.weight(c), v) for c, v in found.items()}
-        answers["pairs"] = squeeze(target, {c.key: v for c, v in found.items()})
-    return answers
-
-
 def _drawn_units(target: Target) -> dict[str, Array]:
     """Return the units that are drawn from their parents: layer -> (size,) bool."""
     s = target.structure
@@ -413,52 +373,6 @@ def _drawn_units(target: Target) -> dict[str, Array]:
         for name, units in step.units.items():
             out[name][units] = True
     return out
-
-
-def _weighing(target: Target) -> Array:
-    """Return the number of observed units of each row that depend on free units, (rows,).
-
-    Undirected tables with a free unit count as well, and so do coupled pairs with a free unit.
-    """
-    count = np.zeros(target.rows, dtype=int)
-    for name in target.structure.directed_layers:
-        seen = ~target.free[name] & ~target.intervened[name] & of_free_parents(target, name)
-        count += (seen | (has_soft(target, name) & target.free[name])).sum(axis=1)
-    for c in target.structure.undirected:
-        count += _weighing_pairs(target, c)
-    return count + _weighing_tables(target) if target.structure.tables else count
-
-
-def _weighing_pairs(target: Target, c: Undirected) -> Array:
-    """Return the number (rows,) of pairs of units that a coupling joins, one or both free."""
-    a, b = (target.structure.layers[name] for name in (c.a, c.b))
-    acting = acts(target.model, c, False)
-    one, two = acting.tocoo().coords if is_sparse(acting) else np.nonzero(acting)
-    one, two = np.divmod(np.unique(a.owners(one) * b.size + b.owners(two)), b.size)
-    if c.a == c.b:
-        one, two = one[one < two], two[one < two]
-    count = np.zeros(target.rows, dtype=int)
-    for begin in range(0, len(one), PAIRS_AT_ONCE):
-        some = slice(begin, begin + PAIRS_AT_ONCE)
-        count += (target.free[c.a][:, one[some]] | target.free[c.b][:, two[some]]).sum(axis=1)
-    return count
-
-
-def _weighing_tables(target: Target) -> Array:
-    """Return the number (rows,) of tables that contribute to the importance weights.
-
-    These are the tables with a free unit, except conditionals from which the child is drawn.
-    """
-    s, index = target.structure, target.structure.table_index
-    free = np.concatenate([target.free[n] for n in s.layers], axis=1)
-    intervened = np.concatenate([target.intervened[n] for n in s.layers], axis=1)
-    some = np.logical_or.reduceat(free[:, index.unit], index.start[:-1], axis=1)
-    drawn = (free | intervened)[:, index.child] & (index.child >= 0)
-    soft = sum(
-        (has_soft(target, n) & target.free[n] & (s.child_tables[n] >= 0)).sum(axis=1)
-        for n in s.layers
-    )
-    return np.asarray((some & ~drawn).sum(axis=1) + soft)
 
 
 def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, Array]:
@@ -473,41 +387,3 @@ def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, 
     ends = interval(log_z, error, np.where(np.isfinite(log_z), log_z, np.inf), error)
     out = {"log_z": log_z, "log_z_error": error, "log_z_interval": ends}
     return out | ({"log_prob": log_z} if "log_prob" in wanted else {})
-
-
-def _averaged(x: Array, p: Array) -> tuple[Array, Array]:
-    """Return weighted means (rows, width) of x (rows, draws, width), and their variances."""
-    # A contiguous array makes all sums in the same order, so that they have the same bits.
-    x = np.ascontiguousarray(x)
-    mean = np.einsum("rd,rdi->ri", p, x)
-    return mean, np.einsum("rd,rdi->ri", p**2, (x - mean[:, None]) ** 2)
-
-
-def _of_states(layer: Layer, prob: Array, squares: Array) -> tuple[Array, Array]:
-    """Return means (rows, width) and their variances from sums at states (rows, size, K).
-
-    The arguments are the sums of the normalised weights in each state, and of their squares.
-    """
-    assert layer.unit.support is not None
-    value = layer.unit.support.reshape(prob.shape[-1], -1)
-    mean = prob @ value
-    far = (value - mean[..., None, :]) ** 2
-    variance = np.einsum("rik,rikw->riw", squares, far)
-    return layer.flat(mean), layer.flat(variance)
-
-
-def _prob(layer: Layer, x: Array, p: Array) -> Array:
-    """Return state probabilities (rows, size, states) of draws with importance weights p."""
-    assert layer.unit.support is not None
-    state, count = layer.states(x), len(layer.unit.support)
-    return np.stack([np.einsum("rd,rdi->ri", p, state == k) for k in range(count)], axis=-1)
-
-
-def _resampled(each: States, p: Array, count: int, rng: np.random.Generator) -> States:
-    """Return `count` draws (rows, count, width) of equal importance weight, in random order."""
-    index = rng.permuted(systematic(np.where(np.isnan(p), 1.0, p), rng), axis=1)[:, :count]
-    lost = np.isnan(p[:, :1, None])
-    return {
-        name: np.where(lost, np.nan, np.take_along_axis(v, index[..., None], axis=1))
-        for name, v in each.items()
-    }

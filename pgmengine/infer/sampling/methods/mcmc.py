@@ -22,7 +22,7 @@ from pgmengine.base.types import RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.declare.validate import as_floats
 from pgmengine.engine.chains import make_chains, over_chains, refusal, sweep_work
-from pgmengine.engine.cost import sampling
+from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
@@ -30,6 +30,7 @@ from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.result import Result
 from pgmengine.infer.sampling.draws.collected import Draws, Sampler
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
+from pgmengine.infer.sampling.draws.prices import collecting, judging
 from pgmengine.infer.sampling.draws.starts import dispersed
 
 # Sweeps of the warm-up in one call. Where visits are independent, the sweeps of one call overlap
@@ -89,17 +90,27 @@ class MCMC(Sampler):
         Free parents of directed units are refused if they have infinitely many values.
         """
         sweeps = self.warmup + self.draws * self.thin
-        slow = sorted(map(repr, target.structure.declared(target.pattern.by_unit)))
+        slow = sorted(map(repr, target.structure.names.declared(target.pattern.by_unit)))
         how = f"unit by unit in {listed(slow)}" if slow else "layer by layer"
-        length = (self.warmup, self.draws, self.thin)
         work = sweeps * target.rows * self.chains * sweep_work(target)
         return Scheme(
             f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}",
             work,
             sampler_bytes(target, want, self.chains, self.draws, self.rhat_limit, work),
-            sampling(target, self.kernel, want, self.chains, *length, self.rhat_limit),
+            self._seconds(target, want),
             refusal=refusal(target),
         )
+
+    def _seconds(self, target: Target, want: tuple[str, ...]) -> float:
+        """Return the seconds of chains (of each row) that warm up, draw, and are judged."""
+        e, n = engine(target, self.kernel), target.rows * self.chains
+        calls = self.warmup + self.draws
+        drawing = (
+            e.run(n, self.warmup + self.draws * self.thin, calls)
+            + (e.density + e.values).of(n, self.draws)
+            + collecting(target, want, n, self.draws)
+        )
+        return drawing + judging(target, self.chains, self.draws, self.rhat_limit, drawing)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None

@@ -17,7 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import refusal, sweep_work
-from pgmengine.engine.cost import exchanging
+from pgmengine.engine.cost import NS, US, Price, engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
@@ -40,6 +40,7 @@ from pgmengine.infer.sampling.draws.collected import (
     Sampler,
 )
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
+from pgmengine.infer.sampling.draws.prices import collecting, judging
 from pgmengine.infer.sampling.ladders.replicas import Ladders
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones
 from pgmengine.infer.sampling.ladders.temperatures import Betas, count_of, ladder
@@ -137,9 +138,8 @@ class ParallelTempering(Sampler):
             return Scheme(refusal="one temperature gives no log_z")
         twice = "log_prob" in want and not target.structure.normalized
         ladders = self.chains * (1 + twice)
-        length = (self.warmup, self.draws, self.thin)
         sweeps = self.warmup + self.draws * self.thin
-        seconds = exchanging(target, self.kernel, want, ladders, rungs, *length, self.rhat_limit)
+        seconds = self._seconds(target, want, ladders)
         check = check_within(target, seconds)
         work = sweeps * target.rows * ladders * rungs * sweep_work(target) + check.work
         size = (self.chains, self.draws, self.rhat_limit)
@@ -157,6 +157,18 @@ class ParallelTempering(Sampler):
             check,
             refusal=refusal(target),
         )
+
+    def _seconds(self, target: Target, want: tuple[str, ...], ladders: int) -> float:
+        """Return the seconds of ladders (of each row) whose replicas may swap after each sweep."""
+        e, tops = engine(target, self.kernel), target.rows * ladders
+        n, swapping = tops * count_of(self.rungs), Price(80 * US, 60 * NS)
+        drawing = (
+            (e.sweep + e.density + swapping).of(n, self.warmup + self.draws * self.thin)
+            + e.density.of(n, self.draws)
+            + e.values.of(tops, self.draws)
+            + collecting(target, want, tops, self.draws)
+        )
+        return drawing + judging(target, ladders, self.draws, self.rhat_limit, drawing)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None

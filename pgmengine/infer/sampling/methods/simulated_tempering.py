@@ -24,7 +24,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import refusal, sweep_work
-from pgmengine.engine.cost import wandering
+from pgmengine.engine.cost import NS, US, Price, engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
@@ -49,6 +49,7 @@ from pgmengine.infer.sampling.draws.collected import (
     whole,
 )
 from pgmengine.infer.sampling.draws.memory import sampler_bytes, small_bytes
+from pgmengine.infer.sampling.draws.prices import collecting, judging
 from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, count_of, ladder
 from pgmengine.infer.sampling.ladders.wandering import (
     FlatHistogram,
@@ -140,8 +141,7 @@ class SimulatedTempering(Sampler):
         """Return the work and memory of the chains."""
         rungs, chains = count_of(self.betas), target.rows * self.chains
         sweeps = self.warmup + self.draws
-        length = (self.warmup, self.draws)
-        seconds = wandering(target, self.kernel, want, self.chains, rungs, *length, self.rhat_limit)
+        seconds = self._seconds(target, want)
         check = check_within(target, seconds)
         work = sweeps * chains * sweep_work(target) + check.work
         draws = max(self.draws // max(rungs, 1), 1)
@@ -159,6 +159,17 @@ class SimulatedTempering(Sampler):
             check,
             refusal=refusal(target),
         )
+
+    def _seconds(self, target: Target, want: tuple[str, ...]) -> float:
+        """Return the seconds of chains (of each row) over levels; one draw in `levels` is kept."""
+        e, n = engine(target, self.kernel), target.rows * self.chains
+        kept, hopping = self.draws / max(count_of(self.betas), 1), Price(120 * US, 60 * NS)
+        drawing = (
+            (e.sweep + e.density + hopping).of(n, self.warmup + self.draws)
+            + (e.density + e.values).of(n, self.draws)
+            + collecting(target, want, n, kept)
+        )
+        return drawing + judging(target, self.chains, kept, self.rhat_limit, drawing)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None

@@ -25,10 +25,11 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import refusal, sweep_work
-from pgmengine.engine.cost import wang_landau
+from pgmengine.engine.cost import NS, US, Price, free_units, plain, state_count
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.reference import Tilt, sweep
+from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import few
 from pgmengine.infer.question.prepared import Prepared, Scheme
@@ -36,8 +37,8 @@ from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Named, Result, Status
 from pgmengine.infer.sampling.draws.collected import CHAIN_STATISTICS, Draws, Sampler, small, whole
 from pgmengine.infer.sampling.draws.memory import sampler_bytes, small_bytes
+from pgmengine.infer.sampling.draws.prices import collecting, judging
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, Weights, check_gamma
-from pgmengine.model.variables import Member, as_members, units_named
 
 # The largest number of bins in the estimate of memory, because a larger integer may not fit a
 # float.
@@ -120,7 +121,7 @@ class WangLandau(Sampler):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""
-        sweeps, length = self.warmup + self.draws, (self.warmup, self.draws)
+        sweeps = self.warmup + self.draws
         work = 20.0 * sweeps * target.rows * self.chains * sweep_work(target)
         # Memory holds states, bins and importance weights of all draws, and the resampled draws.
         each = small_bytes(target.structure) + 8.0 * 8
@@ -132,9 +133,22 @@ class WangLandau(Sampler):
             f"{self.draws} with fixed ones",
             work,
             sampler_bytes(target, want, *size, work, 1, more),
-            wang_landau(target, want, self._read(target), self.chains, *length, self.rhat_limit),
+            self._seconds(target, want),
             refusal=refusal(target),
         )
+
+    def _seconds(self, target: Target, want: tuple[str, ...]) -> float:
+        """Return the seconds of sweeps in numpy, with a bin for each state of each unit read."""
+        e, n, asking = plain(target), target.rows * self.chains, Price()
+        for name in self._read(target):
+            one = Price(70 * US, 300 * NS) + Price(25 * US, 100 * NS) * state_count(target, name)
+            asking += one * free_units(target, name)
+        drawing = (
+            (e.sweep + asking).of(n, self.warmup + self.draws)
+            + e.density.of(n, self.draws)
+            + collecting(target, want, n, self.draws)
+        )
+        return drawing + judging(target, self.chains, self.draws, self.rhat_limit, drawing)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
@@ -179,7 +193,7 @@ class WangLandau(Sampler):
         }
         if self.layers is None:
             return tuple(name for name in s.layers if name not in endless)
-        named = tuple(units_named(s, self.layers, "WangLandau: layers"))
+        named = tuple(s.names.units(self.layers, "WangLandau: layers"))
         for name in named:
             if name in endless:
                 raise PgmError(
@@ -258,7 +272,7 @@ class _TiltedChains:
         """Return the bins (rows * chains,) of states."""
         s = self.many.structure
         read = {name: s.layers[name].shaped(x[name]) for name in self.read}
-        state = Named(read, "the state of a partition", s.places, 1, storage=s.storage)
+        state = Named(read, "the state of a partition", s.names, 1)
         return self._checked(self.method.partition(state))
 
     def _checked(self, found: object) -> Array:
