@@ -244,7 +244,7 @@ def _cover_of(graph: Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     greedy search decides about the vertices of value 1/2.
     """
     if len(graph) == 2:
-        return {min(graph, key=lambda v: (weights[v], v))}
+        return {min([(weights[v], v) for v in graph])[1]}
     greedy = _greedy_cover(graph, weights)
     if sum(map(len, graph.values())) > 2 * MAX_RELAXED_EDGES:
         return greedy
