@@ -105,7 +105,7 @@ def values_by_layer(
             parts[i] = _numbers(layer, value, f"{what}: {key!r}")
             _check_rows(parts[i], f"{what}: {key!r}")
             rows = _common_rows(rows, key, parts[i], what)
-        gathered = _gathered(layer.size, parts, what, np.nan)
+        gathered = _gathered(layer.size, parts, np.nan)
         if layer.unit.width > 1 and gathered.ndim == 2:
             # One row stays a vector of labels: its values (size, k) could be read as rows of
             # labels.
@@ -128,7 +128,7 @@ def fields_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
             by_state = field if k > 1 else field[..., None]
             for state, column in enumerate(layer.columns(np.array([i]))):
                 parts[column] = by_state[..., state]
-        flat = _gathered(layer.width, parts, what, 0.0)
+        flat = _gathered(layer.width, parts, 0.0)
         out[name] = flat.reshape(*flat.shape[:-1], *layer.bias_shape)
     return out
 
@@ -259,11 +259,11 @@ def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = Fals
     """
     named = layer.state_table is not None
     check_not_lost(layer, given, what)
-    if not named and (isinstance(given, (int, float)) or _numeric(given) or is_sparse(given)):
+    if not named and (_numeric(given) or is_sparse(given)):
         return given
     array = as_entries(layer, as_floats(given, what) if is_sparse(given) else given, what)
-    if not named and (_numeric(array) or not any(isinstance(x, (str, bytes)) for x in array.flat)):
-        return given
+    if not named and _numeric(array):
+        return array
     wide = layer.unit.width > 1
     if wide and _of_components(layer, array, with_rows):
         return given
@@ -309,11 +309,9 @@ def _axes(layer: Layer, array: Array) -> tuple[str, ...]:
     return {0: (), 1: vector, 2: ("row", "index")}.get(array.ndim, ("axis",) * array.ndim)
 
 
-def _gathered(size: int, parts: Mapping[int, Array], what: str, absent: float) -> Array:
-    """Return the values of units as one array (size,) or (rows, size)."""
+def _gathered(size: int, parts: Mapping[int, Array], absent: float) -> Array:
+    """Return the values of units as one array (size,) or (rows, size); their rows are as many."""
     rows = {len(part) for part in parts.values() if part.ndim}
-    if len(rows) > 1:
-        raise PgmError(f"{what}: arrays have {' and '.join(map(str, sorted(rows)))} rows")
     out = np.full((*rows, size), absent)
     for i, part in parts.items():
         out[..., i] = part
