@@ -217,6 +217,19 @@ def test_every_reading_of_a_value_is_the_same(kind, tmp_path):
     assert len(seen["nothing"]) >= 5 and len(seen[None]) >= 15 and len(seen) >= 4
 
 
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "blanks"])
+def test_cells_of_files_may_have_spaces_around_them_or_be_empty(kind, tmp_path):
+    model, names = MODELS[kind]
+    place, name = model.structure.names.place(names[0]), next(n for n in names if type(n) is str)
+    layer = model.structure.layers[place[0]]
+    known = layer.state_names or (layer.unit.support if layer.unit.width == 1 else (0, 1))
+    cells = {cell: "nothing" for cell in ("", "?", " ? ")}
+    cells |= {f" {text_of(x)} ": found(lambda x=x: model.given({name: x}), place)[0] for x in known}
+    for cell, state in cells.items():
+        for reading in in_files(model, name, place, cell, tmp_path).values():
+            assert found(reading, place) == (state, "")
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_soft_evidence_and_evidence_files_name_the_same_states(kind, tmp_path):
     model, names = MODELS[kind]

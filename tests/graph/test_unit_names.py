@@ -96,6 +96,7 @@ def test_every_door_reads_the_name_of_a_unit_alike(kind, tmp_path):
             values = whole.answers[answer]["v"]
             part = np.take(values, [unit], axis=values.ndim - 1 - (answer == "prob"))
             np.testing.assert_array_equal(getattr(whole, answer)[name], part)
+            assert name in getattr(whole, answer)
         assert pgm.base_rates(model, {name: [1.0, 1.0]})["v"][unit] > 0
         frame = pd.DataFrame({0: [1.0, -1.0]}).set_axis(
             pd.Index([name], dtype=object, tupleize_cols=False), axis=1
