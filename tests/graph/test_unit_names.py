@@ -85,8 +85,12 @@ def test_every_door_reads_the_name_of_a_unit_alike(kind, tmp_path):
             np.testing.assert_array_equal(target.pattern.observed["v"][0], np.arange(3) == unit)
         truth = whole.prob["v"][unit]
         np.testing.assert_array_equal(list(whole.marginal(name).values()), truth)
-        joint = pgm.infer(model, want=(pgm.Joint(name),)).joint[name]
-        np.testing.assert_allclose(joint, truth)
+        joint = pgm.infer(model, want=(pgm.Joint(name), pgm.Joint(("h", 0), name))).joint
+        np.testing.assert_allclose(joint[name], truth)
+        keys = model.structure.names.by_key()
+        for other in (key for key, place in keys.items() if place == ("v", unit)):
+            np.testing.assert_array_equal(joint[other], joint[name])
+            np.testing.assert_allclose(joint[other, "h[0]"].sum(axis=1), truth)
         weights = [0.0, 1.0, 2.0, 3.0]
         soft = pgm.infer(model, soft={name: weights}).prob["v"][unit]
         np.testing.assert_allclose(soft, truth * np.exp(weights) / (truth @ np.exp(weights)))
