@@ -49,7 +49,7 @@ def by_layer(
     if isinstance(given, Mapping) and not is_frame(given):
         read = StateNumbers()
         if not structure.layers.keys() >= given.keys():
-            given, read = values_by_layer(structure, given, what)
+            given, read = values_by_layer(structure, given, what, are_data=with_rows)
         for name, values in given.items():
             read[name] = _given(structure.names, name, values, what, with_rows)
         return read
@@ -207,23 +207,16 @@ class Shown:
 def shown_units(structure: Structure) -> list[Shown]:
     """Return all units as results show them: layers in order, then variables in order."""
     of_variables = {name for name, _ in structure.variables}
-    out = [
-        Shown(name, layer, tuple(range(layer.size)), tuple(unit_names(layer)), False)
-        for name, layer in structure.layers.items()
-        if name not in of_variables
-    ]
+    out = list[Shown]()
+    for name, layer in structure.layers.items():
+        if name not in of_variables:
+            numbers = tuple(range(layer.size))
+            texts = numbers if layer.labels is None else layer.unit_texts
+            out.append(Shown(name, layer, numbers, texts, False))
     for place in structure.variables:
         name = structure.names.of(place)
         out.append(Shown(name, structure.layers[place[0]], (place[1],), (name,), True))
     return out
-
-
-def unit_names(layer: Layer) -> list[str] | list[int]:
-    """Return the names of units: their labels as text, or their numbers.
-
-    Labels with the same text are written as Python literals.
-    """
-    return list(range(layer.size)) if layer.labels is None else list(layer.unit_texts)
 
 
 def state_keys(layer: Layer) -> tuple[Hashable, ...]:

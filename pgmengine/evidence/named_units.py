@@ -84,12 +84,12 @@ def _with_size(layer: Layer) -> str:
 
 
 def values_by_layer(
-    structure: Structure, given: Mapping[Any, Any], what: str
+    structure: Structure, given: Mapping[Any, Any], what: str, are_data: bool = False
 ) -> tuple[dict[str, Any], StateNumbers]:
     """Return entries by layer unchanged, and entries by names of units as layer -> numbers.
 
     A value is the name of a state, a number, or an array of these with an axis of rows; None and
-    NaN are not observed.
+    NaN are not observed. Data may have numbers between states, such as grey levels.
 
     Raises
     ------
@@ -103,6 +103,9 @@ def values_by_layer(
         parts = {}
         for i, (key, value) in members.items():
             parts[i] = _numbers(layer, value, f"{what}: {key!r}")
+            # Names of states have been checked when they were read.
+            if layer.state_table is None and not are_data:
+                check_states(layer, parts[i], f"{what}: {key!r}")
             _check_rows(parts[i], f"{what}: {key!r}")
             rows = _common_rows(rows, key, parts[i], what)
         gathered = _gathered(layer.size, parts, np.nan)
@@ -192,24 +195,16 @@ def apart(
 
 
 def _numbers(layer: Layer, value: ArrayLike, what: str) -> Array:
-    """Return values () or (rows,) of one unit as numbers, NaN where none is given.
-
-    PgmError unless they are states of the unit.
-    """
+    """Return values () or (rows,) of one unit as numbers, NaN where none is given."""
     if isinstance(value, (str, int, float)):
-        found = np.asarray(state_number(layer, value, what))
-    else:
-        check_not_lost(layer, value, what)
-        array = as_entries(layer, value, what)
-        # (rows, 1), the shape of a layer of one unit.
-        array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
-        if array.ndim > 1:
-            raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
-        found = state_numbers(layer, array, what, ("row",))
-    # Names of states have been checked when they were read.
-    if layer.state_table is None:
-        check_states(layer, found, what)
-    return found
+        return np.asarray(state_number(layer, value, what))
+    check_not_lost(layer, value, what)
+    array = as_entries(layer, value, what)
+    # (rows, 1), the shape of a layer of one unit.
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    if array.ndim > 1:
+        raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
+    return state_numbers(layer, array, what, ("row",))
 
 
 def check_states(layer: Layer, numbers: Array, what: str) -> None:
