@@ -127,9 +127,7 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
             if arrow.b in linear:
                 near = near + (steps[arrow.b] * counted[arrow.b]) @ model.weight(arrow).T
         fields[name] = beta * near
-    children = {
-        name: np.flatnonzero(mask[:: s.layers[name].unit.width]) for name, mask in counted.items()
-    }
+    widths = {name: s.layers[name].unit.width for name in counted}
     return PatternForm(
         cover,
         beta,
@@ -142,7 +140,7 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
         observed,
         conditional_units,
         counted,
-        children,
+        {name: np.flatnonzero(mask[:: widths[name]]) for name, mask in counted.items()},
         linear,
         _fixed(target, cover),
         theta,
