@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.limits import IN_RANGE, in_range
+from pgmengine.base.limits import IN_RANGE, SINGLE_ROUNDING, in_range
 from pgmengine.base.types import Array
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.state_names import (
-    SINGLE_PRECISION,
     as_entries,
     check_not_lost,
     state_number,
@@ -214,7 +213,7 @@ def check_states(layer: Layer, numbers: Array, what: str) -> None:
         return
     known = np.arange(len(support)) if unit.width > 1 else support
     # Labels are integers, which single precision represents exactly.
-    rounding = 0.0 if unit.width > 1 else SINGLE_PRECISION
+    rounding = 0.0 if unit.width > 1 else SINGLE_ROUNDING
     if not numbers.ndim:
         value = numbers.item()
         if value != value or any([abs(value - k) <= rounding * abs(k) for k in known.tolist()]):

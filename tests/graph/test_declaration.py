@@ -435,12 +435,13 @@ def test_nothing_is_sparse_while_scipy_is_being_imported(monkeypatch):
 
 PARTS = """
 import numpy as np, pgmengine as pgm
+from pgmengine.engine.visits import colors
 b = pgm.GraphBuilder()
 for name in "vwhxyz":
     b.layer(name, pgm.Binary(), 2)
 for a, c in ("vw", "hx", "yz"):
     b.couple(a, c, weight=np.ones((2, 2)))
-print(b.build().structure.colors)
+print(colors(b.build().structure))
 """
 
 
