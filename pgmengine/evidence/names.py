@@ -217,27 +217,30 @@ class Names:
 
         Each name is read as its unit.
         """
-        own = set(self.variables)
-        return {
-            self.of(place) if place in own else next(self._names(place)): place
-            for place in self.all_places()
-        }
+        out: dict[Hashable, Place] = {self.of(place): place for place in self.variables}
+        for place in self.all_places()[len(out) :]:
+            # Most units have no label, and nothing else has the name of their place.
+            plain = self.layers[place[0]].labels is None and place not in self.unique
+            out[place if plain else next(self._names(place))] = place
+        return out
 
     def _names(self, place: Place) -> Iterator[Hashable]:
         """Yield names that are read as this unit, the shortest first."""
         layer, unit = self.layers[place[0]], place[1]
         label = None if layer.labels is None else layer.labels[unit]
-        ways: list[Hashable] = [
-            place,
-            (layer.name, label),
-            f"{layer.name}[{layer.unit_texts[unit]}]",
-        ]
-        yield from (way for way in [label, *ways] if way is not None and self.place(way) == place)
+        if label is not None and self.place(label) == place:
+            yield label
+        if self.place(place) == place:
+            yield place
+        text = f"{layer.name}[{layer.unit_texts[unit]}]"
+        yield from (way for way in ((layer.name, label), text) if self.place(way) == place)
 
     def column(self, place: Place) -> Hashable:
         """Return a name of a unit that is also read as this unit when it is written as text."""
-        names = list(self._names(place))
-        return next((name for name in names if self.place(str(name)) == place), names[0])
+        for name in self._names(place):
+            if self.place(str(name)) == place:
+                return name
+        return next(self._names(place))
 
     def text(self, place: Place) -> str:
         """Return the text for a unit in files: a variable, layer[unit], or else a name read so."""
