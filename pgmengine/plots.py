@@ -5,18 +5,16 @@ Every function draws on the Axes `ax`, or on new ones, and returns the Axes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.apps.graph_layout import NARROW_INCHES, places
+from pgmengine.apps.graph_pictures import axes_of, layers_drawn, state_colors, variables_drawn
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
-from pgmengine.base.types import Array
 from pgmengine.diagnostics import autocorrelation_function
-from pgmengine.evidence.names import Place
 from pgmengine.infer.results.result import Result
 from pgmengine.learn.fit import Fit
 from pgmengine.model.model import Model, ModelLike, as_model
@@ -28,20 +26,6 @@ if TYPE_CHECKING:
 
 # Name of a monitored value -> {"update": (n,), "value": (n,)}.
 History: TypeAlias = Mapping[str, Mapping[str, ArrayLike]]
-
-
-def _axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.0)) -> Axes:
-    """Return the Axes, or new ones of this size in inches; raise PgmError for another object."""
-    if ax is not None:
-        if not hasattr(ax, "transAxes"):
-            raise PgmError(
-                f"ax must be Axes of matplotlib, not {type(ax).__name__}; give arguments by name"
-            )
-        return ax
-    with needed_by("pgmengine.plots"):
-        import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=size, layout="tight")[1]
 
 
 def images(
@@ -93,7 +77,7 @@ def images(
     framed += [np.full((shape[0] + 2, shape[1] + 2), frame)] * (-len(framed) % columns)
     mosaic = np.block([framed[i : i + columns] for i in range(0, len(framed), columns)])
     width = max(0.7 * columns, 3.0)
-    ax = _axes(ax, (width, width * len(framed) / columns**2))
+    ax = axes_of(ax, (width, width * len(framed) / columns**2))
     colors = get_cmap(imshow.pop("cmap", "gray_r")).with_extremes(bad="#bcd3ec", over="#e8e8e8")
     settings: dict[str, Any] = {"cmap": colors, "interpolation": "nearest"}
     if "norm" not in imshow:
@@ -192,22 +176,13 @@ def _unit(result: Result, layer: str) -> Unit:
             "ask by pgm.infer"
         )
     s = result.target.structure
-    unit = s.names.layer(getattr(s.names.layer_of(layer), "name", layer)).unit
+    unit = (s.names.layer_of(layer) or s.names.layer(layer)).unit
     if unit.support is None:
         raise PgmError(
             f"layer {layer!r} has {unit!r} units, whose values have {unit.width} components and no "
             "states, and cannot be drawn as one image"
         )
     return unit
-
-
-def _state_colors(count: int) -> Array:
-    """Return a colour (4,) for each of some states."""
-    with needed_by("pgmengine.plots"):
-        import matplotlib as mpl
-
-    colors: Array = mpl.colormaps["viridis"](np.linspace(0.1, 0.95, max(count, 2)))
-    return colors
 
 
 def _colors_of_states(unit: Unit) -> dict[str, Any]:
@@ -217,7 +192,7 @@ def _colors_of_states(unit: Unit) -> dict[str, Any]:
 
     assert unit.support is not None
     count = max(len(unit.support), 2)
-    return {"cmap": ListedColormap(_state_colors(count)), "vmin": -0.5, "vmax": count - 0.5}
+    return {"cmap": ListedColormap(state_colors(count)), "vmin": -0.5, "vmax": count - 0.5}
 
 
 def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | None = None) -> Axes:
@@ -298,7 +273,7 @@ def history(
         there = f"there is {', '.join(missing[0])}" if missing[0] else "give callbacks= to fit"
         raise PgmError(f"{name!r} was not monitored; {there}")
     found = [h[name] for h in histories]
-    ax = _axes(ax)
+    ax = axes_of(ax)
     values = np.stack([np.asarray(h["value"], dtype=np.float64) for h in found])
     mean = values.mean(axis=0)
     line = ax.plot(found[0]["update"], mean, label=label or name)[0]
@@ -331,7 +306,7 @@ def levels(result: Result, row: int = 0, chain: int = 0, ax: Axes | None = None)
     """
     if "levels" not in result.stats:
         raise PgmError("only results of SimulatedTempering have levels")
-    ax = _axes(ax)
+    ax = axes_of(ax)
     betas = np.atleast_2d(result.stats["betas"])
     levels = result.stats["levels"][:, row, chain]
     ax.step(np.arange(len(levels)), betas[row if len(betas) > 1 else 0, levels], lw=0.7)
@@ -369,7 +344,7 @@ def autocorrelation(
     else:
         raise PgmError(f"a Result of {type(series.method).__name__} has no chains with energies")
     curves = np.array([autocorrelation_function(chain)[: lags + 1] for chain in chains])
-    ax = _axes(ax)
+    ax = axes_of(ax)
     ax.plot(curves.mean(axis=0), label=label)
     ax.axhline(0.0, color="gray", lw=0.5)
     ax.set(xlabel="lag, sweeps", ylabel="autocorrelation of the energy")
@@ -392,7 +367,7 @@ def bound_gap(bound: ArrayLike, exact: ArrayLike, ax: Axes | None = None, bins: 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.bound_gap([-4.1, -4.3], [-4.0, -4.2])
     """
-    ax = _axes(ax)
+    ax = axes_of(ax)
     ax.hist(100 * (np.asarray(bound) / np.asarray(exact) - 1), bins=bins)
     ax.set(xlabel="relative error of the bound, %", ylabel="count")
     return ax
@@ -436,8 +411,8 @@ def graph(
     if model.structure.variables:
         if result is not None:
             _check_result(model, result, row)
-        return _variables(model, ax, result, row)
-    return _layers(model, ax)
+        return variables_drawn(model, ax, result, row)
+    return layers_drawn(model, ax)
 
 
 def _check_result(model: Model, result: Result, row: int) -> None:
@@ -456,127 +431,3 @@ def _check_result(model: Model, result: Result, row: int) -> None:
     rows = result.target.rows
     if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < rows:
         raise PgmError(f"row {row!r} is no row of the result, expected 0..{rows - 1}")
-
-
-def _layers(model: Model, ax: Axes | None) -> Axes:
-    """Draw the layers as boxes."""
-    s, ax = model.structure, _axes(ax, (4.0, 0.9 * len(model.structure.layers)))
-    inside = {c.a for c in s.couplings if c.a == c.b}
-    place = {name: (0.0, float(i)) for i, name in enumerate(s.children_first)}
-    box = {"boxstyle": "round,pad=0.5", "facecolor": "#eef3fa", "edgecolor": "#35618f"}
-    for c in s.couplings:
-        if c.a == c.b:
-            continue
-        bend = 0.0 if abs(place[c.a][1] - place[c.b][1]) == 1 else 0.5
-        ax.annotate(
-            "",
-            place[c.b],
-            place[c.a],
-            arrowprops={
-                "arrowstyle": "-|>" if c.directed else "-",
-                "shrinkA": 16,
-                "shrinkB": 16,
-                "color": "#35618f",
-                "connectionstyle": f"arc3,rad={bend}",
-            },
-        )
-    for name, layer in s.layers.items():
-        own = ", coupled inside" if name in inside else ""
-        ax.text(
-            *place[name],
-            f"{name}: {layer.size} {layer.unit!r}{own}",
-            ha="center",
-            va="center",
-            bbox=box,
-        )
-    ax.set(xlim=(-1.5, 1.5), ylim=(-0.5, len(place) - 0.5))
-    ax.set_axis_off()
-    return ax
-
-
-# The width of a letter in a drawing of variables, in inches.
-LETTER_INCHES = 0.085
-
-# The distances from the middle of a box to its lower and upper edge, in inches.
-BELOW_BOX_INCHES, ABOVE_BOX_INCHES = 0.16, 0.2
-
-LINE_COLOR = "#35618f"
-
-
-def _variables(model: Model, ax: Axes | None, result: Result | None, row: int) -> Axes:
-    """Draw named variables in ranks."""
-    nodes = model.to_networkx("variables")
-    units: dict[Hashable, Place] = {
-        node: (data["layer"], data["index"])
-        for node, data in nodes.nodes(data=True)
-        if "table" not in data
-    }
-    names = {node: model.structure.names.of(place) for node, place in units.items()}
-    widths = {node: 0.3 + LETTER_INCHES * max(len(name), 4) for node, name in names.items()}
-    place = places(nodes, widths)
-    across = max(abs(x) + widths.get(node, NARROW_INCHES) / 2 for node, (x, _) in place.items())
-    down = max(-y for _, y in place.values())
-    ax = _axes(ax, (max(2 * across, 3.0), down + 1.0))
-    for one, two, data in nodes.edges(data=True):
-        arrow = nodes.is_directed() and data.get("directed", True) and two in widths
-        (x1, y1), (x2, y2) = place[one], place[two]
-        style = "-|>" if arrow else "-"
-        look = {"arrowstyle": style, "shrinkA": 0, "shrinkB": 0, "color": LINE_COLOR, "lw": 0.8}
-        # Arrows lead from the lower edge of a box to the upper edge of another one, so that their
-        # heads are visible.
-        ends = (
-            ((x2, y2 + ABOVE_BOX_INCHES), (x1, y1 - BELOW_BOX_INCHES))
-            if arrow
-            else ((x2, y2), (x1, y1))
-        )
-        ax.annotate("", *ends, arrowprops={**look, "alpha": 0.7}, zorder=1)
-    for node, name in names.items():
-        _variable(ax, name, (*place[node], widths[node]), units[node], result, row)
-    for x, y in (place[node] for node in nodes if node not in widths):
-        ax.plot([x], [y], "s", color=LINE_COLOR, markersize=4, zorder=2)
-    ax.set(xlim=(-across - 0.2, across + 0.2), ylim=(-down - 0.5, 0.5))
-    ax.set_axis_off()
-    return ax
-
-
-def _variable(
-    ax: Axes,
-    name: str,
-    at: tuple[float, float, float],
-    unit: Place,
-    result: Result | None,
-    row: int,
-) -> None:
-    """Draw the box of a variable at (x, y, width), with its marginal."""
-    with needed_by("pgmengine.plots"):
-        from matplotlib.patches import Rectangle
-
-    x, y, wide = at
-    seen = result is not None and _observed(result, unit, row)
-    box = Rectangle(
-        (x - wide / 2, y - BELOW_BOX_INCHES),
-        wide,
-        BELOW_BOX_INCHES + ABOVE_BOX_INCHES,
-        facecolor="#eef3fa",
-        zorder=3,
-    )
-    box.set(edgecolor=LINE_COLOR, linewidth=2.2 if seen else 0.8)
-    ax.add_patch(box)
-    ax.text(x, y + (0.05 if result else 0.02), name, ha="center", va="center", fontsize=8, zorder=5)
-    if result is None or unit[0] not in result.prob:
-        return
-    prob = np.asarray(result.prob[unit[0]])
-    shares = (prob[row] if prob.ndim == 3 else prob)[unit[1]].tolist()
-    colors = _state_colors(len(shares))
-    left = x - wide / 2
-    for share, color in zip(shares, colors, strict=False):
-        part = Rectangle(
-            (left, y - BELOW_BOX_INCHES), wide * share, 0.11, facecolor=color, zorder=4
-        )
-        ax.add_patch(part)
-        left += wide * share
-
-
-def _observed(result: Result, unit: Place, row: int) -> bool:
-    """Return whether a unit is observed in a row of the evidence of a result."""
-    return result.target is not None and not bool(result.target.free[unit[0]][row, unit[1]])

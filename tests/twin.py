@@ -4,6 +4,8 @@ the plain engine.
 
 import numpy as np
 
+from pgmengine.engine.visits import colors, visited
+
 ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
 
 
@@ -55,7 +57,7 @@ class Replay:
         place = {name: i for i, name in enumerate(s.layers)}
         sweep = 0
         while True:
-            names = [n for color in s.colors for n in color]
+            names = [n for color in colors(s) for n in color]
             for name in names[::-1] if self.backward else names:
                 layer, free = s.layers[name], self.target.free[name]
                 if not free.any():
@@ -100,7 +102,7 @@ class LanesReplay(Replay):
 
     def _calls(self):
         s = self.target.structure
-        names = [n for names in self.target.visited for n in names]
+        names = [n for names in visited(self.target) for n in names]
         ends = np.cumsum([0, *(s.layers[n].size for n in names)])
         first, sweep = dict(zip(names, ends)), 0
         while True:

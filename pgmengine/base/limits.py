@@ -1,7 +1,8 @@
-"""The largest absolute value of parameters, data and soft evidence.
+"""Limits of numbers and arrays that all rooms share.
 
-Compiled chains compute in single precision, whose largest number is 3.4e38. Products of two numbers
-within this limit stay below that, and so do sums of such products over many units.
+LARGEST is the largest absolute value of parameters, data and soft evidence. Compiled chains compute
+in single precision, whose largest number is 3.4e38. Products of two numbers within this limit stay
+below that, and so do sums of such products over many units.
 """
 
 from __future__ import annotations
@@ -11,6 +12,12 @@ from numpy.typing import ArrayLike
 
 from pgmengine._kernels import LARGEST as LARGEST
 from pgmengine.base.types import Array
+
+# Relative rounding error of single precision.
+SINGLE_ROUNDING = 2.0**-24
+
+# The most axes of an array of numpy, and the most levels of lists within lists.
+MAX_AXES = 64
 
 IN_RANGE = f"a finite number of size up to {LARGEST:g}"
 

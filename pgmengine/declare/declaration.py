@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import MAX_AXES
 from pgmengine.declare.stored_tables import table_entries
 from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
@@ -19,12 +20,10 @@ from pgmengine.units import Unit
 # Entries of a layer besides the fields of its unit.
 LAYER_ENTRIES = {"name", "unit", "size", "bias", "labels", "states"}
 
-# The most levels of lists within lists: the largest number of axes of an array.
-MAX_LIST_DEPTH = 64
 
 # The most levels of tuples within tuples of a name. The list of names is the fourth level of a
 # declaration.
-MAX_NAME_DEPTH = MAX_LIST_DEPTH - 4
+MAX_NAME_DEPTH = MAX_AXES - 4
 
 
 def declaration_of(model: Model) -> dict[str, Any]:

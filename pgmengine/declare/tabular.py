@@ -20,11 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
 from pgmengine.model.tables import as_printed
-
-# The most axes of an array of numpy.
-MAX_AXES = 64
 
 
 class Conditional(NamedTuple):

@@ -8,34 +8,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.errors import PgmError
-from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
-from pgmengine.base.work.division import blocks
 from pgmengine.base.work.threads import parts
-from pgmengine.engine.kernels.kernel import Kernel
-from pgmengine.engine.packed import matrix, packed, padded, row, stride_of, zeros
-from pgmengine.evidence.relevance import marginalised_layers
+from pgmengine.engine.densities import base_constant, densities_alone
+from pgmengine.engine.kernels.kernel import Kernel, share_of
+from pgmengine.engine.packed import (
+    MIN_UPDATES_A_THREAD,
+    mask,
+    matrix,
+    packed,
+    padded,
+    row,
+    stride_of,
+    zeros,
+)
+from pgmengine.engine.visits import drawable, marginalised_layers, visited
 from pgmengine.evidence.target import Target, times
 from pgmengine.model.couplings import Coupling
-from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
 from pgmengine.units.base import Draw
 
 # Sweeps after which all inputs are computed anew, so that rounding errors do not add up.
 SWEEPS_A_REFRESH = 512
 
-# Numbers (units times states) whose log densities are computed together.
-NUMBERS_AT_ONCE = 2**20
-
-# The smallest number of unit updates for which a further thread is started.
-MIN_UPDATES_A_THREAD = 20_000
 LARGEST_SINGLE = f"{np.finfo(np.float32).max:.1g}"
 
 
@@ -44,20 +46,7 @@ def knows(target: Target, kernel: Kernel) -> bool:
 
     An inherited `flip_share` does not count, because the subclass may have another transition.
     """
-    return "flip_share" in vars(type(kernel)) and target.pattern.drawable
-
-
-def share_of(kernel: Kernel) -> float:
-    """Return the share of FlipState that a kernel defines; PgmError unless it is in [0, 1]."""
-    share: Any = getattr(kernel, "flip_share", None)
-    known = isinstance(share, Real) and not isinstance(share, bool)
-    if not known or not 0.0 <= float(share) <= 1.0:
-        raise PgmError(
-            f"the kernel {kernel!r}: flip_share must be a number from 0 to 1, the share "
-            f"of FlipState beside Gibbs, not {share!r}; leave it out, and the reference engine "
-            "(PlainChains) runs the transition"
-        )
-    return float(share)
+    return "flip_share" in vars(type(kernel)) and drawable(target.pattern)
 
 
 class CompiledChains:
@@ -81,7 +70,7 @@ class CompiledChains:
         self.target, self.packed, self.x, self.made = target, packed(target.model), x, 0
         self.beta = target.beta.astype(np.float32)
         self.moving = list(target.pattern.moving)
-        self.order = [name for names in target.visited for name in names if name in self.moving]
+        self.order = [name for names in visited(target) for name in names if name in self.moving]
         self.units = sum(s.layers[name].size for name in self.moving)
         self.by_unit = target.pattern.by_unit
         self.summed = marginalised_layers(target, False), marginalised_layers(target, True)
@@ -100,14 +89,7 @@ class CompiledChains:
             for n, x in s.layers.items()
             if x.unit.support is not None
         }
-        # Layers whose units have two values, which are integers.
-        self.whole_pairs = [
-            name
-            for name, layer in s.layers.items()
-            if (support := layer.unit.support) is not None
-            and support.shape == (2,)
-            and np.array_equal(support, np.round(support))
-        ]
+        self.whole_pairs = _whole_pairs(s)
         # Layer -> field, zeta and the rounding error of zeta, (chains, padded width).
         self.inputs: dict[str, tuple[Array | None, Array | None, Array | None]] = {}
         self.changed = np.zeros(len(s.layers), dtype=np.int64)
@@ -302,45 +284,13 @@ class CompiledChains:
             {name: v[missing] for name, v in self.values().items()},
             self._densities()[missing],
         )
-        at_0, at_1 = self._densities_of(missing, x)
+        at_0, at_1 = densities_alone(self.target.take(missing), x)
         possible = np.isfinite(found[:, 1])
         rest = at_1[possible] - at_0[possible] - found[possible, 1]
         self.constant[missing[possible]] = np.stack(
             (at_0[possible] - found[possible, 0], rest), axis=1
         )
         return np.nan_to_num(self.constant, neginf=-np.inf)
-
-    def _densities_of(self, rows: Array, x: States) -> Array:
-        """Return the log densities of states (rows, width) at beta = 0 and 1, (2, rows).
-
-        Chains of one row of evidence may be divided among workers, and the rounding of a product
-        depends on its number of rows, so that each state is computed alone. Chains of small models
-        are often in equal states, which are computed once.
-        """
-        target = self.target.take(rows)
-        known = (*target.evidence.values.values(), *target.soft.values())
-        if not all((some == some[:1]).all() for some in map(distinct, known)):
-            width = sum(value.shape[1] for value in x.values())
-            # A density takes several arrays of the size of the states, so that rows come in blocks.
-            found = [
-                [
-                    target.take(some).at(beta).log_density({n: v[some] for n, v in x.items()})
-                    for beta in (0.0, 1.0)
-                ]
-                for some in blocks(np.arange(len(rows)), NUMBERS_AT_ONCE / width)
-            ]
-            return np.concatenate(found, axis=1)
-        masks = [*target.free.values(), *target.intervened.values()]
-        keys = np.concatenate([*x.values(), *masks], axis=1)
-        places: dict[bytes, int] = {}
-        group = np.array([places.setdefault(key.tobytes(), len(places)) for key in keys])
-        _, firsts = np.unique(group, return_index=True)
-        densities = np.full((2, len(firsts)), np.nan)
-        for i, first in enumerate(firsts):
-            alone = target.take(np.array([first]))
-            state = {name: v[first : first + 1] for name, v in x.items()}
-            densities[:, i] = [alone.at(beta).log_density(state)[0] for beta in (0.0, 1.0)]
-        return densities[:, group]
 
     def _densities(self, last: bool = False) -> Array:
         """Return (path, power) without constants, (rows, 2), from the kept inputs.
@@ -487,17 +437,12 @@ class CompiledChains:
         return values.reshape(len(state), layer.width)
 
 
-def base_constant(layer: Layer) -> float:
-    """Return the constant part of log h, summed over the units of a layer."""
-    table = layer.unit.log_base
-    if table is None:
-        return layer.size * float(layer.unit.log_h(np.zeros(1))[0])
-    return 0.0 if np.any(table != table[0]) else layer.size * float(table[0])
-
-
-def mask(which: Array, units: int, shared: bool = True) -> Array:
-    """Return a padded mask as bytes; a single row if all rows are equal and `shared`."""
-    rows = which[:1] if shared and (which == which[0]).all() else which
-    out = zeros((len(rows), units), np.uint8)
-    out[:, : which.shape[1]] = rows
-    return out
+def _whole_pairs(s: Structure) -> list[str]:
+    """Return the layers whose units have two values, which are integers."""
+    return [
+        name
+        for name, layer in s.layers.items()
+        if (support := layer.unit.support) is not None
+        and support.shape == (2,)
+        and np.array_equal(support, np.round(support))
+    ]

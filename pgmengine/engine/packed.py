@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -29,6 +28,8 @@ FLOATS_A_VECTOR = 16
 # The largest panel of weights, in bytes: it stays in the cache of a core.
 PANEL_BYTES = 1_100_000
 
+# The smallest number of unit updates for which a further thread is started.
+MIN_UPDATES_A_THREAD = 20_000
 # Numbers that are converted to single precision at a time.
 CONVERTED_AT_ONCE = 2**16
 
@@ -95,13 +96,13 @@ class Packed:
         return self.singles[key]
 
 
-# Packed parameters are made at every update of a fit, and are deleted with their model.
-_packed: WeakKeyDictionary[Parameters, Packed] = WeakKeyDictionary()
-
-
+@remembered
 def packed(model: Parameters) -> Packed:
-    """Return the packed parameters of a model, which all chains on it share."""
-    return remembered(_packed, model, Packed)
+    """Return the packed parameters of a model, which all chains on it share.
+
+    They are made at every update of a fit.
+    """
+    return Packed(model)
 
 
 def padded(n: int) -> int:
@@ -136,6 +137,14 @@ def row(values: Array, columns: int) -> Array:
     """Return values as one padded row."""
     out = np.zeros(columns + FLOATS_A_VECTOR, dtype=np.float32)[:columns]
     out[: values.size] = values.ravel()
+    return out
+
+
+def mask(which: Array, units: int, shared: bool = True) -> Array:
+    """Return a padded mask as bytes; a single row if all rows are equal and `shared`."""
+    rows = which[:1] if shared and (which == which[0]).all() else which
+    out = zeros((len(rows), units), np.uint8)
+    out[:, : which.shape[1]] = rows
     return out
 
 

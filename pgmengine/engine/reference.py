@@ -20,7 +20,7 @@ from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.kernels.gibbs import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
-from pgmengine.evidence.relevance import marginalised_layers
+from pgmengine.engine.visits import marginalised_layers, visited
 from pgmengine.evidence.target import NEVER_ON, Target, times
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.layer import Layer
@@ -161,7 +161,7 @@ def sweep(
     tilts = tilts or {}
     by_unit = target.pattern.by_unit | set(tilts)
     x = dict(x)
-    order = [name for names in target.visited for name in names]
+    order = [name for names in visited(target) for name in names]
     for name in order[::-1] if backward else order:
         by = Gibbs() if name in anew else kernel
         if name in by_unit:

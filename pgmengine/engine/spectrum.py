@@ -11,6 +11,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States
 from pgmengine.engine.reference import moves
+from pgmengine.engine.visits import visited
 from pgmengine.evidence.target import Target
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def transition_matrix(target: Target, kernel: Kernel) -> Array:
     log_p = target.take(np.zeros(states, dtype=int)).log_density(joint_states(target))
     digits = _digits(sizes)
     matrix = np.eye(states)
-    order = [name for names in target.visited for name in names]
+    order = [name for names in visited(target) for name in names]
     for u in sorted(range(len(grid)), key=lambda u: order.index(grid[u][0])):
         step = int(np.prod(sizes[u + 1 :]))
         reached = (np.arange(states) - digits[u] * step)[:, None] + step * np.arange(sizes[u])

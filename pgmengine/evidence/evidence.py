@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.limits import IN_RANGE
+from pgmengine.base.limits import IN_RANGE, SINGLE_ROUNDING
 from pgmengine.base.rows import rows_of, spread
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.frames import by_layer
 from pgmengine.evidence.named_units import StateNumbers, ValuesInRows, is_frame, values_of_units
 from pgmengine.evidence.relevance import EvidencePattern
-from pgmengine.evidence.state_names import SINGLE_PRECISION, as_entries, text_of_number
+from pgmengine.evidence.state_names import as_entries, text_of_number
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 
@@ -197,7 +197,7 @@ def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
     if unit.support is None:
         return values, good
     nearest = unit.support[unit.state_of(values)]
-    near = np.abs(values - nearest) <= SINGLE_PRECISION * np.abs(nearest)
+    near = np.abs(values - nearest) <= SINGLE_ROUNDING * np.abs(nearest)
     close = ~good & (near.all(axis=-1) if wide else near)
     return np.where(close[..., None] if wide else close, nearest, values), good | close
 

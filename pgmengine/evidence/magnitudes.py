@@ -20,7 +20,6 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 # A rough bound on the terms of the log density suffices if it is at most this many nats.
 MAX_ROUGH_TERM = 2.0**12
-
-_largest: WeakKeyDictionary[Parameters, tuple[float, float, tuple[str, ...]]] = WeakKeyDictionary()
 
 
 @dataclass(eq=False)
@@ -101,16 +98,13 @@ def magnitudes(target: Target) -> Magnitudes:
         return _measured(target.model, seen, free, target.soft)
 
 
+@remembered
 def largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
     """Return bounds on the sizes of all terms of the log density, and of the terms of one unit.
 
     They hold for any evidence with values up to 1. For larger values of the layers whose names come
     third, they grow with the square of the values.
     """
-    return remembered(_largest, model, _largest_terms)
-
-
-def _largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
     rough = roughly(model)
     if rough <= MAX_ROUGH_TERM:
         # For one unit, each term is the difference of two terms.

@@ -21,14 +21,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pgmengine import _kernels
 from pgmengine.base.rows import distinct, rows_of, spread
 from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.structure import Structure
 from pgmengine.model.unit_graph import acts, ancestors
-from pgmengine.units.base import Draw
 
 if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
@@ -121,62 +119,6 @@ class EvidencePattern:
         joined = inside | {c.a for c in self.acting_arrows} | self.in_tables
         return frozenset(name for name in joined if self.some_free[name])
 
-    @cached_property
-    def mean_field_order(self) -> tuple[str, ...]:
-        """Layers with free units, by colour classes; the classes next to evidence come first."""
-        seen = {name for name, free in self.all_free.items() if not free}
-        near = {
-            name
-            for c in self.structure.undirected
-            for name, other in ((c.a, c.b), (c.b, c.a))
-            if other in seen
-        }
-        colors = sorted(
-            self.structure.colors,
-            key=lambda color: not near & {n for n in color if self.some_free[n]},
-        )
-        return tuple(name for color in colors for name in color if self.some_free[name])
-
-    @cached_property
-    def coupled(self) -> tuple[str, ...]:
-        """Layers of `mean_field_order` with an undirected coupling to a layer with free units."""
-        return tuple(
-            name
-            for name in self.mean_field_order
-            if any(self.some_free[other] for _, other in self.structure.meetings[name])
-        )
-
-    @cached_property
-    def in_lanes(self) -> bool:
-        """Whether the compiled sweeps of single units, with chains as lanes, can draw every unit.
-
-        They support tables, couplings and arrows between units with finitely many states.
-        """
-        s = self.structure
-        entries = int(np.diff(s.table_index.first).max(initial=0)) if s.tables else 0
-        return (
-            all(layer.unit.draw in (Draw.TABLE, Draw.COMPLEMENT) for layer in s.layers.values())
-            and max(s.state_counts.values()) <= _kernels.MOST_STATES
-            # Positions in a table are 32-bit integers.
-            and entries < 2**31
-        )
-
-    @cached_property
-    def drawable(self) -> bool:
-        """Whether the compiled sweeps of whole layers can draw all units that move."""
-        s = self.structure
-        if s.tables:
-            return False
-        drawn = {x.unit for name, x in s.layers.items() if self.some_free[name]}
-        drawn |= {s.layers[name].unit for name in s.layers if s.arrows_into[name]}
-        # Chains keep states instead of values, so that a unit with several components must be
-        # one-hot.
-        return all(unit.draw is not None for unit in drawn) and all(
-            (x.unit.support is None or 2 <= len(x.unit.support) <= _kernels.MOST_STATES)
-            and (x.unit.width == 1 or x.unit.one_hot)
-            for x in s.layers.values()
-        )
-
     def take(self, index: Array) -> EvidencePattern:
         """Return the pattern of the rows `index`; if all rows are equal, one object per length."""
         if self.alike and len(index) == self.rows:
@@ -187,18 +129,6 @@ class EvidencePattern:
             return EvidencePattern(self.structure, len(index), observed, intervened)
 
         return self._resized.recall(len(index), taken) if self.alike else taken()
-
-
-def marginalised_layers(target: Target, backward: bool) -> frozenset[str]:
-    """Return the layers that a sweep draws first, all at once.
-
-    Their states before the sweep have no effect on the states after it. There is no such layer if
-    the sweep visits its first layers unit by unit.
-    """
-    free = target.pattern.some_free
-    visits = [[n for n in names if free[n]] for names in target.visited]
-    first = next((names for names in (visits[::-1] if backward else visits) if names), [])
-    return frozenset() if target.pattern.by_unit & set(first) else frozenset(first)
 
 
 def parents_of(target: Target, arrow: Arrow, children: Array, structural: bool = False) -> Array:

@@ -26,6 +26,7 @@ import numpy as np
 
 from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.names import hashable, nearest
 from pgmengine.base.types import Array
 
@@ -47,8 +48,6 @@ MISSING = frozenset(
 # The largest integer or fraction that is read: larger ones have no float.
 LARGEST_READ = 10**308
 
-# Relative error of single precision.
-SINGLE_PRECISION = 2.0**-24
 
 # Length of the longest text that is read as a number, in characters.
 MAX_NUMBER_LENGTH = 400
@@ -104,7 +103,7 @@ class StateNames:
             return ()
         known = self.alike.items()
         numbers = ((x, states) for (_, x), states in known if type(x) is float and isfinite(x))
-        near = [states for x, states in numbers if abs(x - value) <= SINGLE_PRECISION * abs(x)]
+        near = [states for x, states in numbers if abs(x - value) <= SINGLE_ROUNDING * abs(x)]
         return near[0] if len(near) == 1 else ()
 
     @cached_property
@@ -182,8 +181,9 @@ class StateNames:
 
 
 def _plain(value: object) -> object:
-    """Return a scalar of numpy as a Python object."""
-    return value.item() if isinstance(value, np.generic) else value
+    """Return a scalar of numpy, or an array without axes, as a Python object."""
+    scalar = isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.ndim)
+    return value.item() if scalar else value  # type: ignore[attr-defined]
 
 
 def position(value: object) -> int | None:
@@ -300,6 +300,8 @@ def as_entries(layer: Layer, given: Any, what: str) -> Array:
             return array
     except ValueError:
         timed = False
+    if timed and np.isnat(array).all():
+        return np.full(array.shape, np.nan)
     if timed:
         raise PgmError(f"{what} is not an array of numbers or names: it has dates or times")
     try:

@@ -101,11 +101,6 @@ class Target:
         """Layer -> (rows, size) bool: units set by do(), whose conditionals are absent."""
         return self.pattern.intervened
 
-    @property
-    def visited(self) -> tuple[tuple[str, ...], ...]:
-        """Layers in the order of a sweep; layers of one tuple may move together."""
-        return tuple((name,) for name in self.order) or self.structure.colors
-
     def take(self, index: Array) -> Target:
         """Return the same target with the rows `index`; repeats are allowed."""
         if len(index) == self.rows == 1:

@@ -54,10 +54,11 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.names import nearest
 from pgmengine.base.types import RngLike
 from pgmengine.declare.builder import GraphBuilder
-from pgmengine.declare.declaration import LAYER_ENTRIES, MAX_LIST_DEPTH, plain_label, unit_types
+from pgmengine.declare.declaration import LAYER_ENTRIES, plain_label, unit_types
 from pgmengine.declare.validate import check_size
 from pgmengine.evidence.names import Member
 from pgmengine.evidence.state_names import LARGEST_READ
@@ -138,10 +139,8 @@ def _check_plain(declaration: Mapping[str, Any]) -> None:
     waiting: list[tuple[str, Any, int]] = [("", declaration, 0)]
     while waiting:
         where, value, depth = waiting.pop()
-        if depth > MAX_LIST_DEPTH:
-            raise PgmError(
-                f"{where[:40]}...: lists within lists, more than {MAX_LIST_DEPTH} levels"
-            )
+        if depth > MAX_AXES:
+            raise PgmError(f"{where[:40]}...: lists within lists, more than {MAX_AXES} levels")
         if isinstance(value, int) and abs(value) > LARGEST_READ:
             raise PgmError(
                 f"{where}: an integer beyond 1e308, the largest number in double precision"

@@ -21,9 +21,10 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.files import CHECKSUM_ENTRY, plain_text, read_tensors, shown, write_tensors
+from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike
-from pgmengine.declare.declaration import MAX_LIST_DEPTH, check_names_come_back, declaration_of
+from pgmengine.declare.declaration import check_names_come_back, declaration_of
 from pgmengine.declare.stored_tables import table_units, variable_units, with_stored_tables
 from pgmengine.io.declared import declared_model
 from pgmengine.io.words import is_not_zero
@@ -263,7 +264,7 @@ def _of_file(path: str | Path) -> Iterator[None]:
         raise PgmError(str(error) if named else f"{shown(path)}: {error}") from None
     except RecursionError:
         raise PgmError(
-            f"{shown(path)}: cannot be read: lists within lists, more than {MAX_LIST_DEPTH} levels"
+            f"{shown(path)}: cannot be read: lists within lists, more than {MAX_AXES} levels"
         ) from None
     except MemoryError:
         raise PgmError(

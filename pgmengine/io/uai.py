@@ -28,9 +28,10 @@ from itertools import islice
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
-from pgmengine.declare.tabular import MAX_AXES, Conditional, Network, Table, check_acyclic
+from pgmengine.declare.tabular import Conditional, Network, Table, check_acyclic
 from pgmengine.io.opened import DATA_MEMORY_PER_TEXT_BYTE
 from pgmengine.io.uai_orders import REMARK, Order, order_of
 from pgmengine.io.variables import ADVICE_FOR_ROUNDED_ROWS

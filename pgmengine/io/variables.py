@@ -7,9 +7,10 @@ from typing import Protocol
 
 from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
-from pgmengine.declare.tabular import MAX_AXES, Conditional, Network, check_different
+from pgmengine.declare.tabular import Conditional, Network, check_different
 from pgmengine.model.tables import as_printed, wrong_row
 
 # The advice for rows that do not sum to 1.

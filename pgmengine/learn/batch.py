@@ -19,6 +19,7 @@ import numpy as np
 
 from pgmengine.base.rows import distinct, spread
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.engine.visits import colors
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
@@ -157,7 +158,7 @@ def outward(target: Target, given: Mapping[str, Array]) -> tuple[tuple[str, ...]
     observed = {name: distinct(seen) for name, seen in target.pattern.observed.items()}
     data = {name for name in graph if (observed[name] & free[name]).any()}
     far = nx.multi_source_dijkstra_path_length(graph, data) if data else {}
-    order = [name for color in s.colors for name in color]
+    order = [name for color in colors(s) for name in color]
     rest = [name for name in order if name not in data]
     rest.sort(key=lambda name: far.get(name, len(order)))
     return tuple(n for n in order if n in data), tuple(rest)

@@ -25,6 +25,7 @@ from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.names import Member, as_members
+from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
     check_data,
@@ -207,22 +208,10 @@ def fit(
     array([ 0, 10, 20])
     """
     model = as_model(model)
-    names = (
-        () if given is None else model.structure.names.alone_or_several(as_members(given, "given"))
-    )
-    rows, known = data_by_layer(model.structure, data), model.structure.names.units(names, "given")
-    keys = tuple(getattr(data, "columns", data))
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
-    watched = [c.watched for c in callbacks if isinstance(c, EarlyStopping)]
-    target = make_target(model, check_data(model, rows, known, names, keys), what="data")
-    check_evidence(target, known)
-    check_possible_data(target)
-    size = min(whole("batch_size", batch_size), target.rows)
-    if updates is None:
-        total = whole("epochs", epochs, 0) * -(-target.rows // size)
-    else:
-        total = whole("updates", updates, 0)
+    target, rows, known = _target_of(model, data, given)
+    sizes = size, total = _sizes(target.rows, batch_size, epochs, updates)
     weights = row_weights(target, sample_weight)
     means = observed_means(target, weights)
     begins: Model = model
@@ -247,7 +236,6 @@ def fit(
     # spinning after a product and occupy the cores.
     alone = nullcontext() if checkpoint is None else Lock(place_of(checkpoint))
     with one_blas_thread(), alone:
-        generator = seeded(rng)
         run = Run(
             begins,
             target,
@@ -256,8 +244,8 @@ def fit(
             positive,
             known,
             optimizer,
-            generator,
-            (size, total),
+            seeded(rng),
+            sizes,
             executor,
         )
         chosen = None if run.normalized else run.negative
@@ -274,18 +262,10 @@ def fit(
         else:
             history.add(run.model, run.count)
         interrupted, stopped = _learn(run, history, watch, total, size, progress, saver)
-        watch.measure(run.model, run.count)
         unsaved = "" if saver is None else saver.at_the_end(run, history, watch)
     if stopped:
         log.info("stopped after %d updates: %s", run.count, stopped)
-    for name in watched:
-        # A monitor may return nothing for a long time, so missing values are only found at the end.
-        if name not in history.values:
-            log.warning(
-                "EarlyStopping watched %r, of which no callback said anything%s",
-                name,
-                nearest(name, history.values),
-            )
+    _warn_of_absent_values(callbacks, history)
     findings = watch.findings(not interrupted and not stopped)
     for finding in findings:
         log.warning("%s", finding)
@@ -303,6 +283,42 @@ def fit(
         begun,
         findings,
     )
+
+
+def _target_of(
+    model: Model, data: LayerValues, given: Iterable[Member] | None
+) -> tuple[Target, dict[str, Any], dict[str, Array]]:
+    """Return the target of the data, the data by layer, and the units that are given."""
+    table = model.structure.names
+    names = () if given is None else table.alone_or_several(as_members(given, "given"))
+    rows, known = data_by_layer(model.structure, data), table.units(names, "given")
+    keys = tuple(getattr(data, "columns", data))
+    target = make_target(model, check_data(model, rows, known, names, keys), what="data")
+    check_evidence(target, known)
+    check_possible_data(target)
+    return target, rows, known
+
+
+def _sizes(rows: int, batch_size: int, epochs: int, updates: int | None) -> tuple[int, int]:
+    """Return the rows of an update, and the number of updates in all."""
+    size = min(whole("batch_size", batch_size), rows)
+    if updates is None:
+        return size, whole("epochs", epochs, 0) * -(-rows // size)
+    return size, whole("updates", updates, 0)
+
+
+def _warn_of_absent_values(callbacks: Sequence[Monitor | PhaseMonitor], history: History) -> None:
+    """Warn of names that EarlyStopping watched and no callback returned.
+
+    A monitor may return nothing for a long time, so that they are only found at the end.
+    """
+    for name in (c.watched for c in callbacks if isinstance(c, EarlyStopping)):
+        if name not in history.values:
+            log.warning(
+                "EarlyStopping watched %r, of which no callback said anything%s",
+                name,
+                nearest(name, history.values),
+            )
 
 
 def _learn(
@@ -326,6 +342,7 @@ def _learn(
             watch.look(run.model, update)
             if saver is not None:
                 saver.now_and_then(run, history, watch)
+    watch.measure(run.model, run.count)
     return interrupted.is_set(), stopped
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import networkx as nx
@@ -18,9 +17,6 @@ from pgmengine.model.couplings import Arrow, Coupling, Undirected
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
 from pgmengine.model.tables import TableIndex, Tables, index_tables
-
-# The most layers for which DSATUR colours the graph; its time grows with their square.
-DSATUR_LAYERS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,39 +222,6 @@ class Structure:
             not self.undirected
             and all(t.conditional for t in self.tables)
             and all(n in directed or (self.child_tables[n] >= 0).all() for n in self.layers)
-        )
-
-    @cached_property
-    def colors(self) -> tuple[tuple[str, ...], ...]:
-        """Colour classes of layers, which sweeps visit in this order.
-
-        Layers of one class share neither a coupling nor a child, so that they may move together. In
-        a bipartite graph, such as a deep Boltzmann machine, the layers at odd distances from the
-        first layer come first, then the layers at even distances. Other graphs are coloured
-        greedily.
-        """
-        graph: nx.Graph = nx.Graph()
-        graph.add_nodes_from(self.layers)
-        graph.add_edges_from((c.a, c.b) for c in self.couplings if c.a != c.b)
-        graph.add_edges_from(
-            (a, b) for t in self.tables for a, b in combinations(t.layers, 2) if a != b
-        )
-        # The normaliser of a child depends on all its parents together.
-        for child in self.layers:
-            parents = sorted({c.a for c in self.arrows_into[child]} - {child})
-            graph.add_edges_from((p, q) for i, p in enumerate(parents) for q in parents[i + 1 :])
-        if nx.is_bipartite(graph):
-            color = dict.fromkeys(nx.isolates(graph), 0)
-            for part in nx.connected_components(graph):
-                first = min(part, key=list(self.layers).index)
-                far = nx.single_source_shortest_path_length(graph, first)
-                color |= {n: (far[n] + 1) % 2 for n in part if n not in color}
-        else:
-            # The time of DSATUR grows with the square of the number of layers.
-            few = len(graph) <= DSATUR_LAYERS
-            color = nx.greedy_color(graph, strategy="DSATUR" if few else "largest_first")
-        return tuple(
-            tuple(n for n in self.layers if color[n] == c) for c in sorted(set(color.values()))
         )
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import networkx as nx
 import numpy as np
@@ -109,15 +108,9 @@ class UnitGraph:
         return np.unique(np.concatenate([self.pairs.of(unit), *joint]))
 
 
-_graphs: WeakKeyDictionary[Parameters, UnitGraph] = WeakKeyDictionary()
-
-
+@remembered
 def unit_graph(model: Parameters) -> UnitGraph:
     """Return the graph of the units of a model; it is computed once for each model."""
-    return remembered(_graphs, model, _unit_graph)
-
-
-def _unit_graph(model: Parameters) -> UnitGraph:
     s, index = model.structure, model.structure.table_index
     units, tables = sum(layer.size for layer in s.layers.values()), len(index.child)
     one, two = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

@@ -20,6 +20,7 @@ from twin import key_of
 import pgmengine as pgm
 from pgmengine.engine import layerwise, packed, reference
 from pgmengine.engine.chains import refusal, start
+from pgmengine.engine.visits import colors
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
 
@@ -195,7 +196,7 @@ def test_conditionals_equal_differences_of_the_log_density(tiny_model):
     x = dict(model.given(full).evidence.values)
     reference.sweep(target, Spy(), {n: v.copy() for n, v in x.items()}, rng)
     by_unit, calls = target.pattern.by_unit, iter(seen)
-    for name in (n for color in model.structure.colors for n in color):
+    for name in (n for color in colors(model.structure) for n in color):
         layer = model.structure.layers[name]
         support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
         block = None if name in by_unit else next(calls)

@@ -27,7 +27,7 @@ from pgmengine.engine.single_site.sweeps import TabledChains
 CHAINS = 40_000
 # Log densities in single precision.
 CLOSE = {"rtol": 1e-5, "atol": 1e-4}
-TABLED_IN_LANES = [m for m in TABLED if m.build().given().pattern.in_lanes]
+TABLED_IN_LANES = [m for m in TABLED if sweeps.in_lanes(m.build().structure)]
 IN_LANES = TABLED_IN_LANES + [m for m in FINITE if m.name != "rbm large weights"]
 kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
 models = pytest.mark.parametrize("tiny_model", IN_LANES, ids=repr)
@@ -49,7 +49,7 @@ def graphs(count, most_states=2**10):
     found, seed = [], 0
     while len(found) < count:
         graph = random_graph(seed, most_states)
-        if graph.build().given().pattern.in_lanes:
+        if sweeps.in_lanes(graph.build().structure):
             found.append((seed, graph))
         seed += 1
     return found

@@ -24,7 +24,7 @@ def models():
     """Models of all kinds that the engine knows."""
     found = [m.build() for m in FINITE]
     found += [random_graph(seed, 2**10).build() for seed in range(30)]
-    return [m for m in found if m.given().pattern.in_lanes]
+    return [m for m in found if sweeps.in_lanes(m.structure)]
 
 
 def neighbours(model):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import wraps
 from threading import Lock
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -53,9 +54,18 @@ class Cache(Generic[T]):
         return len(self._values)
 
 
-def remembered(memory: WeakKeyDictionary[K, T], key: K, make: Callable[[K], T]) -> T:
-    """Return the value of a key; make it if it is missing. It is deleted together with the key."""
-    found = memory.get(key)
-    if found is None:
-        found = memory[key] = make(key)
-    return found
+def remembered(make: Callable[[K], T]) -> Callable[[K], T]:
+    """Decorate a function of one object, which computes each value once.
+
+    The value is deleted together with the object.
+    """
+    memory: WeakKeyDictionary[K, T] = WeakKeyDictionary()
+
+    @wraps(make)
+    def recall(key: K) -> T:
+        found = memory.get(key)
+        if found is None:
+            found = memory[key] = make(key)
+        return found
+
+    return recall

@@ -1,9 +1,11 @@
-"""Kernel: the contract of the transitions of one unit given all others."""
+"""Kernel: the contract of the transitions of one unit given all others, and its share of flips."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from numbers import Real
+from typing import Any, Protocol
 
+from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 
 
@@ -20,3 +22,16 @@ class Kernel(Protocol):
         prob (..., K) are the conditional probabilities of the states given all other units, current
         (...,) the current states.
         """
+
+
+def share_of(kernel: Kernel) -> float:
+    """Return the share of FlipState that a kernel defines; PgmError unless it is in [0, 1]."""
+    share: Any = getattr(kernel, "flip_share", None)
+    known = isinstance(share, Real) and not isinstance(share, bool)
+    if not known or not 0.0 <= float(share) <= 1.0:
+        raise PgmError(
+            f"the kernel {kernel!r}: flip_share must be a number from 0 to 1, the share "
+            f"of FlipState beside Gibbs, not {share!r}; leave it out, and the reference engine "
+            "(PlainChains) runs the transition"
+        )
+    return float(share)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -62,8 +61,9 @@ class PackedGraph:
     first_component: dict[str, int]
 
 
-def pack_graph(s: Structure) -> PackedGraph:
-    """Return the packed graph of a structure."""
+@remembered
+def packed_graph(s: Structure) -> PackedGraph:
+    """Return the packed graph of a structure, which all its models share."""
     layers = list(s.layers.values())
     sizes = np.array([layer.size for layer in layers])
     supports, bases = [], []
@@ -254,17 +254,7 @@ def _children(graph: PackedGraph, arrows: sp.csr_array) -> sp.csr_array:
     return found
 
 
-_graphs: WeakKeyDictionary[Structure, PackedGraph] = WeakKeyDictionary()
-_parameters: WeakKeyDictionary[Parameters, PackedParameters] = WeakKeyDictionary()
-
-
-def packed_graph(s: Structure) -> PackedGraph:
-    """Return the packed graph of a structure, which all its models share."""
-    return remembered(_graphs, s, pack_graph)
-
-
+@remembered
 def packed_parameters(model: Parameters) -> PackedParameters:
     """Return the packed parameters of a model, which all chains on it share."""
-    return remembered(
-        _parameters, model, lambda model: pack_parameters(model, packed_graph(model.structure))
-    )
+    return pack_parameters(model, packed_graph(model.structure))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,9 +20,8 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.threads import parts
-from pgmengine.engine.kernels.kernel import Kernel
-from pgmengine.engine.layerwise import share_of
-from pgmengine.engine.packed import padded, zeros
+from pgmengine.engine.kernels.kernel import Kernel, share_of
+from pgmengine.engine.packed import MIN_UPDATES_A_THREAD, padded, zeros
 from pgmengine.engine.single_site.independent_visits import (
     MIN_VISITS_A_WAVE,
     SWEEPS_TOGETHER,
@@ -37,11 +35,12 @@ from pgmengine.engine.single_site.packed_units import (
     packed_graph,
     packed_parameters,
 )
-from pgmengine.evidence.relevance import marginalised_layers
+from pgmengine.engine.visits import marginalised_layers, visited
 from pgmengine.evidence.target import Target, times
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count
+from pgmengine.units.base import Draw
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -54,16 +53,11 @@ MAX_CHAINS_IN_TURN = 2
 MIN_COUPLINGS_PACKED = 64
 MAX_ENTRIES_A_UNIT = 16
 
-# The smallest number of unit updates for which a further thread is started, and the number between
-# two looks at Ctrl-C.
-MIN_UPDATES_A_THREAD = 20_000
+# The number of unit updates between two looks at Ctrl-C.
 UPDATES_A_POLL = 10_000_000
 
 # Sweeps with the same parameters from which planning their waves pays.
 MIN_SWEEPS_A_PLAN = 64
-
-# Entries of all weights.
-_entries: WeakKeyDictionary[Structure, int] = WeakKeyDictionary()
 
 
 def knows(target: Target, kernel: Kernel) -> bool:
@@ -73,8 +67,23 @@ def knows(target: Target, kernel: Kernel) -> bool:
     """
     return (
         "flip_share" in vars(type(kernel))
-        and target.pattern.in_lanes
+        and in_lanes(target.structure)
         and (bool(target.structure.tables) or many_small(target.model))
+    )
+
+
+@remembered
+def in_lanes(s: Structure) -> bool:
+    """Whether these sweeps can draw every unit.
+
+    They support tables, couplings and arrows between units with finitely many states.
+    """
+    entries = int(np.diff(s.table_index.first).max(initial=0)) if s.tables else 0
+    return (
+        all(layer.unit.draw in (Draw.TABLE, Draw.COMPLEMENT) for layer in s.layers.values())
+        and max(s.state_counts.values()) <= _kernels.MOST_STATES
+        # Positions in a table are 32-bit integers.
+        and entries < 2**31
     )
 
 
@@ -87,7 +96,9 @@ def many_small(model: Parameters) -> bool:
     s = model.structure
     if len(s.layers) + len(s.couplings) < MIN_COUPLINGS_PACKED:
         return False
-    entries = remembered(_entries, s, lambda s: sum(count(model.weight(c)) for c in s.couplings))
+    entries: int = s.memo.recall(
+        "entries of weights", lambda: sum(count(model.weight(c)) for c in s.couplings)
+    )
     return entries <= MAX_ENTRIES_A_UNIT * sum(layer.size for layer in s.layers.values())
 
 
@@ -324,7 +335,7 @@ class TabledChains:
     def _order(self) -> Array:
         """Return the moving units in the order of a sweep; write their ranks into the sites."""
         target, s = self.target, self.target.structure
-        names = [name for names in target.visited for name in names]
+        names = [name for names in visited(target) for name in names]
         order = np.concatenate(
             [s.first_unit[name] + np.arange(s.layers[name].size) for name in names]
         )
@@ -334,8 +345,8 @@ class TabledChains:
         for bit, backward in ((1, False), (2, True)):
             for name in marginalised_layers(target, backward):
                 self.sites["summed"][s.first_unit[name] :][: s.layers[name].size] |= bit
-        visited: Array = order[(moves & (self.sites["states"] > 1))[order]]
-        return visited.astype(np.int32)
+        moving: Array = order[(moves & (self.sites["states"] > 1))[order]]
+        return moving.astype(np.int32)
 
     def _all_alike(self, masks: dict[str, Array]) -> bool:
         """Whether all rows have the same masks."""

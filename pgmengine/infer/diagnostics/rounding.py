@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.magnitudes import Magnitudes, largest_terms, magnitudes
@@ -45,9 +46,6 @@ from pgmengine.model.weights import is_sparse
 
 # Largest sum of the sizes of the terms of a log weight, in double precision: its error is 2^-22.
 MAX_TERMS_IN_DOUBLE = 2.0**30
-
-# Relative rounding error of single precision.
-SINGLE_ROUNDING = 2.0**-24
 
 # Largest sum of the sizes of the terms of a unit, in single precision: its error is 2^-8.
 MAX_TERMS_IN_SINGLE = 2.0**16

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import (
@@ -22,7 +23,7 @@ from pgmengine.infer.diagnostics.convergence import (
     MIN_DRAWS_PER_CHAIN_FOR_RHAT,
     too_short,
 )
-from pgmengine.infer.diagnostics.rounding import SINGLE_ROUNDING, known_log_z, rounding_of_chains
+from pgmengine.infer.diagnostics.rounding import known_log_z, rounding_of_chains
 from pgmengine.infer.results.result import Status
 from pgmengine.model.structure import Structure
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from pgmengine import _kernels
@@ -71,6 +73,16 @@ def log_sums(
         )
         least = float(np.where(needed, _least_input(target, name), 1.0).min(initial=1.0))
     return unit.log_sums(least)
+
+
+def constant_input(target: Target, name: str, tabled: Collection[str]) -> Array:
+    """Return the input of a directed layer from its bias, and from parents that have no tables."""
+    width = target.structure.layers[name].width
+    zeta: Array = np.broadcast_to(target.model.bias(name), (target.rows, width))
+    for c in target.structure.arrows_into[name]:
+        if c.a not in tabled:
+            zeta = zeta + target.evidence.values[c.a] @ target.model.weight(c)
+    return zeta
 
 
 def _least_input(target: Target, name: str) -> Array:

@@ -10,13 +10,41 @@ from __future__ import annotations
 import numpy as np
 
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.progress import track
 from pgmengine.engine.packed import packed
+from pgmengine.engine.visits import colors
+from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import NEVER_ON, Target, times
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.variational.lateral import Inside
 from pgmengine.infer.variational.saddles import nudged
 from pgmengine.model.couplings import Coupling
+
+
+@remembered
+def layer_order(pattern: EvidencePattern) -> tuple[str, ...]:
+    """Return layers with free units, by colour classes; the classes next to evidence come first."""
+    seen = {name for name, free in pattern.all_free.items() if not free}
+    near = {
+        name
+        for c in pattern.structure.undirected
+        for name, other in ((c.a, c.b), (c.b, c.a))
+        if other in seen
+    }
+    free = pattern.some_free
+    classes = sorted(
+        colors(pattern.structure), key=lambda names: not near & {n for n in names if free[n]}
+    )
+    return tuple(name for names in classes for name in names if free[name])
+
+
+@remembered
+def coupled(pattern: EvidencePattern) -> tuple[str, ...]:
+    """Return the layers with an undirected coupling to a layer with free units, in that order."""
+    free, meetings = pattern.some_free, pattern.structure.meetings
+    order = layer_order(pattern)
+    return tuple(name for name in order if any(free[other] for _, other in meetings[name]))
 
 
 class Factors:
@@ -49,7 +77,7 @@ class Factors:
         self.target, self.precision, self.quiet = target, precision, quiet
         s = target.structure
         pattern = target.pattern
-        self.moving, self.coupled = pattern.mean_field_order, pattern.coupled
+        self.moving, self.coupled = layer_order(pattern), coupled(pattern)
         self.whole = pattern.all_free
         self.inside = {
             name: Inside(target, name, quiet)

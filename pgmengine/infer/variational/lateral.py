@@ -15,11 +15,9 @@ from pgmengine import _kernels
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target, times
+from pgmengine.model.couplings import MIN_PRODUCTS_A_THREAD
 from pgmengine.model.weights import add_rows, count, is_sparse
 from pgmengine.units.base import Draw, Unit
-
-# Smallest number of multiplications in a round for which another thread pays.
-MIN_PRODUCTS_PER_THREAD = 200_000
 
 
 def compiled(unit: Unit) -> bool:
@@ -47,7 +45,7 @@ class Inside:
         self.free = np.ascontiguousarray(target.free[name]).view(np.uint8)
         self.reference = np.zeros(self.layer.width) + target.reference.get(name, 0.0)
         self.beta = np.ascontiguousarray(target.beta, dtype=np.float64)
-        self.parts = parts(float(count(self.weight)) * target.rows, MIN_PRODUCTS_PER_THREAD)
+        self.parts = parts(float(count(self.weight)) * target.rows, MIN_PRODUCTS_A_THREAD)
         self.eta = np.full((target.rows, self.layer.width), np.nan)
         self.stale = np.ones(self.free.shape, dtype=np.uint8)
         self.field = np.full(self.eta.shape, np.nan)

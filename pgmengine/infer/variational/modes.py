@@ -27,7 +27,7 @@ import numpy as np
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import blocks
 from pgmengine.evidence.target import Target
-from pgmengine.infer.variational.factors import Factors
+from pgmengine.infer.variational.factors import Factors, coupled, layer_order
 from pgmengine.infer.variational.mean_field import MeanField, by_tables
 from pgmengine.infer.variational.unit_tables import Belief
 from pgmengine.model.layer import Layer
@@ -196,9 +196,9 @@ def start_count(target: Target) -> int:
 
 def _alone(target: Target) -> list[str]:
     """Return the layers that are put at an end by themselves: the largest with free neighbours."""
-    layers, coupled = target.structure.layers, target.pattern.coupled
-    largest = sorted(coupled, key=lambda name: -layers[name].size)
-    return largest[:MAX_LAYERS_AT_AN_END] if len(coupled) > 1 else []
+    layers = target.structure.layers
+    largest = sorted(coupled(target.pattern), key=lambda name: -layers[name].size)
+    return largest[:MAX_LAYERS_AT_AN_END] if len(largest) > 1 else []
 
 
 def _ends(layer: Layer) -> Array:
@@ -220,7 +220,7 @@ def _given_a_layer(target: Target, middle: States, name: str, end: Array) -> Sta
         return layers[n].flat(layers[n].unit.mean(layers[n].shaped(eta[n])))
 
     x = target.clamp(target.evidence.values | {n: means(n) for n in eta})
-    for other in target.pattern.mean_field_order:
+    for other in layer_order(target.pattern):
         if other != name:
             eta[other] = target.natural(x, other)
             x = target.clamp(x | {other: means(other)})

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine._kernels import LANES
 from pgmengine.base.types import Array, Weight
 from pgmengine.infer.variational.packed_tables import scope_arrays
 from pgmengine.model.couplings import Arrow, Coupling
@@ -204,6 +205,27 @@ class Net:
             "own_complement": _joined(complement, np.int32),
         }
 
+    def working_arrays(self, blocks: int) -> dict[str, Array]:
+        """Return the arrays of the rounds, (blocks, items, lanes); all numbers are 0."""
+        n = self.arrays
+        sizes = {
+            **dict.fromkeys(("log_q", "q"), n["states"]),
+            **dict.fromkeys(("mean", "base"), n["comps"]),
+            **dict.fromkeys(("open", "barren"), len(n["unit_kind"])),
+            **dict.fromkeys(("live", "on", "f"), len(n["term_kind"])),
+            **dict.fromkeys(("still", "pull", "xi"), n["term_comps"]),
+            "phi": n["term_states"],
+            "beta": 1,
+            "power": len(n["table_entry"]),
+        }
+        return {name: np.zeros((blocks, size, LANES)) for name, size in sizes.items()}
+
+    def values(self, name: str) -> Array:
+        """Return the values of the sums of a directed layer, (sets, K, width)."""
+        g = self.terms[name]
+        kinds = self.kinds[g.kind : g.kind + g.sets]
+        return np.array([kind[3].reshape(g.states, g.width) for kind in kinds])
+
     def weights(self, model: Parameters) -> Array:
         """Return the weights of all edges."""
         out = np.zeros(sum(e.count for e in self.edges))
@@ -270,3 +292,14 @@ def _joined(parts: list[Array], dtype: type = np.int64) -> Array:
 def _starts(counts: Array) -> Array:
     """Return 0, followed by the running sums of the counts."""
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)))
+
+
+def as_blocks(value: Array, blocks: int, fill: float | None = None) -> Array:
+    """Return (rows, items) as (blocks, items, lanes), filled up by the last row or by `fill`."""
+    missing = blocks * LANES - len(value)
+    if missing:
+        more = value[-1:] if fill is None else np.full_like(value[-1:], fill)
+        value = np.concatenate((value, np.repeat(more, missing, axis=0)))
+    return np.ascontiguousarray(
+        value.reshape(blocks, LANES, -1).transpose(0, 2, 1), dtype=np.float64
+    )

@@ -67,3 +67,15 @@ def powers(target: Target, hidden: dict[str, Array]) -> Array:
         tables = s.child_tables[name][units]
         power[:, tables] = np.where(absent, 0.0, power[:, tables])
     return power
+
+
+def units_parents_first(s: Structure, first: dict[str, int], some: dict[str, Array]) -> Array:
+    """Return the units with a conditional that are in `some` (rows, size) in any row.
+
+    Parents come first; `first` is the number of the first unit of each layer.
+    """
+    found = [np.zeros(0, dtype=np.int64)]
+    for units in s.conditional_generations:
+        for name, places in units.items():
+            found.append(first[name] + places[some[name][:, places].any(axis=0)])
+    return np.concatenate(found)

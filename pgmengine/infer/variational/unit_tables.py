@@ -17,21 +17,19 @@ from __future__ import annotations
 import numpy as np
 
 from pgmengine import _kernels
+from pgmengine._kernels import LANES
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.base.work.threads import parts
 from pgmengine.evidence.relevance import barren
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.accumulator import Accumulator
-from pgmengine.infer.variational.conditions import log_sums
+from pgmengine.infer.variational.conditions import constant_input, log_sums
 from pgmengine.infer.variational.infinite_units import Infinite
-from pgmengine.infer.variational.packed_graph import net_of
-from pgmengine.infer.variational.packed_tables import hard_units, powers
+from pgmengine.infer.variational.packed_graph import as_blocks, net_of
+from pgmengine.infer.variational.packed_tables import hard_units, powers, units_parents_first
 from pgmengine.infer.variational.support import move_to_possible
 from pgmengine.model.tables import table_gradient
 from pgmengine.model.unit_graph import Inputs
-
-# Number of rows in a block: the lanes of a vector.
-LANES = _kernels.LANES
 
 # Number of Newton steps in xi in each round; and for barren units after the last round.
 NEWTON_STEPS = 2
@@ -83,28 +81,12 @@ class Belief:
         self.net = net_of(target.model, names, sums)
         self.steps, self.blocks = 0 if xi is not None else NEWTON_STEPS, -(-target.rows // LANES)
         n = self.net.arrays
-        units, terms = len(n["unit_kind"]), len(n["term_kind"])
-        sizes = {
-            "log_q": n["states"],
-            "q": n["states"],
-            "mean": n["comps"],
-            "base": n["comps"],
-            "open": units,
-            "barren": units,
-            "still": n["term_comps"],
-            "live": terms,
-            "on": terms,
-            "pull": n["term_comps"],
-            "xi": n["term_comps"],
-            "phi": n["term_states"],
-            "f": terms,
-            "beta": 1,
-            "power": len(n["table_entry"]),
-        }
-        self.arrays = {name: np.zeros((self.blocks, size, LANES)) for name, size in sizes.items()}
+        self.arrays = self.net.working_arrays(self.blocks)
         self._put("beta", slice(None), target.beta[:, None])
         self._put("power", slice(None), powers(target, self.hidden))
-        self.constant_field = {name: self._constant_field(name) for name in s.directed_layers}
+        self.constant_field = {
+            name: constant_input(target, name, self.net.units) for name in s.directed_layers
+        }
         noise = np.random.default_rng(0)
         self.infinite = Infinite(target, start, rng)
         if step:
@@ -176,7 +158,9 @@ class Belief:
         ]
         if follow:
             self.routine.forward(np.concatenate(follow), LAST_NEWTON_STEPS, self._parts())
-        self.routine.forward_tables(self._barren_children(), self._parts())
+        first = {name: g.first for name, g in self.net.units.items()}
+        barren_children = units_parents_first(model.structure, first, self.hidden)
+        self.routine.forward_tables(barren_children, self._parts())
         return rounds, max(moved, float(change.max(initial=0.0)))
 
     def bound(self) -> Array:
@@ -252,13 +236,13 @@ class Belief:
         # If a child has several terms, they add to the same weights.
         alone = all(g.sets == 1 for g in self.net.terms.values())
         self.routine.learn(
-            _blocks(weights[:, None], self.blocks, 0.0), found, self._parts() if alone else 1
+            as_blocks(weights[:, None], self.blocks, 0.0), found, self._parts() if alone else 1
         )
         for e in self.net.edges:
             out[f"{e.arrow.key}.weight"] = e.gathered(target.model.weight(e.arrow), found)
         counts = np.zeros(len(target.model.table_entries))
         self.routine.count_tables(
-            _blocks(weights[:, None], self.blocks, 0.0), counts, self._parts()
+            as_blocks(weights[:, None], self.blocks, 0.0), counts, self._parts()
         )
         return out | table_gradient(s, target.model.table_entries, counts)
 
@@ -283,17 +267,8 @@ class Belief:
             self.routine.value_tables(value, self._parts())
         return value.reshape(-1)[: self.target.rows]
 
-    def _barren_children(self) -> Array:
-        """Return the units with a conditional that are barren in any row, parents first."""
-        found = [np.zeros(0, dtype=np.int64)]
-        for units in self.target.structure.conditional_generations:
-            for name, places in units.items():
-                some = places[self.hidden[name][:, places].any(axis=0)]
-                found.append(self.net.units[name].first + some)
-        return np.concatenate(found)
-
     def _put(self, name: str, where: slice, value: Array) -> None:
-        self.arrays[name][:, where] = value.T if len(value) == 1 else _blocks(value, self.blocks)
+        self.arrays[name][:, where] = value.T if len(value) == 1 else as_blocks(value, self.blocks)
 
     def _get(self, name: str, where: slice) -> Array:
         found = self.arrays[name][:, where]
@@ -402,7 +377,7 @@ class Belief:
                 np.repeat(pull, g.sets, axis=1),
                 0.0,
             )
-        values = self._values(name)
+        values = self.net.values(name)
         low, high = values.min(axis=1), values.max(axis=1)
         self._put("still", g.comps, constant)
         self._put("live", g.items, power)
@@ -411,27 +386,6 @@ class Belief:
         self._put(
             "xi", g.comps, np.tile((low + xi * (high - low) / g.width).ravel(), layer.size)[None]
         )
-
-    def _values(self, name: str) -> Array:
-        """Return the values of the sums of a directed layer, (sets, K, width)."""
-        g = self.net.terms[name]
-        return np.array(
-            [
-                kind[3].reshape(g.states, g.width)
-                for kind in self.net.kinds[g.kind : g.kind + g.sets]
-            ]
-        )
-
-    def _constant_field(self, name: str) -> Array:
-        """Return the part of a directed layer's input from the bias and parents without tables."""
-        target = self.target
-        zeta: Array = np.broadcast_to(
-            target.model.bias(name), (target.rows, target.structure.layers[name].width)
-        )
-        for c in target.structure.arrows_into[name]:
-            if c.a not in self.net.units:
-                zeta = zeta + target.evidence.values[c.a] @ target.model.weight(c)
-        return zeta
 
     def _entropy(self, name: str) -> Array:
         """Return entropy, base measure and reference term of the units of a layer, (rows, size)."""
@@ -482,20 +436,9 @@ class Belief:
         curvature = self.target.structure.layers[name].unit.curvature
         phi = self._get("phi", g.all_states).reshape(rows, -1, g.sets, g.states)
         expected = (
-            np.einsum("rusk,skw->rusw", phi, self._values(name))
+            np.einsum("rusk,skw->rusw", phi, self.net.values(name))
             if curvature is None
             else curvature * phi
         )
         on = self._get("on", g.items).reshape(rows, -1, g.sets, 1)
         return np.asarray(self._pull(name) - (on * expected).sum(axis=2).reshape(rows, -1))
-
-
-def _blocks(value: Array, blocks: int, fill: float | None = None) -> Array:
-    """Return (rows, items) as (blocks, items, 8), filled up by the last row or by `fill`."""
-    missing = blocks * LANES - len(value)
-    if missing:
-        more = value[-1:] if fill is None else np.full_like(value[-1:], fill)
-        value = np.concatenate((value, np.repeat(more, missing, axis=0)))
-    return np.ascontiguousarray(
-        value.reshape(blocks, LANES, -1).transpose(0, 2, 1), dtype=np.float64
-    )

@@ -31,7 +31,8 @@ MAX_SAFE_EXPONENT = 600.0
 # of units in its last place: by less than 1e-7 with terms of this size.
 MAX_SAFE_TERMS = 2.0**22
 
-# 1 - e^a counts as 0 where it is far below this (gray.h).
+# 1 - e^a counts as 0 where it is far below this (gray.h). Noisy-or units with a smaller input are
+# therefore enumerated in numpy.
 MIN_SAFE_GAP = 1e-3
 
 

@@ -24,7 +24,7 @@ from pgmengine.engine.cost import NS
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.diagnostics.rounding import check_digits
-from pgmengine.infer.exact.enumeration.compiled_enumerator import STATES_PER_TASK
+from pgmengine.infer.exact.enumeration.compiled_enumerator import MIN_SAFE_GAP, STATES_PER_TASK
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
 from pgmengine.infer.exact.enumeration.cover_states import (
     BYTES_PER_DRAWN_NUMBER,
@@ -35,7 +35,7 @@ from pgmengine.infer.exact.enumeration.cover_states import (
 from pgmengine.infer.exact.enumeration.enumerator import make_enumerator
 from pgmengine.infer.exact.enumeration.linear_plan import FIRST_PLANNED_QUESTION, linear_plan_of
 from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
-from pgmengine.infer.exact.enumeration.moments import Expectations
+from pgmengine.infer.exact.enumeration.moments import FromMoments
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm, pattern_form_of
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.zero_leaks import ENUMERATION_LIFT, with_leaks, with_slopes
@@ -51,8 +51,6 @@ NEED_ALL_UNITS = NEED_MOMENTS | {"samples", "mode"}
 MAX_MOMENT_BYTES = 256 * 2**20
 # Bytes of the plan of an evidence pattern, which is made for all rows of a question.
 PATTERN_BYTES = 20e3
-# The smallest input of noisy-or units for which the compiled enumeration is safe.
-MIN_COMPILED_LEAK = 1e-3
 # Largest working arrays, in bytes, with which threads work on several patterns at a time.
 MAX_BYTES_FOR_PATTERN_THREADS = 2**20
 
@@ -252,8 +250,7 @@ def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> f
     """
     s, bias = target.structure, target.model.bias
     plain = any(
-        not s.layers[n].unit.canonical and bias(n).min() < MIN_COMPILED_LEAK
-        for n in s.directed_layers
+        not s.layers[n].unit.canonical and bias(n).min() < MIN_SAFE_GAP for n in s.directed_layers
     )
     sorts = (NEED_MOMENTS, NEED_PAIR_MOMENTS, {"mode", "samples"})
     moments, pairs, best = [not some.isdisjoint(wanted) for some in sorts]
@@ -324,24 +321,10 @@ def _solved(
     if np.isneginf(log_z).any():
         return log_z, answers
     if moments is not None:
-        answers = _expected(wanted, Expectations(p, moments))
+        answers = FromMoments(target, p, moments).answers(wanted)
     if "mode" in wanted:
         answers["mode"] = mode_of(p, enumerator)
     if rng is not None and "samples" in wanted:
         drawn = draw(p, enumerator, sums, draws, rng)
         answers["samples"] = {n: v.swapaxes(0, 1) for n, v in drawn.items()}
     return log_z, answers
-
-
-def _expected(wanted: frozenset[str], e: Expectations) -> Answer:
-    """Return the answers that are expectations."""
-    target, answers = e.form.target, Answer()
-    layers = target.structure.layers
-    if "marginals" in wanted:
-        answers["mean"] = {n: e.expected(n)[:, 0] for n in layers}
-        answers["prob"] = {n: e.prob(n) for n, x in layers.items() if x.unit.support is not None}
-    if "pairs" in wanted:
-        answers["pairs"] = {c.key: e.pairs(c) for c in target.structure.couplings}
-    if "gradient" in wanted:
-        answers["gradient"] = e.all_gradients(target.weighed(np.ones(target.rows)))
-    return answers

@@ -25,7 +25,7 @@ from pgmengine.infer.exact.enumeration.compiled_enumerator import (
 )
 from pgmengine.infer.exact.enumeration.cover_states import STATES_PER_PIECE
 from pgmengine.infer.exact.enumeration.log_linear import LogLinearForm, log_linear_form
-from pgmengine.infer.exact.enumeration.moments import Expectations
+from pgmengine.infer.exact.enumeration.moments import FromMoments
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm
 from pgmengine.units import Unit
 
@@ -157,10 +157,9 @@ def _compile(target: Target, pattern_form: PatternForm) -> LinearPlan | None:
         axis=1,
     )
     linear[1:] -= linear[0]
-    known = Expectations(p, np.zeros((count + 1, 1, size)))
-    moved = Expectations(
-        _asked(target, pattern_form, seen, np.zeros((size, count))), np.eye(size)[:, None]
-    )
+    known = FromMoments(target, p, np.zeros((count + 1, 1, size)))
+    asked = _asked(target, pattern_form, seen, np.zeros((size, count)))
+    moved = FromMoments(asked.target, asked, np.eye(size)[:, None])
     means = [_affine(known.expected(name)[:, 0], moved.expected(name)[:, 0]) for name in layers]
     finite = [name for name, layer in layers.items() if layer.unit.support is not None]
     probs = [_prob_map(known, moved, name, seen) for name in finite]
@@ -230,7 +229,7 @@ def _quadratic(target: Target, pattern_form: PatternForm, seen: Seen, count: int
     return out
 
 
-def _prob_map(known: Expectations, moved: Expectations, name: str, seen: Seen) -> Array:
+def _prob_map(known: FromMoments, moved: FromMoments, name: str, seen: Seen) -> Array:
     """Return `_affine` of the state probabilities of a finite layer.
 
     The probabilities of observed units follow from their values.

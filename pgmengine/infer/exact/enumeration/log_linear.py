@@ -23,15 +23,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pgmengine import _kernels
+from pgmengine._kernels import LANES
 from pgmengine.base.rows import distinct, spread
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm
 from pgmengine.model.layer import Layer
-
-# The units of a finite block are padded to a multiple of this number.
-LANES = _kernels.LANES
 
 # The leak, at beta = 0, of a unit whose own leak is 0: no state is impossible there.
 LEAK_AT_BETA_ZERO = 1e-9

@@ -9,19 +9,20 @@ independent given the indicators, so all pair statistics of a coupling follow fr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from pgmengine.base.types import Array, Weight
+from pgmengine.base.types import Array, States, Weight
 from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, LogLinearForm
-from pgmengine.model.couplings import Coupling, only_parameters, outer
+from pgmengine.infer.exact.expectations import Expectations, put_second_moments
+from pgmengine.model.couplings import Coupling, outer
 from pgmengine.model.weights import plus
 
 
 @dataclass(frozen=True, eq=False)
-class Expectations:
+class FromMoments(Expectations):
     """Expectations of one form from its moments (n, 1 or 1 + D, columns); see enumerator.py."""
 
     form: LogLinearForm
@@ -138,33 +139,35 @@ class Expectations:
                 out[:, b.index, 0] = 1.0 - later.sum(axis=-1)
         return np.minimum(np.maximum(out, 0.0, out=out), 1.0, out=out)
 
-    def pairs(self, c: Coupling) -> Array:
+    def marginals(self) -> tuple[States, States]:
+        """Return the means of all layers, and the probabilities of states of finite ones."""
+        layers = self.target.structure.layers
+        mean = {name: self.expected(name)[:, 0] for name in layers}
+        return mean, {n: self.prob(n) for n, x in layers.items() if x.unit.support is not None}
+
+    def products(self, c: Coupling) -> Array:
         """Return E[x_a x_b'] of each row, (n, width of a, width of b)."""
         p = self.form
         fb, ra, rb = self.expected(c.b), self.rest(c.a), self.rest(c.b)
-        out = np.einsum("ni,nj->nij", p.origin[c.a], fb[:, 0])
+        out: Array = np.einsum("ni,nj->nij", p.origin[c.a], fb[:, 0])
         out += np.einsum("di,ndj->nij", p.pattern_form.steps[c.a], fb[:, 1:])
         out += np.einsum("ni,nj->nij", ra[:, 0], p.origin[c.b] + rb[:, 0])
         out += np.einsum("ndi,dj->nij", ra[:, 1:], p.pattern_form.steps[c.b])
-        layer = p.target.structure.layers[c.a]
-        # Components of one unit are not independent: E[x_i x_j] is not a product of means.
+        layer = self.target.structure.layers[c.a]
         if c.a == c.b and layer.unit.width > 1:
-            second = self.second_moment(c.a)
-            for unit in p.pattern_form.cover.rest[c.a]:
-                columns = layer.columns(np.array([unit]))
-                out[:, columns[:, None], columns] = second[:, unit]
-        return only_parameters(c, p.target.model.weight(c), out)
+            put_second_moments(out, layer, self.prob(c.a), p.pattern_form.cover.rest[c.a])
+        return out
 
-    def second_moment(self, name: str) -> Array:
-        """Return E[x x'] inside each unit of a finite layer, (n, size, w, w)."""
-        layer = self.form.target.structure.layers[name]
-        assert layer.unit.support is not None
-        support = layer.unit.support.reshape(len(layer.unit.support), layer.unit.width)
-        return np.asarray(np.einsum("nuk,ki,kj->nuij", self.prob(name), support, support))
+    def derivatives(self, weights: Array) -> dict[str, Weight]:
+        """Return the gradient in biases and weights, summed over rows times their weights."""
+        # Biases need no E[ind_d ind_d'].
+        alone, s = replace(self, moments=self.moments[:, :1]), self.target.structure
+        out: dict[str, Weight] = {f"{n}.bias": weights @ alone.score(n)[:, 0] for n in s.layers}
+        return out | {f"{c.key}.weight": self._derivative(c, weights) for c in s.couplings}
 
-    def gradient(self, c: Coupling, weight: Weight, rows: Array) -> Weight:
+    def _derivative(self, c: Coupling, rows: Array) -> Weight:
         """Return d/dW E[log_density] summed over rows times their weights `rows` (n,)."""
-        p, heavy = self.form, rows[:, None, None]
+        p, heavy, weight = self.form, rows[:, None, None], self.target.model.weight(c)
         fb = heavy * (self.score(c.b) if c.directed else self.expected(c.b))
         total = outer(weight, p.origin[c.a], fb[:, 0])
         if len(p.pattern_form.owner):
@@ -174,18 +177,4 @@ class Expectations:
             total = plus(total, outer(weight, ra[:, 0], p.origin[c.b] + rb[:, 0]))
             if len(p.pattern_form.owner):
                 total = plus(total, outer(weight, ra[:, 1:].sum(axis=0), p.pattern_form.steps[c.b]))
-        return c.projected(weight, total)
-
-    def all_gradients(self, rows: Array) -> dict[str, Weight]:
-        """Return the gradient of every parameter, summed over rows times their weights (n,)."""
-        p = self.form
-        # Biases need no E[ind_d ind_d'].
-        alone = Expectations(p, self.moments[:, :1])
-        s, model = p.target.structure, p.target.model
-        out: dict[str, Weight] = {
-            f"{n}.bias": (rows @ alone.score(n)[:, 0]).reshape(s.layers[n].bias_shape)
-            for n in s.layers
-        }
-        return out | {
-            f"{c.key}.weight": self.gradient(c, model.weight(c), rows) for c in s.couplings
-        }
+        return total

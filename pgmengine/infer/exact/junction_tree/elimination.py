@@ -30,7 +30,7 @@ from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exa
 from pgmengine.infer.exact.junction_tree.causal_independence import shares
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 from pgmengine.infer.exact.junction_tree.cutset import CutsetTree
-from pgmengine.infer.exact.junction_tree.expectations import Expected
+from pgmengine.infer.exact.junction_tree.expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
 from pgmengine.infer.exact.planning import PlannedTrees, lifted, normalised, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states
@@ -196,7 +196,11 @@ def _solved(
         units = tree.all_states(found["marginals"])
         factors = tree.all_entries(asked, found["expected"])
         on = _separate(tree, target, log_z) if "marginals" in kinds else {}
-        answers = _expected(Expected(target, conditioned, units, asked, factors, on), want)
+        e = FromMarginals(target, conditioned, units, asked, factors, on)
+        answers = e.answers(kinds)
+        if joints := [w for w in want if isinstance(w, Joint)]:
+            tables = e.joints([units_of(target.structure, w) for w in joints])
+            answers["joint"] = dict(zip((w.units for w in joints), tables, strict=True))
     if "mode" in kinds:
         x = _values(conditioned, target, tree.named(found["mode"])[:, None])
         x = _with_others(conditioned, target, x, None)
@@ -264,21 +268,6 @@ def _run(
         return tree.tree.run(values[0], lanes=lanes, wide=wide, **asking)
     found: dict[str, Array] = tree.tree.run(values, lanes=lanes, wide=wide, **asking)
     return found
-
-
-def _expected(e: Expected, want: tuple[str, ...]) -> Answer:
-    """Return the answers that are expectations."""
-    target, answers = e.target, Answer()
-    if "marginals" in want:
-        answers["mean"], answers["prob"] = e.mean, e.prob
-    if "pairs" in want:
-        answers["pairs"] = {c.key: e.pairs(c) for c in target.structure.couplings}
-    if "gradient" in want:
-        answers["gradient"] = e.gradient(target.weighed(np.ones(target.rows)))
-    if joints := [w for w in want if isinstance(w, Joint)]:
-        found = e.joints([units_of(target.structure, w) for w in joints])
-        answers["joint"] = {w.units: table for w, table in zip(joints, found, strict=True)}
-    return answers
 
 
 def _values(conditioned: Conditioned, target: Target, states: Array) -> States:

@@ -15,20 +15,20 @@ from functools import cached_property
 import numpy as np
 
 from pgmengine.base.types import Array, States, Weight
-from pgmengine.evidence.target import Target
+from pgmengine.infer.exact.expectations import Expectations, put_second_moments
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm, Links
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, JointTerm
 from pgmengine.infer.exact.junction_tree.factors import PairTerm
 from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm, Field, InfiniteTerm
-from pgmengine.model.couplings import Coupling, only_parameters
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.tables import table_gradient
-from pgmengine.model.weights import is_sparse
+from pgmengine.model.weights import is_sparse, like
 from pgmengine.units.base import one_hot_rows
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class FromMarginals(Expectations):
     """Expectations under the posterior of some rows of one evidence pattern.
 
     Attributes
@@ -41,7 +41,6 @@ class Expected:
     separate : layer -> (rows, units) probabilities of 1 of the units that are in no factor.
     """
 
-    target: Target
     conditioned: Conditioned
     units: Array
     asked: Array
@@ -53,7 +52,7 @@ class Expected:
         """The first entry of each factor in `factors`, and the end of the last one."""
         return np.concatenate([[0], np.cumsum(self.conditioned.sizes[self.asked])])
 
-    def marginals(self, place: slice) -> Array:
+    def marginals_of(self, place: slice) -> Array:
         """Return the marginals (entries, rows) of factors that follow each other."""
         first = int(np.searchsorted(self.asked, place.start))
         last = first + place.stop - place.start
@@ -61,7 +60,7 @@ class Expected:
 
     def factor(self, number: int) -> Array:
         """Return the marginal (entries, rows) of a factor."""
-        return self.marginals(slice(number, number + 1))
+        return self.marginals_of(slice(number, number + 1))
 
     def joints(self, sets: list[tuple[int, ...]]) -> list[Array]:
         """Return the joint distribution (rows, states, ...) of each set of units."""
@@ -142,24 +141,23 @@ class Expected:
             for i, f in enumerate(term.fields):
                 yield term, f, self.factor(place.start + i)
 
-    def pairs(self, c: Coupling) -> Array:
+    def marginals(self) -> tuple[States, States]:
+        """Return the means of all layers, and the probabilities of states of finite ones."""
+        return self.mean, self.prob
+
+    def products(self, c: Coupling) -> Array:
         """Return E[x_a x_b'] of each row, (rows, width of a, width of b)."""
         s = self.target.structure
         a, b = s.layers[c.a], s.layers[c.b]
-        found = np.einsum("ri,rj->rij", self.mean[c.a], self.mean[c.b])
+        found: Array = np.einsum("ri,rj->rij", self.mean[c.a], self.mean[c.b])
         for i, j, moment in self._joint_moments(c):
             rows, columns = a.columns(np.array([i])), b.columns(np.array([j]))
             found[:, rows[:, None], columns] = moment
             if c.a == c.b:
                 found[:, columns[:, None], rows] = moment.swapaxes(1, 2)
-        # Components of one unit are not independent: E[x_i x_j] is not a product of means.
-        if c.a == c.b and a.unit.support is not None and a.unit.width > 1:
-            support = a.unit.support
-            second = np.einsum("ruk,ki,kj->ruij", self.prob[c.a], support, support)
-            for unit in range(a.size):
-                columns = a.columns(np.array([unit]))
-                found[:, columns[:, None], columns] = second[:, unit]
-        return only_parameters(c, self.target.model.weight(c), found)
+        if c.a == c.b and a.unit.support is not None:
+            put_second_moments(found, a, self.prob[c.a], range(a.size))
+        return found
 
     def _joint_moments(self, c: Coupling) -> Iterator[tuple[int, int, Array]]:
         """Yield (i, j, E[x_i x_j'] (rows, width, width)) of the free pairs of a coupling."""
@@ -170,7 +168,7 @@ class Expected:
             one, two = (s.layers[n].unit.support for n in (c.a, c.b))
             assert one is not None and two is not None
             one, two = (v.reshape(len(v), -1) for v in (one, two))
-            joint = self.marginals(place).reshape(len(term.first), len(one), len(two), -1)
+            joint = self.marginals_of(place).reshape(len(term.first), len(one), len(two), -1)
             moment = np.einsum("nklr,ki,lj->nrij", joint, one, two, optimize=True)
             yield from zip(term.first.tolist(), term.second.tolist(), moment, strict=True)
         for child, place in self.conditioned.places(ChildTerm):
@@ -180,7 +178,7 @@ class Expected:
         for chain, place in self.conditioned.places(ChainTerm):
             for links, where in chain.joined_places(place.stop) if chain.name == c.b else ():
                 if links.arrow is c:
-                    yield from self._chain_moments(links, self.marginals(where))
+                    yield from self._chain_moments(links, self.marginals_of(where))
         for it, f, marginal in self._infinite():
             if it.name in (c.a, c.b):
                 yield from self._infinite_moments(c, it, f, marginal)
@@ -228,21 +226,19 @@ class Expected:
             else:
                 yield n.unit, f.unit, moment[:, :, None]
 
-    def gradient(self, weights: Array) -> dict[str, Weight]:
-        """Return E[d log_density] by parameter, summed over rows times their weights (rows,)."""
-        s, model = self.target.structure, self.target.model
-        out: dict[str, Weight] = {}
+    def derivatives(self, weights: Array) -> dict[str, Weight]:
+        """Return the gradient in all parameters, summed over rows times their weights."""
+        s, out = self.target.structure, dict[str, Weight]()
         scores = {name: self._score(name, weights) for name in s.directed_layers}
         for name, layer in s.layers.items():
             if name in scores:
-                bias = scores[name][0]
+                out[f"{name}.bias"] = scores[name][0]
             else:
-                bias = weights @ self.mean[name] * layer.components(s.child_tables[name] < 0)
-            out[f"{name}.bias"] = bias.reshape(layer.bias_shape)
+                untabled = layer.components(s.child_tables[name] < 0)
+                out[f"{name}.bias"] = weights @ self.mean[name] * untabled
         for c in s.couplings:
-            weight = model.weight(c)
             found = scores[c.b][1][c.key] if c.directed else self._undirected(c, weights)
-            out[f"{c.key}.weight"] = c.projected(weight, _like(weight, found))
+            out[f"{c.key}.weight"] = _like(self.target.model.weight(c), found)
         return out | self._tables(weights)
 
     def _undirected(self, c: Coupling, weights: Array) -> Array:
@@ -295,7 +291,7 @@ class Expected:
         The derivative of log Z in a parameter is the expected derivative of the log of its table.
         """
         target, count = self.target, len(chain.children)
-        found = self.marginals(slice(first, first + count)).reshape(count, 2, -1)
+        found = self.marginals_of(slice(first, first + count)).reshape(count, 2, -1)
         slope = weights * _slope(chain.leaks(target).T, found[:, 1], found[:, 0])
         bias[chain.children] += slope.sum(axis=1)
         for c in target.structure.arrows_into[chain.name]:
@@ -304,7 +300,7 @@ class Expected:
             arrows[c.key][:, chain.children] += seen.T @ slope.T
         for links, place in chain.places(first):
             steps, support = links.steps(target), links.support(target)
-            joint = self.marginals(place).reshape(len(steps), 2, steps.shape[1], 2, -1)
+            joint = self.marginals_of(place).reshape(len(steps), 2, steps.shape[1], 2, -1)
             slope = _slope(steps[..., None], joint[:, 0, :, 1], joint[:, 0, :, 0]) @ weights
             layer = target.structure.layers[links.arrow.a]
             rows = layer.columns(links.parents).reshape(len(steps), -1)
@@ -337,7 +333,7 @@ class Expected:
         counts = np.zeros(len(target.model.table_entries))
         tables = self.conditioned.counted.copy()
         for term, place in self.conditioned.tabled:
-            term.add(target, counts, self.marginals(place), weights)
+            term.add(target, counts, self.marginals_of(place), weights)
             tables[term.tables] = False
         # All units of the other tables are observed.
         whole = np.flatnonzero(tables)
@@ -358,7 +354,5 @@ def _like(weight: Weight, found: Array) -> Weight:
     """Return a dense matrix at the stored entries of a sparse weight, or as it is."""
     if not is_sparse(weight):
         return found
-    out = weight.copy()
     entries = weight.tocoo()
-    out.data = found[entries.row, entries.col]
-    return out
+    return like(weight, found[entries.row, entries.col])

@@ -23,14 +23,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import check_divided
 from pgmengine.engine.chains import make_chains, over_chains, start
 from pgmengine.engine.kernels.kernel import Kernel
-from pgmengine.evidence.relevance import marginalised_layers
+from pgmengine.engine.visits import marginalised_layers
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.rounding import SINGLE_ROUNDING, known_log_z, rounding_of_chains
+from pgmengine.infer.diagnostics.rounding import known_log_z, rounding_of_chains
 from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, pareto_shape
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import quick
