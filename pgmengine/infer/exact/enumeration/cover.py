@@ -95,7 +95,9 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
     units, rest, barren_units = dict[str, Array](), dict[str, Array](), dict[str, Array]()
     bits, indicators, columns = 0.0, 0, sum([s.layers[n].width for n in s.directed_layers])
     for name, layer in s.layers.items():
+        # Units with infinitely many values count as two-valued.
         states = s.state_counts[name]
+        each = states - 1 if states else 1
         units[name] = chosen[name].nonzero()[0]
         rest[name] = (free[name] & ~chosen[name]).nonzero()[0]
         barren_units[name] = left_out[name].nonzero()[0]
@@ -105,8 +107,8 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
                 "enumerated; observe them"
             )
         bits += _bits(target, name) * len(units[name])
-        indicators += len(units[name]) * max(states - 1, 1)
-        columns += (len(units[name]) + len(rest[name])) * max(states - 1, 1)
+        indicators += len(units[name]) * each
+        columns += (len(units[name]) + len(rest[name])) * each
     return Cover(units, rest, barren_units, bits, indicators, columns)
 
 
