@@ -176,7 +176,7 @@ def _unit(result: Result, layer: str) -> Unit:
             "ask by pgm.infer"
         )
     s = result.target.structure
-    unit = s.layers[layer if layer in s.layers else s.places[layer][0]].unit
+    unit = s.names.layer(getattr(s.names.layer_of(layer), "name", layer)).unit
     if unit.support is None:
         raise PgmError(
             f"layer {layer!r} has {unit!r} units, whose values have {unit.width} components and no "
@@ -222,7 +222,7 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
     if result.target is None:
         raise PgmError("the result has no evidence; ask by pgm.infer")
     s, free = result.target.structure, result.target.free[layer]
-    values = s.layer(layer).shaped(result.target.evidence.values[layer])
+    values = s.names.layer(layer).shaped(result.target.evidence.values[layer])
     if values.ndim > 2:
         unit = _unit(result, layer)
         states = np.where(free, np.nan, unit.state_of(values))
@@ -421,7 +421,7 @@ def _check_result(model: Model, result: Result, row: int) -> None:
         raise PgmError("the result has no target: give a result of infer or of a prepared question")
     if result.target.structure.layers != model.structure.layers:
         theirs, ours = (
-            listed([*map(str, s.declared(s.layers))])
+            listed([*map(str, s.names.declared())])
             for s in (result.target.structure, model.structure)
         )
         raise PgmError(

@@ -372,7 +372,7 @@ def a_question_with_the_values_it_was_planned_for(patch):
 
         return on
 
-    _wrap(patch, prepared.Prepared, "on", change)
+    _wrap(patch, prepared.Planned, "on", change)
 
 
 @fault

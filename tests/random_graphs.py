@@ -497,7 +497,7 @@ def forceable(graph, u):
 def unit_numbers(graph, model):
     """The number over all layers of the model of each unit of the graph; variables share layers."""
     s = model.structure
-    places = [s.places[n] if graph.layers[n].named else (n, i) for n, i in graph.units]
+    places = [s.names.unique[n] if graph.layers[n].named else (n, i) for n, i in graph.units]
     return [s.first_unit[name] + i for name, i in places]
 
 

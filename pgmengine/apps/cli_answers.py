@@ -20,12 +20,11 @@ import pgmengine as pgm
 from pgmengine.base.files import writable, write_whole
 from pgmengine.base.types import Array
 from pgmengine.declare.summary import headline, parents
-from pgmengine.evidence.frames import Shown, shown_units, state_keys
+from pgmengine.evidence.frames import shown_units, state_keys
 from pgmengine.evidence.state_names import text_of
 from pgmengine.infer.results.by_name import state_values
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import place_of, unit_name
 
 # Names of the answers that have an axis of units.
 ANSWERS_BY_UNIT = ("mean", "prob", "mode", "samples")
@@ -56,7 +55,7 @@ def _table_of_variables(model: pgm.Model, title: str) -> Table:
     )
     for place in s.variables:
         states = ", ".join(map(str, state_keys(s.layers[place[0]])))
-        name, tables = unit_name(s.layers, place), str(inside[place] or "")
+        name, tables = s.names.of(place), str(inside[place] or "")
         out.add_row(name, states, ", ".join(above[place]), tables)
     return out
 
@@ -181,22 +180,9 @@ def columns_of_samples(
     layers = []
     for x in shown_units(structure):
         values = _states_as_text(x.layer, np.asarray(samples[x.layer.name]))
-        names = [
-            _column(structure, x, label, i) for label, i in zip(x.labels, x.units, strict=True)
-        ]
-        columns = [(n, values[:, :, i]) for n, i in zip(names, x.units, strict=True)]
+        columns = [(structure.names.text((x.layer.name, i)), values[:, :, i]) for i in x.units]
         layers.append((not x.variable, columns))
     return [column for _, columns in sorted(layers, key=itemgetter(0)) for column in columns]
-
-
-def _column(structure: Structure, shown: Shown, label: str | int, unit: int) -> str:
-    """Return the name of a variable, or layer[unit], or another form that is read as this unit."""
-    layer = shown.layer
-    ways = [str(label) if shown.variable else f"{shown.name}[{label}]"]
-    ways += [str((layer.name, name)) for name in (layer.labels or ())[unit : unit + 1]]
-    ways += [str((layer.name, unit))]
-    known = (name for name in ways if place_of(structure, name) == (layer.name, unit))
-    return next(known, ways[0])
 
 
 def check_names_in_files(structure: Structure) -> None:

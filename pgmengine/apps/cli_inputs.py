@@ -6,7 +6,8 @@ import csv
 import json
 import math
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,11 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.named_units import check_states, numbers_of_layer
-from pgmengine.evidence.state_names import state_number, written_number
+from pgmengine.evidence.names import Place
+from pgmengine.evidence.state_names import as_entries, state_number
 from pgmengine.io.formats import EVIDENCE_SUFFIX, READERS
 from pgmengine.io.opened import suffix_of
 from pgmengine.model.layer import Layer
-from pgmengine.model.variables import Place, place_of
 
 # Names of the answers that are states of units.
 ANSWERS_OF_STATES = ("samples", "mode")
@@ -66,12 +67,12 @@ def _inline(model: pgm.Model, text: str) -> dict[str, Any]:
     # Names of variables and of states may contain an equals sign.
     ends = [i for i, letter in enumerate(text) if letter == "="]
     names = [(text[:i].strip(), text[i + 1 :]) for i in reversed(ends)]
-    known = ((n, g) for n, g in names if n in s.layers or place_of(s, n) is not None)
+    known = ((n, g) for n, g in names if n in s.layers or s.names.place(n) is not None)
     name, given = next(known, names[-1])
-    if (place := place_of(s, name)) is not None:
+    if (place := s.names.place(name)) is not None:
         return {name: _entry(_state(s.layers[place[0]], given, what))}
-    layer = s.layer(name, what=f"{what}: layer")
-    return {name: _entries([_state(layer, cell, what) for cell in given.split(",")])}
+    layer = s.names.layer(name, what=f"{what}: layer")
+    return {name: _states(layer, given.split(","), lambda _: what)}
 
 
 def _entry(value: Any) -> Any:
@@ -83,25 +84,23 @@ def _entry(value: Any) -> Any:
     return out
 
 
-def _entries(values: Sequence[Any]) -> Array:
-    """Return values as an array of objects, in which each tuple is the name of a state."""
-    out = np.empty(len(values), dtype=object)
-    for i, value in enumerate(values):
-        out[i] = value
-    return out
+def _cell(layer: Layer, given: Any) -> Any:
+    """Return a cell of a table or of the command line, NaN where it is missing.
+
+    A cell may have spaces around it, and is missing where it is empty or a question mark, unless
+    this is the name of a state.
+    """
+    table = layer.state_table
+    if not isinstance(given, str) or (table is not None and table.matches(given)):
+        return given
+    text = given.strip()
+    missing = text in ("", "?") and not (table is not None and table.matches(text))
+    return math.nan if missing else text
 
 
 def _state(layer: Layer, given: Any, what: str) -> Any:
-    """Return the name of a state, or the number of one without a name; NaN where it is missing.
-
-    A cell of a table or of the command line may have spaces around it, and is missing where it is
-    empty or a question mark.
-    """
-    table, text = layer.state_table, given
-    if isinstance(given, str) and not (table is not None and table.matches(given)):
-        text = given.strip()
-        if text in ("", "?") and not (table is not None and table.matches(text)):
-            return math.nan
+    """Return the name of a state, or the number of one without a name; NaN where it is missing."""
+    text, table = _cell(layer, given), layer.state_table
     value = state_number(layer, text, what)
     if math.isnan(value):
         return value
@@ -111,27 +110,16 @@ def _state(layer: Layer, given: Any, what: str) -> Any:
     return value
 
 
-def _states(layer: Layer, given: Sequence[Any], places: Sequence[str]) -> Array:
-    """Return the states (rows, 1) of many rows; `places` name them for messages."""
-    known, found = dict[Hashable, Any](), []
+def _states(layer: Layer, given: Sequence[Any], place: Callable[[int], str]) -> Array:
+    """Return the states (n,) of n cells; `place` names a cell by its number for messages."""
+    known, out = dict[Hashable, Any](), np.empty(len(given), dtype=object)
     # Each distinct value is looked up once, because values repeat and a look-up is slow.
-    for row, value in enumerate(given):
-        key = (type(value), value) if hashable(value) else row
+    for i, value in enumerate(given):
+        key = (type(value), value) if hashable(value) else i
         if key not in known:
-            known[key] = _state(layer, value, places[row])
-        found.append(known[key])
-    out = _entries(found)
-    # With an axis of one unit the values are rows, and not one one-hot row.
-    return (out if layer.state_table is not None else out.astype(np.float64))[:, None]
-
-
-def _number(text: str, where: str) -> float:
-    """Return a number, or NaN for a question mark or an empty text."""
-    text = text.strip()
-    number = math.nan if text in ("?", "") else written_number(text)
-    if number is None:
-        raise pgm.PgmError(f"{where}: {text!r} is not a number or ?")
-    return float(number)
+            known[key] = _state(layer, value, place(i))
+        out[i] = known[key]
+    return out if layer.state_table is not None else out.astype(np.float64)
 
 
 def read_arrays(model: pgm.Model, path: Path) -> dict[str, Any]:
@@ -170,16 +158,15 @@ def _read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
             raise pgm.PgmError(f"{name!r} is not an array")
     values = {name: _drawn(model, name, x) for name, x in _of_answers(model, found).items()}
     # Text has states by their names, with empty cells.
-    texts = {n for n, x in values.items() if x.dtype.kind == "U" and _one_unit(model, n)}
     return {
-        name: _as_rows(model, name, _of_json(model, name, x.tolist()) if name in texts else x)
+        name: _as_rows(model, name, _of_json(model, name, x.tolist()) if x.dtype.kind == "U" else x)
         for name, x in values.items()
     }
 
 
 def _one_unit(model: pgm.Model, name: object) -> bool:
     """Return whether a name belongs to a single unit."""
-    return place_of(model.structure, name) is not None
+    return model.structure.names.place(name) is not None
 
 
 def _as_rows(model: pgm.Model, name: str, values: Any) -> Any:
@@ -216,7 +203,7 @@ def _of_answers(model: pgm.Model, found: dict[str, Any]) -> dict[str, Any]:
 def _drawn(model: pgm.Model, name: str, values: Any) -> Any:
     """Return draws (draws, rows, ...) as rows, grouped by row; other values as they are."""
     s, axes = model.structure, _axes(values)
-    place, layer = place_of(s, name), s.layers.get(name)
+    place, layer = s.names.place(name), s.layers.get(name)
     if axes < 2 or (layer is not None and not layer.is_variable and axes < 3):
         return values
     array = np.asarray(values, dtype=object if isinstance(values, list) else None)
@@ -297,19 +284,21 @@ def _different(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
     """Return the states of a variable, or the array of a layer; states may be given by name."""
     s, each = model.structure, value if isinstance(value, list) else [value]
-    place = place_of(s, name)
+    place = s.names.place(name)
     if place is not None and not any(isinstance(x, list) for x in each):
         layer, what = s.layers[place[0]], f"variable {name!r}"
         if isinstance(value, list):
-            places = [f"{what}, row {row}" for row in range(len(value))]
-            states = _states(layer, value, places)[:, 0]
+            states = _states(layer, value, lambda row: f"{what}, row {row}")
             # A list of numbers may also be a one-hot row, as in Python.
             return value if all(isinstance(x, (int, float)) for x in value) else states
         return _entry(_state(layer, value, what))
-    layer = s.layer(name, what="layer")
+    layer = s.names.layer(name, what="layer")
+    cells = as_entries(layer, value, layer.title)
+    if cells.dtype.kind == "O":
+        cells = np.asarray(np.frompyfunc(partial(_cell, layer), 1, 1)(cells), dtype=object)
     # The check is made here, so that its message names the file.
-    numbers = as_floats(numbers_of_layer(layer, value, layer.title), layer.title)
-    return numbers if layer.state_table is None else value
+    numbers = as_floats(numbers_of_layer(layer, cells, layer.title), layer.title)
+    return numbers if layer.state_table is None else cells
 
 
 def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
@@ -329,11 +318,9 @@ def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
     header = [c if _one_unit(model, c) or _fits(first, c) else c.strip() for c in rows[0][1]]
     if _are_names(model, first, header, rows[0][0]):
         return _columns(model, header, rows)
-    if first.state_table is not None:
-        found = [_entries([_state(first, c, f"line {n}") for c in row]) for n, row in rows]
-        return {first.name: np.stack(found)}
-    values = [[_number(cell, f"line {number}") for cell in row] for number, row in rows]
-    return {first.name: np.array(values)}
+    cells, width = [cell for _, row in rows for cell in row], len(rows[0][1])
+    states = _states(first, cells, lambda i: f"line {rows[i // width][0]}")
+    return {first.name: states.reshape(-1, width)}
 
 
 def _are_names(model: pgm.Model, first: Layer, cells: list[str], line: int) -> bool:
@@ -359,12 +346,11 @@ def _are_names(model: pgm.Model, first: Layer, cells: list[str], line: int) -> b
 
 def _fits(layer: Layer, cell: str) -> bool:
     """Return whether the cell of a table may be a value of a unit of the layer."""
-    support = layer.unit.support
-    if layer.state_table is not None:
-        return cell in ("", "?") or bool(layer.state_table.matches(cell))
-    if cell in ("", "?") or support is None or not _is_number(cell):
-        return _is_number(cell)
-    return float(cell) in (range(len(support)) if layer.unit.width > 1 else support)
+    try:
+        _state(layer, cell, "")
+    except pgm.PgmError:
+        return False
+    return True
 
 
 def _is_number(cell: str) -> bool:
@@ -382,16 +368,22 @@ def _columns(
     s, out, taken = model.structure, dict[str, Any](), dict[Place, str]()
     if len(rows) < 2:
         raise pgm.PgmError("there are no rows below the names of variables, expected at least one")
+
+    def where(name: str, row: int) -> str:
+        """Return the place of a cell in words."""
+        return f"line {rows[row + 1][0]}, column {name!r}"
+
     for column, name in enumerate(header):
-        if (place := place_of(s, name)) is None:
+        if (place := s.names.place(name)) is None:
             raise pgm.PgmError(
-                f"line {rows[0][0]}: {name!r} is no variable{nearest(name, s.places)}; the first "
-                "line has the names of variables, or numbers for the first layer; delete columns "
-                "of other names"
+                f"line {rows[0][0]}: {name!r} is no variable{nearest(name, s.names.unique)}; the "
+                "first line has the names of variables, or numbers for the first layer; delete "
+                "columns of other names"
             )
         if place in taken:
             raise pgm.PgmError(f"line {rows[0][0]}: variable {name!r} has two columns")
         taken[place] = name
-        layer, cells = s.layers[place[0]], [row[column] for _, row in rows[1:]]
-        out[name] = _states(layer, cells, [f"line {i}, column {name!r}" for i, _ in rows[1:]])
+        cells = [row[column] for _, row in rows[1:]]
+        # With an axis of one unit the values are rows, and not one one-hot row.
+        out[name] = _states(s.layers[place[0]], cells, partial(where, name))[:, None]
     return out

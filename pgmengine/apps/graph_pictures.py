@@ -11,9 +11,9 @@ from pgmengine.apps.graph_layout import NARROW_INCHES, places
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
+from pgmengine.evidence.names import Place
 from pgmengine.infer.results.result import Result
 from pgmengine.model.model import Model
-from pgmengine.model.variables import Place, unit_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ def variables_drawn(model: Model, ax: Axes | None, result: Result | None, row: i
         for node, data in nodes.nodes(data=True)
         if "table" not in data
     }
-    names = {node: unit_name(model.structure.layers, place) for node, place in units.items()}
+    names = {node: model.structure.names.of(place) for node, place in units.items()}
     widths = {node: 0.3 + LETTER_INCHES * max(len(name), 4) for node, name in names.items()}
     place = places(nodes, widths)
     across = max(abs(x) + widths.get(node, NARROW_INCHES) / 2 for node, (x, _) in place.items())

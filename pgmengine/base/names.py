@@ -13,8 +13,13 @@ def nearest(name: object, known: Iterable[object]) -> str:
     >>> nearest("baias", ("bias", "unit"))
     '; did you mean bias?'
     """
-    found = difflib.get_close_matches(str(name), map(str, known), n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    found = closest(name, known)
+    return f"; did you mean {found}?" if found else ""
+
+
+def closest(name: object, known: Iterable[object]) -> str:
+    """Return the text of the known name that is most similar, or an empty string."""
+    return next(iter(difflib.get_close_matches(str(name), map(str, known), n=1)), "")
 
 
 def hashable(value: object) -> bool:

@@ -28,11 +28,12 @@ from pgmengine.declare.validate import (
     check_structure,
     check_weight,
 )
+from pgmengine.evidence.names import Member
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure, layer_graph
-from pgmengine.model.variables import Member, Variable, check_names, check_variable, layers_of
+from pgmengine.model.variables import Variable, check_names, check_variable, layers_of
 from pgmengine.units import Binary, Unit
 
 

@@ -10,13 +10,14 @@ import networkx as nx
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.names import hashable
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
+from pgmengine.evidence.names import Member, Place
 from pgmengine.evidence.state_names import text_of_number
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_table
-from pgmengine.model.variables import Member, Place, Variable, find, unit_name
+from pgmengine.model.unit_graph import joined_units
+from pgmengine.model.variables import Variable
 
 # Bytes that each entry takes while tables are declared: its logarithm, and one more number in steps
 # that work on a whole table.
@@ -65,7 +66,7 @@ def add_tables(
         made[tables.name] = tables
         found.append((tables, one, what))
     logs = _logs(structure, found, total)
-    places = tuple(structure.places[v.name] for v in variables)
+    places = tuple(structure.names.unique[v.name] for v in variables)
     whole = replace(structure, tables=tuple(made.values()), variables=places)
     if made:
         check_conditionals(whole, params)
@@ -105,7 +106,7 @@ def _check_complete(structure: Structure) -> None:
     for name, i in structure.variables:
         if structure.first_unit[name] + i in children or structure.state_counts[name] == 1:
             continue
-        variable, count = unit_name(structure.layers, (name, i)), structure.state_counts[name]
+        variable, count = structure.names.of((name, i)), structure.state_counts[name]
         raise PgmError(
             f"variable {variable!r} has no conditional, and all other tables are conditionals: "
             f"give conditional({variable!r}, (), values), which are [1/{count}] * {count} if its "
@@ -118,7 +119,9 @@ def _axes(structure: Structure, one: Declared) -> list[tuple[str, tuple[Hashable
     out: list[tuple[str, tuple[Hashable, ...]]] = []
     for member in one.scope:
         many = one.index is not None
-        layer = _first_unit(structure, member)[0] if many else find(structure, member, "table")[0]
+        layer = (
+            _first_unit(structure, member)[0] if many else structure.names.unit(member, "table")[0]
+        )
         names = structure.layers[layer].state_names
         out.append((str(member), names or tuple(range(structure.state_counts[layer]))))
     return out
@@ -140,11 +143,11 @@ def _single(structure: Structure, one: Declared) -> tuple[Tables, str]:
     what = f"{kind} {one.scope[-1]!r}" if one.conditional else f"{kind} {one.scope!r}"
     if not one.scope:
         raise PgmError("a table needs at least one unit in its scope")
-    places = [find(structure, member, what) for member in one.scope]
+    places = [structure.names.unit(member, what) for member in one.scope]
     for layer, _ in places:
         check_finite(structure, layer)
     _check_distinct(structure, places, what)
-    names = [unit_name(structure.layers, place) for place in places]
+    names = [structure.names.of(place) for place in places]
     name = f"{names[-1]}|{','.join(names[:-1])}" if one.conditional else ",".join(names)
     index = np.array([[unit for _, unit in places]], dtype=np.int64)
     tables = Tables(name, tuple(layer for layer, _ in places), index, one.conditional)
@@ -155,7 +158,7 @@ def _check_distinct(structure: Structure, places: Sequence[Place], what: str) ->
     """PgmError if a unit is twice in a scope."""
     for i, place in enumerate(places):
         if place in places[:i]:
-            raise PgmError(f"{what}: unit {unit_name(structure.layers, place)!r} occurs twice")
+            raise PgmError(f"{what}: unit {structure.names.of(place)!r} occurs twice")
 
 
 def _many(structure: Structure, one: Declared) -> tuple[Tables, str]:
@@ -188,9 +191,8 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, str]:
 
 def _first_unit(structure: Structure, name: object) -> Place:
     """Return (layer, 0) of a layer, or the place of a variable."""
-    if hashable(name) and name not in structure.layers and name in structure.places:
-        return structure.places[name]
-    return structure.layer(str(name), what="tables: layer").name, 0
+    place = None if name in structure.layers else structure.names.place(name)
+    return place or (structure.names.layer(str(name), what="tables: layer").name, 0)
 
 
 def check_units(structure: Structure, layers: Sequence[str], given: Array, what: str) -> Array:
@@ -218,15 +220,14 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
     """PgmError unless each unit has at most one conditional, then no bias, and no cycle occurs."""
     index, layers = structure.table_index, structure.layers
     children = index.child[index.child >= 0]
-    place_of = [(name, i) for name, layer in layers.items() for i in range(layer.size)]
     units, counts = np.unique(children, return_counts=True)
     if (counts > 1).any():
-        name = unit_name(layers, place_of[units[counts > 1][0]])
+        name = structure.names.of(structure.names.at(int(units[counts > 1][0])))
         raise PgmError(f"unit {name!r} has two conditionals, expected at most one")
     for name in layers:
         inside = structure.child_tables[name] >= 0
         if inside.any() and structure.arrows_into[name]:
-            unit = unit_name(layers, (name, int(np.flatnonzero(inside)[0])))
+            unit = structure.names.of((name, int(np.flatnonzero(inside)[0])))
             raise PgmError(f"unit {unit!r} has a conditional, and arrows into its layer {name!r}")
     check_no_bias(structure, params)
     # The parents of a unit are the other members of its conditional. Arrows also join parents and
@@ -238,12 +239,13 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
         zip(index.unit[arrows].tolist(), child_of_axis[arrows].tolist(), strict=True)
     )
     for c in structure.arrows:
-        rows, columns = params[f"{c.key}.weight"].nonzero()
-        parents = structure.first_unit[c.a] + layers[c.a].owners(rows)
-        children = structure.first_unit[c.b] + layers[c.b].owners(columns)
-        graph.add_edges_from(zip(parents.tolist(), children.tolist(), strict=True))
+        parents, children = joined_units(structure, c, params[f"{c.key}.weight"])
+        first, second = structure.first_unit[c.a], structure.first_unit[c.b]
+        ends = (first + parents).tolist(), (second + children).tolist()
+        graph.add_edges_from(zip(*ends, strict=True))
     if not nx.is_directed_acyclic_graph(graph):
-        cycle = [unit_name(layers, place_of[edge[0]]) for edge in nx.find_cycle(graph)]
+        names = structure.names
+        cycle = [names.of(names.at(edge[0])) for edge in nx.find_cycle(graph)]
         raise PgmError(f"the conditionals form a cycle: {' -> '.join([*cycle, cycle[0]])}")
 
 
@@ -253,5 +255,5 @@ def check_no_bias(structure: Structure, params: Mapping[str, Weight]) -> None:
         bias = np.asarray(params[f"{name}.bias"]).reshape(layer.size, -1)
         wrong = (structure.child_tables[name] >= 0) & (bias != 0).any(axis=1)
         if wrong.any():
-            unit = unit_name(structure.layers, (name, int(np.flatnonzero(wrong)[0])))
+            unit = structure.names.of((name, int(np.flatnonzero(wrong)[0])))
             raise PgmError(f"unit {unit!r} has a conditional, and a bias, expected 0")

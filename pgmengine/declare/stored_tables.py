@@ -120,7 +120,7 @@ def _tables(structure: Structure, entry: object, units: Array, what: str) -> Tab
         raise PgmError(f"{what} is damaged, expected the fields {fields}")
     layers, count = tuple(entry["layers"]), entry["count"]
     for name in layers:
-        structure.layer(name, what=f"{what}: layer")
+        structure.names.layer(name, what=f"{what}: layer")
         check_finite(structure, name)
     size = count * len(layers)
     if count < 1 or not layers or size > len(units) or (entry["single"] and count > 1):

@@ -15,10 +15,10 @@ import numpy as np
 from pgmengine.base.display import MOST_LINES, MOST_ROWS, as_html, as_text, counted, few, plain
 from pgmengine.base.types import Weight
 from pgmengine.evidence.frames import Shown, shown_units
+from pgmengine.evidence.names import Place
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import Place, unit_name
 from pgmengine.model.weights import count
 
 TITLES: tuple[tuple[str, Callable[[Structure], bool]], ...] = (
@@ -102,7 +102,7 @@ def parents(structure: Structure, places: Iterable[Place]) -> dict[Place, list[s
             continue
         for units in t.index[np.isin(t.index[:, -1], wanted[t.layers[-1]])].tolist():
             *before, child = zip(t.layers, units, strict=True)
-            found[child] += [unit_name(structure.layers, place) for place in before]
+            found[child] += [structure.names.of(place) for place in before]
     for (name, _), names in found.items():
         names += [_end(structure, c.a) for c in structure.arrows_into[name]]
     return found
@@ -139,7 +139,7 @@ def _layers_above(structure: Structure, name: str) -> list[str]:
     tables = [t for t in structure.tables if t.conditional and t.layers[-1] == name]
     of_tables = {layer for t in tables for layer in t.layers[:-1]}
     of_arrows = [_end(structure, c.a) for c in structure.arrows_into[name]]
-    return list(dict.fromkeys([*map(str, structure.declared(of_tables)), *of_arrows]))
+    return list(dict.fromkeys([*map(str, structure.names.declared(of_tables)), *of_arrows]))
 
 
 def _line(shown: Shown) -> str:
@@ -173,4 +173,4 @@ def _couplings(couplings: Sequence[Coupling]) -> Iterator[str]:
 def _end(structure: Structure, name: str) -> str:
     """Return the name of the layer or of the variable at an end of a coupling."""
     one = (name, 0) in structure.variables
-    return unit_name(structure.layers, (name, 0)) if one else name
+    return structure.names.of((name, 0)) if one else name

@@ -205,7 +205,7 @@ def check_structure(structure: Structure) -> None:
         for name in (c.a, c.b):
             if not isinstance(name, str):
                 raise PgmError(f"a coupling joins layers by their names, not {name!r}")
-            structure.layer(name, what=f"coupling {c.key!r}: layer")
+            structure.names.layer(name, what=f"coupling {c.key!r}: layer")
         end = (c.a, c.b) if c.directed else frozenset((c.a, c.b))
         if end in seen:
             raise PgmError(f"coupling {c.key!r} is declared twice; declare it once")

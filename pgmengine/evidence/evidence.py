@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, SINGLE_ROUNDING
-from pgmengine.base.names import hashable
 from pgmengine.base.rows import rows_of, spread
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.declare.validate import as_floats
@@ -24,7 +23,6 @@ from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.state_names import as_entries, text_of_number
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import described, place_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,32 +71,33 @@ def parse_evidence(
     if isinstance(evidence, Mapping) and not rows_known:
         _check_one_hot(structure, evidence, what)
     evidence = by_layer(structure, evidence, what)
-    parsed, with_rows = {}, {}
+    names, parsed, with_rows = structure.names, dict[str, Array](), dict[str, int]()
     for name, given in evidence.items():
-        flat, has_rows = parse_layer(structure.layer(name, what=f"{what}: layer"), given, what)
+        flat, has_rows = parse_layer(names.layer(name, what=f"{what}: layer"), given, what)
         parsed[name] = flat
         if has_rows:
             with_rows[name] = flat.shape[0]
     if len(set(with_rows.values())) > 1:
         counts = ", ".join(
-            f"{described(structure, name, _seen(structure.layers[name], parsed[name]))} has {n}"
+            f"{names.described(name, _seen(structure.layers[name], parsed[name]))} has {n}"
             for name, n in with_rows.items()
         )
         raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
     rows = next(iter(with_rows.values()), 1)
     if rows == 0:
-        empty = described(structure, next(iter(with_rows)))
+        empty = names.described(next(iter(with_rows)))
         raise PgmError(f"{what}: {empty} has no rows, expected at least one")
-    values, observed = {}, {}
-    for name, layer in structure.layers.items():
-        value, seen = structure.no_evidence[name]
+    values, observed, intervened = {}, {}, {}
+    for name, (value, none) in structure.no_evidence.items():
+        seen = none
         if name in parsed:
-            missing = np.isnan(parsed[name])
-            value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, :: layer.unit.width]
+            missing, width = np.isnan(parsed[name]), structure.layers[name].unit.width
+            value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, ::width]
             # Equal rows are stored once.
             seen = seen[:1].copy() if len(seen) > 1 and (seen == seen[:1]).all() else seen
-        values[name], observed[name] = spread(value, rows), spread(seen, rows)
-    intervened = {name: spread(mask, rows) for name, (_, mask) in structure.no_evidence.items()}
+        if rows > 1:
+            value, seen, none = (spread(array, rows) for array in (value, seen, none))
+        values[name], observed[name], intervened[name] = value, seen, none
     return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, intervened))
 
 
@@ -120,17 +119,9 @@ def tells_rows(structure: Structure, given: LayerValues | None) -> bool:
     return any(_has_rows(structure, key, x) for key, x in given.items())
 
 
-def _layer_of(structure: Structure, key: Any) -> Layer | None:
-    """Return the layer of a key of evidence; None for unknown names."""
-    if not hashable(key) or key in structure.layers:
-        return structure.layers.get(key) if hashable(key) else None
-    place = place_of(structure, key)
-    return None if place is None else structure.layers[place[0]]
-
-
 def _has_rows(structure: Structure, key: Any, given: Any) -> bool:
     """Whether the values of a layer or of a unit have an axis of rows."""
-    layer = None if isinstance(given, SCALAR_TYPES) else _layer_of(structure, key)
+    layer = None if isinstance(given, SCALAR_TYPES) else structure.names.layer_of(key)
     if layer is None:
         return False
     if is_frame(given):
@@ -144,7 +135,7 @@ def _has_rows(structure: Structure, key: Any, given: Any) -> bool:
 
 def _as_one_hot(structure: Structure, key: Any, given: Any, what: str) -> str | None:
     """Return a message about a vector of one unit that may be a one-hot row, else None."""
-    layer = _layer_of(structure, key)
+    layer = structure.names.layer_of(key)
     if layer is None or not layer.unit.one_hot or (layer.name == key and layer.size > 1):
         return None
     k = layer.unit.width

@@ -20,10 +20,10 @@ from pgmengine.evidence.named_units import (
     numbers_of_layer,
     values_by_layer,
 )
+from pgmengine.evidence.names import Names
 from pgmengine.evidence.state_names import as_entries, check_not_lost, state_numbers
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import Place, place_of, unit_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ def by_layer(
         if not structure.layers.keys() >= given.keys():
             given, read = values_by_layer(structure, given, what)
         for name, values in given.items():
-            read[name] = _given(structure.layers.get(name), values, what, with_rows)
+            read[name] = _given(structure.names, name, values, what, with_rows)
         return read
     if not is_frame(given):
         check_by_layer(structure, given, what)
@@ -59,10 +59,10 @@ def by_layer(
     if not len(given.columns):
         raise PgmError(f"{what}: the DataFrame has no columns")
     for i, column in enumerate(given.columns):
-        if (place := _place_of(structure, column)) is None:
+        if (place := structure.names.place(column)) is None:
             raise PgmError(
                 f"{what}: column {column!r} is no unit's name{_advice(structure, column)}"
-                f"{_dropping([x for x in given.columns if _place_of(structure, x) is None])}"
+                f"{_dropping([x for x in given.columns if structure.names.place(x) is None])}"
             )
         layer, index = structure.layers[place[0]], place[1]
         if (layer.name, index) in taken:
@@ -80,12 +80,13 @@ def by_layer(
     return out
 
 
-def _given(layer: Layer | None, given: Any, what: str, with_rows: bool) -> Any:
+def _given(names: Names, name: str, given: Any, what: str, with_rows: bool) -> Any:
     """Return values of a layer from a DataFrame or an array with names of states, or as given."""
-    if layer is None:
+    if name not in names.layers:
         return given
+    layer = names.layers[name]
     if is_frame(given):
-        return _of_layer(layer, given, f"{what}: {layer.title}")
+        return _of_layer(names, layer, given, f"{what}: {layer.title}")
     return numbers_of_layer(layer, given, f"{what}: {layer.title}", with_rows)
 
 
@@ -112,48 +113,40 @@ def _dropping(extra: list[Any]) -> str:
     return f"; to leave {them} out, give data.drop(columns={extra!r})"
 
 
-def _of_layer(layer: Layer, frame: Any, what: str) -> Any:
+def _of_layer(names: Names, layer: Layer, frame: Any, what: str) -> Any:
     """Return the values (rows, size[, k]) of a DataFrame for one layer, NaN without a column."""
-    places = places_of(layer, frame, what)
-    if places is None:
+    units = units_of_columns(names, layer, frame, what)
+    if units is None:
         return frame
     out = np.full((len(frame), layer.size), np.nan)
-    for i, (index, column) in enumerate(zip(places, frame.columns, strict=True)):
+    for i, (index, column) in enumerate(zip(units, frame.columns, strict=True)):
         out[:, index] = _column(layer, frame, i, f"{what}, column {column!r}")
     return layer.values_of(out, what) if layer.unit.width > 1 else out
 
 
-def places_of(layer: Layer, frame: Any, what: str) -> list[int] | None:
+def units_of_columns(names: Names, layer: Layer, frame: Any, what: str) -> list[int] | None:
     """Return the units of the columns of a layer's DataFrame.
 
     Columns are read by name, else in order; None if their number differs from that of the units.
     """
-    known: dict[Hashable, int] = {text: i for i, text in enumerate(layer.unit_texts)}
-    known |= {label: i for i, label in enumerate(layer.labels or range(layer.size))}
-    unknown = (x for x in frame.columns if x not in known)
-    known |= {x: i for x in unknown if (i := _unit_of(layer, x)) is not None}
-    columns = list(frame.columns)
-    named = any(column in known for column in columns)
-    if not named and not (layer.labels and any(nearest(column, known) for column in columns)):
+    columns, found = list(frame.columns), dict[int, Any]()
+    units = [(names.unit_of(layer, column), column) for column in columns]
+    unknown = [column for unit, column in units if unit is None]
+    mistyped = layer.labels and any(nearest(column, layer.unit_texts) for column in columns)
+    if len(unknown) == len(columns) and not mistyped:
         return list(range(layer.size)) if len(columns) == layer.size else None
-    for i, column in enumerate(columns):
-        if column not in known:
-            others = ", where others are" if named else ""
-            extra = [name for name in columns if name not in known]
-            raise PgmError(
-                f"{what}: column {column!r} is no unit's name{others}{nearest(column, known)}"
-                f"{_dropping(extra)}"
-            )
-        if known[column] in [known[other] for other in columns[:i]]:
-            raise PgmError(f"{what}: two columns are the unit {column!r}")
-    return [known[column] for column in columns]
-
-
-def _unit_of(layer: Layer, column: object) -> int | None:
-    """Return the unit that a column such as (layer, label) or layer[0] means, or None."""
-    if isinstance(column, tuple) and len(column) == 2 and column[0] == layer.name:
-        return layer.unit_of(column[1])
-    return layer.unit_in(column) if isinstance(column, str) else None
+    if unknown:
+        others = ", where others are" if len(unknown) < len(columns) else ""
+        raise PgmError(
+            f"{what}: column {unknown[0]!r} is no unit's name{others}"
+            f"{nearest(unknown[0], layer.unit_texts)}{_dropping(unknown)}"
+        )
+    for unit, column in units:
+        if unit in found:
+            raise PgmError(f"{what}: columns {found[unit]!r} and {column!r} are the same unit")
+        if unit is not None:
+            found[unit] = column
+    return list(found)
 
 
 def to_frame(
@@ -220,7 +213,7 @@ def shown_units(structure: Structure) -> list[Shown]:
         if name not in of_variables
     ]
     for place in structure.variables:
-        name = unit_name(structure.layers, place)
+        name = structure.names.of(place)
         out.append(Shown(name, structure.layers[place[0]], (place[1],), (name,), True))
     return out
 
@@ -249,21 +242,11 @@ def component_names(layer: Layer) -> list[Hashable]:
     return list(layer.state_names or ()) if named else list(range(layer.unit.width))
 
 
-def _place_of(structure: Structure, column: object) -> Place | None:
-    """Return the place of the unit that a column means, None if there is none."""
-    place = place_of(structure, column)
-    if place is None and isinstance(column, tuple) and len(column) == 2 and column[0] == column[1]:
-        # In the columns of results, the name of a variable replaces that of the layer.
-        variable = place_of(structure, column[0])
-        return variable if variable in structure.variables else None
-    return place
-
-
 def _advice(structure: Structure, column: object) -> str:
     """Return the end of a message about a column that names no unit."""
     layers = structure.layers.values()
     units = [(x.name, text) for x in layers if not x.holds_variables for text in x.unit_texts]
-    if near := nearest(column, [*structure.places, *structure.texts, *units]):
+    if near := nearest(column, [*structure.names.unique, *structure.names.texts, *units]):
         return near
     return "" if all(x.holds_variables for x in layers) else ": name columns (layer, unit)"
 

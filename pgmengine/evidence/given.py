@@ -19,7 +19,6 @@ from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Soft, SoftEvidence, parse_soft
 from pgmengine.evidence.target import Target
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import described
 
 if TYPE_CHECKING:
     from pgmengine.model.parameters import Parameters
@@ -92,7 +91,7 @@ def _check_interventions(
         directed = name in s.directed_layers and name not in s.undirected_layers
         wrong = mask & ~(directed | (s.child_tables[name] >= 0))
         if wrong.any():
-            what = described(s, name, np.asarray(wrong.any(axis=0)))
+            what = s.names.described(name, np.asarray(wrong.any(axis=0)))
             raise PgmError(
                 f"do: {what} is not directed: do() cuts arrows, so it needs units with a "
                 "conditional, children or roots without undirected couplings"

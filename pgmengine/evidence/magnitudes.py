@@ -127,9 +127,10 @@ def roughly(model: Parameters) -> float:
     if s.tables:
         # Each joint state reads one entry of each table.
         a = float(model.table_sizes[0].sum())
-    for key, value in model.params.items():
-        if not key.endswith(".table"):
-            a += float(np.abs(numbers(value)).sum())
+    for name in model.biased:
+        a += float(np.abs(model.bias(name)).sum())
+    for c in s.couplings:
+        a += float(np.abs(numbers(model.weight(c))).sum())
     most, base, far = 1.0, 0.0, 0.0
     for name, layer in s.layers.items():
         unit, support = layer.unit, layer.unit.support

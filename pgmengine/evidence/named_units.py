@@ -21,7 +21,6 @@ from pgmengine.evidence.state_names import (
 )
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import find, place_of
 from pgmengine.model.weights import is_sparse
 
 
@@ -50,7 +49,7 @@ def check_by_layer(structure: Structure, given: Any, what: str) -> None:
     if len(shape) == 2 and shape[1] == len(structure.variables):
         advice = "give pandas.DataFrame(X, columns=model.variables), a column for each variable"
     elif not layers:
-        advice = f"the variables are {listed([*map(str, structure.declared(structure.layers))])}"
+        advice = f"the variables are {listed([*map(str, structure.names.declared())])}"
     elif fitting := _fitting(layers, shape):
         ways = listed([f'{{"{x.name}": X}}' for x in fitting], " or ")
         advice = f"give {ways}, since {listed([_with_size(x) for x in fitting])}"
@@ -173,9 +172,9 @@ def apart(
     out: dict[str, Any] = {}
     named: dict[str, Members] = {}
     for key, value in given.items():
-        place = None if key in structure.layers else place_of(structure, key)
+        place = None if key in structure.layers else structure.names.place(key)
         if place is None and isinstance(key, tuple):
-            place = find(structure, key, what)
+            place = structure.names.unit(key, what)
         if place is None:
             # This includes unknown names, which the parser of layers refuses.
             out[key] = value
@@ -222,7 +221,7 @@ def check_states(layer: Layer, numbers: Array, what: str) -> None:
     rounding = 0.0 if unit.width > 1 else SINGLE_ROUNDING
     if not numbers.ndim:
         value = numbers.item()
-        if value != value or any(abs(value - k) <= rounding * abs(k) for k in known):
+        if value != value or any([abs(value - k) <= rounding * abs(k) for k in known.tolist()]):
             return
     near = np.abs(numbers[..., None] - known) <= rounding * np.abs(known)
     bad = ~(np.isnan(numbers) | near.any(axis=-1))

@@ -22,16 +22,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgmengine.base.rows import distinct, rows_of, spread
-from pgmengine.base.types import Array, Weight
+from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
-from pgmengine.model.arrows_inside import ancestors
-from pgmengine.model.couplings import Arrow, Coupling
+from pgmengine.model.couplings import Arrow
 from pgmengine.model.structure import Structure
-from pgmengine.model.weights import is_sparse
+from pgmengine.model.unit_graph import acts, ancestors
 
 if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
-    from pgmengine.model.parameters import Parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +54,8 @@ class EvidencePattern:
     @cached_property
     def free(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: the units that are not observed."""
+        if self.rows == 1:
+            return {name: ~seen for name, seen in self.observed.items()}
         return {name: spread(~distinct(seen), self.rows) for name, seen in self.observed.items()}
 
     @cached_property
@@ -129,19 +129,6 @@ class EvidencePattern:
             return EvidencePattern(self.structure, len(index), observed, intervened)
 
         return self._resized.recall(len(index), taken) if self.alike else taken()
-
-
-def acts(model: Parameters, c: Coupling, structural: bool) -> Weight:
-    """Return 1 where a coupling acts and 0 elsewhere, in the shape of its weight.
-
-    It acts where its weight is not zero. If `structural`, it acts at every parameter, because the
-    derivative in a weight of zero is not zero.
-    """
-    weight = model.weight(c)
-    parameters = c.parameters(weight)
-    if structural:
-        return parameters
-    return (parameters * (weight != 0)).tocsr() if is_sparse(weight) else (weight != 0) * 1.0
 
 
 def parents_of(target: Target, arrow: Arrow, children: Array, structural: bool = False) -> Array:

@@ -23,11 +23,12 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, States
 from pgmengine.declare.validate import as_floats
-from pgmengine.evidence.frames import places_of
+from pgmengine.evidence.frames import units_of_columns
 from pgmengine.evidence.named_units import apart, check_by_layer, is_frame
+from pgmengine.evidence.names import Member, Names, Place
+from pgmengine.evidence.state_names import position, state_number
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import Member, Place
 
 # Numbers of states: an array with a last axis of states, or state -> number or number of each row.
 ByState: TypeAlias = "ArrayLike | Mapping[Hashable, ArrayLike]"
@@ -140,16 +141,16 @@ def parse_soft(structure: Structure, soft: Soft | None) -> SoftEvidence:
     parts, variables = list[_Part](), set(structure.variables)
     whole, named = apart(structure, soft, "soft")
     for name, given in whole.items():
-        layer = structure.layer(name, what="soft: layer")
+        layer = structure.names.layer(name, what="soft: layer")
         if layer.is_variable:
             parts.append(_of_unit(layer, 0, name, given))
         else:
-            parts.append(_of_layer(layer, given, (name, 0) in variables))
+            parts.append(_of_layer(structure.names, layer, given, (name, 0) in variables))
     for name, members in named.items():
         layer = structure.layers[name]
         for i, (key, given) in members.items():
             by_state = layer.state_names is not None or (name, i) in variables
-            own = not isinstance(key, tuple) and key in structure.places
+            own = not isinstance(key, tuple) and key in structure.names.unique
             nameless = not own and not by_state
             parts.append(_of_unit(layer, i, key, given, nameless))
     return _joined(parts)
@@ -167,12 +168,12 @@ def _by_names(layer: Layer, given: Any) -> bool:
     return any(layer.state_table.matches(key) for key in given.keys())  # noqa: SIM118
 
 
-def _of_layer(layer: Layer, given: Any, variables: bool) -> _Part:
+def _of_layer(table: Names, layer: Layer, given: Any, variables: bool) -> _Part:
     """Return the soft evidence of all units of a layer; `variables`: the units are variables."""
     what, units = f"soft: {layer.title}", np.arange(layer.size)
     chances = isinstance(given, Likelihoods)
     if _two_valued(layer) and not (variables or chances or _by_names(layer, given)):
-        array = as_floats(_columns_in_order(layer, given), what)
+        array = as_floats(_columns_in_order(table, layer, given), what)
         shape: tuple[int, ...] = (layer.size,)
     else:
         array = _log_weights(layer, given, what)
@@ -312,22 +313,23 @@ def _state(layer: Layer, key: Hashable, what: str) -> int:
     """Return the number of the state that a key names; PgmError if it names none."""
     if layer.state_table is not None:
         return layer.state_table.state(key, what)
-    states = range(_count(layer))
-    if isinstance(key, (int, float, np.number)) and key in states:
-        return int(key)
-    known = listed([str(x) for x in states[:8]])
+    number = position(state_number(layer, key, what))
+    if number is not None and number < _count(layer):
+        return number
+    known = listed([str(x) for x in range(_count(layer))[:8]])
     raise PgmError(f"{what}: {key!r} is no state, expected {known}")
 
 
-def _columns_in_order(layer: Layer, given: Any) -> Any:
+def _columns_in_order(table: Names, layer: Layer, given: Any) -> Any:
     """Return the log-odds of a DataFrame as (rows, size); other values unchanged.
 
     The columns are units of the layer; a unit without a column has 0.
     """
-    if not is_frame(given) or (places := places_of(layer, given, "soft")) is None:
+    what = f"soft: {layer.title}"
+    if not is_frame(given) or (units := units_of_columns(table, layer, given, what)) is None:
         return given
     out = np.zeros((len(given), layer.size))
-    out[:, places] = as_floats(given, f"soft: layer {layer.name!r}")
+    out[:, units] = as_floats(given, what)
     return out
 
 

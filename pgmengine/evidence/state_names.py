@@ -90,7 +90,7 @@ class StateNames:
             return (state,)
         written = _written(value)
         found = self.alike.get(written, ())
-        number = _position(value)
+        number = position(value)
         if found or number is None:
             return found or self._rounded(written)
         other = Number if isinstance(value, bool) else bool
@@ -172,7 +172,7 @@ class StateNames:
 
     def _instead(self, value: object) -> str:
         """Return the end of a message: the name of the state with this number, or a similar one."""
-        number = None if isinstance(_plain(value), bool) else _position(_plain(value))
+        number = None if isinstance(_plain(value), bool) else position(value)
         numbered = any(isinstance(_plain(name), Number) for name in self.names)
         if number is not None and number < len(self.names) and not numbered:
             name = self.names[number]
@@ -185,8 +185,9 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _position(value: object) -> int | None:
+def position(value: object) -> int | None:
     """Return a number or boolean as an integer of at least 0, or None."""
+    value = _plain(value)
     whole = isinstance(value, (int, float)) and value >= 0 and value % 1 == 0
     return int(value) if whole else None  # type: ignore[call-overload]
 
@@ -269,10 +270,10 @@ def state_number(layer: Layer, value: Any, what: str) -> float:
 def _number(value: Any, what: str) -> float:
     """Return the number of a state without a name; PgmError for text that is no number."""
     try:
-        number = written_number(value) if isinstance(value, str) else value
-        if isinstance(number, (complex, np.complexfloating)):
+        number = _written(value)[1] if isinstance(value, str) else value
+        if isinstance(number, (str, complex, np.complexfloating)):
             raise TypeError
-        return float(number)  # type: ignore[arg-type]
+        return float(number)
     except (TypeError, ValueError, OverflowError):
         raise PgmError(
             f"{what}: {_shown(value)} is no state, expected a number of a state"

@@ -12,7 +12,7 @@ for a log weight that all states of a row have in common, which only log Z conta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,9 @@ class Target:
     model : the model.
     evidence : values and pattern of the observed units.
     soft : layer -> (rows, width), linear log-likelihoods; layers without soft evidence are absent.
+    rows : the number of rows of evidence.
+    structure : layers, couplings and tables of the model.
+    pattern : the evidence pattern of every row, with facts derived from it.
     beta : (rows,) inverse temperatures.
     reference : layer -> (width,) natural parameters of r; 0 where absent.
     weights : (rows,) weight of each row in a gradient; None = 1.
@@ -58,6 +61,9 @@ class Target:
         Prepared questions add it to log Z. The targets that methods receive do not have it.
     """
 
+    rows: int = field(init=False, repr=False)
+    structure: Structure = field(init=False, repr=False)
+    pattern: EvidencePattern = field(init=False, repr=False)
     model: Parameters
     evidence: Evidence
     soft: States
@@ -68,30 +74,22 @@ class Target:
     order: tuple[str, ...] = ()
     common: Array | None = None
 
+    def __post_init__(self) -> None:
+        # Every function reads these, and a property would take longer than most of their uses.
+        keep = object.__setattr__
+        keep(self, "structure", self.model.structure)
+        keep(self, "pattern", self.evidence.pattern)
+        keep(self, "rows", self.evidence.pattern.rows)
+
     def __repr__(self) -> str:
         given = sum(int((~mask).sum()) for mask in self.free.values())
         what = headline(self.structure, self.model.params)
         return f"Target: {counted(self.rows, 'row')}, {counted(given, 'value')} given; {what}"
 
-    @cached_property
-    def rows(self) -> int:
-        """Number of rows of evidence."""
-        return self.pattern.rows
-
     @property
     def row_numbers(self) -> Array:
         """The numbers (rows,) of the rows in the question that the user has asked."""
         return np.arange(self.rows) if self.numbers is None else self.numbers
-
-    @cached_property
-    def structure(self) -> Structure:
-        """Layers and couplings."""
-        return self.model.structure
-
-    @cached_property
-    def pattern(self) -> EvidencePattern:
-        """The evidence pattern of every row, with facts derived from it."""
-        return self.evidence.pattern
 
     @property
     def free(self) -> dict[str, Array]:
@@ -133,17 +131,8 @@ class Target:
 
     def with_model(self, model: Parameters) -> Target:
         """Return the same evidence on another model of the same structure."""
-        return Target(
-            model,
-            self.evidence,
-            self.soft,
-            self.beta,
-            self.reference,
-            self.weights,
-            self.numbers,
-            self.order,
-            self.common,
-        )
+        same = self.soft, self.beta, self.reference, self.weights, self.numbers, self.order
+        return Target(model, self.evidence, *same, self.common)
 
     @cached_property
     def states(self) -> Array:
@@ -344,7 +333,7 @@ def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -
     check_by_layer(structure, reference, "reference")
     flat = {}
     for name, given in fields_by_layer(structure, reference, "reference").items():
-        layer = structure.layer(name, what="reference: layer")
+        layer = structure.names.layer(name, what="reference: layer")
         array = as_floats(given, f"reference: {layer.title}")
         if array.size != layer.width:
             raise PgmError(

@@ -60,10 +60,10 @@ from pgmengine.base.types import RngLike
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import LAYER_ENTRIES, plain_label, unit_types
 from pgmengine.declare.validate import check_size
+from pgmengine.evidence.names import Member
 from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
-from pgmengine.model.variables import Member
 
 COUPLING_ENTRIES = {"couple", "cause", "weight"}
 

@@ -21,10 +21,10 @@ from pgmengine.base.types import Array
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.entries import entries_of
 from pgmengine.declare.tabular import Conditional, Declares, Network, Table
+from pgmengine.evidence.names import Place
 from pgmengine.model.couplings import Undirected
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
-from pgmengine.model.variables import Place, unit_name
 from pgmengine.model.weights import is_sparse
 
 
@@ -69,7 +69,7 @@ def network_of(model: Model) -> Network:
                 f"layer {name!r} has {layer.unit!r} units: a network has variables with finitely "
                 "many states only"
             )
-    places = _places(model)
+    places = model.structure.names.all_places()
     number = {place: i for i, place in enumerate(places)}
     conditionals, tables = _tables(model, number)
     return Network(
@@ -80,17 +80,10 @@ def network_of(model: Model) -> Network:
     )
 
 
-def _places(model: Model) -> list[Place]:
-    """Return all units: variables in their order, then the other units by layer."""
-    s = model.structure
-    units = ((name, i) for name, layer in s.layers.items() for i in range(layer.size))
-    return list(dict.fromkeys([*s.variables, *units]))
-
-
 def finite_units(model: Model) -> list[Place]:
     """Return the units that evidence in a file counts: all that have finitely many states."""
     counts = model.structure.state_counts
-    return [(name, i) for name, i in _places(model) if counts[name]]
+    return [(name, i) for name, i in model.structure.names.all_places() if counts[name]]
 
 
 def by_unit(model: Model, states: dict[Place, int | Array]) -> dict[str, Any]:
@@ -99,8 +92,8 @@ def by_unit(model: Model, states: dict[Place, int | Array]) -> dict[str, Any]:
     for name in dict.fromkeys(layer for layer, _ in states):
         layer = s.layers[name]
         own = {i: _values(layer, x) for (other, i), x in states.items() if other == name}
-        names = {i: unit_name(s.layers, (name, i)) for i in own}
-        if all(s.places.get(key) == (name, i) for i, key in names.items()):
+        names = {i: s.names.of((name, i)) for i in own}
+        if all(s.names.unique.get(key) == (name, i) for i, key in names.items()):
             out |= {names[i]: value for i, value in own.items()}
             continue
         rows = {len(value) for value in own.values() if isinstance(value, np.ndarray)}
@@ -134,8 +127,7 @@ def _values(layer: Layer, states: int | Array) -> Any:
 
 def _names(model: Model, places: list[Place]) -> tuple[str, ...]:
     """Return a name for every unit, with the name of the layer in front if names would repeat."""
-    layers = model.structure.layers
-    names = [unit_name(layers, place) for place in places]
+    names = [model.structure.names.of(place) for place in places]
     if len(set(names)) == len(names):
         return tuple(names)
     return tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,12 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array
 from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.names import Member
 from pgmengine.evidence.target import Target
 from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
 from pgmengine.learn.steps.optimizers import check_optimizer
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import Member, find, unit_name
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -32,7 +32,7 @@ def check_data(
     data: Mapping[str, ArrayLike],
     given: Mapping[str, Array],
     names: Iterable[Member],
-    keys: Iterable[object],
+    keys: Collection[object],
 ) -> Mapping[str, ArrayLike]:
     """Return the data by layer; PgmError if they are empty, or lack units of `given`.
 
@@ -41,14 +41,13 @@ def check_data(
     """
     if not data:
         raise PgmError("data is empty: give layer -> (rows, size) for at least one layer")
-    s, known = model.structure, set(keys)
+    s = model.structure
+    known = {s.names.place(key) for key in keys}
     for one in names:
-        name, i = (one, 0) if one in s.layers else find(s, one, "given")
-        layer = s.layers[str(name)]
-        label = layer.labels[i] if layer.labels else i
-        column = {name, label, (name, i), (name, label)} & known
-        if name not in data or not (column or one in s.layers):
-            what = layer.title if one in s.layers else f"{unit_name(s.layers, (layer.name, i))!r}"
+        whole = one in s.layers
+        place = (str(one), 0) if whole else s.names.unit(one, "given")
+        if place[0] not in data or not (whole or place in known or place[0] in keys):
+            what = s.layers[place[0]].title if whole else f"{s.names.of(place)!r}"
             have = listed([repr(key) for key in keys])
             raise PgmError(f"given: {what} is not in the data, which has {have}")
     for name, layer in s.layers.items():
@@ -109,8 +108,7 @@ def check_possible_data(target: Target) -> None:
 
 def _unit_named(s: Structure, unit: int) -> str:
     """Return the name of a unit by its number over all layers."""
-    name = next(n for n in reversed(s.layers) if s.first_unit[n] <= unit)
-    return unit_name(s.layers, (name, unit - s.first_unit[name]))
+    return s.names.of(s.names.at(unit))
 
 
 def check_settings(

@@ -24,6 +24,7 @@ from pgmengine.base.work.progress import track
 from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
+from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
@@ -48,7 +49,6 @@ from pgmengine.learn.starting.base_rate_start import observed_means, started
 from pgmengine.learn.steps.wrappers import Tied, averaged, holds
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.model.training import Training
-from pgmengine.model.variables import Member, alone_or_several, as_members, units_named
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -289,8 +289,10 @@ def _target_of(
     model: Model, data: LayerValues, given: Iterable[Member] | None
 ) -> tuple[Target, dict[str, Any], dict[str, Array]]:
     """Return the target of the data, the data by layer, and the units that are given."""
-    names = () if given is None else alone_or_several(model.structure, as_members(given, "given"))
-    rows, known = data_by_layer(model.structure, data), units_named(model.structure, names, "given")
+    names = (
+        () if given is None else model.structure.names.alone_or_several(as_members(given, "given"))
+    )
+    rows, known = data_by_layer(model.structure, data), model.structure.names.units(names, "given")
     keys = tuple(getattr(data, "columns", data))
     target = make_target(model, check_data(model, rows, known, names, keys), what="data")
     check_evidence(target, known)

@@ -26,7 +26,7 @@ def without_base(structure: Structure, entries: Array) -> Array:
     The result is `entries` itself if no child of a conditional has a base measure.
     """
     first, out = 0, entries
-    if structure.with_base.isdisjoint(tables.layers[-1] for tables in structure.tables):
+    if structure.with_base.isdisjoint([tables.layers[-1] for tables in structure.tables]):
         return entries
     for tables in structure.tables:
         size = math.prod(tables.shape(structure))
@@ -46,7 +46,7 @@ def joined_entries(parts: Sequence[Array]) -> Array:
     if len(parts) == 1:
         return parts[0].ravel()
     whole = parts[0].base if parts else None
-    large = sum(part.size for part in parts) >= MIN_UNCOPIED_ENTRIES
+    large = sum([part.size for part in parts]) >= MIN_UNCOPIED_ENTRIES
     if large and isinstance(whole, np.ndarray) and whole.dtype == parts[0].dtype:
         ends = np.cumsum([0, *(part.nbytes for part in parts)]).tolist()
         begin = whole.ctypes.data
@@ -54,7 +54,7 @@ def joined_entries(parts: Sequence[Array]) -> Array:
         own = all(part.base is whole and part.flags.c_contiguous for part in parts)
         if own and places == ends[:-1] and whole.nbytes == ends[-1]:
             return whole.reshape(-1)
-    return np.concatenate([*(part.ravel() for part in parts), np.empty(0)])
+    return np.concatenate([*parts, np.empty(0)], axis=None)
 
 
 def views_of(entries: Array, own: Mapping[str, Array]) -> dict[str, Array]:
@@ -77,8 +77,10 @@ def largest_entries(logs: Array, first: Array) -> tuple[Array, Array]:
     if len(logs) <= BLOCK_ENTRIES and len(logs):
         # Most models have few entries, and this is faster for their first question.
         part = np.abs(logs)
-        if part.max() < np.inf:
-            return np.maximum.reduceat(part, first[:-1]), np.ones(len(first) - 1, dtype=bool)
+        finite = part < np.inf
+        if not finite.all():
+            part[~finite] = 0.0
+        return np.maximum.reduceat(part, first[:-1]), np.logical_and.reduceat(finite, first[:-1])
     sizes, whole = np.zeros(len(first) - 1), np.ones(len(first) - 1, dtype=bool)
     for begin in range(0, len(logs), BLOCK_ENTRIES):
         part = np.abs(logs[begin : begin + BLOCK_ENTRIES])

@@ -12,8 +12,8 @@ import numpy as np
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
-from pgmengine.evidence.state_names import StateNames, text_of_number
-from pgmengine.units import Unit
+from pgmengine.evidence.state_names import StateNames, position, text_of_number
+from pgmengine.units.base import Unit, one_hot_rows
 
 # The number of a unit as Python writes it: 0, '0', or np.int64(0).
 NUMBER_AS_WRITTEN = re.compile(r"(?:np\.\w+\()?'?(\d+)'?\)?", re.ASCII)
@@ -66,8 +66,8 @@ class Layer:
             return found
         if isinstance(given, str):
             return self._numbered(given)
-        number = int(given) if isinstance(given, (int, np.integer)) else -1
-        return number if 0 <= number < self.size else None
+        number = position(given)
+        return number if number is not None and number < self.size else None
 
     def _numbered(self, text: str) -> int | None:
         """Return the number of a unit that is written in a text, or None."""
@@ -106,11 +106,9 @@ class Layer:
 
     def shaped(self, flat: Array) -> Array:
         """Reshape (..., width) to (..., size[, k]), which the functions of the unit take."""
-        return (
-            flat
-            if self.unit.width == 1
-            else flat.reshape(*flat.shape[:-1], self.size, self.unit.width)
-        )
+        if self.width == self.size:
+            return flat
+        return flat.reshape(*flat.shape[:-1], self.size, self.unit.width)
 
     def states(self, flat: Array) -> Array:
         """Return the states (..., size) that are nearest to flat values (..., width)."""
@@ -120,7 +118,7 @@ class Layer:
         """Return states of flat values as one-hot rows (..., size, K)."""
         assert self.unit.support is not None
         # `take` is ten times as fast as indexing.
-        return np.eye(len(self.unit.support)).take(self.states(flat), axis=0)
+        return one_hot_rows(len(self.unit.support)).take(self.states(flat), axis=0)
 
     def components(self, mask: Array) -> Array:
         """Return a mask of units (..., size) as a mask of components (..., width)."""
@@ -150,7 +148,7 @@ class Layer:
         label = f" ({self.labels[index]!r})" if self.labels else ""
         return f"{self.title}{before}, index {index}{label}"
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The layer, or the variables that it holds, in words for a message."""
         if self.holds_variables and self.labels:

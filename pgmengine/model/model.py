@@ -18,7 +18,6 @@ from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import layer_graph
-from pgmengine.model.variables import unit_name
 
 
 class StandsForModel:
@@ -83,7 +82,7 @@ class Model(Parameters):
         """Names of all named variables, in the order of their declaration."""
         s = self.structure
         if s.variables:
-            return [unit_name(s.layers, place) for place in s.variables]
+            return [s.names.of(place) for place in s.variables]
         return [n for x in s.layers.values() for n in x.labels or () if isinstance(n, str)]
 
     def given(

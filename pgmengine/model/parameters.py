@@ -25,7 +25,6 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.declare.scopes import check_no_bias
 from pgmengine.declare.validate import check_bias, check_weight
-from pgmengine.model.arrows_inside import arrows_inside, generations
 from pgmengine.model.couplings import Coupling, weighted_sum
 from pgmengine.model.joined_tables import (
     MIN_UNCOPIED_ENTRIES,
@@ -37,7 +36,8 @@ from pgmengine.model.joined_tables import (
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import check_logs, joined_states, table_gradient
 from pgmengine.model.training import Training, check_training
-from pgmengine.model.weights import digest, is_sparse
+from pgmengine.model.unit_graph import arrows_inside, generations
+from pgmengine.model.weights import count, digest, is_sparse
 
 
 def freeze(array: Weight) -> Weight:
@@ -98,7 +98,8 @@ class Parameters:
 
         Large parameters with arrays of their own are replaced by views of this array.
         """
-        own = {t.key: self.params[t.key] for t in self.structure.tables}
+        keys = [tables.key for tables in self.structure.tables]
+        own = {key: self.params[key] for key in keys}
         entries = joined_entries([*own.values()])
         if len(own) > 1 and len(entries) >= MIN_UNCOPIED_ENTRIES:
             self.params = MappingProxyType({**self.params, **views_of(entries, own)})
@@ -130,20 +131,24 @@ class Parameters:
         Layers with infinitely many values are absent.
         """
         s = self.structure
-        return {
-            name: layer.unit.log_weights(
-                layer.shaped(
-                    s.no_evidence[name][0][0] if name in s.directed_layers else self.bias(name)
-                )
-            )
-            for name, layer in s.layers.items()
-            if layer.unit.support is not None
-        }
+        out = {n: np.zeros((s.layers[n].size, k)) for n, k in s.state_counts.items() if k}
+        for name in (self.biased | s.with_base).intersection(out):
+            layer = s.layers[name]
+            directed = name in s.directed_layers
+            bias = s.no_evidence[name][0][0] if directed else self.bias(name)
+            out[name] = layer.unit.log_weights(layer.shaped(bias))
+        return out
+
+    @cached_property
+    def parameter_count(self) -> int:
+        """The number of parameters."""
+        return sum(map(count, self.params.values()))
 
     @cached_property
     def biased(self) -> frozenset[str]:
         """Layers with a bias other than 0."""
-        return frozenset(name for name in self.structure.layers if self.bias(name).any())
+        params = self.params
+        return frozenset([name for name in self.structure.layers if params[f"{name}.bias"].any()])
 
     @cached_property
     def neighbours(self) -> dict[str, tuple[tuple[str, Weight], ...]]:
@@ -193,7 +198,7 @@ class Parameters:
         unknown = [name for name in params if name not in checks]
         if unknown:
             # No user named the layers that hold variables, nor their biases.
-            held = {f"{name}.bias" for name in self.structure.storage}
+            held = {f"{name}.bias" for name in self.structure.names.storage}
             known = listed([key for key in checks if key not in held])
             raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")
         values = {name: checks[name](value) for name, value in params.items()}

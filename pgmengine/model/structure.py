@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
+from pgmengine.evidence.names import Names
 from pgmengine.model.couplings import Arrow, Coupling, Undirected
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
@@ -48,6 +47,16 @@ class Structure:
         return tuple(c for c in self.couplings if isinstance(c, Arrow))
 
     @cached_property
+    def units(self) -> int:
+        """The number of units of all layers."""
+        return sum(layer.size for layer in self.layers.values())
+
+    @cached_property
+    def width(self) -> int:
+        """How many numbers the values of all units have."""
+        return sum(layer.width for layer in self.layers.values())
+
+    @cached_property
     def first_unit(self) -> dict[str, int]:
         """Layer -> the number of its first unit among the units of all layers."""
         ends = np.cumsum([0, *(layer.size for layer in self.layers.values())])
@@ -66,7 +75,7 @@ class Structure:
         flat = {
             name
             for name, unit in units.items()
-            if unit.support is not None and (unit.log_base is None or not unit.log_base.any())
+            if unit.support is not None and ((h := unit.log_base) is None or not h.any())
         }
         return frozenset(self.layers) - flat
 
@@ -78,7 +87,7 @@ class Structure:
     @cached_property
     def child_tables(self) -> dict[str, Array]:
         """Layer -> (size,) number of the conditional of each unit among all tables, or -1."""
-        found = np.full(sum(layer.size for layer in self.layers.values()), -1)
+        found = np.full(self.units, -1)
         child = self.table_index.child
         found[child[child >= 0]] = np.flatnonzero(child >= 0)
         first = self.first_unit
@@ -100,31 +109,15 @@ class Structure:
     @cached_property
     def tabled(self) -> dict[str, Array]:
         """Layer -> (size,) bool: the units in the scope of a table."""
-        inside = np.zeros(sum(layer.size for layer in self.layers.values()), dtype=bool)
+        inside = np.zeros(self.units, dtype=bool)
         inside[self.table_index.unit] = True
         first = self.first_unit
         return {n: inside[first[n] : first[n] + x.size] for n, x in self.layers.items()}
 
     @cached_property
-    def places(self) -> dict[Hashable, tuple[str, int]]:
-        """Name -> (layer, unit): labels that are unique, and names of layers of one unit."""
-        named = [
-            (label, (name, i))
-            for name, layer in self.layers.items()
-            for i, label in enumerate(layer.labels or ())
-            if label != name
-        ]
-        counts = Counter(label for label, _ in named)
-        out = {label: at for label, at in named if counts[label] == 1 and label not in self.layers}
-        return out | {name: (name, 0) for name, layer in self.layers.items() if layer.size == 1}
-
-    @cached_property
-    def texts(self) -> dict[str, tuple[str, int]]:
-        """Text of a name that is not text itself -> (layer, unit), for texts that are unique."""
-        named = [(str(name), at) for name, at in self.places.items() if not isinstance(name, str)]
-        counts = Counter(text for text, _ in named)
-        taken = {*self.places, *self.layers}
-        return {text: at for text, at in named if counts[text] == 1 and text not in taken}
+    def names(self) -> Names:
+        """The names of layers, variables and units."""
+        return Names(self.layers, self.variables)
 
     @cached_property
     def by_state(self) -> frozenset[str]:
@@ -136,27 +129,6 @@ class Structure:
         variables = {name for name, _ in self.variables}
         named = (n for n, x in self.layers.items() if n in variables or x.state_names is not None)
         return frozenset(name for name in named if self.state_counts[name])
-
-    @cached_property
-    def storage(self) -> frozenset[str]:
-        """Layers that no user declared. They hold variables, which messages name instead."""
-        return frozenset(name for name, layer in self.layers.items() if layer.holds_variables)
-
-    def declared(self, layers: Iterable[str]) -> list[Hashable]:
-        """Return the names of the variables in some layers, then of the layers among them.
-
-        These are the names that users gave: a layer that holds variables is not among them.
-        """
-        wanted = set(layers)
-        if not wanted:
-            return []
-        inside = [name for name in self.layers if name in wanted]
-        names = [(self.layers[a].labels or ())[i] for a, i in self.variables if a in wanted]
-        # While a model is built, `variables` is not filled yet.
-        names += [
-            label for n in inside if n in self.storage for label in self.layers[n].labels or ()
-        ]
-        return list(dict.fromkeys([*names, *(n for n in inside if n not in self.storage)]))
 
     @cached_property
     def meetings(self) -> dict[str, tuple[tuple[Undirected, str], ...]]:
@@ -251,25 +223,6 @@ class Structure:
             and all(t.conditional for t in self.tables)
             and all(n in directed or (self.child_tables[n] >= 0).all() for n in self.layers)
         )
-
-    def layer(self, name: str, what: str = "layer") -> Layer:
-        """Return the layer called `name`; PgmError that lists the names when there is none."""
-        if name not in self.layers:
-            import difflib
-
-            names = [*map(str, self.declared(self.layers)), *map(str, self.places)]
-            near = difflib.get_close_matches(str(name), names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            known = self.declared(self.layers)
-            own = [x.holds_variables or (x.name, 0) in self.variables for x in self.layers.values()]
-            kinds = ["variable"] * any(own) + ["layer"] * (not all(own))
-            if what.endswith("layer"):
-                what = what.removesuffix("layer") + " or ".join(kinds)
-            raise PgmError(
-                f"{what} {name!r} is unknown; the {' and '.join(f'{kind}s' for kind in kinds)} are "
-                f"{listed([*map(str, known)])}{hint}"
-            )
-        return self.layers[name]
 
 
 def layer_graph(layers: Iterable[Layer], couplings: Iterable[Coupling]) -> nx.MultiDiGraph:

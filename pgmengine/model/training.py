@@ -46,7 +46,7 @@ class Training:
 def check_training(structure: Structure, training: Training) -> None:
     """Raise PgmError unless the layers, shapes and numbers of a training fit a structure."""
     for name, rates in training.base_rates.items():
-        layer = structure.layer(name, what="training: base rates: layer")
+        layer = structure.names.layer(name, what="training: base rates: layer")
         _check(f"base rates of {layer.title}", rates, rates.shape == layer.bias_shape)
     rows = {len(states) for states in training.chains.values() if states.ndim}
     if len(rows) > 1:
@@ -54,7 +54,7 @@ def check_training(structure: Structure, training: Training) -> None:
     if rows == {0}:
         raise PgmError("training: chains must be at least one, or be left out")
     for name, states in training.chains.items():
-        layer = structure.layer(name, what="training: chains: layer")
+        layer = structure.names.layer(name, what="training: chains: layer")
         fits = states.ndim == 2 and states.shape[1] == layer.width
         _check(f"chains of {layer.title}", states, fits)
 

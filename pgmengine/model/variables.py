@@ -7,26 +7,17 @@ variable that a coupling names has a layer of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Number
-from typing import TypeAlias
 
 import numpy as np
 
 from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
-from pgmengine.base.names import hashable, is_sequence, is_several, nearest
-from pgmengine.base.types import Array
+from pgmengine.base.names import hashable, is_sequence
 from pgmengine.model.layer import Layer
-from pgmengine.model.structure import Structure
 from pgmengine.units import Binary, Categorical, Constant, Unit
-
-# A member of a scope as users give it: the name of a variable, or (layer, number or label).
-Member: TypeAlias = "str | tuple[str, Hashable]"
-
-# The layer of a unit, and its number there.
-Place: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -118,122 +109,3 @@ def check_names(variables: Sequence[Variable], layers: Sequence[Layer]) -> None:
                 "another"
             )
         seen.add(v.name)
-
-
-def find(structure: Structure, member: object, what: str) -> Place:
-    """Return the place of a unit by its name, or by (layer, number or label).
-
-    Raises
-    ------
-    PgmError with the nearest name if there is no such unit.
-    """
-    if (place := place_of(structure, member)) is not None:
-        return place
-    known = hashable(member)
-    if known and isinstance(member, tuple) and len(member) == 2 and member[0] in structure.layers:
-        layer, given = structure.layers[member[0]], member[1]
-        labels = layer.labels or ()
-        raise PgmError(
-            f"{what}: layer {layer.name!r} has no unit {given!r}, expected 0..{layer.size - 1}"
-            f"{' or a label' if labels else ''}{nearest(given, labels)}"
-        )
-    if known and isinstance(member, str) and member in structure.layers:
-        raise PgmError(f"{what}: {member!r} is a layer; name a unit as ({member!r}, number)")
-    raise PgmError(
-        f"{what}: {member!r} is no variable{nearest(member, structure.places)}; expected the name "
-        "of a variable, or (layer, number of a unit)"
-    )
-
-
-def place_of(structure: Structure, name: object) -> Place | None:
-    """Return (layer, unit) of the unit with this name, or None; every public function reads so.
-
-    A unit is named by its variable, by a label that no other unit has, or by (layer, number or
-    label), which tables and files write as "layer[number]" or "('layer', number)". The name of a
-    layer of one unit is also a name of its unit.
-    """
-    if not hashable(name):
-        return None
-    if name in structure.places:
-        return structure.places[name]
-    if isinstance(name, tuple) and len(name) == 2 and name[0] in structure.layers:
-        unit = structure.layers[name[0]].unit_of(name[1])
-        return None if unit is None else (name[0], unit)
-    if not isinstance(name, str) or name in structure.layers:
-        return None
-    if name in structure.texts:
-        return structure.texts[name]
-    if not name.endswith(("]", ")")):
-        return None
-    units = ((x.name, x.unit_in(name)) for x in structure.layers.values())
-    found = {(layer, unit) for layer, unit in units if unit is not None}
-    return found.pop() if len(found) == 1 else None
-
-
-def as_members(given: object, what: str) -> tuple[Member, ...]:
-    """Return names of units or layers as a tuple; PgmError for a string or for no sequence."""
-    if not is_several(given):
-        raise PgmError(
-            f"{what} must be a sequence of layers or variables such as ({given!r},), not "
-            f"{'a string' if isinstance(given, str) else repr(given)}"
-        )
-    names = tuple(given)
-    for name in names:
-        if not hashable(name):
-            raise PgmError(
-                f"{what}: {name!r} is no name; expected the name of a layer or variable, or "
-                "(layer, number of a unit)"
-            )
-    return names
-
-
-def alone_or_several(structure: Structure, names: Iterable[Member]) -> tuple[Member, ...]:
-    """Return names as a tuple; a tuple that is the name of one unit counts as one name.
-
-    It counts as several names if each of its parts is the name of a layer or of a unit.
-    """
-    known = [x in structure.layers or place_of(structure, x) is not None for x in names]
-    single = isinstance(names, tuple) and place_of(structure, names) is not None
-    # The type of a name allows text or a pair, but a label may be any tuple.
-    return (names,) if single and not all(known) else tuple(names)  # type: ignore[return-value]
-
-
-def units_named(s: Structure, names: Iterable[Member], what: str) -> dict[str, Array]:
-    """Return layer -> (size,) bool, the units that are named, for layers with such units.
-
-    `names` are names of layers, of variables, or (layer, number or label of a unit).
-
-    Raises
-    ------
-    PgmError for unknown names.
-    """
-    units: dict[str, Array] = {}
-    for name in alone_or_several(s, names):
-        if isinstance(name, tuple) or (name not in s.layers and place_of(s, name) is not None):
-            layer, unit = find(s, name, what)
-            units.setdefault(layer, np.zeros(s.layers[layer].size, dtype=bool))[unit] = True
-        else:
-            whole = s.layer(name, what=f"{what}: layer")
-            units[whole.name] = np.ones(whole.size, dtype=bool)
-    return units
-
-
-def described(structure: Structure, layer: str, units: Array | None = None) -> str:
-    """Return a layer, or one of its variables, in words for a message.
-
-    `units` (size,) marks the units that are meant; the first of them is named if it is a variable.
-    """
-    if units is None or not units.any():
-        return structure.layers[layer].title
-    number = int(np.flatnonzero(units)[0])
-    if (layer, number) in structure.variables:
-        return f"variable {unit_name(structure.layers, (layer, number))!r}"
-    return f"layer {layer!r}"
-
-
-def unit_name(layers: Mapping[str, Layer], place: Place) -> str:
-    """Return the name of a unit as parameters have it: its label, or layer[number]."""
-    layer = layers[place[0]]
-    if layer.labels is not None and isinstance(layer.labels[place[1]], str):
-        return str(layer.labels[place[1]])
-    return f"{layer.name}[{place[1]}]"

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.base.types import Array
+
+
+@lru_cache(maxsize=64)
+def one_hot_rows(k: int) -> Array:
+    """Return the k one-hot rows, made once because methods read them often."""
+    rows = np.eye(k)
+    rows.flags.writeable = False
+    return rows
 
 
 class Draw(IntEnum):
@@ -115,7 +124,8 @@ class Unit:
     @property
     def log_base(self) -> Array | None:
         """The logarithm of the base measure of each value, (K,)."""
-        return None if self.support is None else np.zeros(len(self.support))
+        support = self.support
+        return None if support is None else np.zeros(len(support))
 
     @property
     def draw(self) -> Draw | None:

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from pgmengine.base.checks import whole
 from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.base.types import Array
-from pgmengine.units.base import Unit
-
-
-@lru_cache(maxsize=64)
-def _one_hot(k: int) -> Array:
-    """Return the k one-hot rows, made once because methods read them often."""
-    rows = np.eye(k)
-    rows.flags.writeable = False
-    return rows
+from pgmengine.units.base import Unit, one_hot_rows
 
 
 @dataclass(frozen=True)
@@ -54,7 +45,7 @@ class Categorical(Unit):
     @property
     def support(self) -> Array:
         """The k one-hot rows, read only."""
-        return _one_hot(self.k)
+        return one_hot_rows(self.k)
 
     @property
     def support_bytes(self) -> int:

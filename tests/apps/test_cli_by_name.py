@@ -312,7 +312,7 @@ def test_info_shows_biases_by_variable(tmp_path, capsys):
     b.table(("a", "c"), [[1.0, 2.0], [3.0, 4.0]])
     b.layer("h", pgm.Binary(), 2)
     model = b.build()
-    storage = next(iter(model.structure.storage))
+    storage = next(iter(model.structure.names.storage))
     learned = model.with_params({f"{storage}.bias": [0.25, -0.5]})
     pgm.save(learned, tmp_path / "m")
     out = said(["info", tmp_path / "m"], capsys)

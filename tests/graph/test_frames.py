@@ -161,7 +161,7 @@ def test_columns_of_one_layers_frame_are_taken_by_name():
         pgm.infer(plain, {"v": numbers[[0, 1]].set_axis(["p", "q"], axis=1)})
     for columns, what in (
         (["c", "a", "bb"], "column 'bb' is no unit's name"),
-        (["a", "a", "c"], "two columns are the unit 'a'"),
+        (["a", "a", "c"], "columns 'a' and 'a' are the same unit"),
     ):
         with pytest.raises(pgm.PgmError, match=what):
             pgm.infer(model, {"v": words.set_axis(columns, axis=1)})

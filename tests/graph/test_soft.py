@@ -249,7 +249,7 @@ def test_large_weights_of_two_states_are_exact_or_withheld():
         ({"three": [0.0, 1.0]}, r"shape \(2,\), expected \(..., 3\)"),
         ({"two": {"no": 1.0}}, "there is no number for 'yes'"),
         ({"two": {"no": 1.0, "yse": 2.0}}, "'yse' is no state.*did you mean yes"),
-        ({"bare": {"0": 1.0, "1": 2.0}}, "'0' is no state, expected 0"),
+        ({"bare": {"0": 1.0, "7": 2.0}}, "'7' is no state, expected 0"),
         ({"two": [-np.inf, -np.inf]}, "'two': every state is excluded"),
         ({"two": [[0, 0], [-np.inf, -np.inf]]}, "'two', row 1: every state is excluded"),
         ({"two": [0, np.nan]}, "'two', state 'yes' is nan, expected .*-inf"),

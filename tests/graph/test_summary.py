@@ -192,7 +192,7 @@ def test_a_file_keeps_what_was_declared(tmp_path):
     for make, _ in HEADS.values():
         pgm.save(make(), tmp_path / "m")
         assert repr(pgm.load(tmp_path / "m")) == repr(make())
-        assert pgm.load(tmp_path / "m").structure.storage == make().structure.storage
+        assert pgm.load(tmp_path / "m").structure.names.storage == make().structure.names.storage
 
 
 def test_a_result_shows_guarantee_and_status_first_then_the_answers_by_name():

@@ -10,7 +10,6 @@ from extras import extra
 import pgmengine as pgm
 from pgmengine.apps.cli_inputs import read_evidence
 from pgmengine.evidence.evidence import parse_evidence
-from pgmengine.model.variables import place_of
 
 pd = extra("pandas")
 
@@ -72,7 +71,7 @@ def test_every_door_reads_the_name_of_a_unit_alike(kind, tmp_path):
                 with pytest.raises(pgm.PgmError):
                     door()
             continue
-        assert place_of(model.structure, name) == ("v", unit)
+        assert model.structure.names.place(name) == ("v", unit)
         for door in doors(model, name, tmp_path):
             target = door()
             assert target.evidence.values["v"][0, unit] == 1
@@ -136,8 +135,8 @@ def test_a_name_that_may_be_units_of_two_layers_is_none():
     b.layer("a", pgm.Binary(), 2, labels=["b[0]", "c"])
     b.layer("a[b", pgm.Binary(), 2, labels=["0]", "d"])
     s = b.build().structure
-    assert place_of(s, "a[b[0]]") is None
-    assert place_of(s, "a[c]") == ("a", 1) and place_of(s, "b[0]") == ("a", 0)
+    assert s.names.place("a[b[0]]") is None
+    assert s.names.place("a[c]") == ("a", 1) and s.names.place("b[0]") == ("a", 0)
 
 
 def test_states_of_units_without_a_name_take_log_odds_under_every_name():

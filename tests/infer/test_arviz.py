@@ -155,7 +155,7 @@ def test_variables_are_entries_by_their_names():
     assert posterior["lung"].dims == ("chain", "draw", "row")
     assert posterior["color"].dims == ("chain", "draw", "row", "color_state")
     assert list(posterior["color_state"].values) == ["red", "green", "blue"]
-    layer, unit = b.build().structure.places["lung"]
+    layer, unit = b.build().structure.names.unique["lung"]
     drawn = r.samples[layer][40:80, :, unit]
     np.testing.assert_array_equal(posterior["lung"].values[1], drawn)
     observed = tree["observed_data"]

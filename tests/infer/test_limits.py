@@ -296,4 +296,4 @@ def test_loops_inside_of_a_loop_that_shows_progress_are_quiet(monkeypatch):
 def test_within_leaves_methods_alone_without_a_limit():
     method = pgm.MCMC()
     assert within(method, None) is method
-    assert within(pgm.Auto(), 5) == pgm.Auto(max_seconds=5.0)
+    assert within(pgm.Auto(), 5) == pgm.Auto(max_seconds=5.0, retry_seconds=5.0)

@@ -18,8 +18,8 @@ from tiny import MODELS, mixed_target
 
 import pgmengine as pgm
 from pgmengine.evidence.relevance import barren
-from pgmengine.model.arrows_inside import ancestors
 from pgmengine.model.model import Model
+from pgmengine.model.unit_graph import ancestors
 from pgmengine.model.weights import add_rows
 
 DEFAULTS = (

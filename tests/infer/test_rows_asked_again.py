@@ -97,7 +97,7 @@ class Slow(pgm.Method):
     gives = frozenset({"marginals"})
 
     def scheme(self, target, want):
-        return pgm.Scheme("a long run", work=1.0, seconds=20.0 * target.rows)
+        return pgm.Scheme("a long run", work=1.0, seconds=7.0 * target.rows)
 
     def answer(self, question, rng, state=None, executor=None):
         return question.result({"mean": pgm.Exact().run(question.target).answers["mean"]})
@@ -107,14 +107,14 @@ def test_a_second_estimate_has_a_time_limit_that_the_warning_tells():
     model, v = two_modes(), np.array(SEEN)
     auto = pgm.Auto(candidates=(CHAINS, Slow()), confirm_seconds=0.0)
     r = pgm.infer(model, {"v": v}, method=auto, rng=0)
-    # Two rows would take 40 s, and the limit is 30 s.
+    # Two rows would take 14 s, and the limit is 10 s.
     assert r.status is pgm.Status.NOT_MIXED and r.method == CHAINS
     assert r.warnings[0] == "2 rows of chains that have not mixed, such as row 1"
-    assert "Slow may give a better answer in about 40 s: ask with seconds=840" in r.warnings[-1]
-    longer = pgm.infer(model, {"v": v}, method=auto, rng=0, seconds=840)
+    assert "Slow may give a better answer in about 14 s: ask with seconds=15" in r.warnings[-1]
+    longer = pgm.infer(model, {"v": v}, method=auto, rng=0, seconds=15)
     assert longer.status is pgm.Status.OK and longer.method.methods == (CHAINS, Slow())
     np.testing.assert_allclose(longer.mean["v"][OPEN], 0.5, atol=1e-9)
-    # One row takes 20 s.
+    # One row takes 7 s.
     one = pgm.infer(model, {"v": v[[0, 1]]}, method=auto, rng=0)
     assert one.status is pgm.Status.OK
 
@@ -129,3 +129,16 @@ def test_warnings_name_the_rows_of_the_question():
     assert r.status is pgm.Status.FEW_TRIPS
     assert any("row 1 " in line or "row 3 " in line for line in r.warnings)
     assert not any(f"row {row} " in line for row in (0, 2, 4) for line in r.warnings)
+
+
+def test_the_same_method_may_follow_itself():
+    """Its second answers count, and its name is told once."""
+    longer = pgm.MCMC(warmup=200, draws=1500, rhat_limit=50.0)
+    auto = pgm.Auto(candidates=(CHAINS, CHAINS, longer), confirm_seconds=0.0)
+    v = np.array(SEEN)
+    one = pgm.infer(two_modes(), {"v": v}, method=CHAINS, rng=0)
+    r = pgm.infer(two_modes(), {"v": v}, method=auto, rng=0)
+    assert r.plan.method == "MCMC" and r.method.methods[0] == CHAINS
+    again = np.isin(np.arange(5), OPEN)
+    np.testing.assert_array_equal(r.mean["v"][~again], one.mean["v"][~again])
+    assert (r.mean["v"][again] != one.mean["v"][again]).any()

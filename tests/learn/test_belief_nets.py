@@ -12,7 +12,6 @@ from pgmengine.learn.batch import Batch, layers_by_means
 from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
 from pgmengine.learn.run import Run
 from pgmengine.learn.statistics import Statistics
-from pgmengine.model.variables import units_named
 
 DIRECTED = [m for m in MODELS if m.directed and all(x.unit.support is not None for x in m.layers)]
 
@@ -253,10 +252,10 @@ def test_layers_below_which_nothing_is_known_are_not_sampled(negative):
 
 def test_only_layers_below_which_nothing_is_given_are_left_out():
     s = deep().structure
-    some = {name: units_named(s, (name,), "given") for name in s.layers}
+    some = {name: s.names.units((name,), "given") for name in s.layers}
     assert layers_by_means(s, {}) == ("h", "v") and layers_by_means(s, some["v"]) == ()
     assert layers_by_means(s, some["h"]) == layers_by_means(s, some["y"])[1:] == ("v",)
-    assert layers_by_means(s, units_named(s, [("h", 1)], "given")) == ("v",)
+    assert layers_by_means(s, s.names.units([("h", 1)], "given")) == ("v",)
     b = pgm.GraphBuilder()
     b.layer("a", pgm.Binary(), 3)
     b.layer("v", pgm.Binary(), 3)

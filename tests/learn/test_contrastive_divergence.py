@@ -9,7 +9,6 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine.learn.batch import outward
-from pgmengine.model.variables import units_named
 
 SIZES = {"v": 3, "h": 2, "g": 1}
 # numbers of no meaning for which CD differs from the likelihood by more than sampling errors
@@ -185,7 +184,7 @@ def test_what_is_near_the_data_moves_first():
     assert outward(deep.given(data), {}) == (("v",), ("h1", "h2", "h3"))
     assert outward(deep.given({"h3": np.zeros((1, 2))}), {}) == (("h3",), ("h2", "h1", "v"))
     drbm = pgm.drbm(3, 2, 2, rng=0)
-    x = units_named(drbm.structure, ("x",), "given")
+    x = drbm.structure.names.units(("x",), "given")
     assert outward(drbm.given({"x": np.zeros((1, 3)), "y": [1]}), x) == (("y",), ("h", "x"))
     data, rest = outward(deep.given({}), {})
     assert not data

@@ -320,7 +320,7 @@ def test_names_in_the_history_are_those_of_variables(conditional):
     assert list(rates) == ["flips h", *(f"flips {name}" for name in names)]
     assert all(0 <= rate <= 1 for rate in rates.values())
     norms = set(pgm.WeightNorms()(model, 0))
-    assert not any(name in said for said in norms for name in model.structure.storage)
+    assert not any(name in said for said in norms for name in model.structure.names.storage)
     assert all((f"norm {name}.bias" in norms) is not conditional for name in names)
     data = {"rain": [0, 1], "wet": ["no", "yes"], "size": [0, 2], "cold": ["no", "no"]}
     callbacks = [pgm.WeightNorms(every=1), pgm.FlipRates(every=1, chains=2, sweeps=1)]
@@ -328,4 +328,4 @@ def test_names_in_the_history_are_those_of_variables(conditional):
         model, data, updates=1, callbacks=callbacks, negative=pgm.CD(), progress=False, rng=0
     )
     assert set(fit.history) == {*norms, *rates}
-    assert not any(name in repr(fit) for name in model.structure.storage)
+    assert not any(name in repr(fit) for name in model.structure.names.storage)

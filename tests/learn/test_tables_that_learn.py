@@ -188,7 +188,7 @@ def test_given_tables_are_not_learned():
 def test_starts_at_base_rates_leave_units_with_a_conditional():
     model = tables_and_a_conditional()
     found = pgm.base_rate_start(model, drawn(model))
-    assert (found.params[f"{model.structure.places['d'][0]}.bias"] == 0).any()
+    assert (found.params[f"{model.structure.names.unique['d'][0]}.bias"] == 0).any()
     pgm.infer(found)
 
 

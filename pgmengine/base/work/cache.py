@@ -37,9 +37,12 @@ class Cache(Generic[T]):
     def recall(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value of a hashable key; call `make` if the cache does not have it."""
         with self._lock:
-            if key in self._values:
+            # Hashing a key takes most of the time, and `in` would hash it once more.
+            try:
                 self._values.move_to_end(key)
                 return self._values[key]
+            except KeyError:
+                pass
         value = make()
         with self._lock:
             self._values[key] = value

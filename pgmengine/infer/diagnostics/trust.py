@@ -26,7 +26,6 @@ from pgmengine.infer.diagnostics.convergence import (
 from pgmengine.infer.diagnostics.rounding import known_log_z, rounding_of_chains
 from pgmengine.infer.results.result import Status
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import described
 
 # Statuses with the warnings that are the reasons for them. A status without warnings does not
 # apply.
@@ -263,7 +262,7 @@ def _worst(structure: Structure, name: str, value: Array) -> str:
     if not name:
         return "the energy"
     by_unit = np.moveaxis(value, 1, 0).reshape(structure.layers[name].size, -1)
-    return described(structure, name, (by_unit == np.nanmax(value)).any(axis=1))
+    return structure.names.described(name, (by_unit == np.nanmax(value)).any(axis=1))
 
 
 def unmixed(rhat: Array, limit: float) -> bool:

@@ -8,6 +8,7 @@ if the average number of neighbours does not rule out a smaller tree.
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +24,7 @@ from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration, cover_bits
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.planning import rough_entries
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.question.prepared import Method, Planned, Prepared, Scheme
 from pgmengine.infer.results.result import WANTS, Result
 from pgmengine.model.weights import is_sparse
 
@@ -81,33 +82,31 @@ class Exact(Method):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Plan an enumeration, and a junction tree where it may be cheaper."""
-        enumeration = self._enumeration.prepare(target, want)
+        enumeration = self._enumeration.planned(target, want)
+        seconds = np.inf if enumeration.plan.refusal else enumeration.plan.seconds
+        if seconds < MAX_ENUMERATION_SECONDS:
+            return _scheme(enumeration)
         bits = cover_bits(enumeration)
         # A tree of this width has more entries than the cover has states, or than max_states
         # allows.
-        hopeless = least_width(target) >= min(bits, np.log2(max(self.max_states, 1.0)))
-        if (
-            enumeration.plan.accepted
-            and enumeration.plan.seconds < MAX_ENUMERATION_SECONDS
-            or hopeless
-        ):
+        if least_width(target) >= min(bits, math.log2(max(self.max_states, 1.0))):
             return _scheme(enumeration)
-        tree = self._tree.prepare(target, want)
-        if not tree.plan.accepted and not enumeration.plan.accepted:
+        tree = self._tree.planned(target, want)
+        if tree.plan.refusal and enumeration.plan.refusal:
             both = f"{enumeration.plan.refusal}; {tree.plan.refusal}"
             return Scheme(work=enumeration.plan.work, bytes=enumeration.plan.bytes, refusal=both)
-        if enumeration.plan.accepted and (
-            not tree.plan.accepted or enumeration.plan.seconds <= tree.plan.seconds
-        ):
+        if tree.plan.refusal or seconds <= tree.plan.seconds:
             return _scheme(enumeration)
-        return _scheme(tree, f" (enumeration: 2^{bits:.4g})" if np.isfinite(bits) else "")
+        return _scheme(tree, f" (enumeration: 2^{bits:.4g})" if math.isfinite(bits) else "")
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Answer by the method that was chosen."""
-        chosen: Prepared = question.basis
-        return chosen.method.answer(question.having(chosen.basis), rng, state, executor)
+        chosen: Planned = question.basis
+        # The result has the method and the plan of this question.
+        given = Prepared(self, question.want, question.plan, chosen.basis, question.target)
+        return chosen.method.answer(given, rng, state, executor)
 
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator

@@ -45,7 +45,11 @@ class Gathered:
         """
         if self.jobs and found.keys() != self.found.keys():
             raise InternalError(f"{self.what}: jobs have answered {[*found]} and {[*self.found]}")
+        whole = not self.jobs and len(rows) == len(log_z) == self.target.rows
         self.jobs.append(rows)
+        if whole:
+            self.log_z, self.found = log_z, found
+            return
         self.log_z = self._filled(self.log_z, log_z, rows)
         for what, values in found.items():
             if what == "gradient":

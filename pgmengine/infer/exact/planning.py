@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -88,7 +89,7 @@ MIN_ENTRIES_TO_REDUCE = 2**16
 
 
 @dataclass(frozen=True, eq=False)
-class Planned:
+class PlannedTrees:
     """The trees of a question: of the posterior, and of the model without evidence for log_prob."""
 
     want: tuple[str, ...]
@@ -105,25 +106,22 @@ class Planned:
         return [*self.posterior, *self.without_evidence, *self.slope]
 
     @cached_property
-    def width(self) -> float:
-        """log2 of the table entries of the largest clique of the posterior."""
-        return max((tree.largest for tree in self.posterior), default=0.0)
-
-    @cached_property
-    def entries(self) -> float:
-        """The table entries of the trees of the posterior."""
-        return float(sum(tree.entries.sum() for tree in self.posterior))
+    def stats(self) -> dict[str, float]:
+        """The table entries of the trees of the posterior, and log2 of those of a clique."""
+        width = max([tree.largest for tree in self.posterior], default=0.0)
+        return {"width": width, "entries": float(sum([t.entries.sum() for t in self.posterior]))}
 
     def scheme(self, target: Target, draws: int) -> Scheme:
         """Return the price of the trees for some draws of samples, or the refusal."""
-        work = sum(tree.work(draws, self.want) for tree in self.trees)
-        most = max(self.trees, key=lambda tree: tree.most)
+        trees = self.trees
+        work = sum([tree.work(draws, self.want) for tree in trees])
+        most = max(trees, key=attrgetter("most"))
         if most.most > self.limits.states:
             return Scheme(work=work, refusal=self._refusal(most))
         working, fixed = self._needs(draws, 0.0)
         if (
             working + fixed >= UNCHECKED_BYTES
-            and len(self.trees) == 1
+            and len(trees) == 1
             and part_count(work, target.rows) == 1
         ):
             # The answers of a single pass are made after it. With several passes, the answers of
@@ -131,18 +129,17 @@ class Planned:
             if most.at_once(self.want, draws) >= target.rows:
                 working, fixed = self._needs(draws, answer_bytes(target, self.want, draws))
         memory = peak_bytes(target, self.want, draws, work, working, fixed=fixed)
-        filling = sum(len(tree.rows) * tree.conditioned.filling for tree in self.trees)
-        filling += TABULATED_ENTRY_SECONDS * sum(
-            tree.tabulated(self.want, draws) for tree in self.trees
-        )
+        filling = sum([len(tree.rows) * tree.conditioned.filling for tree in trees])
+        tabulated = sum([tree.tabulated(self.want, draws) for tree in trees])
+        filling += TABULATED_ENTRY_SECONDS * tabulated
         if "gradient" in self.want:
             filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.first[-1])
-        seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(self.trees) + filling
+        seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(trees) + filling
         return Scheme(most.described, work, memory, seconds, self)
 
     def _needs(self, draws: int, answers: float) -> tuple[float, float]:
         """Return the bytes of the largest pass: of its rows, and of the arrays that they share."""
-        return max((tree.bytes(self.want, draws, answers) for tree in self.trees), key=sum)
+        return max([tree.bytes(self.want, draws, answers) for tree in self.trees], key=sum)
 
     def _refusal(self, most: Tree) -> str:
         """Return the reason why the largest tree is too large."""
@@ -175,7 +172,7 @@ class Planned:
             f"; with {cutset} it needs more than 2^{np.log2(limits.work):.4g} entries in all passes"
         )
 
-    def on(self, target: Target) -> Planned:
+    def on(self, target: Target) -> PlannedTrees:
         """Return the trees of the question for a target with the same evidence pattern.
 
         Its values decide which states are possible. The structure remembers the trees of values
@@ -183,20 +180,20 @@ class Planned:
         """
         if self.target() is target or not any(tree.by_value for tree in self.trees):
             return self
-        return planned(target, self.want, self.limits)
+        return planned_trees(target, self.want, self.limits)
 
 
-def planned(target: Target, want: tuple[str, ...], limits: Limits) -> Planned:
+def planned_trees(target: Target, want: tuple[str, ...], limits: Limits) -> PlannedTrees:
     """Return the trees of a question; PgmError where a term is no table."""
     without: list[Tree] = []
     if "log_prob" in want and not normalised(target):
         without = _trees(target.nothing_observed, ("log_z",), limits)
     steep = lifted(target) if "gradient" in want else target
     if steep is target:
-        return Planned(want, _trees(target, want, limits), without, [], limits, ref(target))
+        return PlannedTrees(want, _trees(target, want, limits), without, [], limits, ref(target))
     rest = tuple(w for w in want if w != "gradient") or ("log_z",)
     slope = _trees(steep, ("gradient",), limits)
-    return Planned(want, _trees(target, rest, limits), without, slope, limits, ref(target))
+    return PlannedTrees(want, _trees(target, rest, limits), without, slope, limits, ref(target))
 
 
 def lifted(target: Target) -> Target:
@@ -226,7 +223,7 @@ def rough_entries(target: Target, most: float) -> float:
 
 def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
     """Return a tree for every evidence pattern, and one that rows of rare patterns share."""
-    kinds = {quantity(w) for w in want}
+    kinds = {*map(quantity, want)}
     form = Form(
         prune=not kinds & {"samples", "mode", *NEED_MARGINALS},
         structural=bool(NEED_ALL_FACTORS & kinds),
@@ -353,19 +350,17 @@ class _Draft:
             + self.conditioned.filling
         )
 
-    @cached_property
+    @property
     def looked_at(self) -> float:
         """The number of entries that are examined to remove impossible states.
 
         It is 0 for small trees, and if the passes are faster than filling these entries.
         """
+        if self.rough.entries <= MIN_ENTRIES_TO_REDUCE:
+            return 0.0
         entries, filling = self.conditioned.excluding(self.target)
-        large = self.rough.entries > MIN_ENTRIES_TO_REDUCE
-        return (
-            entries
-            if large and filling <= PASSES_FOR_MARGINALS * PASSED_ENTRY_SECONDS * self.rough.entries
-            else 0.0
-        )
+        passed = PASSES_FOR_MARGINALS * PASSED_ENTRY_SECONDS * self.rough.entries
+        return entries if filling <= passed else 0.0
 
     def tree(self, search: float = MAX_SEARCH_SECONDS) -> Tree:
         """Return the tree of these rows.
@@ -395,15 +390,14 @@ class _Draft:
 def _draft(target: Target, rows: Array, form: Form) -> _Draft:
     """Plan the factors of some rows; PgmError if a term is no table, or too large a table."""
     one = one_for_all(target, rows)
-    masks = [mask[0] for both in (one.free, one.intervened) for mask in both.values()]
-    masks += [has_soft(one, name)[0] for name in one.soft]
+    masks = [*one.free.values(), *one.intervened.values()]
+    masks += [has_soft(one, name) for name in one.soft]
     if form.small:
         layers = target.structure.layers
         causes = [n for n in layers if layers[n].unit.independent_causes]
-        masks += [one.evidence.values[name][0] for name in causes]
+        masks += [one.evidence.values[name] for name in causes]
     acting = one.model.parameter_places if form.structural else one.model.nonzero_places
-    seen = tuple(m.tobytes() for m in masks)
-    key = (form, one.untempered, *one.soft, *seen, *acting)
+    key = (form, one.untempered, *one.soft, *map(np.ndarray.tobytes, masks), *acting)
     memo = target.structure.memo
 
     def make() -> tuple[Conditioned, Order]:

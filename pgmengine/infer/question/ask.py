@@ -27,20 +27,19 @@ from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.progress import showing
 from pgmengine.evidence.findings import without_findings
 from pgmengine.evidence.named_units import StateNumbers
+from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits, nothing_left
 from pgmengine.infer.diagnostics.sure_facts import checked
 from pgmengine.infer.question.auto import Auto, Choice, only, within
 from pgmengine.infer.question.explanation import Explanation, Part
-from pgmengine.infer.question.prepared import Method, MethodLike, Prepared, as_method
+from pgmengine.infer.question.prepared import Method, MethodLike, Planned, as_method
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.parameters import Parameters
-from pgmengine.model.variables import Member, alone_or_several, as_members, units_named
-from pgmengine.model.weights import count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +50,7 @@ Evidence: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
 DEFAULT = Auto()
 
 # The last questions about each model. They do not refer to the model, and are deleted with it.
-REMEMBERED: WeakKeyDictionary[Parameters, Cache[Prepared]] = WeakKeyDictionary()
+REMEMBERED: WeakKeyDictionary[Parameters, Cache[Planned]] = WeakKeyDictionary()
 MAX_REMEMBERED_QUESTIONS = 32
 _lock = Lock()
 
@@ -123,7 +122,7 @@ def infer(
     """
     model = _checked(model, method)
     target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
-    question = _prepared(target, wanted, within(DEFAULT if method is None else method, seconds))
+    question = _planned(target, wanted, within(DEFAULT if method is None else method, seconds))
     result = _answer(question, target, rng, state, executor, progress)
     return result if target.model is model else _of_model(result, target, model)
 
@@ -158,7 +157,7 @@ def explain(
     else:
         choices = (Choice(only(chooser), wanted),)
     seen = int(sum(target.pattern.observed[name].sum() for name in model.structure.layers))
-    units = sum(layer.size for layer in model.structure.layers.values())
+    units = model.structure.units
     each = f"{seen} of {units} units observed"
     if target.rows > 1:
         each = f"{seen / target.rows:.4g} of {units} units observed on average"
@@ -188,12 +187,10 @@ class Ask:
         self.method = as_method(method)
         # Layer -> (size,) bool: the units that will be observed.
         none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
-        self._seen = none | units_named(model.structure, observed, "observed")
+        self._seen = none | model.structure.names.units(observed, "observed")
         # Number of rows -> the question that was planned for so many rows.
-        self._planned: Cache[Prepared] = Cache(most=16)
-        question = self._question(self._any_evidence())
-        question.check()
-        self.plan: Plan = question.plan
+        self._planned: Cache[Planned] = Cache(most=16)
+        self.plan: Plan = self._question(self._any_evidence()).plan
 
     def __call__(
         self,
@@ -223,9 +220,9 @@ class Ask:
                 )
         return _answer(self._question(target), target, rng, None, executor, progress)
 
-    def _question(self, target: Target) -> Prepared:
+    def _question(self, target: Target) -> Planned:
         """Return the question planned for as many rows as a target has."""
-        make = partial(self.method.prepare, target, self.want)
+        make = partial(_plan, target, self.want, self.method)
         return make() if _by_value(target) else self._planned.recall(target.rows, make)
 
     def _any_evidence(self) -> Target:
@@ -285,23 +282,26 @@ def prepare(
     names = (observed,) if isinstance(observed, str) else as_members(observed, "observed")
     return Ask(
         model,
-        alone_or_several(model.structure, names),
+        model.structure.names.alone_or_several(names),
         check_want(model.structure, want),
         within(DEFAULT if method is None else method, seconds),
     )
 
 
-def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prepared:
-    """Prepare a question, or recall it; raise PgmError where it is refused."""
+def _plan(target: Target, want: tuple[str, ...], method: Method) -> Planned:
+    """Plan a question; raise PgmError where it is refused.
 
-    def make() -> Prepared:
-        question = as_method(method).prepare(target, want)
-        # Refusals are not remembered: memory that is not free now may be free later.
-        question.check()
-        return question.detached()
+    Refusals are not remembered: memory that is not free now may be free later.
+    """
+    question = method.planned(target, want)
+    question.check()
+    return question.detached()
 
-    size = target.rows * sum(layer.width for layer in target.structure.layers.values())
-    size += sum(count(p) for p in target.model.params.values())
+
+def _planned(target: Target, want: tuple[str, ...], method: MethodLike) -> Planned:
+    """Plan a question, or recall its plan; raise PgmError where it is refused."""
+    make = partial(_plan, target, want, as_method(method))
+    size = target.rows * target.structure.width + target.model.parameter_count
     # Methods that are not frozen may change between two questions.
     frozen = isinstance(method, Method) and is_dataclass(method)
     if not frozen or size > MAX_REMEMBERED_NUMBERS or _by_value(target):
@@ -309,21 +309,20 @@ def _prepared(target: Target, want: tuple[str, ...], method: MethodLike) -> Prep
     with _lock:
         questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
     pattern = target.pattern
-    masks = tuple(
-        m.tobytes() for part in (pattern.observed, pattern.intervened) for m in part.values()
-    )
-    soft_units = tuple((name, (soft != 0).tobytes()) for name, soft in target.soft.items())
+    masks = [*pattern.observed.values(), *pattern.intervened.values()]
+    masks += [soft != 0 for soft in target.soft.values()]
     # 2 and 2.0 are equal, but a method may treat them differently, so that settings count as text.
-    settings = "" if method is DEFAULT else repr(method)
+    asked = () if method is DEFAULT else (method, repr(method))
+    key = asked, want, target.rows, *target.soft, *map(np.ndarray.tobytes, masks)
     try:
-        return questions.recall((method, settings, want, target.rows, masks, soft_units), make)
+        return questions.recall(key, make)
     except TypeError:
         # The settings of a method may hold arrays, which have no hash.
         return make()
 
 
 def _answer(
-    question: Prepared,
+    question: Planned,
     target: Target,
     rng: RngLike,
     state: Snapshot | None,
@@ -334,10 +333,11 @@ def _answer(
     with showing(progress):
         result = checked(target, answer(executor, question.on(target), rng, state))
     # log_z also belongs to log_prob, since it is one of its two terms.
-    wanted = {*map(quantity, question.want), *(("log_z",) * ("log_prob" in question.want))}
+    kinds = {*map(quantity, question.want)}
+    wanted = kinds | {"log_z"} if "log_prob" in kinds else kinds
     answers = {n: value for n, value in result.answers.items() if ANSWERS.get(n, n) in wanted}
-    found = set(map(ANSWERS.get, answers))
-    if missing := [w for w in question.want if quantity(w) not in found]:
+    if lacking := kinds.difference(map(ANSWERS.get, answers)):
+        missing = [w for w in question.want if quantity(w) in lacking]
         raise PgmError(
             f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
             f"{', '.join(result.answers)}"
@@ -370,7 +370,7 @@ def _by_value(target: Target) -> bool:
     interventions: if these are equal in all rows, log_prob needs log Z without evidence only once.
     """
     layers = target.structure.layers.values()
-    if any(layer.unit.nonnegative for layer in layers):
+    if any([layer.unit.nonnegative for layer in layers]):
         return True
     if target.rows == 1:
         return False

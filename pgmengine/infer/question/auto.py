@@ -14,9 +14,8 @@ For each part, the candidates are tried in order:
 
 A doubtful answer of local chains is replaced by the answer of any later candidate. Rows whose
 chains have mixed keep their answers, and only the other rows are asked again. Each later candidate
-may take at most MAX_SHARE_OF_SECOND_ESTIMATE of `max_seconds`. The reason: for 200 half images, an
-RBM 784x100 answered 38 well in 1.4 s, and 113 more in 12 s by longer chains. A ladder for all of
-them took two minutes.
+may take at most `retry_seconds`. The reason: an RBM 784x100 completes 200 half images in 3 s, 38 of
+them well; longer chains complete 113 more in 12 s, and a ladder takes two minutes for all of them.
 
 A doubtful answer of another method, such as annealing, is replaced by a good answer only, and a
 later candidate is tried only if it takes `confirm_seconds` or less. The reason: for RBMs 784x100
@@ -40,7 +39,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.joining import joined_parts, joined_plans, with_rest
-from pgmengine.infer.question.prepared import Method, MethodLike, Prepared, as_method
+from pgmengine.infer.question.prepared import Method, MethodLike, Planned, Prepared, as_method
 from pgmengine.infer.question.rows import rows_of, unmixed_rows
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
@@ -56,10 +55,6 @@ log = logging.getLogger(__name__)
 # Statuses of answers that are known to be wrong. Such an answer does not replace a doubtful one.
 KNOWN_WRONG = (Status.CONTRADICTED, Status.IMPOSSIBLE)
 
-# The time of an estimate that follows a doubtful one, as a share of the largest time of a question:
-# half a minute of ten.
-MAX_SHARE_OF_SECOND_ESTIMATE = 0.05
-
 
 @dataclass(frozen=True)
 class Auto(Method):
@@ -74,9 +69,11 @@ class Auto(Method):
     max_seconds : largest time in seconds of a candidate, as its plan estimates it for one core
         from measured rates; ten minutes by default. The estimate is the same on every computer, so
         that the same candidate answers everywhere. Methods without an estimate are not refused.
-        `seconds` of `infer` sets this limit for one question.
+        `seconds` of `infer` sets this limit and `retry_seconds` for one question.
     confirm_seconds : largest time in seconds of a ladder of temperatures that confirms chains, and
         of a method that is tried after a doubtful answer of annealing; 0 for neither.
+    retry_seconds : largest time in seconds of a method that answers rows whose chains have not
+        mixed. If none is as fast, `warnings` says how long the next one would take.
 
     Notes
     -----
@@ -107,26 +104,26 @@ class Auto(Method):
     )
     max_seconds: float = 600.0
     confirm_seconds: float = 2.0
+    retry_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        check_limit(self, "max_work", "max_seconds", "confirm_seconds")
+        check_limit(self, "max_work", "max_seconds", "confirm_seconds", "retry_seconds")
         if not isinstance(self.candidates, Sequence) or not self.candidates:
             raise PgmError(f"Auto: candidates must be a tuple of methods, not {self.candidates!r}")
         for method in self.candidates:
             check_method(method)
 
-    def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared:
         """Choose the parts of a question, and the first candidate of each."""
-        wanted = check_want(target.structure, want)
-        choices, chosen = self.choices(target, wanted), list[Plan]()
+        choices, chosen = self.choices(target, want), list[Plan]()
         for choice in choices:
             first = choice.first(target)
             if first is None:
                 why = choice.refusal(target)
                 plan = Plan("Auto", refusal=f"{choice.title}: {why}" if len(choices) > 1 else why)
-                return Prepared(self, target, wanted, plan, choices)
+                return Prepared(self, want, plan, choices, target)
             chosen.append(choice.question(target, first).plan)
-        return Prepared(self, target, wanted, joined_plans(choices, chosen), choices)
+        return Prepared(self, want, joined_plans(choices, chosen), choices, target)
 
     def cannot(self, plan: Plan) -> str:
         """Return the message where no candidate can answer."""
@@ -215,10 +212,10 @@ class Auto(Method):
         for index in range(begin, len(self.candidates)):
             question = choice.question(target, index)
             plan = question.plan
-            if plan.accepted and last is not None:
+            if last is not None and not plan.refusal:
                 plan = replace(plan, refusal=self._needless(plan, last) or self._slow(plan, last))
                 slow += [plan.refusal] * bool(self._slow(plan, last))
-            if not plan.accepted:
+            if plan.refusal:
                 refused.append(plan)
                 continue
             log.debug("%s answers", plan)
@@ -257,11 +254,11 @@ class Auto(Method):
 
     def _slow(self, plan: Plan, doubtful: Result) -> str:
         """Return why a candidate would take too long after chains, or an empty string."""
-        limit = MAX_SHARE_OF_SECOND_ESTIMATE * self.max_seconds
         chains = doubtful.status not in KNOWN_WRONG and as_method(doubtful.method).local
-        if not chains or plan.guarantee == "lower bound" or plan.seconds <= limit:
+        if not chains or plan.guarantee == "lower bound" or plan.seconds <= self.retry_seconds:
             return ""
-        enough = float(f"{1.05 * plan.seconds / MAX_SHARE_OF_SECOND_ESTIMATE:.2g}")
+        # Rounded to two digits, this is not less than the time.
+        enough = float(f"{1.05 * plan.seconds:.2g}")
         return (
             f"{plan.method} may give a better answer in about {duration(plan.seconds)}: ask with "
             f"seconds={enough:.15g}"
@@ -337,7 +334,7 @@ class Choice:
     want: tuple[str, ...]
     difference: bool = False
     normaliser: bool = False
-    known: dict[int, Prepared] = field(default_factory=dict)
+    known: dict[int, Planned] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -349,11 +346,11 @@ class Choice:
         here = target.nothing_observed if self.normaliser else target
         if index not in self.known:
             method = as_method(self.auto.candidates[index])
-            found = method.prepare(here, self.want)
-            if found.plan.accepted and found.plan.seconds > self.auto.max_seconds:
+            found = method.planned(here, self.want)
+            if not found.plan.refusal and found.plan.seconds > self.auto.max_seconds:
                 faster = method.faster(here, self.auto.max_seconds)
-                found = found if faster is None else faster.prepare(here, self.want)
-            if found.plan.accepted:
+                found = found if faster is None else faster.planned(here, self.want)
+            if not found.plan.refusal:
                 bounds = self.difference and found.plan.guarantee == "lower bound"
                 why = "a bound of log Z is no bound of log p" if bounds and self.normaliser else ""
                 why = why or (self._estimated(target, index) if bounds else "")
@@ -394,8 +391,10 @@ class Choice:
 
     def first(self, target: Target) -> int | None:
         """Return the number of the first candidate that can answer, or None."""
-        plans = enumerate(self.plans(target))
-        return next((index for index, plan in plans if plan.accepted), None)
+        for index in range(len(self.auto.candidates)):
+            if not self.question(target, index).plan.refusal:
+                return index
+        return None
 
 
 def _doubtful_rows(
@@ -439,7 +438,7 @@ def within(method: MethodLike, seconds: float | None) -> MethodLike:
     if not real(seconds) > 0:
         raise PgmError(f"seconds must be a number above 0, or math.inf, not {seconds!r}")
     if isinstance(method, Auto):
-        return replace(method, max_seconds=float(seconds))
+        return replace(method, max_seconds=float(seconds), retry_seconds=float(seconds))
     return only(method, float(seconds))
 
 

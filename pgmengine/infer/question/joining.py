@@ -103,12 +103,13 @@ def joined_plans(choices: Sequence[Choice], plans: Sequence[Plan]) -> Plan:
 def with_rest(found: Result, rest: Result, rows: Array, target: Target) -> Result:
     """Return a result of chains with the last result for the rows (a mask) that they left open."""
     which = target.row_numbers[rows]
-    if rest.method == found.method:
+    # A result that no later method has replaced still has the plan of the chains.
+    if rest.plan is found.plan:
         note = f"{counted(len(which), 'row')} of chains that have not mixed, such as row {which[0]}"
         return replace(found, refused=rest.refused, warnings=(note, *rest.warnings))
     each, parts = (found.plan, rest.plan), isinstance(rest.method, Several)
     plan = Plan(
-        " + ".join(dict.fromkeys(p.method for p in each)),
+        " + ".join(dict.fromkeys(name for p in each for name in p.method.split(" + "))),
         weakest([p.guarantee for p in each]),
         f"{_answered(len(rows) - len(which), found.plan)}; "
         f"{rest.plan.why if parts else _answered(len(which), rest.plan)}",

@@ -2,8 +2,8 @@
 
 `method.prepare(target, want)` returns a `Prepared`. `explain` shows its `plan`, and its `run`
 answers. Results of planning (covers, elimination orders, ladders) are kept as its `basis`, so that
-none is computed twice. `on` asks the same question about other values under the same evidence
-pattern.
+none is computed twice. A `Planned` is the same question without model and evidence, so that it can
+be remembered; its `on` asks the question about any values under the same evidence pattern.
 """
 
 from __future__ import annotations
@@ -128,15 +128,20 @@ class Method:
 
     def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
         """Plan a question, and return it as prepared for answers."""
-        wanted, name = check_want(target.structure, want), type(self).__name__
-        if missing := sorted({w for w in wanted if quantity(w) not in self.gives}):
+        return self.planned(target, check_want(target.structure, want))
+
+    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared:
+        """Return `prepare` of wanted quantities that have been checked."""
+        name = type(self).__name__
+        if not self.gives.issuperset(map(quantity, want)):
+            missing = sorted({w for w in want if quantity(w) not in self.gives})
             why = f"{self.source} no {' or '.join(missing)}"
-            return Prepared(self, target, wanted, Plan(name, refusal=why))
-        s = self.scheme(target, wanted)
+            return Prepared(self, want, Plan(name, refusal=why), None, target)
+        s = self.scheme(target, want)
         why = s.refusal or no_room(s.bytes)
         guarantee = "" if why else self.guarantee
         plan = Plan(name, guarantee, s.how, s.work, s.bytes, why, s.seconds)
-        return Prepared(self, target, wanted, plan, s.basis)
+        return Prepared(self, want, plan, s.basis, target)
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:
         """Return the plan of a question."""
@@ -159,16 +164,31 @@ class Method:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """A planned question to one method.
+class Planned:
+    """A planned question without model and evidence, which can be remembered; see Prepared."""
+
+    method: Method
+    want: tuple[str, ...]
+    plan: Plan
+    basis: Any
+
+    def on(self, target: Target) -> Prepared:
+        """Return the question about a target with the evidence pattern of the plan."""
+        # dataclasses.replace takes twice as long, a tenth of the time of a small answer.
+        return Prepared(self.method, self.want, self.plan, self.basis, target)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared(Planned):
+    """A planned question to one method, about the values of a target.
 
     Attributes
     ----------
     method : the method that has planned it.
-    target : the model and its evidence.
     want : the wanted quantities.
     plan : how it would be answered.
     basis : results of planning that the method needs for the answer.
+    target : the model and its evidence.
 
     >>> import pgmengine as pgm
     >>> question = pgm.Exact().prepare(pgm.rbm(2, 1, rng=0).given(), ("log_z",))
@@ -176,11 +196,7 @@ class Prepared:
     ('exact', array([2.049]))
     """
 
-    method: Method
     target: Target
-    want: tuple[str, ...]
-    plan: Plan
-    basis: Any = None
 
     def run(
         self, rng: RngLike = None, state: Snapshot | None = None, executor: Executor | None = None
@@ -221,21 +237,12 @@ class Prepared:
 
     def check(self) -> None:
         """Raise PgmError if the method has refused the question."""
-        if not self.plan.accepted:
+        if self.plan.refusal:
             raise PgmError(self.method.cannot(self.plan))
 
-    def on(self, target: Target) -> Prepared:
-        """Return the same question about other values under the same evidence pattern."""
-        # dataclasses.replace takes twice as long, a tenth of the time of a small answer.
-        return Prepared(self.method, target, self.want, self.plan, self.basis)
-
-    def detached(self) -> Prepared:
-        """Return the question without model and evidence; `on` gives it a target again."""
-        return self.on(cast(Target, None))
-
-    def having(self, basis: Any) -> Prepared:
-        """Return the same question with the results of planning of another method."""
-        return Prepared(self.method, self.target, self.want, self.plan, basis)
+    def detached(self) -> Planned:
+        """Return the question without model and evidence."""
+        return Planned(self.method, self.want, self.plan, self.basis)
 
     def refused(self, why: str) -> Prepared:
         """Return the question with a refusal."""
@@ -250,17 +257,8 @@ class Prepared:
         state: Snapshot | None = None,
     ) -> Result:
         """Return a result of this question, with the method, the plan and its guarantee."""
-        return Result(
-            answers,
-            self.plan.guarantee,
-            self.method,
-            self.plan,
-            status,
-            (),
-            stats or {},
-            state,
-            warnings,
-        )
+        run = self.plan.guarantee, self.method, self.plan, status, (), stats or {}
+        return Result(answers, *run, state, warnings)
 
 
 class MethodLike(Protocol):
@@ -288,10 +286,9 @@ class _Foreign(Method):
         for name in ("statistics", "local", "tempered"):
             setattr(self, name, getattr(method, name, getattr(Method, name)))
 
-    def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared:
         """Return the question with the plan of the wrapped object."""
-        wanted = check_want(target.structure, want)
-        return Prepared(self, target, wanted, self.method.plan(target, wanted))
+        return Prepared(self, want, self.method.plan(target, want), None, target)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None

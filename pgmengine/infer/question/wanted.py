@@ -20,7 +20,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, quantity
 from pgmengine.model.structure import Structure
-from pgmengine.model.weights import count, plus
+from pgmengine.model.weights import plus
 
 # The axis of rows of each answer; and the answers that have no such axis if the evidence has none.
 ROWS_AXIS = {
@@ -72,13 +72,13 @@ def squeeze(target: Target, arrays: dict[str, Array]) -> dict[str, Array]:
 
 def evidence_patterns(target: Target) -> list[Array]:
     """Return the rows of each evidence pattern and beta, as a list of index arrays."""
+    if target.rows == 1:
+        return [np.zeros(1, dtype=int)]
     masks = [
         m
         for name in target.structure.layers
         for m in (target.pattern.observed[name], target.intervened[name])
     ]
-    if target.rows == 1:
-        return [np.zeros(1, dtype=int)]
     if (
         all((m == m[0]).all() for m in map(distinct, masks))
         and (target.beta == target.beta[0]).all()
@@ -166,13 +166,13 @@ def evidence_bytes(target: Target) -> float:
 
 def answer_bytes(target: Target, want: tuple[str, ...], draws: int) -> float:
     """Return the bytes of the answers, with `draws` samples for each row."""
-    layers, kinds = target.structure.layers, {quantity(w) for w in want}
-    width = sum(layer.width for layer in layers.values())
+    layers, kinds = target.structure.layers, {*map(quantity, want)}
+    width = target.structure.width
     numbers = 4.0 + width * (draws * ("samples" in kinds) + ("mode" in kinds))
     if "marginals" in kinds:
-        supports = [(x.size, x.unit.support) for x in layers.values()]
-        numbers += width + sum(n * len(values) for n, values in supports if values is not None)
+        counts = target.structure.state_counts
+        numbers += width + sum([x.size * counts[name] for name, x in layers.items()])
     if "pairs" in kinds:
         numbers += sum(layers[c.a].width * layers[c.b].width for c in target.structure.couplings)
-    gradient = sum(count(p) for p in target.model.params.values()) * ("gradient" in kinds)
+    gradient = target.model.parameter_count if "gradient" in kinds else 0
     return 8.0 * (target.rows * numbers + gradient)

@@ -12,10 +12,10 @@ from pgmengine.base.extras import needed_by
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.evidence.frames import state_keys
+from pgmengine.evidence.names import Member
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import check_finite
-from pgmengine.model.variables import Member, Place, find, place_of, unit_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +101,7 @@ class Joints(dict[Any, Array]):
 
 def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:
     """Return the units of a Joint, numbered over all layers; they have finitely many states."""
-    places = [find(structure, unit, str(joint)) for unit in joint.units]
+    places = [structure.names.unit(unit, str(joint)) for unit in joint.units]
     for layer, _ in places:
         check_finite(structure, layer)
     if len(set(places)) < len(places):
@@ -113,36 +113,12 @@ def marginal(
     structure: Structure, prob: Mapping[str, Array], name: Member
 ) -> dict[Hashable, float | Array]:
     """Return state -> probability of a unit; arrays over rows where `prob` has rows."""
-    layer, unit = find(structure, name, "marginal")
+    layer, unit = structure.names.unit(name, "marginal")
     keys = state_keys(structure.layers[layer])
     found = prob[layer][..., unit, :]
     if found.ndim == 1:
         return {key: float(p) for key, p in zip(keys, found, strict=True)}
     return {key: found[:, k] for k, key in enumerate(keys)}
-
-
-def named_places(structure: Structure) -> dict[Hashable, Place]:
-    """Return name -> place for every unit: variables first, then all other units."""
-    out: dict[Hashable, Place] = {
-        unit_name(structure.layers, place): place for place in structure.variables
-    }
-    variables = set(structure.variables)
-    for name, layer in structure.layers.items():
-        for i in range(layer.size):
-            if (name, i) not in variables:
-                out[_name(structure, layer, i)] = name, i
-    return out
-
-
-def _name(structure: Structure, layer: Layer, unit: int) -> Hashable:
-    """Return the label of a unit, or (layer, number) if the label is not unique."""
-    if layer.labels is None:
-        return layer.name, unit
-    label, place = layer.labels[unit], (layer.name, unit)
-    if label is not None and structure.places.get(label) == place:
-        return label
-    # The number may be the label of another unit.
-    return place if place_of(structure, place) == place else (layer.name, label)
 
 
 def state_values(layer: Layer, values: Array) -> Array:
@@ -162,22 +138,10 @@ def state_values(layer: Layer, values: Array) -> Array:
 def assignment(structure: Structure, mode: Mapping[str, Array]) -> dict[Hashable, Any]:
     """Return name of a unit -> name of its state in the most probable complete state."""
     values = {name: state_values(structure.layers[name], v) for name, v in mode.items()}
-    found = {key: values[name][..., i] for key, (name, i) in named_places(structure).items()}
+    found = {key: values[name][..., i] for key, (name, i) in structure.names.by_key().items()}
     return {
         key: v.item() if np.ndim(v) == 0 and hasattr(v, "item") else v for key, v in found.items()
     }
-
-
-def _column(structure: Structure, name: Hashable, place: Place) -> Hashable:
-    """Return a name of a unit that is read as this unit when a file holds the name as text."""
-    layer, unit = structure.layers[place[0]], place[1]
-    ways: list[Hashable] = [name, place]
-    ways += [(layer.name, label) for label in (layer.labels or ())[unit : unit + 1]]
-    ways += [f"{layer.name}[{layer.unit_texts[unit]}]"]
-    read = (
-        way for way in ways if place_of(structure, way) == place_of(structure, str(way)) == place
-    )
-    return next(read, name)
 
 
 def samples_frame(
@@ -194,11 +158,11 @@ def samples_frame(
 
     values = {name: state_values(structure.layers[name], v) for name, v in samples.items()}
     draws, rows = next(iter(values.values())).shape[:2]
-    places = named_places(structure)
+    places = structure.names.all_places()
     names, levels = (["row", "draw"], [range(rows), range(draws)])
     index = pd.MultiIndex.from_product(levels, names=names)
     columns = {}
-    for i, (name, unit) in enumerate(places.values()):
+    for i, (name, unit) in enumerate(places):
         column = values[name][:, :, unit].T.ravel()
         text = all(isinstance(state, str) for state in structure.layers[name].state_names or ())
         # Names that are no text stay the objects that they are. pandas would look for dates among
@@ -208,6 +172,6 @@ def samples_frame(
     frame = pd.DataFrame(columns, index=index)
     # If all names were pairs, pandas would make two levels of columns, which a file has as two
     # lines.
-    own = [_column(structure, name, place) for name, place in places.items()]
+    own = [structure.names.column(place) for place in places]
     frame.columns = pd.Index(own, dtype=object, tupleize_cols=False)
     return frame if has_rows else frame.droplevel("row")

@@ -68,7 +68,7 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
         yield partial(_numbers, name, value, answers.get("log_z_error") if name == "log_z" else 0.0)
     for units, table in answers.get("joint", {}).items():
         yield partial(_numbers, f"joint of {', '.join(map(plain, units))}", table)
-    storage = () if result.target is None else result.target.structure.storage
+    storage = () if result.target is None else result.target.structure.names.storage
     held = {f"{name}.bias" for name in storage}
     for name in ("pairs", "gradient"):
         for key, value in answers.get(name, {}).items():

@@ -17,11 +17,11 @@ import numpy as np
 from pgmengine.base.errors import NoSuchName, NotAsked, PgmError, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Snapshot
+from pgmengine.evidence.names import Member, Names
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.arviz import to_arviz, to_frame
 from pgmengine.infer.results.by_name import Joint, Joints, assignment, marginal, samples_frame
 from pgmengine.infer.results.overview import result_html, result_text
-from pgmengine.model.variables import Member
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,48 +147,42 @@ def quantity(wanted: str) -> str:
 class Named(dict[str, Any]):
     """An answer by layer, coupling or parameter; an unknown name raises NoSuchName.
 
-    `places` maps the name of a unit to its layer and number. The answer for such a name has the
-    shape of a layer of one unit. Iteration gives layers only. `prob` has state probabilities
-    (..., size, states) of some layers; they are the answers for the names of the units of these
-    layers. `storage` has the layers that hold variables: messages name the variables instead.
+    The answer for the name of a unit has the shape of a layer of one unit. Iteration gives layers
+    only. `prob` has state probabilities (..., size, states) of some layers; they are the answers
+    for the names of the units of these layers.
     """
 
     def __init__(
         self,
         values: Mapping[str, Any],
         answer: str,
-        places: Mapping[Hashable, tuple[str, int]] | None = None,
+        names: Names | None = None,
         axis: int = 0,
         prob: Mapping[str, Array] | None = None,
-        storage: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(values)
-        self.answer, self.places, self.axis, self.prob = answer, places or {}, axis, prob or {}
-        self.storage = storage
+        self.answer, self.names, self.axis, self.prob = answer, names or Names({}), axis, prob or {}
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (
-            name in self.places and super().__contains__(self.places[name][0])
-        )
+        place = None if super().__contains__(name) else self.names.place(name)
+        return super().__contains__(name if place is None else place[0])
 
     def get(self, name: Any, default: Any = None) -> Any:
         """Return the answer for a name, or the default."""
         return self[name] if name in self else default
 
     def __missing__(self, name: str) -> Any:
-        if name in self:
-            layer, unit = self.places[name]
+        if (place := self.names.place(name)) is not None and place[0] in self:
+            layer, unit = place
             return np.take(self.prob.get(layer, self[layer]), [unit], axis=self.axis)
         finite = "; only layers of finitely many states have state probabilities"
         why = finite if self.answer == "prob" else ""
-        variables = [key for key, (layer, _) in self.places.items() if layer in self.storage]
-        known = [str(key) for key in (*variables, *self) if key not in self.storage]
-        near = nearest(name, [*known, *self.places])
+        known = [str(key) for key in (self.names.declared(self) if self.names.layers else self)]
+        near = nearest(name, [*known, *self.names.unique])
         raise NoSuchName(f"{self.answer} has no {name!r}, it has {listed(known)}{why}{near}")
 
     def __reduce__(self) -> Any:
-        own = dict(self.places), self.axis, dict(self.prob), self.storage
-        return Named, (dict(self), self.answer, *own)
+        return Named, (dict(self), self.answer, self.names, self.axis, dict(self.prob))
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +375,7 @@ class Result:
             prob = {n: p for n, p in self.answers.get("prob", {}).items() if n in s.by_state}
             # The layer of a single variable has its name.
             values = values | {n: p for n, p in prob.items() if s.layers[n].is_variable}
-        return Named(values, name, s.places, axis, prob, s.storage)
+        return Named(values, name, s.names, axis, prob)
 
     def _array(self, name: str) -> Array:
         found: Array = self._answer(name)

@@ -11,7 +11,6 @@ from pgmengine.base.types import Array
 from pgmengine.evidence.relevance import barren, of_free_parents
 from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.infinite_units import infinite_layers
-from pgmengine.model.variables import described
 from pgmengine.model.weights import is_sparse
 
 
@@ -56,7 +55,7 @@ def obstacle(target: Target) -> str:
             layer.unit.support is not None
             and max(len(layer.unit.support), layer.unit.width) > _kernels.MOST_STATES
         ):
-            return f"{described(s, name)} has more than {_kernels.MOST_STATES} states"
+            return f"{s.names.described(name)} has more than {_kernels.MOST_STATES} states"
     return ""
 
 

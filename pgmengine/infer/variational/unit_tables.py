@@ -28,8 +28,8 @@ from pgmengine.infer.variational.infinite_units import Infinite
 from pgmengine.infer.variational.packed_graph import as_blocks, net_of
 from pgmengine.infer.variational.packed_tables import hard_units, powers, units_parents_first
 from pgmengine.infer.variational.support import move_to_possible
-from pgmengine.model.arrows_inside import Inputs
 from pgmengine.model.tables import table_gradient
+from pgmengine.model.unit_graph import Inputs
 
 # Number of Newton steps in xi in each round; and for barren units after the last round.
 NEWTON_STEPS = 2

@@ -163,7 +163,7 @@ class WeightNorms(Periodic):
                 if s.child_tables[one.layer.name][one.units[0]] < 0:
                     bias = model.params[f"{one.layer.name}.bias"][one.units[0]]
                     norms[f"norm {one.name}.bias"] = float(np.linalg.norm(bias))
-        held = {f"{name}.bias" for name in s.storage}
+        held = {f"{name}.bias" for name in s.names.storage}
         others = {k: v for k, v in model.params.items() if k not in held}
         return norms | {f"norm {k}": float(np.linalg.norm(numbers(v))) for k, v in others.items()}
 

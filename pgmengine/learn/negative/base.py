@@ -20,7 +20,6 @@ from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
 from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.steps.schedules import Scheduled, at
 from pgmengine.model.model import Model
-from pgmengine.model.variables import described
 
 # A kernel, or a schedule of kernels, update -> kernel.
 Kernels: TypeAlias = Scheduled[Kernel]
@@ -116,7 +115,7 @@ def unconditioned(name: str, given: Target) -> Target:
             continue
         raise PgmError(
             f"{name} keeps its chains from update to update, but "
-            f"{described(given.structure, layer, known)} is given, "
+            f"{given.structure.names.described(layer, known)} is given, "
             "so that each row of data has a model phase of its own: use CD or ExactGradient"
         )
     return given.take(np.zeros(1, dtype=int))

@@ -79,7 +79,7 @@ def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
     data = data_by_layer(model.structure, data)
     if len(data) != 1:
         raise PgmError("pretrain: data must be layer -> (rows, size) of one layer")
-    model.structure.layer(next(iter(data)), what="data: layer")
+    model.structure.names.layer(next(iter(data)), what="data: layer")
     weights, rng = settings.pop("sample_weight", None), settings.pop("rng", 0)
     target = make_target(model, data, what="data")
     if model.fresh:
@@ -129,7 +129,7 @@ def _path(model: Model, data: Iterable[str]) -> list[tuple[Coupling, Layer, Laye
             break
         c = here[0]
         other = c.b if c.a == name else c.a
-        out.append((c, s.layer(name), s.layer(other)))
+        out.append((c, s.names.layer(name), s.names.layer(other)))
         left.remove(c)
         name = other
     if left or not out or any(is_sparse(model.weight(c)) for c in s.couplings):

@@ -145,7 +145,7 @@ def test_draws_of_rows_have_their_marginals(*, draws=4000):
     assert "shared by" in r.plan.why
     for name in model.variables:
         exact = np.stack(list(r.marginal(name).values()), axis=1)
-        layer, unit = model.structure.places[name]
+        layer, unit = model.structure.names.unique[name]
         states = model.structure.layers[layer].states(r.samples[layer].reshape(draws, 10, -1))
         for row, p in enumerate(exact):
             counts = np.bincount(states[:, row, unit], minlength=len(p))

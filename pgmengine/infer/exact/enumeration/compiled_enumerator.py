@@ -66,8 +66,8 @@ def _compiled(p: LogLinearForm) -> tuple[Any, list[Array], float]:
     value = laid_out(p.finite, [b.value for b in p.finite], p.pattern_form.indicators, 0.0)
     # The change of every component when an indicator is switched on.
     change = value.copy()
-    later = np.flatnonzero([a > 1 for _, _, a in p.pattern_form.owner])
-    change[later] -= value[later - 1]
+    if later := [d for d, (_, _, a) in enumerate(p.pattern_form.owner) if a > 1]:
+        change[later] -= value[np.array(later) - 1]
     blocks, start = [], 0
     for b in p.finite:
         blocks.append((b.value.shape[2], b.padded, start, b.power, b.complement))
@@ -83,16 +83,13 @@ class CompiledEnumerator:
     def __init__(self, p: LogLinearForm) -> None:
         self.form = p
         # `reach` is how far an exponent can be from its offset, `pairs` the size of all pair terms.
-        self.routine, self.reach, pairs = p.pattern_form.memo.recall(
-            "routine", lambda: _compiled(p)
-        )
+        compiled = p.pattern_form.memo.recall("routine", lambda: _compiled(p))
+        self.routine, self.reach, pairs = compiled
         self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
         # Bounds on |a_tk| in all states and on its change in one step. They are NaN or inf where an
         # offset is.
-        largest = [
-            float((np.abs(b.offset) + reach).max(initial=0.0))
-            for b, reach in zip(p.finite, self.reach, strict=True)
-        ]
+        both = zip(p.finite, self.reach, strict=True)
+        largest = [float((np.abs(b.offset) + reach).max(initial=0.0)) for b, reach in both]
         # Exponentials stay in range, and differences 1 - e^a keep their digits.
         self.safe = (
             all(a < MAX_SAFE_EXPONENT for a in largest)
@@ -100,10 +97,8 @@ class CompiledEnumerator:
             and bool(np.abs(p.theta).sum(axis=1).max(initial=0.0) + pairs < MAX_SAFE_TERMS)
             and all(_apart(b) for b in p.finite if b.complement)
         )
-        factors = max(
-            (a + np.log(b.value.shape[2] + 1) for a, b in zip(largest, p.finite, strict=True)),
-            default=0.0,
-        )
+        several = zip(largest, p.finite, strict=True)
+        factors = max([a + np.log(b.value.shape[2] + 1) for a, b in several], default=0.0)
         self.every = int(min(max(690 // max(factors, 0.1), 1), 64)) if self.safe else 1
 
     def sums(self, moments: int) -> tuple[Array, Array | None]:

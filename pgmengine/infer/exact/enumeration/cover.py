@@ -12,8 +12,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.errors import PgmError, listed
@@ -24,6 +24,8 @@ from pgmengine.model.couplings import Coupling
 
 Vertex = tuple[str, int]
 Groups = dict[str, list[Array]]
+# Vertex -> its neighbours, as the keys of a dictionary, in the order in which they were found.
+Graph = dict[Vertex, dict[Vertex, None]]
 
 # With more vertices, the search solves the linear relaxation in place of the integer program. With
 # more edges, it is greedy.
@@ -67,51 +69,51 @@ def choose_cover(target: Target, prune: bool, structural: bool) -> Cover:
     weights other than 0. Learning does not change these, so the structure remembers the cover.
     """
     check_one(target)
-    masks = [mask[0] for both in (target.free, target.intervened) for mask in both.values()]
-    masks += [has_soft(target, name)[0] for name in target.soft]
+    masks = [*target.free.values(), *target.intervened.values()]
+    masks += [has_soft(target, name) for name in target.soft]
     acting = target.model.parameter_places if structural else target.model.nonzero_places
-    seen = (m.tobytes() for m in masks)
+    seen = map(np.ndarray.tobytes, masks)
     key = "cover", prune, structural, target.untempered, *target.soft, *seen, *acting
     cover: Cover = target.structure.memo.recall(key, lambda: _cheapest(target, prune, structural))
     return cover
 
 
 def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
-    s = target.structure
-    left_out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    s, free = target.structure, {name: mask[0] for name, mask in target.free.items()}
+    left_out = {name: np.zeros_like(mask) for name, mask in free.items()}
     if prune:
         left_out = {name: mask[0] for name, mask in barren(target).items()}
-    active = {name: ~mask for name, mask in left_out.items()}
-    free = {name: target.free[name][0] & mask for name, mask in active.items()}
-    forced = forced_units(target, active, structural)
-    picked = _vertex_cover(target, {n: free[n] & ~forced[n] for n in s.layers}, structural)
-    chosen = {name: forced[name] | picked[name] for name in s.layers}
-    for name, mask in chosen.items():
-        unit = s.layers[name].unit
-        if mask.any() and unit.support is None:
+        free = {name: mask & ~left_out[name] for name, mask in free.items()}
+    if s.arrows:
+        active = {name: ~mask for name, mask in left_out.items()}
+        chosen = forced_units(target, active, structural)
+        others = {name: mask & ~chosen[name] for name, mask in free.items()}
+        picked = _vertex_cover(target, others, structural)
+        chosen = {name: mask | picked[name] for name, mask in chosen.items()}
+    else:
+        chosen = _vertex_cover(target, free, structural)
+    units, rest, barren_units = dict[str, Array](), dict[str, Array](), dict[str, Array]()
+    bits, indicators, columns = 0.0, 0, sum([s.layers[n].width for n in s.directed_layers])
+    for name, layer in s.layers.items():
+        states = s.state_counts[name]
+        units[name] = chosen[name].nonzero()[0]
+        rest[name] = (free[name] & ~chosen[name]).nonzero()[0]
+        barren_units[name] = left_out[name].nonzero()[0]
+        if len(units[name]) and not states:
             raise PgmError(
-                f"layer {name!r} has {unit!r} units, whose infinitely many values cannot be "
+                f"layer {name!r} has {layer.unit!r} units, whose infinitely many values cannot be "
                 "enumerated; observe them"
             )
-    units = {n: np.flatnonzero(chosen[n]) for n in s.layers}
-    rest = {n: np.flatnonzero(free[n] & ~chosen[n]) for n in s.layers}
-    states = {n: 2 if x.unit.support is None else len(x.unit.support) for n, x in s.layers.items()}
-    indicators = sum(len(i) * (states[n] - 1) for n, i in units.items())
-    outside = sum(len(i) * (states[n] - 1) for n, i in rest.items())
-    return Cover(
-        units,
-        rest,
-        {n: np.flatnonzero(left_out[n]) for n in s.layers},
-        sum(_bits(target, n) * len(i) for n, i in units.items()),
-        indicators,
-        outside + indicators + sum(s.layers[n].width for n in s.directed_layers),
-    )
+        bits += _bits(target, name) * len(units[name])
+        indicators += len(units[name]) * max(states - 1, 1)
+        columns += (len(units[name]) + len(rest[name])) * max(states - 1, 1)
+    return Cover(units, rest, barren_units, bits, indicators, columns)
 
 
 def _bits(target: Target, name: str) -> float:
     """Return log2 of the number of states of a unit; infinite units have a prohibitive number."""
-    support = target.structure.layers[name].unit.support
-    return 1e6 if support is None else float(np.log2(len(support)))
+    states = target.structure.state_counts[name]
+    return float(np.log2(states)) if states else 1e6
 
 
 def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> dict[str, Array]:
@@ -121,7 +123,7 @@ def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> d
     parents are in the cover already.
     """
     s = target.structure
-    inside = {name: np.flatnonzero(mask) for name, mask in free.items()}
+    inside = {name: mask.nonzero()[0] for name, mask in free.items()}
     acts: dict[Coupling, Weight] = {
         c: _among(target, c, inside, structural)
         for c in s.undirected
@@ -134,14 +136,30 @@ def _vertex_cover(target: Target, free: dict[str, Array], structural: bool) -> d
     groups = {name: [inside[name][place] for place in found] for name, found in places.items()}
     if sum(map(len, groups.values())) > MAX_SEARCHED_GROUPS:
         return _all_but_one_layer(target, groups, out)
-    graph: nx.Graph = nx.Graph()
+    graph = Graph()
     for c, acting in acts.items():
-        graph.add_edges_from(_conflicts(target, c, acting, places))
+        for one, two in _conflicts(target, c, acting, places):
+            graph.setdefault(one, {})[two] = None
+            graph.setdefault(two, {})[one] = None
     weights = {v: _bits(target, v[0]) * len(groups[v[0]][v[1]]) for v in graph}
-    for part in nx.connected_components(graph):
-        for name, group in _cover_of(graph.subgraph(part), weights):
+    for part in _connected_parts(graph):
+        for name, group in _cover_of(part, weights):
             out[name][groups[name][group]] = True
     return out
+
+
+def _connected_parts(graph: Graph) -> Iterator[Graph]:
+    """Yield the connected parts of a graph, with its vertices in their order."""
+    left, place = dict(graph), {v: i for i, v in enumerate(graph)}
+    while left:
+        part = [next(iter(left))]
+        del left[part[0]]
+        for v in part:
+            near = [u for u in graph[v] if u in left]
+            part += near
+            for u in near:
+                del left[u]
+        yield {v: graph[v] for v in sorted(part, key=place.__getitem__)}
 
 
 def _among(target: Target, c: Coupling, inside: dict[str, Array], structural: bool) -> Weight:
@@ -168,13 +186,24 @@ def _all_but_one_layer(target: Target, groups: Groups, out: dict[str, Array]) ->
     return out
 
 
+@lru_cache(maxsize=8)
+def _marks(count: int) -> Array:
+    """Return random numbers, always the same ones."""
+    marks = np.random.default_rng(0).random(count)
+    marks.flags.writeable = False
+    return marks
+
+
 def _merged_units(target: Target, inside: dict[str, Array], acts: dict[Coupling, Weight]) -> Groups:
     """Return the places of the units with conflicts, in groups of equal neighbourhoods.
 
     Neighbourhoods are compared by sums of random numbers, one for each unit.
     """
-    s, rng = target.structure, np.random.default_rng(0)
-    mark = {n: rng.random(len(units)) for n, units in inside.items()}
+    s, mark, begin = target.structure, dict[str, Array](), 0
+    marks = _marks(sum(map(len, inside.values())))
+    for name, units in inside.items():
+        mark[name] = marks[begin : begin + len(units)]
+        begin += len(units)
     sums = {n: np.zeros(len(units)) for n, units in inside.items()}
     for c, acting in acts.items():
         a, b = s.layers[c.a], s.layers[c.b]
@@ -189,12 +218,11 @@ def _merged_units(target: Target, inside: dict[str, Array], acts: dict[Coupling,
             )
     out: Groups = {}
     for name in s.layers:
-        index = np.flatnonzero(sums[name] > 0)
-        _, group = np.unique(np.round(sums[name][index], 9), return_inverse=True)
-        order = np.argsort(group, kind="stable")
-        out[name] = (
-            np.split(index[order], np.flatnonzero(np.diff(group[order])) + 1) if len(index) else []
-        )
+        found = dict[float, list[int]]()
+        for place, total in enumerate(sums[name].tolist()):
+            if total > 0:
+                found.setdefault(round(total, 9), []).append(place)
+        out[name] = [np.array(found[total]) for total in sorted(found)]
     return out
 
 
@@ -211,7 +239,7 @@ def _conflicts(
             yield (c.a, int(i)), (c.b, int(j))
 
 
-def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
+def _cover_of(graph: Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     """Return the cheapest vertex cover that is found.
 
     Small graphs are solved by integer programming, if it ends in time. For larger graphs the linear
@@ -222,14 +250,14 @@ def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     if len(graph) == 2:
         return {min(graph, key=lambda v: (weights[v], v))}
     greedy = _greedy_cover(graph, weights)
-    if graph.number_of_edges() > MAX_RELAXED_EDGES:
+    if sum(map(len, graph.values())) > 2 * MAX_RELAXED_EDGES:
         return greedy
     # Slow to import, and seldom needed.
     import scipy.optimize as so
     import scipy.sparse as sp
 
-    vertices, edges = list(graph), list(graph.edges)
-    place = {v: i for i, v in enumerate(vertices)}
+    vertices, place = list(graph), {v: i for i, v in enumerate(graph)}
+    edges = [(v, u) for v in graph for u in graph[v] if place[v] < place[u]]
     # milp of scipy before 1.15 takes no other indices.
     rows = np.repeat(np.arange(len(edges), dtype=np.int32), 2)
     columns = np.array([place[v] for edge in edges for v in edge], dtype=np.int32)
@@ -246,15 +274,16 @@ def _cover_of(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     if found.x is None:
         return greedy
     best = {v for v, x in zip(vertices, found.x, strict=True) if x > 0.75}
-    halves = [v for v, x in zip(vertices, found.x, strict=True) if 0.25 <= x <= 0.75]
-    best |= _greedy_cover(graph.subgraph(halves), weights)
+    halves = {v for v, x in zip(vertices, found.x, strict=True) if 0.25 <= x <= 0.75}
+    half = {v: {u: None for u in graph[v] if u in halves} for v in vertices if v in halves}
+    best |= _greedy_cover(half, weights)
     if any(u not in best and v not in best for u, v in edges):
         # If the time limit stopped the relaxation, its values are not 0, 1/2 or 1.
         return greedy
     return min(best, greedy, key=lambda cover: sum(weights[v] for v in cover))
 
 
-def _greedy_cover(graph: nx.Graph, weights: dict[Vertex, float]) -> set[Vertex]:
+def _greedy_cover(graph: Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     """Return the cover that is left by excluding vertices one by one, the cheapest first.
 
     The price of excluding a vertex is the weight of its neighbours, which then have to be in the

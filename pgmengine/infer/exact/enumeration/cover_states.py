@@ -123,7 +123,7 @@ def draw(
         made += counts[:, piece]
     index, layers = rng.permuted(chosen, axis=1).T, p.target.structure.layers
     out = {name: np.full((draws, n, layer.width), np.nan) for name, layer in layers.items()}
-    step = max(1, MAX_DRAWN_NUMBERS_AT_ONCE // (n * sum(layer.width for layer in layers.values())))
+    step = max(1, MAX_DRAWN_NUMBERS_AT_ONCE // (n * p.target.structure.width))
     for begin in range(0, draws, step):
         some = index[begin : begin + step]
         x = fill_rest(

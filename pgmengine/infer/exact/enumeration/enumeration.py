@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -98,16 +99,16 @@ class Enumeration(Method):
         except PgmError as error:
             return Scheme(refusal=str(error))
         groups = [group for part in parts.values() for group in part.groups]
-        work = sum(len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups)
-        working = max(g.bytes for g in groups) + sum(g.form_bytes for g in groups)
+        work = sum([len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups])
+        working = max([g.bytes for g in groups]) + sum([g.form_bytes for g in groups])
         if "samples" in want:
-            width = sum(layer.width for layer in target.structure.layers.values())
+            width = target.structure.width
             working += BYTES_PER_DRAWN_NUMBER * min(
                 target.rows * self.draws * width, MAX_DRAWN_NUMBERS_AT_ONCE
             )
         fixed = PATTERN_BYTES * len(groups)
         memory = peak_bytes(target, want, self.draws, work, working, fixed=fixed)
-        largest = max((g.cover for g in groups), key=lambda cover: cover.bits)
+        largest = max([g.cover for g in groups], key=attrgetter("bits"))
         if largest.bits > self.max_bits:
             refusal = (
                 f"cheapest enumeration needs 2^{largest.bits:.4g} states, "
@@ -121,14 +122,12 @@ class Enumeration(Method):
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Enumerate the cover of every evidence pattern."""
-        log_z, found = self._enumerate(
-            question, seeded(rng) if "samples" in question.want else None
-        )
+        drawing = seeded(rng) if "samples" in question.want else None
+        log_z, found = self._enumerate(question, drawing)
         answers = exact_answers(question, log_z, found)
         if without := question.basis.get("without evidence"):
-            answers["log_prob"] = (
-                log_z - _enumerated(without, question.target.nothing_observed, self.draws)[0]
-            )
+            nothing = question.target.nothing_observed
+            answers["log_prob"] = log_z - _enumerated(without, nothing, self.draws)[0]
         return question.result(answers)
 
     def expect(
@@ -149,7 +148,8 @@ class Enumeration(Method):
         self, question: Prepared, rng: np.random.Generator | None
     ) -> tuple[Array, Answer]:
         """Return log_z (rows,) of the posterior, and the other answers; see `_enumerated`."""
-        target, parts = question.target, question.basis
+        target = question.target
+        parts: dict[str, _Part] = question.basis
         log_z, found = _enumerated(parts["posterior"], target, self.draws, rng)
         if slope := parts.get("slope"):
             check_possible(log_z, np.arange(target.rows), target)
@@ -160,7 +160,7 @@ class Enumeration(Method):
 
 def cover_bits(question: Prepared) -> float:
     """Return log2 of the states of the largest cover of a question; infinite if it has none."""
-    parts = question.basis or {}
+    parts: dict[str, _Part] = question.basis or {}
     bits = [group.cover.bits for part in parts.values() for group in part.groups]
     return max(bits, default=np.inf)
 
@@ -189,7 +189,7 @@ class _Group:
     def form_bytes(self) -> float:
         """Bytes of the form: the amounts that indicators add to values and fields."""
         cover = self.cover
-        values = sum(len(i) for part in (cover.units, cover.rest) for i in part.values())
+        values = sum(map(len, (*cover.units.values(), *cover.rest.values())))
         return 8.0 * values * (4 + 2 * cover.indicators)
 
     @property
@@ -214,11 +214,9 @@ def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
     """
     needs = frozenset(wanted) & NEED_ALL_UNITS
     lifted = with_leaks(target, ENUMERATION_LIFT) if "gradient" in needs else target
-    if lifted is target:
-        parts = {"posterior": _part(target, needs)}
-    else:
-        slope = frozenset({"gradient"})
-        parts = {"posterior": _part(target, needs), "slope": _part(lifted, slope)}
+    parts = {"posterior": _part(target, needs)}
+    if lifted is not target:
+        parts["slope"] = _part(lifted, frozenset({"gradient"}))
     if "log_prob" in wanted:
         parts["without evidence"] = _part(target.nothing_observed, frozenset())
     return parts
@@ -235,7 +233,7 @@ def _part(target: Target, wanted: frozenset[str]) -> _Part:
         one = one_for_all(target, rows)
         cover = choose_cover(one, prune=not wanted, structural=pairs)
         moments = 1 + cover.indicators if pairs else 1
-        values = sum(layer.width for layer in target.structure.layers.values())
+        values = target.structure.width
         width = 8.0 * (cover.columns * max(moments, 2) + (3 if wanted else 1) * values * moments)
         if "pairs" in wanted:
             # The product of one group is in memory beside the sum over all groups.
@@ -255,7 +253,7 @@ def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> f
         not s.layers[n].unit.canonical and bias(n).min() < MIN_SAFE_GAP for n in s.directed_layers
     )
     sorts = (NEED_MOMENTS, NEED_PAIR_MOMENTS, {"mode", "samples"})
-    moments, pairs, best = (bool(some & set(wanted)) for some in sorts)
+    moments, pairs, best = [not some.isdisjoint(wanted) for some in sorts]
     seconds = 0.0
     for g in groups:
         states, columns = len(g.rows) * 2.0**g.cover.bits, g.per_state / (4 if moments else 1)
@@ -310,20 +308,14 @@ def _solved(
     pattern_form = group.pattern_form
     group.asked += 1
     target = whole if len(rows) == whole.rows else whole.take(rows)
-    if target is whole and wanted == {"marginals"}:
-        plan = (
-            linear_plan_of(target, pattern_form) if group.asked >= FIRST_PLANNED_QUESTION else None
-        )
+    if target is whole and wanted == {"marginals"} and group.asked >= FIRST_PLANNED_QUESTION:
+        plan = linear_plan_of(target, pattern_form)
         if plan is not None and (found := plan.run(target)) is not None:
             return found[0], {"mean": found[1], "prob": found[2]}
     p = log_linear_form(target, pattern_form)
     enumerator = make_enumerator(p)
     sums, moments = enumerator.sums(
-        1 + pattern_form.indicators
-        if NEED_PAIR_MOMENTS & wanted
-        else 1
-        if NEED_MOMENTS & wanted
-        else 0
+        bool(NEED_MOMENTS & wanted) + pattern_form.indicators * bool(NEED_PAIR_MOMENTS & wanted)
     )
     log_z, answers = log_sum(sums) + p.const, Answer()
     if np.isneginf(log_z).any():

@@ -214,13 +214,8 @@ def _add_blocks(
         )
     elif len(index):
         marginalised = np.isin(index, rest)
-        _add_off_switches(
-            p,
-            layer,
-            index[~marginalised],
-            zeta[:, index[~marginalised]],
-            change[:, index[~marginalised]],
-        )
+        own = index[~marginalised]
+        _add_off_switches(p, layer, own, zeta[:, own], change[:, own])
         _add_off_marginalised(p, layer, index[marginalised], zeta, change, field, slopes)
 
 
@@ -252,16 +247,8 @@ def _add_log_sum(
         if first.any() or base[0]:
             p.const += power * ((offset @ first).sum(axis=1) + base[0] * len(index))
             p.theta += power * (value @ first).sum(axis=1)
-        p.finite.append(
-            FiniteBlock(
-                layer.name,
-                index,
-                power,
-                marginalised,
-                offset @ gap + (base[1:] - base[0]),
-                value @ gap,
-            )
-        )
+        offset, value = offset @ gap + (base[1:] - base[0]), value @ gap
+        p.finite.append(FiniteBlock(layer.name, index, power, marginalised, offset, value))
     else:
         p.smooth.append(
             SmoothBlock(
@@ -294,27 +281,19 @@ def _add_off_switches(
     """
     if not len(index):
         return
-    beta, x, x_step = (
-        p.pattern_form.beta,
-        p.origin[layer.name][:, index],
-        p.pattern_form.steps[layer.name][:, index],
-    )
+    beta, x = p.pattern_form.beta, p.origin[layer.name][:, index]
+    x_step = p.pattern_form.steps[layer.name][:, index]
     p.const += beta * ((x - 1) * zeta).sum(axis=1)
     p.theta += beta * ((x - 1) @ change.T + zeta @ x_step.T)
     cross = beta * x_step @ change.T
     p.pair = p.pair + cross + cross.T
-    offset, value = (
-        (1 - x) * SWITCHED_OFF_LOG_WEIGHT - zeta,
-        -x_step * SWITCHED_OFF_LOG_WEIGHT - change,
-    )
+    offset = (1 - x) * SWITCHED_OFF_LOG_WEIGHT - zeta
+    value = -x_step * SWITCHED_OFF_LOG_WEIGHT - change
     if beta == 0:
         # At beta = 0 no state is impossible: any finite logarithm will do.
         offset = offset - LEAK_AT_BETA_ZERO
-    p.finite.append(
-        FiniteBlock(
-            layer.name, index, beta, False, offset[..., None], value[..., None], complement=True
-        )
-    )
+    offset, value = offset[..., None], value[..., None]
+    p.finite.append(FiniteBlock(layer.name, index, beta, False, offset, value, complement=True))
 
 
 def _add_off_marginalised(
@@ -335,8 +314,6 @@ def _add_off_marginalised(
     zeta, change, u, per_step = (array[:, index] for array in (zeta, change, field, slopes))
     p.const += u.sum(axis=1)
     p.theta += per_step.sum(axis=1)
-    offset, value = (
-        np.stack((-zeta - u, -zeta), axis=-1),
-        np.stack((-change - per_step, -change), axis=-1),
-    )
+    offset = np.stack((-zeta - u, -zeta), axis=-1)
+    value = np.stack((-change - per_step, -change), axis=-1)
     p.finite.append(FiniteBlock(layer.name, index, 1.0, True, offset, value, complement=True))

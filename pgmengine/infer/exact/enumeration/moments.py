@@ -39,11 +39,8 @@ class FromMoments(Expectations):
     def weight(self) -> Array:
         """1 in column 0 and E[ind_d] in column 1 + d: (n, 1 + D)."""
         one = np.ones((len(self.moments), 1))
-        return (
-            one
-            if self.moments.shape[1] == 1
-            else np.concatenate((one, self.indicator[:, 0]), axis=1)
-        )
+        alone = self.moments.shape[1] == 1
+        return one if alone else np.concatenate((one, self.indicator[:, 0]), axis=1)
 
     @cached_property
     def _finite(self) -> list[tuple[FiniteBlock, Array]]:

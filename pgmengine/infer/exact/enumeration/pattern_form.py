@@ -82,7 +82,7 @@ class PatternForm:
 def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
     """Return the form of a target whose rows share one evidence pattern, and beta."""
     s, beta, model = target.structure, float(target.beta[0]), target.model
-    numbers = cover.indicators * sum(layer.width for layer in s.layers.values())
+    numbers = cover.indicators * s.width
     owner, states, steps, first, theta = _indicators(target, cover)
     observed = {
         name: target.components(name, mask[:1])[0] for name, mask in target.pattern.observed.items()
@@ -106,18 +106,17 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
 
     inputs = {
         name: sum(
-            (reached(arrow.a, model.weight(arrow)) for arrow in s.arrows_into[name]),
-            np.zeros_like(steps[name]),
+            [reached(arrow.a, model.weight(arrow)) for arrow in s.arrows_into[name]],
+            np.zeros(steps[name].shape),
         )
         for name in s.directed_layers
     }
     linear = frozenset(name for name in s.directed_layers if s.layers[name].unit.canonical)
     fields, pair = {}, np.zeros((len(owner), len(owner)))
     for name in s.layers:
-        near = sum(
-            (reached(source, block) for source, block in model.neighbours[name]),
-            np.zeros_like(steps[name]),
-        )
+        near = np.zeros(steps[name].shape)
+        for source, block in model.neighbours[name]:
+            near = near + reached(source, block)
         pair += beta * near @ steps[name].T
         if name in linear:
             cross = beta * (inputs[name] * counted[name]) @ steps[name].T
@@ -127,26 +126,13 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
             if arrow.b in linear:
                 near = near + (steps[arrow.b] * counted[arrow.b]) @ model.weight(arrow).T
         fields[name] = beta * near
-    widths = {name: s.layers[name].unit.width for name in counted}
-    return PatternForm(
-        cover,
-        beta,
-        owner,
-        states,
-        first,
-        steps,
-        fields,
-        inputs,
-        observed,
-        conditional_units,
-        counted,
-        {name: np.flatnonzero(mask[:: widths[name]]) for name, mask in counted.items()},
-        linear,
-        _fixed(target, cover),
-        theta,
-        pair,
-        target.untempered and numbers <= MAX_PLANNED_NUMBERS,
-    )
+    children = {
+        name: mask[:: s.layers[name].unit.width].nonzero()[0] for name, mask in counted.items()
+    }
+    indicators = owner, states, first, steps, fields, inputs
+    masks = observed, conditional_units, counted, children, linear, _fixed(target, cover)
+    small = target.untempered and numbers <= MAX_PLANNED_NUMBERS
+    return PatternForm(cover, beta, *indicators, *masks, theta, pair, small)
 
 
 def _indicators(
@@ -159,9 +145,9 @@ def _indicators(
     for name, index in cover.units.items():
         layer = target.structure.layers[name]
         support = layer.unit.support
-        for unit in index:
+        for unit in index.tolist():
             assert support is not None
-            owner += [(name, int(unit), a) for a in range(1, len(support))]
+            owner += [(name, unit, a) for a in range(1, len(support))]
             states.append(len(support))
         if len(index) and support is not None and support[0].any():
             first[name] = np.zeros(layer.width)
@@ -171,10 +157,10 @@ def _indicators(
     }
     theta = np.zeros(len(owner))
     for d, (name, unit, a) in enumerate(owner):
-        layer = target.structure.layers[name]
-        support, base = layer.unit.support, layer.unit.log_base
+        kind = target.structure.layers[name].unit
+        support, base = kind.support, kind.log_base
         assert support is not None and base is not None
-        steps[name][d, layer.columns(np.array([unit]))] = support[a] - support[0]
+        steps[name][d, unit * kind.width : (unit + 1) * kind.width] = support[a] - support[0]
         theta[d] = base[a] - base[0]
     return owner, np.array(states, dtype=np.int64), steps, first, theta
 

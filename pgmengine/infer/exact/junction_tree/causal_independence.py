@@ -56,7 +56,7 @@ def log_on(z: Array) -> Array:
 
 def has_causes(target: Target) -> bool:
     """Whether a layer has units with independent causes."""
-    return any(layer.unit.independent_causes for layer in target.structure.layers.values())
+    return any([layer.unit.independent_causes for layer in target.structure.layers.values()])
 
 
 def equal_findings(target: Target, rows: Array) -> list[Array]:

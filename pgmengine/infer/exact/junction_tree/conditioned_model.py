@@ -6,7 +6,6 @@ computes the tables of any rows of the pattern. `condition` plans it from one ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -17,7 +16,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import blocks
 from pgmengine.base.work.memory import no_room
-from pgmengine.evidence.relevance import acts, barren
+from pgmengine.evidence.relevance import barren
 from pgmengine.evidence.target import Target, check_one
 from pgmengine.infer.exact.junction_tree.causal_independence import (
     AbsentTerm,
@@ -59,6 +58,7 @@ from pgmengine.infer.exact.junction_tree.table_terms import (
     table_terms,
     whole_tables,
 )
+from pgmengine.model.unit_graph import acts
 
 T = TypeVar("T", bound=Term)
 
@@ -167,15 +167,15 @@ class Conditioned:
         PgmError if not even one row fits in memory.
         """
         out = np.zeros(int(self.sizes.sum()), dtype=bool)
-        some = [(term, place) for term, place in self._spans if _may_exclude(target, term)]
-        entries = float(sum(place.stop - place.start for term, place in some if _by_row(term)))
+        some = [(term, span) for term, _, span in self.spans if _may_exclude(target, term)]
+        entries = float(sum(place.stop - place.start for term, place in some if by_row(term)))
         each = COPIES_PER_FILLED_TABLE * 8.0 * entries
         if why := no_room(each):
             raise PgmError(f"the factors of a row have {self.sizes.sum():.3g} entries: {why}")
         for term, place in some:
-            if not _by_row(term):
+            if not by_row(term):
                 np.isneginf(term.values(target)[:, 0], out=out[place])
-        rows = [(term, place) for term, place in some if _by_row(term)]
+        rows = [(term, place) for term, place in some if by_row(term)]
         parts = blocks(np.arange(target.rows), MAX_SEARCH_BYTES / max(each, 1.0)) if rows else []
         for number, part in enumerate(parts):
             given = target if len(parts) == 1 else target.take(part)
@@ -184,24 +184,22 @@ class Conditioned:
                 out[place] = found & out[place] if number else found
         return out
 
-    @cached_property
+    @property
     def filling(self) -> float:
         """About the seconds that it takes to fill the tables of a row.
 
         Only entries that are functions of a field count. All other entries are read from the
         parameters.
         """
-        return self._filling(place for _, place in self.places((ChildTerm, InfiniteTerm)))
+        fields = ChildTerm, InfiniteTerm
+        entries = [s.stop - s.start for term, _, s in self.spans if isinstance(term, fields)]
+        return float(FILLED_ENTRY_SECONDS * sum(entries))
 
     def excluding(self, target: Target) -> tuple[float, float]:
         """Return the number of entries that can be -inf, and about the seconds of filling them."""
-        some = [(term, place) for term, place in self._placed if _may_exclude(target, term)]
-        entries = float(sum(self.sizes[place].sum() for _, place in some))
-        return entries, self._filling(place for term, place in some if isinstance(term, ChildTerm))
-
-    def _filling(self, places: Iterable[slice]) -> float:
-        """Return the seconds to fill the entries, at some places, that are functions of a field."""
-        return FILLED_ENTRY_SECONDS * float(sum(self.sizes[place].sum() for place in places))
+        some = [(t, s.stop - s.start) for t, _, s in self.spans if _may_exclude(target, t)]
+        filled = sum(entries for term, entries in some if isinstance(term, ChildTerm))
+        return float(sum(entries for _, entries in some)), FILLED_ENTRY_SECONDS * filled
 
     def largest(self, target: Target) -> list[Array]:
         """Return the entries for the mode: marginalised units count with their largest weight."""
@@ -220,12 +218,7 @@ class Conditioned:
     @cached_property
     def infinite(self) -> list[tuple[InfiniteTerm, slice]]:
         """The terms of units with infinitely many values, with the places of their factors."""
-        return list(self.places(InfiniteTerm))
-
-    @cached_property
-    def counts(self) -> list[int]:
-        """The number of factors of each term."""
-        return [len(term.scopes) for term in self.terms]
+        return self.places(InfiniteTerm)
 
     @cached_property
     def for_means(self) -> Array:
@@ -241,45 +234,35 @@ class Conditioned:
         """Return the factors whose marginals the wanted quantities need, ascending."""
         return np.arange(len(self.scopes)) if NEED_ALL_FACTORS & kinds else self.for_means
 
-    def places(self, kind: type[T] | tuple[type[T], ...]) -> Iterator[tuple[T, slice]]:
-        """Yield the terms of a kind, or of several, with the places of their factors."""
-        return ((term, place) for term, place in self._placed if isinstance(term, kind))
+    def places(self, kind: type[T] | tuple[type[T], ...]) -> list[tuple[T, slice]]:
+        """Return the terms of a kind, or of several, with the places of their factors."""
+        return [(term, place) for term, place, _ in self.spans if isinstance(term, kind)]
 
     @cached_property
-    def _spans(self) -> list[tuple[Term, slice]]:
-        """All terms, with the places of their entries."""
-        ends = np.concatenate([[0], np.cumsum(self.sizes)])
-        return [
-            (term, slice(int(ends[place.start]), int(ends[place.stop])))
-            for term, place in self._placed
-        ]
+    def spans(self) -> list[tuple[Term, slice, slice]]:
+        """All terms, with the places of their factors, and of their entries."""
+        out, first, begin = list[tuple[Term, slice, slice]](), 0, 0
+        for term in self.terms:
+            last = first + len(term.scopes)
+            end = begin + int(self.sizes[first:last].sum())
+            out.append((term, slice(first, last), slice(begin, end)))
+            first, begin = last, end
+        return out
 
     @property
     def tabled(self) -> list[tuple[TablesTerm, slice]]:
         """The terms of the tables of the model, with the places of their factors."""
-        return [
-            (term, place) for term, place in self._placed if isinstance(term, KINDS_OF_TABLE_TERMS)
-        ]
+        return self.places(KINDS_OF_TABLE_TERMS)
 
     def held(self, lanes: int) -> float:
         """Return the bytes of the entries of all terms, and of their places."""
-        return sum(
-            term.held(lanes)
-            if isinstance(term, KINDS_OF_TABLE_TERMS)
-            else 8.0 * (place.stop - place.start) * (lanes if _by_row(term) else 1)
-            for term, place in self._spans
-        )
-
-    @cached_property
-    def by_row(self) -> Array:
-        """Whether the entries of each factor may differ between rows, (factors,) bool."""
-        return np.repeat(np.array([_by_row(term) for term in self.terms], dtype=bool), self.counts)
-
-    @cached_property
-    def _placed(self) -> list[tuple[Term, slice]]:
-        """All terms, with the places of their factors."""
-        ends = np.cumsum([0, *self.counts]).tolist()
-        return list(zip(self.terms, map(slice, ends, ends[1:]), strict=False))
+        total = 0.0
+        for term, _, span in self.spans:
+            if isinstance(term, KINDS_OF_TABLE_TERMS):
+                total += term.held(lanes)
+            else:
+                total += 8.0 * (span.stop - span.start) * (lanes if by_row(term) else 1)
+        return total
 
 
 def _may_exclude(target: Target, term: Term) -> bool:
@@ -291,7 +274,7 @@ def _may_exclude(target: Target, term: Term) -> bool:
     return isinstance(term, ChainTerm)
 
 
-def _by_row(term: Term) -> bool:
+def by_row(term: Term) -> bool:
     """Whether the entries of a term may differ between rows of one pattern."""
     return (
         term.by_row
@@ -315,12 +298,10 @@ def condition(target: Target, form: Form) -> Conditioned:
     check_one(target)
     s = target.structure
     left_out = _left_out(target, form)
-    counted = np.ones(len(s.table_index.child), dtype=bool)
-    uncounted = {name: mask[0] for name, mask in target.intervened.items() if mask[0].any()}
-    uncounted |= {name: uncounted.get(name, False) | mask for name, mask in left_out.items()}
-    for name, mask in uncounted.items() if s.tables else ():
-        own = s.child_tables[name][mask]
-        counted[own[own >= 0]] = False
+    uncounted = {name: mask[0] for name, mask in target.intervened.items()}
+    uncounted |= {name: uncounted[name] | mask for name, mask in left_out.items()}
+    child = s.table_index.child
+    counted = ~np.concatenate([uncounted[name] for name in s.layers])[child] | (child < 0)
     free = free_units(target, left_out)
     terms: list[Term | None] = [unit_term(free), *table_terms(target, free, counted)]
     for c in s.undirected:
@@ -328,9 +309,7 @@ def condition(target: Target, form: Form) -> Conditioned:
     chains = dict[str, list[Field]]()
     for name, layer in s.layers.items():
         if name in s.directed_layers:
-            children = np.ones(layer.size, dtype=bool)
-            if name in uncounted:
-                children &= ~uncounted[name]
+            children = ~uncounted[name]
             if layer.unit.support is None:
                 children &= ~target.free[name][0]
             if form.small:
@@ -353,10 +332,11 @@ def condition(target: Target, form: Form) -> Conditioned:
     terms += links
     if form.joints:
         terms.append(_joint_term(free, form.joints))
-    kept = tuple(term for term in terms if term is not None)
+    kept = tuple([term for term in terms if term is not None])
     scopes = joined([term.scopes for term in kept])
-    auxiliaries = sum(link.auxiliaries for link in links)
-    states = np.concatenate([free.states, np.full(auxiliaries, 2)])
+    states = free.states
+    if auxiliaries := sum([link.auxiliaries for link in links]):
+        states = np.concatenate([states, np.full(auxiliaries, 2)])
     members = np.concatenate([states[scopes.scope], [1]])
     sizes = np.multiply.reduceat(members, scopes.start[:-1]) if len(scopes) else members[:0]
     sizes[scopes.start[1:] == scopes.start[:-1]] = 1

@@ -32,7 +32,7 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 from pgmengine.infer.exact.junction_tree.cutset import CutsetTree
 from pgmengine.infer.exact.junction_tree.expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
-from pgmengine.infer.exact.planning import Planned, lifted, normalised, planned
+from pgmengine.infer.exact.planning import PlannedTrees, lifted, normalised, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.by_name import Joint, units_of
@@ -81,7 +81,7 @@ class Elimination(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Find an order for every evidence pattern; refuse above max_states."""
         try:
-            trees = planned(target, want, Limits(self.max_states, self.max_work))
+            trees = planned_trees(target, want, Limits(self.max_states, self.max_work))
         except PgmError as error:
             return Scheme(refusal=str(error))
         return trees.scheme(target, self.draws)
@@ -90,13 +90,14 @@ class Elimination(Method):
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Pass messages on the tree of every evidence pattern."""
-        target, trees = question.target, question.basis.on(question.target)
+        planned: PlannedTrees = question.basis
+        target, trees = question.target, planned.on(question.target)
         generator = seeded(rng) if "samples" in question.want else None
         log_z, found = self._all(trees, target, generator)
         answers = exact_answers(question, log_z, found)
         if "log_prob" in question.want:
             answers["log_prob"] = log_z - _normaliser(trees.without_evidence, target)
-        return question.result(answers, {"width": trees.width, "entries": trees.entries})
+        return question.result(answers, trees.stats.copy())
 
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
@@ -113,7 +114,7 @@ class Elimination(Method):
         return found
 
     def _all(
-        self, trees: Planned, target: Target, rng: np.random.Generator | None
+        self, trees: PlannedTrees, target: Target, rng: np.random.Generator | None
     ) -> tuple[Array, Answer]:
         """Return log_z (rows,) of the posterior, and the other answers."""
         want = trees.want
@@ -163,7 +164,7 @@ def _solved(
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers; they share a pass."""
     given = whole if len(rows) == whole.rows else whole.take(rows)
-    kinds, conditioned = {quantity(w) for w in want}, tree.conditioned
+    kinds, conditioned = {*map(quantity, want)}, tree.conditioned
     moments, posterior = not NEED_MARGINALS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
     asked = conditioned.asked(kinds)
     target = given if tree.restricted is None else tree.given(given)

@@ -24,6 +24,7 @@ from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.tables import table_gradient
 from pgmengine.model.weights import is_sparse, like
+from pgmengine.units.base import one_hot_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +117,7 @@ class FromMarginals(Expectations):
         first = self.target.structure.first_unit[layer.name]
         states = self.target.states[:, first : first + layer.size]
         # `take` is ten times as fast as an index.
-        return np.eye(len(layer.unit.support)).take(states, axis=0)
+        return one_hot_rows(len(layer.unit.support)).take(states, axis=0)
 
     @cached_property
     def mean(self) -> States:

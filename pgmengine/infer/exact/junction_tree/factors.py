@@ -29,6 +29,7 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.target import Target
 from pgmengine.model.couplings import Coupling
+from pgmengine.model.unit_graph import joined_units
 from pgmengine.model.weights import is_sparse
 
 
@@ -45,11 +46,12 @@ class Scopes:
 
 def joined(parts: list[Scopes]) -> Scopes:
     """Return the factors of several terms, in order."""
-    starts = [np.zeros(1, dtype=np.int64)]
+    starts, last = [np.zeros(1, dtype=np.int64)], 0
     for part in parts:
-        starts.append(part.start[1:] + starts[-1][-1])
-    scope = np.concatenate([np.empty(0, dtype=np.int32), *(part.scope for part in parts)])
-    return Scopes(np.concatenate(starts), scope.astype(np.int32))
+        starts.append(part.start[1:] + last)
+        last += len(part.scope)
+    scope = np.concatenate([np.empty(0, dtype=np.int32), *[part.scope for part in parts]])
+    return Scopes(np.concatenate(starts), scope.astype(np.int32, copy=False))
 
 
 def of_equal_length(scope: Array) -> Scopes:
@@ -85,13 +87,13 @@ def free_units(target: Target, left_out: dict[str, Array]) -> FreeUnits:
     barren ones.
     """
     s = target.structure
-    number = np.full(sum(x.size for x in s.layers.values()), -1, dtype=np.int64)
+    number = np.full(s.units, -1, dtype=np.int64)
     layers: dict[str, Array] = {}
-    count = 0
+    count, free = 0, target.free
     for name, states in s.state_counts.items():
         if not states:
             continue
-        mask = target.free[name][0]
+        mask = free[name][0]
         if name in left_out:
             mask = mask & ~left_out[name]
         units = mask.nonzero()[0]
@@ -99,8 +101,9 @@ def free_units(target: Target, left_out: dict[str, Array]) -> FreeUnits:
             layers[name] = units
             number[s.first_unit[name] + units] = np.arange(count, count + len(units))
             count += len(units)
-    each = np.array([s.state_counts[name] for name in layers], dtype=np.int64)
-    return FreeUnits(number, layers, each.repeat([len(units) for units in layers.values()]))
+    lengths = list(map(len, layers.values()))
+    each = np.array([s.state_counts[name] for name in layers], dtype=np.int64).repeat(lengths)
+    return FreeUnits(number, layers, each)
 
 
 class Term(Protocol):
@@ -123,18 +126,20 @@ class UnitTerm:
 
     def values(self, target: Target) -> Array:
         """Return the sum of bias, soft evidence, base measure and field of observed units."""
-        parts = []
+        parts, s, soft = [], target.structure, target.soft
         # Free units have the value 0, so that observed units alone reach the field.
         seen, neighbours = target.evidence.values, target.model.neighbours
         for name, units in self.free.layers.items():
-            layer = target.structure.layers[name]
-            if target.untempered and name not in target.soft and not neighbours[name]:
-                parts.append(target.model.own_weights[name][units].reshape(-1, 1))
+            layer = s.layers[name]
+            if target.untempered and name not in soft and not neighbours[name]:
+                own = target.model.own_weights[name]
+                some = own if len(own) == len(units) else own[units]
+                parts.append(some.reshape(-1, 1))
                 continue
             field = distinct(target.outer_field(seen, name))
             logs = layer.unit.log_weights(layer.shaped(field))[:, units]
             parts.append(logs.reshape(len(logs), -1).T)
-        rows = max(part.shape[1] for part in parts)
+        rows = max([part.shape[1] for part in parts])
         if rows == 1:
             return np.concatenate(parts)
         return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in parts])
@@ -185,21 +190,16 @@ def _blocks(weight: Weight, first: Array, second: Array, wide: int, high: int) -
     return np.asarray(weight[at[0].flatten(), at[1].flatten()]).reshape(at[0].shape)
 
 
-def pair_term(target: Target, free: FreeUnits, c: Coupling, acts: Weight) -> PairTerm | None:
+def pair_term(target: Target, free: FreeUnits, c: Coupling, weight: Weight) -> PairTerm | None:
     """Return the term of a coupling, or None if it joins no free units.
 
-    `acts` has numbers other than 0 where the coupling acts.
+    `weight` has numbers other than 0 where the coupling acts.
     """
     if c.a not in free.layers or c.b not in free.layers:
         return None
-    a, b = target.structure.layers[c.a], target.structure.layers[c.b]
-    rows, columns = acts.nonzero()
-    pairs = np.unique(np.stack([a.owners(rows), b.owners(columns)], axis=1), axis=0)
-    if c.a == c.b:
-        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-    scope = np.stack([free.of(target, c.a, pairs[:, 0]), free.of(target, c.b, pairs[:, 1])], axis=1)
+    first, second = joined_units(target.structure, c, weight)
+    scope = np.stack([free.of(target, c.a, first), free.of(target, c.b, second)], axis=1)
     both = (scope >= 0).all(axis=1)
     if not both.any():
         return None
-    first, second = pairs[both].T
-    return PairTerm(c, first, second, of_equal_length(scope[both]))
+    return PairTerm(c, first[both], second[both], of_equal_length(scope[both]))

@@ -31,10 +31,10 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Weight
-from pgmengine.evidence.relevance import acts
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes
 from pgmengine.model.layer import Layer
+from pgmengine.model.unit_graph import acts
 from pgmengine.model.weights import is_sparse
 
 # Largest number of entries of a table of a child, or of an infinite unit, over its neighbours.

@@ -274,7 +274,8 @@ def table_terms(target: Target, free: FreeUnits, counted: Array) -> list[TablesT
         return []
     lengths = np.add.reduceat(active, index.start[:-1], dtype=np.int64)
     tables, axes = lengths.nonzero()[0], active.nonzero()[0]
-    start = np.concatenate([[0], np.cumsum(lengths[tables])])
+    start = np.zeros(len(tables) + 1, dtype=np.int64)
+    lengths[tables].cumsum(out=start[1:])
     size = np.multiply.reduceat(index.states[axes], start[:-1])
     every = _Active(tables, axes, start, size, number)
     if size.sum() <= MAX_PLACED_ENTRIES:
@@ -325,14 +326,15 @@ def _sliced(index: TableIndex, these: _Active) -> SlicedTables:
 def _placed(target: Target, these: _Active) -> TableTerm:
     """Return the term of small tables."""
     index, tables, size = target.structure.table_index, these.tables, these.size
-    owner = np.repeat(np.arange(len(tables)), size)
-    local = np.arange(len(owner)) - np.repeat(np.cumsum(size) - size, size)
+    owner = np.arange(len(tables)).repeat(size)
+    first, begin = index.first[tables], size.cumsum() - size
     # This is already the place of the entry if all units of its table are free.
-    base = index.first[tables][owner] + local
-    some = (size < index.first[tables + 1] - index.first[tables])[owner].nonzero()[0]
-    if len(some):
-        places = _places(index, these.axes, these.start, owner[some], local[some])
-        base[some] += places - local[some]
+    base = np.arange(len(owner)) + (first - begin)[owner]
+    part = size < index.first[tables + 1] - first
+    if part.any():
+        some = part[owner].nonzero()[0]
+        local = some - begin[owner[some]]
+        base[some] += _places(index, these.axes, these.start, owner[some], local) - local
     entries = _entries(target, tables, base, owner, these.number < 0)
     return TableTerm(tables, these.scopes(), entries)
 
@@ -360,12 +362,13 @@ def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: A
 def whole_tables(target: Target, counted: Array) -> Entries:
     """Return the entries of the counted tables all of whose units are observed."""
     s, none = target.structure, np.empty(0, dtype=np.int64)
-    observed = ~np.concatenate([target.free[n][0] for n in s.layers])
+    free = target.free
+    observed = ~np.concatenate([free[name][0] for name in s.layers])
     if not s.tables or not observed.any():
         return Entries(none, none, none, none, none)
     index = s.table_index
     seen = observed[index.unit]
-    tables = np.flatnonzero(counted & np.logical_and.reduceat(seen, index.start[:-1]))
+    tables = (counted & np.logical_and.reduceat(seen, index.start[:-1])).nonzero()[0]
     return _entries(target, tables, index.first[tables], np.arange(len(tables)), seen)
 
 

@@ -18,9 +18,15 @@ from pgmengine._kernels import JunctionTree, restricted_entries
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import blocks
 from pgmengine.evidence.target import Target
-from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, Form
+from pgmengine.infer.exact.junction_tree.conditioned_model import (
+    KINDS_OF_TABLE_TERMS,
+    Conditioned,
+    Form,
+    by_row,
+)
 from pgmengine.infer.exact.junction_tree.cutset import CutsetTree, Factors, condition_on_cutset
 from pgmengine.infer.exact.junction_tree.elimination_order import Order
+from pgmengine.infer.exact.junction_tree.factors import Term
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible
 from pgmengine.infer.exact.shared_rows import freed, observed_states
 from pgmengine.infer.results.result import quantity
@@ -142,7 +148,7 @@ class Tree:
         if lanes == 1:
             return flat, np.ones(len(self.conditioned.scopes), dtype=np.uint8)
         wide = np.array([part.shape[1] > 1 for part in parts], dtype=np.uint8)
-        return flat, np.repeat(wide, self.conditioned.counts)
+        return flat, np.repeat(wide, [len(term.scopes) for term in self.conditioned.terms])
 
     @property
     def _joins(self) -> bool:
@@ -194,7 +200,7 @@ class Tree:
 
     def work(self, draws: int, want: tuple[str, ...]) -> float:
         """Return the number of table entries of all passes and rows."""
-        kinds = {quantity(w) for w in want}
+        kinds = {*map(quantity, want)}
         passes = 1 + (PASSES_FOR_MARGINALS - 1) * bool(NEED_MARGINALS & kinds) + ("mode" in kinds)
         if "marginals" in kinds:
             passes += sum(map(len, self.conditioned.separate.values()))
@@ -223,7 +229,7 @@ class Tree:
 
     def _bytes(self, rows: int, want: tuple[str, ...], draws: int, answers: float = 0.0) -> float:
         """Return the bytes of a pass over some rows: of its results, tables and messages."""
-        kinds, c = {quantity(w) for w in want}, self.conditioned
+        kinds, c = {*map(quantity, want)}, self.conditioned
         draws = draws if "samples" in kinds else 0
         units = float(c.free.states.sum())
         asked = float(c.sizes[c.asked(kinds)].sum()) if NEED_MARGINALS & kinds else 0.0
@@ -238,19 +244,17 @@ class Tree:
         """Return the number of entries of tables of the model in all passes and lanes."""
         rows = len(self.rows)
         passes = math.ceil(rows / self.at_once(want, draws)) * self.passes
-        entries, c = self._entries_left, self.conditioned
-        return sum(
-            float(entries[place].sum()) * (rows if term.by_row else passes)
-            for term, place in c.tabled
-        )
+        tables = [(t, n) for t, n in self._entries_left if isinstance(t, KINDS_OF_TABLE_TERMS)]
+        return sum([entries * (rows if term.by_row else passes) for term, entries in tables])
 
     def _pass_bytes(self, rows: int, more: bool, draws: int) -> float:
         """Return the memory of tables and messages; `more` where more than log Z is wanted."""
-        entries, c = self._entries_left, self.conditioned
-        narrow = float(entries[~c.by_row].sum())
-        wide = float(entries.sum()) - narrow
+        entries = [0.0, 0.0]
+        for term, left in self._entries_left:
+            entries[by_row(term)] += left
+        narrow, wide = entries
         # The values of all terms, and copies of those at possible states, or of all joined.
-        memory = c.held(rows)
+        memory = self.conditioned.held(rows)
         if self.possible is not None or self._joins or narrow + wide * rows <= MAX_JOINED_ENTRIES:
             memory += 8.0 * (narrow + wide * rows)
         if self.possible is not None:
@@ -260,16 +264,23 @@ class Tree:
         if self.restricted is None:
             return memory + float(self.tree.bytes(rows, more, draws, narrow))
         # For one row: the tables, the places of one table, the messages, and tables of sums.
-        most = float(entries.max(initial=1.0))
+        most = float(self._sizes_left.max(initial=1.0))
         return memory + 8.0 * (narrow + wide) + 8.0 * most + 32.0 * self.most
 
-    @cached_property
-    def _entries_left(self) -> Array:
+    @property
+    def _sizes_left(self) -> Array:
         """The number (factors,) of entries of each factor at the states that are left."""
-        if self.possible is None:
-            return self.conditioned.sizes
         p = self.possible
-        return Factors(p.cards, p.start, p.scope).sizes
+        return self.conditioned.sizes if p is None else Factors(p.cards, p.start, p.scope).sizes
+
+    @cached_property
+    def _entries_left(self) -> list[tuple[Term, float]]:
+        """All terms with the number of their entries at the states that are left."""
+        spans = self.conditioned.spans
+        if self.possible is None:
+            return [(term, float(span.stop - span.start)) for term, _, span in spans]
+        sizes = self._sizes_left
+        return [(term, float(sizes[place].sum())) for term, place, _ in spans]
 
     @property
     def described(self) -> str:

@@ -1,11 +1,10 @@
 """Blocks of units whose exact conditional given all other units is cheap.
 
-Two units are neighbours if a table, a coupling, or the conditional of a common child joins them. A
-block grows from a free unit to random neighbours. Its units are eliminated in the reverse order of
-its growth: `back` holds the earlier neighbours of each unit. Eliminating a unit joins its earlier
-neighbours with each other, so that the latest of them inherits the others. All cliques {unit} +
-back of a block may have a limited number of states together. A unit enters the block if no clique
-then has more than MAX_CLIQUE_SHARE of this limit.
+A block grows from a free unit to random neighbours in the graph of units (model/unit_graph.py). Its
+units are eliminated in the reverse order of its growth: `back` holds the earlier neighbours of each
+unit. Eliminating a unit joins its earlier neighbours with each other, so that the latest of them
+inherits the others. All cliques {unit} + back of a block may have a limited number of states
+together. A unit enters the block if no clique then has more than MAX_CLIQUE_SHARE of this limit.
 """
 
 from __future__ import annotations
@@ -17,11 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pgmengine.base.types import Array
-from pgmengine.base.work.cache import remembered
-from pgmengine.evidence.relevance import acts
 from pgmengine.evidence.target import Target
-from pgmengine.model.couplings import Coupling
-from pgmengine.model.parameters import Parameters
+from pgmengine.model.unit_graph import UnitGraph, unit_graph
 
 # The largest number of states of one clique, as a share of the limit for all cliques together. With
 # 1/16 and 1/64 the comparison found fewer of the chains that could not leave their part of the
@@ -30,95 +26,6 @@ MAX_CLIQUE_SHARE = 1 / 4
 
 # The number of blocks that each free unit is part of.
 BLOCKS_PER_UNIT = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The column numbers in the rows of a sparse matrix: row i has columns[start[i]:start[i+1]]."""
-
-    start: Array
-    columns: Array
-
-    def of(self, row: int) -> Array:
-        """Return the columns of a row."""
-        return self.columns[self.start[row] : self.start[row + 1]]
-
-
-def _rows(row: list[Array], column: list[Array], count: int) -> Rows:
-    """Return the different columns of each of `count` rows, ascending."""
-    rows, columns = np.concatenate(row), np.concatenate(column)
-    order = np.lexsort((columns, rows))
-    rows, columns = rows[order], columns[order]
-    first = np.ones(len(rows), dtype=bool)
-    first[1:] = (np.diff(rows) != 0) | (np.diff(columns) != 0)
-    rows, columns = rows[first], columns[first]
-    return Rows(np.searchsorted(rows, np.arange(count + 1)), columns)
-
-
-@dataclass(frozen=True, eq=False)
-class UnitGraph:
-    """The units of a model, numbered over all layers, and the factors that join them.
-
-    Attributes
-    ----------
-    bits : [unit] log2 of the number of states; 1 for units with infinitely many values.
-    pairs : the units to which undirected couplings join each unit, ascending.
-    members : the units in each table, and in the conditional of each child of arrows.
-    factors : the tables and conditionals of each unit.
-    """
-
-    bits: list[float]
-    pairs: Rows
-    members: Rows
-    factors: Rows
-
-    def neighbours(self, unit: int) -> Array:
-        """Return the neighbours of a unit, and the unit itself if it is in a factor."""
-        factors = self.factors.of(unit).tolist()
-        if not factors:
-            return self.pairs.of(unit)
-        joint = [self.members.of(f) for f in factors]
-        return np.unique(np.concatenate([self.pairs.of(unit), *joint]))
-
-
-@remembered
-def unit_graph(model: Parameters) -> UnitGraph:
-    """Return the graph of the units of a model; it is computed once for each model."""
-    s, index = model.structure, model.structure.table_index
-    units, tables = sum(layer.size for layer in s.layers.values()), len(index.child)
-    one, two = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for c in s.undirected:
-        a, b = _joined(model, c)
-        one, two = [*one, a, b], [*two, b, a]
-    # Factors are numbered: first the tables, then the conditionals of children of arrows.
-    factor, member = [index.table], [index.unit]
-    for name in s.directed_layers:
-        children = s.first_unit[name] + np.arange(s.layers[name].size)
-        factor, member = [*factor, tables + children], [*member, children]
-        for arrow in s.arrows_into[name]:
-            parent, child = _joined(model, arrow)
-            factor, member = [*factor, tables + child], [*member, parent]
-    bits = [
-        np.full(layer.size, np.log2(s.state_counts[name] or 2)) for name, layer in s.layers.items()
-    ]
-    return UnitGraph(
-        np.concatenate(bits).tolist(),
-        _rows(one, two, units),
-        _rows(factor, member, tables + units),
-        _rows(member, factor, units),
-    )
-
-
-def _joined(model: Parameters, c: Coupling) -> tuple[Array, Array]:
-    """Return the pairs of units between which the weight of a coupling is not 0."""
-    import scipy.sparse as sp
-
-    s, matrix = model.structure, sp.coo_array(acts(model, c, structural=False))
-    # Explicit zeros of a dense weight are no entries of the sparse matrix.
-    a, b = (
-        s.first_unit[n] + s.layers[n].owners(at) for n, at in ((c.a, matrix.row), (c.b, matrix.col))
-    )
-    return a, b
 
 
 def blocks(target: Target, states: float, rng: np.random.Generator) -> Iterator[tuple[Array, bool]]:

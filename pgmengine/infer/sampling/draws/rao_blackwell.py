@@ -37,7 +37,6 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import NORMAL_95, least_error
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.sampling.draws.blocks import blocks
-from pgmengine.model.variables import described
 
 # Limits of the comparison: the distinct draws of all rows together, the numbers in them, and the
 # draws of each row if there are many rows or units.
@@ -288,9 +287,9 @@ def _note(some: DistinctDraws, gap: Gap, at: tuple[int, int], mean: float, score
     unit = np.arange(layer.size) == layer.owners(np.array(column))
     return (
         f"the draws of row {some.target.row_numbers[some.rows[row]]} give "
-        f"{described(s, gap.layer, unit)} the mean {mean:.3g}; the exact conditional of a block of "
-        f"{gap.units} units gives {mean + gap.size[at]:.3g}, {score:.3g} standard errors away: "
-        "moves of single units do not reach all states that matter"
+        f"{s.names.described(gap.layer, unit)} the mean {mean:.3g}; the exact conditional of a "
+        f"block of {gap.units} units gives {mean + gap.size[at]:.3g}, {score:.3g} standard errors "
+        "away: moves of single units do not reach all states that matter"
     )
 
 

@@ -18,12 +18,12 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.engine.ancestral_draws import Conditionals
 from pgmengine.engine.cost import NS, US, Price, state_count
-from pgmengine.evidence.relevance import acts, has_soft, of_free_parents
+from pgmengine.evidence.relevance import has_soft, of_free_parents
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.wanted import public, squeeze
-from pgmengine.model.arrows_inside import Inputs, arrows_inside
 from pgmengine.model.couplings import Coupling, Undirected, only_parameters
 from pgmengine.model.layer import Layer
+from pgmengine.model.unit_graph import Inputs, acts, arrows_inside, joined_units
 from pgmengine.model.weights import count, is_sparse
 
 # Numbers (units times draws) that one call of the ancestral draws makes.
@@ -226,12 +226,7 @@ def weighing(target: Target) -> Array:
 
 def _weighing_pairs(target: Target, c: Undirected) -> Array:
     """Return the number (rows,) of pairs of units that a coupling joins, one or both free."""
-    a, b = (target.structure.layers[name] for name in (c.a, c.b))
-    acting = acts(target.model, c, False)
-    one, two = acting.tocoo().coords if is_sparse(acting) else np.nonzero(acting)
-    one, two = np.divmod(np.unique(a.owners(one) * b.size + b.owners(two)), b.size)
-    if c.a == c.b:
-        one, two = one[one < two], two[one < two]
+    one, two = joined_units(target.structure, c, acts(target.model, c, structural=False))
     count = np.zeros(target.rows, dtype=int)
     for begin in range(0, len(one), PAIRS_AT_ONCE):
         some = slice(begin, begin + PAIRS_AT_ONCE)

@@ -54,7 +54,7 @@ def base_rates(model: ModelLike, data: Any, shrink: float = 1.0) -> dict[str, Ar
     amount("base_rates: shrink", shrink)
     out = {}
     for name, given in data_by_layer(model.structure, data).items():
-        layer = model.structure.layer(name, what="data: layer")
+        layer = model.structure.names.layer(name, what="data: layer")
         if layer.unit.observed_only or (layer.unit.width > 1 and not layer.unit.one_hot):
             continue
         x = layer.shaped(_values(layer, given))

@@ -49,7 +49,6 @@ from pgmengine.infer.sampling.draws.weighted import drawing_seconds, drawn, mome
 from pgmengine.infer.sampling.ladders.temperatures import Linear
 from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.sampling.methods.bound_check import Check, below_a_bound, check_within
-from pgmengine.model.variables import described
 from pgmengine.model.weights import count
 
 # Bytes of states that are drawn at once.
@@ -164,7 +163,7 @@ class Forward(Method):
         for name, mine in _drawn_units(target).items():
             missing = np.asarray((target.free[name] & ~mine).any(axis=0))
             if missing.any():
-                return f"{described(s, name, missing)} is free and not drawn from its parents"
+                return f"{s.names.described(name, missing)} is free and not drawn from its parents"
         if (target.beta != 1).any():
             return "at beta below 1 conditionals are not normalised"
         known = int(weighing(target).max())

@@ -90,7 +90,7 @@ class MCMC(Sampler):
         Free parents of directed units are refused if they have infinitely many values.
         """
         sweeps = self.warmup + self.draws * self.thin
-        slow = sorted(map(repr, target.structure.declared(target.pattern.by_unit)))
+        slow = sorted(map(repr, target.structure.names.declared(target.pattern.by_unit)))
         how = f"unit by unit in {listed(slow)}" if slow else "layer by layer"
         work = sweeps * target.rows * self.chains * sweep_work(target)
         return Scheme(

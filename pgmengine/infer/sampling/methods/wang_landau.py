@@ -29,6 +29,7 @@ from pgmengine.engine.cost import NS, US, Price, free_units, plain, state_count
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.reference import Tilt, sweep
+from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import few
 from pgmengine.infer.question.prepared import Prepared, Scheme
@@ -38,7 +39,6 @@ from pgmengine.infer.sampling.draws.collected import CHAIN_STATISTICS, Draws, Sa
 from pgmengine.infer.sampling.draws.memory import sampler_bytes, small_bytes
 from pgmengine.infer.sampling.draws.prices import collecting, judging
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, Weights, check_gamma
-from pgmengine.model.variables import Member, as_members, units_named
 
 # The largest number of bins in the estimate of memory, because a larger integer may not fit a
 # float.
@@ -193,7 +193,7 @@ class WangLandau(Sampler):
         }
         if self.layers is None:
             return tuple(name for name in s.layers if name not in endless)
-        named = tuple(units_named(s, self.layers, "WangLandau: layers"))
+        named = tuple(s.names.units(self.layers, "WangLandau: layers"))
         for name in named:
             if name in endless:
                 raise PgmError(
@@ -272,7 +272,7 @@ class _TiltedChains:
         """Return the bins (rows * chains,) of states."""
         s = self.many.structure
         read = {name: s.layers[name].shaped(x[name]) for name in self.read}
-        state = Named(read, "the state of a partition", s.places, 1, storage=s.storage)
+        state = Named(read, "the state of a partition", s.names, 1)
         return self._checked(self.method.partition(state))
 
     def _checked(self, found: object) -> Array:
