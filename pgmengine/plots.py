@@ -176,7 +176,7 @@ def _unit(result: Result, layer: str) -> Unit:
             "ask by pgm.infer"
         )
     s = result.target.structure
-    unit = s.names.layer(getattr(s.names.layer_of(layer), "name", layer)).unit
+    unit = (s.names.layer_of(layer) or s.names.layer(layer)).unit
     if unit.support is None:
         raise PgmError(
             f"layer {layer!r} has {unit!r} units, whose values have {unit.width} components and no "

@@ -72,7 +72,7 @@ def _inline(model: pgm.Model, text: str) -> dict[str, Any]:
     if (place := s.names.place(name)) is not None:
         return {name: _entry(_state(s.layers[place[0]], given, what))}
     layer = s.names.layer(name, what=f"{what}: layer")
-    return {name: _states(layer, given.split(","), lambda _: what)}
+    return {name: _states(layer, given.split(","), lambda i: f"{what}, index {i}")}
 
 
 def _entry(value: Any) -> Any:
@@ -295,7 +295,9 @@ def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
     layer = s.names.layer(name, what="layer")
     cells = as_entries(layer, value, layer.title)
     if cells.dtype.kind == "O":
-        cells = np.asarray(np.frompyfunc(partial(_cell, layer), 1, 1)(cells), dtype=object)
+        given, cells = cells, np.empty_like(cells)
+        for i, cell in enumerate(given.flat):
+            cells.flat[i] = _cell(layer, cell)
     # The check is made here, so that its message names the file.
     numbers = as_floats(numbers_of_layer(layer, cells, layer.title), layer.title)
     return numbers if layer.state_table is None else cells
@@ -319,7 +321,7 @@ def _read_csv(model: pgm.Model, place: Path) -> dict[str, Any]:
     if _are_names(model, first, header, rows[0][0]):
         return _columns(model, header, rows)
     cells, width = [cell for _, row in rows for cell in row], len(rows[0][1])
-    states = _states(first, cells, lambda i: f"line {rows[i // width][0]}")
+    states = _states(first, cells, lambda i: f"line {rows[i // width][0]}, index {i % width}")
     return {first.name: states.reshape(-1, width)}
 
 
@@ -373,13 +375,16 @@ def _columns(
         """Return the place of a cell in words."""
         return f"line {rows[row + 1][0]}, column {name!r}"
 
+    if unknown := [name for name in header if not _one_unit(model, name)]:
+        # An empty cell says less about the mistake than another one.
+        name = max(unknown, key=bool)
+        raise pgm.PgmError(
+            f"line {rows[0][0]}: {name!r} is no variable{nearest(name, s.names.unique)}; the first "
+            "line has the names of variables, or numbers for the first layer; delete columns of "
+            "other names"
+        )
     for column, name in enumerate(header):
-        if (place := s.names.place(name)) is None:
-            raise pgm.PgmError(
-                f"line {rows[0][0]}: {name!r} is no variable{nearest(name, s.names.unique)}; the "
-                "first line has the names of variables, or numbers for the first layer; delete "
-                "columns of other names"
-            )
+        place = s.names.unit(name, f"line {rows[0][0]}")
         if place in taken:
             raise pgm.PgmError(f"line {rows[0][0]}: variable {name!r} has two columns")
         taken[place] = name

@@ -49,13 +49,13 @@ def by_layer(
     if isinstance(given, Mapping) and not is_frame(given):
         read = StateNumbers()
         if not structure.layers.keys() >= given.keys():
-            given, read = values_by_layer(structure, given, what)
+            given, read = values_by_layer(structure, given, what, are_data=with_rows)
         for name, values in given.items():
             read[name] = _given(structure.names, name, values, what, with_rows)
         return read
     if not is_frame(given):
         check_by_layer(structure, given, what)
-    out, taken = StateNumbers(), dict[tuple[str, int], Any]()
+    taken = dict[str, dict[int, int]]()
     if not len(given.columns):
         raise PgmError(f"{what}: the DataFrame has no columns")
     for i, column in enumerate(given.columns):
@@ -64,20 +64,32 @@ def by_layer(
                 f"{what}: column {column!r} is no unit's name{_advice(structure, column)}"
                 f"{_dropping([x for x in given.columns if structure.names.place(x) is None])}"
             )
-        layer, index = structure.layers[place[0]], place[1]
-        if (layer.name, index) in taken:
-            raise PgmError(
-                f"{what}: columns {taken[layer.name, index]!r} and {column!r} are the same unit"
-            )
-        taken[layer.name, index] = column
-        if layer.name not in out:
-            out[layer.name] = np.full((len(given), layer.size), np.nan)
-        out[layer.name][:, index] = _column(layer, given, i, f"{what}: column {column!r}")
-    for name in out:
-        layer = structure.layers[name]
-        if layer.unit.width > 1:
-            out[name] = layer.values_of(out[name], what)
-    return out
+        _take(taken.setdefault(place[0], {}), place[1], i, given, what)
+    layers = structure.layers
+    return StateNumbers((n, _filled(layers[n], given, x, what, ":")) for n, x in taken.items())
+
+
+def _take(units: dict[int, int], unit: int, number: int, frame: Any, what: str) -> None:
+    """Add the column of a unit; PgmError if the unit has one already."""
+    if unit in units:
+        first, second = frame.columns[units[unit]], frame.columns[number]
+        raise PgmError(f"{what}: columns {first!r} and {second!r} are the same unit")
+    units[unit] = number
+
+
+def _filled(layer: Layer, frame: Any, units: Mapping[int, int], what: str, mark: str) -> Array:
+    """Return the values (rows, size[, k]) of a layer from unit -> column, NaN without a column.
+
+    In messages, `mark` stands between `what` and the column.
+    """
+    out = np.full((len(frame), layer.size), np.nan)
+    for unit, number in units.items():
+        where = f"{what}{mark} column {frame.columns[number]!r}"
+        column = frame.iloc[:, number]
+        check_not_lost(layer, column, where)
+        entries = as_entries(layer, column.to_numpy(), where)
+        out[:, unit] = state_numbers(layer, entries, where, ("row",))
+    return layer.values_of(out, what) if layer.unit.width > 1 else out
 
 
 def _given(names: Names, name: str, given: Any, what: str, with_rows: bool) -> Any:
@@ -86,7 +98,9 @@ def _given(names: Names, name: str, given: Any, what: str, with_rows: bool) -> A
         return given
     layer = names.layers[name]
     if is_frame(given):
-        return _of_layer(names, layer, given, f"{what}: {layer.title}")
+        what = f"{what}: {layer.title}"
+        units = units_of_columns(names, layer, given, what)
+        return given if units is None else _filled(layer, given, units, what, ",")
     return numbers_of_layer(layer, given, f"{what}: {layer.title}", with_rows)
 
 
@@ -113,40 +127,26 @@ def _dropping(extra: list[Any]) -> str:
     return f"; to leave {them} out, give data.drop(columns={extra!r})"
 
 
-def _of_layer(names: Names, layer: Layer, frame: Any, what: str) -> Any:
-    """Return the values (rows, size[, k]) of a DataFrame for one layer, NaN without a column."""
-    units = units_of_columns(names, layer, frame, what)
-    if units is None:
-        return frame
-    out = np.full((len(frame), layer.size), np.nan)
-    for i, (index, column) in enumerate(zip(units, frame.columns, strict=True)):
-        out[:, index] = _column(layer, frame, i, f"{what}, column {column!r}")
-    return layer.values_of(out, what) if layer.unit.width > 1 else out
-
-
-def units_of_columns(names: Names, layer: Layer, frame: Any, what: str) -> list[int] | None:
-    """Return the units of the columns of a layer's DataFrame.
+def units_of_columns(names: Names, layer: Layer, frame: Any, what: str) -> dict[int, int] | None:
+    """Return unit -> number of its column in a layer's DataFrame.
 
     Columns are read by name, else in order; None if their number differs from that of the units.
     """
-    columns, found = list(frame.columns), dict[int, Any]()
-    units = [(names.unit_of(layer, column), column) for column in columns]
-    unknown = [column for unit, column in units if unit is None]
+    columns, found = list(frame.columns), dict[int, int]()
+    units = [names.unit_of(layer, column) for column in columns]
+    unknown = [column for unit, column in zip(units, columns, strict=True) if unit is None]
     mistyped = layer.labels and any(nearest(column, layer.unit_texts) for column in columns)
     if len(unknown) == len(columns) and not mistyped:
-        return list(range(layer.size)) if len(columns) == layer.size else None
+        return {i: i for i in range(layer.size)} if len(columns) == layer.size else None
     if unknown:
         others = ", where others are" if len(unknown) < len(columns) else ""
         raise PgmError(
             f"{what}: column {unknown[0]!r} is no unit's name{others}"
             f"{nearest(unknown[0], layer.unit_texts)}{_dropping(unknown)}"
         )
-    for unit, column in units:
-        if unit in found:
-            raise PgmError(f"{what}: columns {found[unit]!r} and {column!r} are the same unit")
-        if unit is not None:
-            found[unit] = column
-    return list(found)
+    for i, unit in enumerate(units):
+        _take(found, int(unit or 0), i, frame, what)
+    return found
 
 
 def to_frame(
@@ -207,23 +207,16 @@ class Shown:
 def shown_units(structure: Structure) -> list[Shown]:
     """Return all units as results show them: layers in order, then variables in order."""
     of_variables = {name for name, _ in structure.variables}
-    out = [
-        Shown(name, layer, tuple(range(layer.size)), tuple(unit_names(layer)), False)
-        for name, layer in structure.layers.items()
-        if name not in of_variables
-    ]
+    out = list[Shown]()
+    for name, layer in structure.layers.items():
+        if name not in of_variables:
+            numbers = tuple(range(layer.size))
+            texts = numbers if layer.labels is None else layer.unit_texts
+            out.append(Shown(name, layer, numbers, texts, False))
     for place in structure.variables:
         name = structure.names.of(place)
         out.append(Shown(name, structure.layers[place[0]], (place[1],), (name,), True))
     return out
-
-
-def unit_names(layer: Layer) -> list[str] | list[int]:
-    """Return the names of units: their labels as text, or their numbers.
-
-    Labels with the same text are written as Python literals.
-    """
-    return list(range(layer.size)) if layer.labels is None else list(layer.unit_texts)
 
 
 def state_keys(layer: Layer) -> tuple[Hashable, ...]:
@@ -249,10 +242,3 @@ def _advice(structure: Structure, column: object) -> str:
     if near := nearest(column, [*structure.names.unique, *structure.names.texts, *units]):
         return near
     return "" if all(x.holds_variables for x in layers) else ": name columns (layer, unit)"
-
-
-def _column(layer: Layer, frame: Any, number: int, what: str) -> Array:
-    """Return a column of values of a unit as numbers, NaN where they are missing."""
-    column = frame.iloc[:, number]
-    check_not_lost(layer, column, what)
-    return state_numbers(layer, as_entries(layer, column.to_numpy(), what), what, ("row",))

@@ -127,7 +127,7 @@ def roughly(model: Parameters) -> float:
     if s.tables:
         # Each joint state reads one entry of each table.
         a = float(model.table_sizes[0].sum())
-    for name in model.biased:
+    for name in s.layers if model.biased else ():
         a += float(np.abs(model.bias(name)).sum())
     for c in s.couplings:
         a += float(np.abs(numbers(model.weight(c))).sum())

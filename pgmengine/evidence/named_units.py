@@ -83,12 +83,12 @@ def _with_size(layer: Layer) -> str:
 
 
 def values_by_layer(
-    structure: Structure, given: Mapping[Any, Any], what: str
+    structure: Structure, given: Mapping[Any, Any], what: str, are_data: bool = False
 ) -> tuple[dict[str, Any], StateNumbers]:
     """Return entries by layer unchanged, and entries by names of units as layer -> numbers.
 
     A value is the name of a state, a number, or an array of these with an axis of rows; None and
-    NaN are not observed.
+    NaN are not observed. Data may have numbers between states, such as grey levels.
 
     Raises
     ------
@@ -102,9 +102,12 @@ def values_by_layer(
         parts = {}
         for i, (key, value) in members.items():
             parts[i] = _numbers(layer, value, f"{what}: {key!r}")
+            # Names of states have been checked when they were read.
+            if layer.state_table is None and not are_data:
+                check_states(layer, parts[i], f"{what}: {key!r}")
             _check_rows(parts[i], f"{what}: {key!r}")
             rows = _common_rows(rows, key, parts[i], what)
-        gathered = _gathered(layer.size, parts, what, np.nan)
+        gathered = _gathered(layer.size, parts, np.nan)
         if layer.unit.width > 1 and gathered.ndim == 2:
             # One row stays a vector of labels: its values (size, k) could be read as rows of
             # labels.
@@ -127,7 +130,7 @@ def fields_by_layer(structure: Structure, given: Mapping[Any, Any], what: str) -
             by_state = field if k > 1 else field[..., None]
             for state, column in enumerate(layer.columns(np.array([i]))):
                 parts[column] = by_state[..., state]
-        flat = _gathered(layer.width, parts, what, 0.0)
+        flat = _gathered(layer.width, parts, 0.0)
         out[name] = flat.reshape(*flat.shape[:-1], *layer.bias_shape)
     return out
 
@@ -191,24 +194,16 @@ def apart(
 
 
 def _numbers(layer: Layer, value: ArrayLike, what: str) -> Array:
-    """Return values () or (rows,) of one unit as numbers, NaN where none is given.
-
-    PgmError unless they are states of the unit.
-    """
+    """Return values () or (rows,) of one unit as numbers, NaN where none is given."""
     if isinstance(value, (str, int, float)):
-        found = np.asarray(state_number(layer, value, what))
-    else:
-        check_not_lost(layer, value, what)
-        array = as_entries(layer, value, what)
-        # (rows, 1), the shape of a layer of one unit.
-        array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
-        if array.ndim > 1:
-            raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
-        found = state_numbers(layer, array, what, ("row",))
-    # Names of states have been checked when they were read.
-    if layer.state_table is None:
-        check_states(layer, found, what)
-    return found
+        return np.asarray(state_number(layer, value, what))
+    check_not_lost(layer, value, what)
+    array = as_entries(layer, value, what)
+    # (rows, 1), the shape of a layer of one unit.
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    if array.ndim > 1:
+        raise PgmError(f"{what} has shape {array.shape}, expected a value, or one for each row")
+    return state_numbers(layer, array, what, ("row",))
 
 
 def check_states(layer: Layer, numbers: Array, what: str) -> None:
@@ -258,11 +253,11 @@ def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = Fals
     """
     named = layer.state_table is not None
     check_not_lost(layer, given, what)
-    if not named and (isinstance(given, (int, float)) or _numeric(given) or is_sparse(given)):
+    if not named and (_numeric(given) or is_sparse(given)):
         return given
     array = as_entries(layer, as_floats(given, what) if is_sparse(given) else given, what)
-    if not named and (_numeric(array) or not any(isinstance(x, (str, bytes)) for x in array.flat)):
-        return given
+    if not named and _numeric(array):
+        return array
     wide = layer.unit.width > 1
     if wide and _of_components(layer, array, with_rows):
         return given
@@ -308,11 +303,9 @@ def _axes(layer: Layer, array: Array) -> tuple[str, ...]:
     return {0: (), 1: vector, 2: ("row", "index")}.get(array.ndim, ("axis",) * array.ndim)
 
 
-def _gathered(size: int, parts: Mapping[int, Array], what: str, absent: float) -> Array:
-    """Return the values of units as one array (size,) or (rows, size)."""
+def _gathered(size: int, parts: Mapping[int, Array], absent: float) -> Array:
+    """Return the values of units as one array (size,) or (rows, size); their rows are as many."""
     rows = {len(part) for part in parts.values() if part.ndim}
-    if len(rows) > 1:
-        raise PgmError(f"{what}: arrays have {' and '.join(map(str, sorted(rows)))} rows")
     out = np.full((*rows, size), absent)
     for i, part in parts.items():
         out[..., i] = part

@@ -329,7 +329,7 @@ def _columns_in_order(table: Names, layer: Layer, given: Any) -> Any:
     if not is_frame(given) or (units := units_of_columns(table, layer, given, what)) is None:
         return given
     out = np.zeros((len(given), layer.size))
-    out[:, units] = as_floats(given, what)
+    out[:, list(units)] = as_floats(given, what)
     return out
 
 

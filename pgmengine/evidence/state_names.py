@@ -181,8 +181,9 @@ class StateNames:
 
 
 def _plain(value: object) -> object:
-    """Return a scalar of numpy as a Python object."""
-    return value.item() if isinstance(value, np.generic) else value
+    """Return a scalar of numpy, or an array without axes, as a Python object."""
+    scalar = isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.ndim)
+    return value.item() if scalar else value  # type: ignore[attr-defined]
 
 
 def position(value: object) -> int | None:
@@ -299,6 +300,8 @@ def as_entries(layer: Layer, given: Any, what: str) -> Array:
             return array
     except ValueError:
         timed = False
+    if timed and np.isnat(array).all():
+        return np.full(array.shape, np.nan)
     if timed:
         raise PgmError(f"{what} is not an array of numbers or names: it has dates or times")
     try:

@@ -109,20 +109,14 @@ def _values(layer: Layer, states: int | Array) -> Any:
 
     A state is an int, or (samples,) states are an array with NaN where nothing is observed.
     """
-    several = isinstance(states, np.ndarray)
-    if layer.state_table is not None:
-        if not several:
-            return layer.state_table.names[int(states)]
-        names = np.append(layer.state_table.array, np.nan)
-        return names[np.where(np.isnan(states), -1, states).astype(int)]
-    if layer.unit.width > 1:
+    table = layer.state_table
+    if table is None and layer.unit.width > 1:
         return states
-    support = _support(layer)
-    if not several:
-        value = float(support[states])
-        return int(value) if value.is_integer() else value
-    values: Array = np.append(support, np.nan)[np.where(np.isnan(states), -1, states).astype(int)]
-    return values
+    known = _support(layer) if table is None else table.array
+    if isinstance(states, np.ndarray):
+        return np.append(known, np.nan)[np.where(np.isnan(states), -1, states).astype(int)]
+    value = known.tolist()[states]
+    return int(value) if table is None and value.is_integer() else value
 
 
 def _names(model: Model, places: list[Place]) -> tuple[str, ...]:

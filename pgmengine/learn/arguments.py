@@ -99,16 +99,11 @@ def check_possible_data(target: Target) -> None:
         if bad.any():
             row, table = (int(i) for i in np.argwhere(bad)[0])
             axes = slice(*index.start[tables[table] : tables[table] + 2])
-            names = ", ".join(_unit_named(s, unit) for unit in index.unit[axes].tolist())
+            names = ", ".join(s.names.of(s.names.at(unit)) for unit in index.unit[axes].tolist())
             raise PgmError(
                 f"data: row {first + row} has probability zero: the table of {names} is 0 at its "
                 "states; leave the row out, or allow the state in the table"
             )
-
-
-def _unit_named(s: Structure, unit: int) -> str:
-    """Return the name of a unit by its number over all layers."""
-    return s.names.of(s.names.at(unit))
 
 
 def check_settings(

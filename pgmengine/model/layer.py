@@ -122,16 +122,17 @@ class Layer:
 
     def components(self, mask: Array) -> Array:
         """Return a mask of units (..., size) as a mask of components (..., width)."""
-        return mask if self.unit.width == 1 else np.repeat(mask, self.unit.width, axis=-1)
+        return mask if self.width == self.size else np.repeat(mask, self.unit.width, axis=-1)
 
     def columns(self, index: Array) -> Array:
         """Return the columns of the units `index` in a weight matrix, in order."""
-        k = self.unit.width
-        return index if k == 1 else (index[:, None] * k + np.arange(k)).ravel()
+        if self.width == self.size:
+            return index
+        return (index[:, None] * self.unit.width + np.arange(self.unit.width)).ravel()
 
     def owners(self, columns: Array) -> Array:
         """Return the units to which columns of a weight matrix belong."""
-        return columns // self.unit.width
+        return columns if self.width == self.size else columns // self.unit.width
 
     @property
     def is_variable(self) -> bool:

@@ -37,7 +37,7 @@ from pgmengine.model.structure import Structure
 from pgmengine.model.tables import check_logs, joined_states, table_gradient
 from pgmengine.model.training import Training, check_training
 from pgmengine.model.unit_graph import arrows_inside, generations
-from pgmengine.model.weights import count, digest, is_sparse
+from pgmengine.model.weights import digest, is_sparse
 
 
 def freeze(array: Weight) -> Weight:
@@ -142,7 +142,8 @@ class Parameters:
     @cached_property
     def parameter_count(self) -> int:
         """The number of parameters."""
-        return sum(map(count, self.params.values()))
+        # The size of a sparse array of scipy is the number of stored entries.
+        return sum([value.size for value in self.params.values()])
 
     @cached_property
     def biased(self) -> frozenset[str]:
@@ -170,7 +171,7 @@ class Parameters:
     @cached_property
     def nonzero_places(self) -> tuple[bytes, ...]:
         """Digests of the positions at which the weight of each coupling is not 0."""
-        return tuple(digest(self.weight(c), zeros=False) for c in self.structure.couplings)
+        return tuple([digest(self.weight(c), zeros=False) for c in self.structure.couplings])
 
     @cached_property
     def parameter_places(self) -> tuple[bytes, ...]:

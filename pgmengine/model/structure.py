@@ -39,22 +39,22 @@ class Structure:
     @cached_property
     def undirected(self) -> tuple[Undirected, ...]:
         """The undirected couplings."""
-        return tuple(c for c in self.couplings if isinstance(c, Undirected))
+        return tuple([c for c in self.couplings if isinstance(c, Undirected)])
 
     @cached_property
     def arrows(self) -> tuple[Arrow, ...]:
         """The directed couplings."""
-        return tuple(c for c in self.couplings if isinstance(c, Arrow))
+        return tuple([c for c in self.couplings if isinstance(c, Arrow)])
 
     @cached_property
     def units(self) -> int:
         """The number of units of all layers."""
-        return sum(layer.size for layer in self.layers.values())
+        return sum([layer.size for layer in self.layers.values()])
 
     @cached_property
     def width(self) -> int:
         """How many numbers the values of all units have."""
-        return sum(layer.width for layer in self.layers.values())
+        return sum([layer.width for layer in self.layers.values()])
 
     @cached_property
     def first_unit(self) -> dict[str, int]:

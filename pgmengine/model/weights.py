@@ -32,8 +32,7 @@ def numbers(value: Weight) -> Array:
 
 def count(value: Weight) -> int:
     """Return how many numbers a parameter has, or a sparse parameter stores."""
-    # The size of a sparse array of scipy is the number of stored entries.
-    return int(value.size)
+    return int(value.nnz if is_sparse(value) else value.size)
 
 
 def like(value: Weight, flat: Array) -> Weight:

@@ -26,6 +26,7 @@ def model_of(labels=None, name="v"):
 # Labels of the units of layer v, and names of its units with their numbers, None if refused.
 LABELS = {
     "none": (None, {"v[0]": 0, "v[2]": 2, "('v', 1)": 1, ("v", 1): 1, ("v", "1"): 1, "v[3]": None,
+                    "v[1.0]": None, ("v", 2.0): 2, ("v", 1.5): None, ("v", "1.0"): None,
                     "('v', '2')": 2, "('v', np.int64(2))": 2, ("v", np.int64(2)): 2,
                     "v[-1]": None, "v[01]": None, "v[]": None, "('v', 3)": None, "v": None}),
     "text": (["a", "x", "0"], {"a": 0, "v[a]": 0, "v[x]": 1, "('v', 'x')": 1, ("v", "x"): 1,
@@ -61,13 +62,19 @@ def doors(model, name, folder):
 def test_every_door_reads_the_name_of_a_unit_alike(kind, tmp_path):
     labels, names = LABELS[kind]
     model = model_of(labels)
-    whole = pgm.infer(model)
+    want = ("marginals", "mode", "samples")
+    whole = pgm.infer(model, want=want, method=pgm.Exact(draws=4), rng=0)
     for name, unit in names.items():
         if unit is None:
             if name == "v":
                 # A layer, whose values have another shape.
                 continue
-            for door in (*doors(model, name, tmp_path), lambda n=name: whole.marginal(n)):
+            known = ("marginal", "mean", "prob", "mode", "samples")
+            answers = [
+                (lambda n=name, a=a: whole.marginal(n) if a == "marginal" else getattr(whole, a)[n])
+                for a in known
+            ]
+            for door in (*doors(model, name, tmp_path), *answers):
                 with pytest.raises(pgm.PgmError):
                     door()
             continue
@@ -78,13 +85,31 @@ def test_every_door_reads_the_name_of_a_unit_alike(kind, tmp_path):
             np.testing.assert_array_equal(target.pattern.observed["v"][0], np.arange(3) == unit)
         truth = whole.prob["v"][unit]
         np.testing.assert_array_equal(list(whole.marginal(name).values()), truth)
-        joint = pgm.infer(model, want=(pgm.Joint(name),)).joint[name]
-        np.testing.assert_allclose(joint, truth)
+        joint = pgm.infer(model, want=(pgm.Joint(name), pgm.Joint(("h", 0), name))).joint
+        np.testing.assert_allclose(joint[name], truth)
+        keys = model.structure.names.by_key()
+        for other in (key for key, place in keys.items() if place == ("v", unit)):
+            np.testing.assert_array_equal(joint[other], joint[name])
+            np.testing.assert_allclose(joint[other, "h[0]"].sum(axis=1), truth)
         weights = [0.0, 1.0, 2.0, 3.0]
         soft = pgm.infer(model, soft={name: weights}).prob["v"][unit]
         np.testing.assert_allclose(soft, truth * np.exp(weights) / (truth @ np.exp(weights)))
         ask = pgm.prepare(model, observed=[name])
         assert ask({name: 1.0}).target.pattern.observed["v"][0, unit]
+        for answer in ("mean", "prob", "mode", "samples"):
+            values = whole.answers[answer]["v"]
+            part = np.take(values, [unit], axis=values.ndim - 1 - (answer == "prob"))
+            np.testing.assert_array_equal(getattr(whole, answer)[name], part)
+            assert name in getattr(whole, answer)
+        assert pgm.base_rates(model, {name: [1.0, 1.0]})["v"][unit] > 0
+        frame = pd.DataFrame({0: [1.0, -1.0]}).set_axis(
+            pd.Index([name], dtype=object, tupleize_cols=False), axis=1
+        )
+        for data in ({name: [1.0, -1.0]}, {"v": frame}, {"v": [[1, 1, 1], [-1, 1, 1]]}):
+            if name != "x":
+                both = {**data, "h": [[0, 1], [1, 0]]}
+                fit = pgm.fit(model, both, given=[name], updates=1, progress=False, rng=0)
+                assert fit.model.params["v.bias"][unit] == model.params["v.bias"][unit]
 
 
 @every

@@ -1,8 +1,10 @@
 """Prepared questions: planned once, asked many times, with the answers of infer."""
 
 import gc
+import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from registry import METHODS
 
 import pgmengine as pgm
 from pgmengine.base.work.cache import Cache
+from pgmengine.infer.exact import exact
 from pgmengine.infer.question import ask as asking
 
 RBM = pgm.rbm(5, 3, rng=1)
@@ -107,9 +110,64 @@ def test_remembered_questions_do_not_keep_their_model():
     pgm.infer(model, {"v": ROWS}, want=("marginals", "log_prob"))
     pgm.infer(model, want=("log_z",), method=pgm.AIS(betas=4), rng=0)
     assert len(asking.REMEMBERED[model]) == 2
+    for question in asking.REMEMBERED[model]._values.values():
+        assert not isinstance(question, pgm.Prepared) and not hasattr(question, "target")
     del model
     gc.collect()
     assert kept() is None
+
+
+def network():
+    """Five variables, each of which depends on the one before."""
+    b = pgm.GraphBuilder()
+    for name in "abcde":
+        b.variable(name)
+    b.conditional("a", (), [0.3, 0.7])
+    for parent, child in pairwise("abcde"):
+        b.conditional(child, (parent,), [[0.2, 0.8], [0.6, 0.4]])
+    return b.build()
+
+
+def calls(ask):
+    """How often functions of the package are entered while a function runs.
+
+    Functions that dataclasses generate do not count.
+    """
+    entered = []
+
+    def note(frame, event, _):
+        code, module = frame.f_code, frame.f_globals["__name__"]
+        if event == "call" and module.startswith("pgmengine.") and code.co_filename != "<string>":
+            entered.append(code)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        ask()
+    finally:
+        sys.setprofile(before)
+    return len(entered)
+
+
+SHORT = {
+    "rbm": (lambda: pgm.rbm(6, 3, rng=0), {"v": [1, 0, 1, *[np.nan] * 3]}, 425, 235),
+    "network": (network, {"e": 1}, 385, 155),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_question_about_a_small_model_takes_few_calls(name):
+    """Calls take most of the time of a small answer; each layer that checks again adds some."""
+    make, evidence, first, later = SHORT[name]
+    pgm.infer(make(), evidence)
+    model = make()
+    assert calls(lambda: pgm.infer(model, evidence)) <= first
+    assert calls(lambda: pgm.infer(model, evidence)) <= later
+
+
+def test_no_bound_of_the_width_is_needed_where_enumeration_is_short(monkeypatch):
+    monkeypatch.setattr(exact, "least_width", lambda _: pytest.fail("a bound was computed"))
+    assert pgm.Exact().prepare(RBM.given(), ("log_z",)).plan.accepted
 
 
 @pytest.mark.parametrize("name", list(METHODS))

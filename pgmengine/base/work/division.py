@@ -34,7 +34,8 @@ def check_divided(parts: Sequence[Array], rows: int, what: str) -> None:
     rows : the number of all rows.
     what : the work that was divided, for the message.
     """
-    if len(parts) == 1 and len(parts[0]) == rows and (parts[0] == np.arange(rows)).all():
+    alone = len(parts) == 1 and len(parts[0]) == rows
+    if alone and (parts[0][0] == 0 if rows == 1 else (parts[0] == np.arange(rows)).all()):
         # Most questions have one part, for which the general check below takes too long.
         return
     joint = np.concatenate([np.empty(0, dtype=np.int64), *parts])

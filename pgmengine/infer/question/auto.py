@@ -122,7 +122,7 @@ class Auto(Method):
                 why = choice.refusal(target)
                 plan = Plan("Auto", refusal=f"{choice.title}: {why}" if len(choices) > 1 else why)
                 return Prepared(self, want, plan, choices, target)
-            chosen.append(choice.question(target, first).plan)
+            chosen.append(choice.known[first].plan)
         return Prepared(self, want, joined_plans(choices, chosen), choices, target)
 
     def cannot(self, plan: Plan) -> str:

@@ -12,7 +12,7 @@ from pgmengine.base.extras import needed_by
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.evidence.frames import state_keys
-from pgmengine.evidence.names import Member
+from pgmengine.evidence.names import Member, Names
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import check_finite
@@ -64,12 +64,16 @@ class Joint(str):
 class Joints(dict[Any, Array]):
     """Units -> their joint distribution, an array with an axis for each unit.
 
-    The axis of rows, if there is one, comes first. The units may be named in any order, and a
-    single unit by its name alone.
+    The axis of rows, if there is one, comes first. The units may be named in any order and by any
+    of their names, and a single unit by its name alone.
     """
 
+    def __init__(self, values: Mapping[Any, Array], names: Names) -> None:
+        super().__init__(values)
+        self.names = names
+
     def __missing__(self, key: Any) -> Array:
-        known, units = self._known(key)
+        known, axes = self._known(key)
         if known is None:
             have = ", ".join(str(list(known)) for known in self)
             raise NoSuchName(
@@ -77,8 +81,7 @@ class Joints(dict[Any, Array]):
             )
         found = self[known]
         rows = found.ndim - len(known)
-        order = (*range(rows), *(rows + known.index(unit) for unit in units))
-        return np.asarray(found.transpose(order))
+        return np.asarray(found.transpose(*range(rows), *(rows + axis for axis in axes)))
 
     def __contains__(self, key: object) -> bool:
         return self._known(key)[0] is not None
@@ -87,16 +90,16 @@ class Joints(dict[Any, Array]):
         """Return the joint distribution of some units, or the default."""
         return self[key] if key in self else default
 
-    def _known(self, key: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]]:
-        """Return the units of a joint distribution, in its order and in the order of the key.
-
-        The first is None if there is no such distribution.
-        """
-        single = {known[0] for known in self if len(known) == 1}
+    def _known(self, key: Any) -> tuple[tuple[Any, ...] | None, list[int]]:
+        """Return the units of a joint distribution, None if there is none, and the key's axes."""
         # The name of a single unit may be (layer, number).
-        units = key if isinstance(key, tuple) and key not in single else (key,)
-        found = (known for known in self if sorted(map(repr, known)) == sorted(map(repr, units)))
-        return next(found, None), units
+        for units in ((key,), key if isinstance(key, tuple) else ()):
+            asked = [self.names.place(unit) or unit for unit in units]
+            for known in self:
+                places = [self.names.place(unit) or unit for unit in known]
+                if sorted(map(repr, asked)) == sorted(map(repr, places)):
+                    return known, [places.index(place) for place in asked]
+        return None, []
 
 
 def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:

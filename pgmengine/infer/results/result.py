@@ -271,9 +271,10 @@ class Result:
     def joint(self) -> Mapping[tuple[Member, ...], Array]:
         """Joint distributions by the units of each wanted Joint, (rows, states, states, ...).
 
-        The units may be named in another order, and a single unit by its name alone.
+        The units may be in another order and have any of their names, and a single unit may be
+        named alone.
         """
-        return Joints(self._answer("joint"))
+        return Joints(self._answer("joint"), self._names)
 
     @property
     def gradient(self) -> Mapping[str, Array]:
@@ -364,6 +365,11 @@ class Result:
         means, or (layer, unit[state]) where they are Categorical.
         """
         return to_frame(self)
+
+    @property
+    def _names(self) -> Names:
+        """The names of all units; none for results of the `run` of a method."""
+        return Names({}) if self.target is None else self.target.structure.names
 
     def _named(self, name: str) -> Named:
         if self.target is None or name not in ("mean", "prob", "mode", "samples"):

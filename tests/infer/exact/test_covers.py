@@ -45,11 +45,13 @@ def cheapest(graph, weights):
 def test_covers_by_the_relaxation(seed, bipartite, monkeypatch):
     monkeypatch.setattr(cover, "MAX_SEARCHED_VERTICES", 0)
     graph, weights = random_weighted(seed, bipartite)
-    parts = [graph.subgraph(part) for part in nx.connected_components(graph)]
+    parts = list(cover._connected_parts({v: dict.fromkeys(graph[v]) for v in graph}))
+    assert [{*part} for part in parts] == [*nx.connected_components(graph)]
     for part in parts:
-        best = cheapest(part, weights)
+        assert list(part) == [v for v in graph if v in part]
+        edges, best = graph.subgraph(part).edges, cheapest(graph.subgraph(part), weights)
         for found in (cover._cover_of(part, weights), cover._greedy_cover(part, weights)):
-            assert all(a in found or b in found for a, b in part.edges)
+            assert all(a in found or b in found for a, b in edges)
             assert sum(weights[v] for v in found) >= best
         price = sum(weights[v] for v in cover._cover_of(part, weights))
         # The halves of the relaxation cost twice their share at most.

@@ -42,7 +42,7 @@ def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: fl
     The compiled routine reads the components of all finite blocks in this order: block by block,
     state by state, unit by unit. The units of a block are padded to whole vectors.
     """
-    out = np.full((rows, sum(b.value.shape[2] * b.padded for b in blocks)), fill)
+    out = np.full((rows, sum([b.value.shape[2] * b.padded for b in blocks])), fill)
     start = 0
     for b, array in zip(blocks, arrays, strict=True):
         terms, size = b.value.shape[2], b.padded
@@ -61,7 +61,7 @@ def _compiled(p: LogLinearForm) -> tuple[Any, list[Array], float]:
     """
     size = [np.abs(b.value) for b in p.finite]
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
-    if not all(a.max(initial=0.0) < MAX_SAFE_EXPONENT for a in reach):
+    if not all([a.max(initial=0.0) < MAX_SAFE_EXPONENT for a in reach]):
         return None, reach, 0.0
     value = laid_out(p.finite, [b.value for b in p.finite], p.pattern_form.indicators, 0.0)
     # The change of every component when an indicator is switched on.
@@ -92,7 +92,7 @@ class CompiledEnumerator:
         largest = [float((np.abs(b.offset) + reach).max(initial=0.0)) for b, reach in both]
         # Exponentials stay in range, and differences 1 - e^a keep their digits.
         self.safe = (
-            all(a < MAX_SAFE_EXPONENT for a in largest)
+            all([a < MAX_SAFE_EXPONENT for a in largest])
             # False for NaN and inf as well.
             and bool(np.abs(p.theta).sum(axis=1).max(initial=0.0) + pairs < MAX_SAFE_TERMS)
             and all(_apart(b) for b in p.finite if b.complement)

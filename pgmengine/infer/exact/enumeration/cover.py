@@ -207,15 +207,11 @@ def _merged_units(target: Target, inside: dict[str, Array], acts: dict[Coupling,
     sums = {n: np.zeros(len(units)) for n, units in inside.items()}
     for c, acting in acts.items():
         a, b = s.layers[c.a], s.layers[c.b]
-        sums[c.a] += (
-            (acting @ np.repeat(mark[c.b], b.unit.width)).reshape(len(mark[c.a]), -1).sum(axis=1)
-        )
+        met = acting @ mark[c.b].repeat(b.unit.width)
+        sums[c.a] += met.reshape(len(mark[c.a]), -1).sum(axis=1)
         if c.a != c.b:
-            sums[c.b] += (
-                (acting.T @ np.repeat(mark[c.a], a.unit.width))
-                .reshape(len(mark[c.b]), -1)
-                .sum(axis=1)
-            )
+            met = acting.T @ mark[c.a].repeat(a.unit.width)
+            sums[c.b] += met.reshape(len(mark[c.b]), -1).sum(axis=1)
     out: Groups = {}
     for name in s.layers:
         found = dict[float, list[int]]()
@@ -248,7 +244,7 @@ def _cover_of(graph: Graph, weights: dict[Vertex, float]) -> set[Vertex]:
     greedy search decides about the vertices of value 1/2.
     """
     if len(graph) == 2:
-        return {min(graph, key=lambda v: (weights[v], v))}
+        return {min([(weights[v], v) for v in graph])[1]}
     greedy = _greedy_cover(graph, weights)
     if sum(map(len, graph.values())) > 2 * MAX_RELAXED_EDGES:
         return greedy

@@ -120,8 +120,8 @@ class LogLinearForm:
     @property
     def columns(self) -> int:
         """The number of columns of the moments; see enumerator.py."""
-        finite: int = sum(b.padded * b.offset.shape[2] for b in self.finite)
-        return finite + self.pattern_form.indicators + sum(len(b.index) for b in self.smooth)
+        finite: int = sum([b.padded * b.offset.shape[2] for b in self.finite])
+        return finite + self.pattern_form.indicators + sum([len(b.index) for b in self.smooth])
 
     @property
     def size(self) -> int:
@@ -243,7 +243,8 @@ def _add_log_sum(
     elif unit.support is not None and unit.log_base is not None:
         support = unit.support.reshape(len(unit.support), unit.width)
         first, gap, base = support[0], (support[1:] - support[0]).T, unit.log_base
-        offset, value = _by_unit(layer, offset), _by_unit(layer, value)
+        offset = offset.reshape(len(offset), len(index), unit.width)
+        value = value.reshape(len(value), len(index), unit.width)
         if first.any() or base[0]:
             p.const += power * ((offset @ first).sum(axis=1) + base[0] * len(index))
             p.theta += power * (value @ first).sum(axis=1)
@@ -264,11 +265,6 @@ def _add_log_sum(
                 unit.mean,
             )
         )
-
-
-def _by_unit(layer: Layer, array: Array) -> Array:
-    """Reshape (rows, T * w) to (rows, T, w)."""
-    return array.reshape(len(array), array.shape[1] // layer.unit.width, layer.unit.width)
 
 
 def _add_off_switches(

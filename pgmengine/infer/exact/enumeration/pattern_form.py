@@ -87,15 +87,6 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
     observed = {
         name: target.components(name, mask[:1])[0] for name, mask in target.pattern.observed.items()
     }
-    # Input units have no conditionals.
-    conditional_units = {
-        name: target.components(name, ~target.intervened[name][:1])[0]
-        & (not s.layers[name].unit.observed_only)
-        for name in s.directed_layers
-    }
-    counted = {name: mask.copy() for name, mask in conditional_units.items()}
-    for name, mask in counted.items():
-        mask[s.layers[name].columns(cover.barren[name])] = False
     # Indicators change the values of cover units alone.
     inside = {name: layer.columns(cover.units[name]) for name, layer in s.layers.items()}
 
@@ -104,13 +95,19 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
         out: Array = steps[source][:, inside[source]] @ weight[inside[source]]
         return out
 
-    inputs = {
-        name: sum(
-            [reached(arrow.a, model.weight(arrow)) for arrow in s.arrows_into[name]],
-            np.zeros(steps[name].shape),
-        )
-        for name in s.directed_layers
-    }
+    conditional_units, counted, inputs = States(), States(), States()
+    children = dict[str, Array]()
+    for name in s.directed_layers:
+        layer = s.layers[name]
+        # Input units have no conditionals.
+        own = target.components(name, ~target.intervened[name][:1])[0]
+        conditional_units[name] = own & (not layer.unit.observed_only)
+        counted[name] = conditional_units[name].copy()
+        counted[name][layer.columns(cover.barren[name])] = False
+        children[name] = counted[name][:: layer.unit.width].nonzero()[0]
+        inputs[name] = np.zeros(steps[name].shape)
+        for arrow in s.arrows_into[name]:
+            inputs[name] = inputs[name] + reached(arrow.a, model.weight(arrow))
     linear = frozenset(name for name in s.directed_layers if s.layers[name].unit.canonical)
     fields, pair = {}, np.zeros((len(owner), len(owner)))
     for name in s.layers:
@@ -126,9 +123,6 @@ def pattern_form_of(target: Target, cover: Cover) -> PatternForm:
             if arrow.b in linear:
                 near = near + (steps[arrow.b] * counted[arrow.b]) @ model.weight(arrow).T
         fields[name] = beta * near
-    children = {
-        name: mask[:: s.layers[name].unit.width].nonzero()[0] for name, mask in counted.items()
-    }
     indicators = owner, states, first, steps, fields, inputs
     masks = observed, conditional_units, counted, children, linear, _fixed(target, cover)
     small = target.untempered and numbers <= MAX_PLANNED_NUMBERS
@@ -142,26 +136,23 @@ def _indicators(
     owner: list[tuple[str, int, int]] = []
     states: list[int] = []
     first: States = {}
+    layers, d = target.structure.layers, cover.indicators
+    steps, theta = {name: np.zeros((d, x.width)) for name, x in layers.items()}, np.zeros(d)
     for name, index in cover.units.items():
-        layer = target.structure.layers[name]
-        support = layer.unit.support
-        for unit in index.tolist():
-            assert support is not None
-            owner += [(name, unit, a) for a in range(1, len(support))]
-            states.append(len(support))
-        if len(index) and support is not None and support[0].any():
-            first[name] = np.zeros(layer.width)
-            first[name][layer.columns(index)] = np.tile(np.ravel(support[0]), len(index))
-    steps = {
-        name: np.zeros((len(owner), layer.width)) for name, layer in target.structure.layers.items()
-    }
-    theta = np.zeros(len(owner))
-    for d, (name, unit, a) in enumerate(owner):
-        kind = target.structure.layers[name].unit
-        support, base = kind.support, kind.log_base
+        if not len(index):
+            continue
+        unit, width = layers[name].unit, layers[name].unit.width
+        support, base = unit.support, unit.log_base
         assert support is not None and base is not None
-        steps[name][d, unit * kind.width : (unit + 1) * kind.width] = support[a] - support[0]
-        theta[d] = base[a] - base[0]
+        for i in index.tolist():
+            states.append(len(support))
+            for a in range(1, len(support)):
+                steps[name][len(owner), i * width : (i + 1) * width] = support[a] - support[0]
+                theta[len(owner)] = base[a] - base[0]
+                owner.append((name, i, a))
+        if support[0].any():
+            first[name] = np.zeros(layers[name].width)
+            first[name][layers[name].columns(index)] = np.tile(np.ravel(support[0]), len(index))
     return owner, np.array(states, dtype=np.int64), steps, first, theta
 
 
