@@ -1,6 +1,8 @@
 # States that are possible, c/possible.h, and rows of many evidence patterns on one junction tree,
 # c/restrict.h.
 
+from libc.string cimport memcmp, memcpy
+
 def possible_states(const int64_t[::1] cards, const int64_t[::1] start, const int32_t[::1] scope,
                     zeros):
     """Return the states that no table makes impossible, and the entries of tables at them.
@@ -96,6 +98,13 @@ cdef class Part:
     cdef double[::1] tables
     cdef int64_t[::1] where
     cdef int64_t[::1] place
+    # the numbers of possible states for which the tree has its sizes and schedule
+    cdef int64_t[::1] planned
+    # the possible states of the row before, and whether those of each variable differ from them
+    cdef int32_t[::1] before
+    cdef uint8_t[::1] moved
+    # whether the numbers of possible states have changed since tables were copied
+    cdef bint resized
 
     def __cinit__(self):
         memset(&self.left, 0, sizeof(jt.pgm_left))
@@ -107,7 +116,7 @@ cdef class Part:
 
     def __init__(self, JunctionTree whole, const double[::1] values, wide, int64_t rows):
         cdef jt.pgm_tree *t = &whole.tree
-        cdef int64_t f, n, most = 1, total = 0, used = 0, factors = t.factors
+        cdef int64_t f, n, total = 0, used = 0, factors = t.factors
         cdef jt.pgm_scopes scopes
         cdef uint8_t[::1] tight = np.zeros(max(factors, 1), dtype=np.uint8)
         self.whole, self.values, self.rows = whole, values, rows
@@ -121,7 +130,6 @@ cdef class Part:
             first[f] = used
             used += whole.size[f] * (rows if self.wide[f] else 1)
             total += whole.size[f]
-            most = max(most, whole.size[f])
         if used != values.shape[0]:
             raise PgmError(f"values has {values.shape[0]} entries, expected {used}: the tables of "
                            f"{factors} factors for {rows} rows")
@@ -135,8 +143,11 @@ cdef class Part:
                                                         &self.wide[0]):
             raise MemoryError
         self.tables, self.where = np.empty(max(total, 1)), np.zeros(max(factors, 1), dtype=np.int64)
-        self.place = np.empty(most, dtype=np.int64)
+        self.place = np.empty(max(total, 1), dtype=np.int64)
         self.tree = whole.part(self.left.card)
+        self.planned = np.full(t.variables + 1, -1, dtype=np.int64)
+        self.before = np.full(self.left.first[t.variables] + 1, -1, dtype=np.int32)
+        self.moved = np.ones(t.variables + 1, dtype=np.uint8)
 
     cdef bint leave(self, int64_t row, const int32_t[:, ::1] seen):
         """Restrict to the states that are possible for a row; False if there are none."""
@@ -148,21 +159,52 @@ cdef class Part:
             e[f].zero = NULL
         if self.whole.tree.variables and not jt.pgm_left_restrict(&self.left, &seen[row, 0], e):
             return False
-        jt.pgm_tree_resize(&self.tree.tree)
+        self.compare()
+        return True
+
+    cdef compare(self):
+        """Compare with the row before; sizes and schedule are computed again if they differ."""
+        cdef int64_t v, n = self.whole.tree.variables
+        cdef int32_t *kept
+        cdef int32_t *before
+        cdef int64_t card
+        cdef bint resized = n == 0
+        for v in range(n):
+            kept, card = self.left.kept + self.left.first[v], self.left.card[v]
+            resized |= self.planned[v] != card
+            self.planned[v] = card
+            before = &self.before[self.left.first[v]]
+            self.moved[v] = memcmp(before, kept, card * sizeof(int32_t)) != 0
+            memcpy(before, kept, card * sizeof(int32_t))
+        self.resized |= resized
+        if resized:
+            jt.pgm_tree_resize(&self.tree.tree)
+            jt.pgm_tree_unplan(&self.tree.tree)
+            self.tree.measure()
+
+    cdef bint stays(self, int64_t f):
+        """Return whether a table has the entries of the row before."""
+        cdef jt.pgm_tree *t = &self.whole.tree
+        cdef int64_t k
+        if self.resized or self.wide[f]:
+            return False
+        for k in range(t.start[f], t.start[f + 1]):
+            if self.moved[t.scope[k]]:
+                return False
         return True
 
     cdef copy(self):
         """Copy the tables of the row at the possible states."""
         cdef jt.pgm_entries *e = self.entries
         cdef int64_t f, k, n, used = 0
-        jt.pgm_tree_unplan(&self.tree.tree)
         for f in range(self.whole.tree.factors):
-            n = jt.pgm_left_places(&self.left, f, &self.place[0])
-            self.where[f] = used
-            for k in range(n):
-                self.tables[used + k] = e[f].value[self.place[k] * e[f].step]
-            used += n
-        self.tree.measure()
+            if not self.stays(f):
+                n = jt.pgm_left_places(&self.left, f, &self.place[used])
+                self.where[f] = used
+                for k in range(n):
+                    self.tables[used + k] = e[f].value[self.place[used + k] * e[f].step]
+            used += self.tree.size[f]
+        self.resized = False
 
     cdef put_marginals(self, const double[:, ::1] found, double[::1] out):
         """Write the marginals of variables at the possible states."""
@@ -174,11 +216,11 @@ cdef class Part:
 
     cdef put_expected(self, const double[:, ::1] found, const int64_t[::1] asked, double[::1] out):
         """Write the marginals of factors at the possible states."""
-        cdef int64_t i, k, n, at = 0, first = 0
+        cdef int64_t i, k, n, place, at = 0, first = 0
         for i in range(asked.shape[0]):
-            n = jt.pgm_left_places(&self.left, asked[i], &self.place[0])
+            n, place = self.tree.size[asked[i]], self.where[asked[i]]
             for k in range(n):
-                out[first + self.place[k]] = found[at + k, 0]
+                out[first + self.place[place + k]] = found[at + k, 0]
             at += n
             first += self.whole.size[asked[i]]
 

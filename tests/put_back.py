@@ -288,28 +288,15 @@ def the_last_states_outside_are_left_out(patch):
     """Conditioning on variables outside leaves out the last joint state where there are several."""
 
     def change(inner):
-        def joint_states(self, first, stop):
-            return inner(self, first, stop - 1 if stop == self.states > first + 1 else stop)
+        return lambda self: inner(self) - (inner(self) > 1)
 
-        return joint_states
-
-    _wrap(patch, cutset.CutsetTree, "_joint_states", change)
+    patch.setattr(cutset.Cutset, "states", property(change(cutset.Cutset.states.fget)))
 
 
 @fault
-def weights_outside_relative_to_the_last(patch):
-    """Sums over joint states outside are not scaled again when a larger weight is met."""
-
-    def change(inner):
-        def add(self, states, found):
-            before = self.scale
-            inner(self, states, found)
-            if self.marginals is not None and np.isfinite(before).all():
-                self.marginals *= np.where(self.scale > before, 1.001, 1.0)
-
-        return add
-
-    _wrap(patch, cutset._Total, "add", change)
+def joint_states_outside_count_alike(patch):
+    """Joint states outside are averaged with equal weights."""
+    _wrap(patch, cutset, "softmax", lambda inner: lambda logs: inner(np.zeros_like(logs)))
 
 
 @fault

@@ -31,7 +31,6 @@ from pgmengine.infer.exact.junction_tree import (
     trees,
 )
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm
-from pgmengine.infer.exact.junction_tree.cutset import CutsetTree
 from pgmengine.infer.exact.junction_tree.table_terms import FreeTables, SlicedTables
 from pgmengine.infer.question import ask, auto, splitting
 
@@ -74,7 +73,7 @@ THRESHOLDS = {
     # Rows, and units in no factor, share a pass.
     ((trees, elimination), "MAX_PASS_BYTES"): ((1, 2**10, 2**28), 2**28),
     ((conditioned_model,), "MAX_SEARCH_BYTES"): ((1.0, 2.0**26), 2.0**26),
-    ((cutset,), "MAX_STATES_PER_PASS"): ((3, 8), 1),
+    ((cutset,), "MAX_STATES_AT_ONCE"): ((3, 64), 1),
     # Walks in pieces, of which a few are a task; groups of rows; the numpy walk; programs.
     ((cover_states, linear_plan), "STATES_PER_PIECE"): ((4, 16, 4096), 4096),
     ((compiled_enumerator, enumeration), "STATES_PER_TASK"): ((2, 16), 16),
@@ -192,7 +191,7 @@ def _of_trees(found, target, want, limits):
     for tree in found:
         if tree.restricted is not None:
             yield "restricted to the states of a row"
-        if isinstance(tree.tree, CutsetTree):
+        if tree.cutset is not None:
             yield "cutset"
         if tree.possible is not None:
             yield "impossible states removed"

@@ -44,6 +44,8 @@ enum { PGM_SUM_UP, PGM_MAX_UP, PGM_LOG_UP, PGM_DOWN };
 /* lanes of a piece, if a block with all lanes is larger than this */
 #define PGM_TREE_LANES 8
 #define PGM_TREE_CACHE 4096
+/* entries of small tables whose exponentials are computed together */
+#define PGM_EXP_TOGETHER 512
 
 /* ---- blocks ---- */
 
@@ -542,19 +544,19 @@ static void pgm_distribute(pgm_tree_job *j, int64_t first, int64_t last)
 
 /* ---- tables of values ---- */
 
-/* t = exp(v - top); returns whether a finite entry has become 0 */
-PGM_INLINE int pgm_exp_less(const double *v, double top, double *t, int64_t n)
+/* Replace entries by their exponentials; returns whether a finite entry has become 0. */
+PGM_INLINE int pgm_exp_of(double *t, int64_t n)
 {
     pgm_vl lost = {0};
     int64_t i = 0;
     for (; i + PGM_LANES <= n; i += PGM_LANES) {
-        pgm_vd x = *(const pgm_vd *)(v + i) - top;
+        pgm_vd x = *(const pgm_vd *)(t + i);
         lost |= (pgm_vl)(x < -700.0) & (pgm_vl)(x > -INFINITY);
         *(pgm_vd *)(t + i) = pgm_exp_d(x);
     }
     if (i < n) {
         pgm_vd x = pgm_splat_d(-INFINITY);
-        for (int64_t k = i; k < n; k++) x[k - i] = v[k] - top;
+        for (int64_t k = i; k < n; k++) x[k - i] = t[k];
         lost |= (pgm_vl)(x < -700.0) & (pgm_vl)(x > -INFINITY);
         x = pgm_exp_d(x);
         for (int64_t k = i; k < n; k++) t[k] = x[k - i];
@@ -573,11 +575,11 @@ PGM_INLINE int pgm_all_fine(const double *v, int64_t n)
     return all;
 }
 
-/* The table of a factor with lanes: the largest entries of the lanes go to log_scale. */
-static int pgm_tabulate_lanes(pgm_tree_job *j, const double *v, double *t, int64_t n, double *top)
+/* Write the entries of a factor with lanes, less the largest entry of each lane, to t. The largest
+ * entries go to log_scale. */
+static void pgm_less_largest(pgm_tree_job *j, const double *v, double *t, int64_t n, double *top)
 {
     int64_t lanes = j->lanes;
-    int lost = 0;
     memcpy(top, v, sizeof *top * (size_t)lanes);
     for (int64_t i = 1; i < n; i++)
         for (int64_t l = 0; l < lanes; l++)
@@ -586,32 +588,41 @@ static int pgm_tabulate_lanes(pgm_tree_job *j, const double *v, double *t, int64
         j->log_scale[l] += top[l];
         if (top[l] == -INFINITY) top[l] = 0.0;
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         for (int64_t l = 0; l < lanes; l++) t[i * lanes + l] = v[i * lanes + l] - top[l];
-        lost |= pgm_exp_less(t + i * lanes, 0.0, t + i * lanes, lanes);
-    }
-    return lost;
 }
 
-/* Check the values of all factors, and make tables of them unless the job is additive. */
+/* Check the values of all factors, and make tables of them unless the job is additive. Most tables
+ * are smaller than a few vectors of the processor. They follow each other in memory, so that the
+ * exponentials of many tables are computed together. */
 static void pgm_tabulate(pgm_tree_job *j, pgm_values_job *values)
 {
+    double *first = NULL;
+    int64_t waiting = 0;
     for (int64_t f = 0; f < j->factors; f++) {
         const double *v = values->value[f];
-        int64_t n = values->size[f];
-        if (!pgm_all_fine(v, j->wide[f] ? n * j->lanes : n)) {
+        int wide = j->wide[f] && j->lanes > 1;
+        int64_t n = values->size[f], all = wide ? n * j->lanes : n;
+        if (!pgm_all_fine(v, all)) {
             values->bad = (int)f + 1;
             return;
         }
         if (j->additive) continue;
-        if (j->wide[f] && j->lanes > 1)
-            values->lost |= pgm_tabulate_lanes(j, v, j->table[f], n, j->sums);
+        if (!waiting) first = j->table[f];
+        if (wide)
+            pgm_less_largest(j, v, j->table[f], n, j->sums);
         else {
-            double top = pgm_max_of(v, n);
+            double top = pgm_max_of(v, n), safe = top > -INFINITY ? top : 0.0;
             for (int64_t l = 0; l < j->lanes; l++) j->log_scale[l] += top;
-            values->lost |= pgm_exp_less(v, top > -INFINITY ? top : 0.0, j->table[f], n);
+            for (int64_t i = 0; i < n; i++) j->table[f][i] = v[i] - safe;
+        }
+        waiting += all;
+        if (waiting >= PGM_EXP_TOGETHER) {
+            values->lost |= pgm_exp_of(first, waiting);
+            waiting = 0;
         }
     }
+    if (waiting) values->lost |= pgm_exp_of(first, waiting);
     feclearexcept(FE_UNDERFLOW);
 }
 

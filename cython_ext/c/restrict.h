@@ -4,7 +4,7 @@
  * A variable that a row observes has one possible state. Zeros of tables then exclude states of
  * other variables (possible.h). Cliques, separators and their order do not change, so that no order
  * has to be searched; they only have fewer states. For each row, tables are copied at the possible
- * states, and the sizes and the schedule are computed.
+ * states, and the sizes and the schedule are computed, unless they are those of the row before.
  *
  * Reference: the whole tree with the evidence as indicator tables, and remove_impossible in
  * pgmengine/infer/exact/junction_tree/impossible_states.py (test_restricted_trees.py).

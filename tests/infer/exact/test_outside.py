@@ -9,7 +9,7 @@ from scipy.stats import chi2
 import pgmengine as pgm
 from pgmengine._kernels import JunctionTree
 from pgmengine.infer.exact.junction_tree import cutset
-from pgmengine.infer.exact.junction_tree.cutset import CutsetTree, Factors, condition_on_cutset
+from pgmengine.infer.exact.junction_tree.cutset import Factors, condition_on_cutset, cutset_of
 from pgmengine.infer.exact.junction_tree.elimination_order import best_order
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
@@ -40,20 +40,28 @@ def trees_of(factors, variables):
     whole = best_order(factors.cards, factors.start, factors.scope)
     inner = factors.without(variables)
     order = best_order(inner.cards, inner.start, inner.scope)
-    part = JunctionTree(inner.cards, inner.start, inner.scope, order.order)
     tree = JunctionTree(factors.cards, factors.start, factors.scope, whole.order)
-    return tree, CutsetTree(part, factors, variables)
+    return tree, cutset_of(factors, order, variables)
+
+
+def in_lanes(factors, values, lanes, wide):
+    """The tables of all factors, lane by lane."""
+    counts = factors.sizes * np.where(wide, lanes, 1)
+    parts = np.split(values, np.cumsum(counts)[:-1])
+    tables = [np.broadcast_to(x.reshape(n, -1), (n, lanes)) for x, n in zip(parts, factors.sizes)]
+    return list(np.concatenate(tables).T.copy())
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_all_quantities_equal_those_of_one_tree(seed, monkeypatch):
     factors, values, lanes, wide, rng = random_factors(seed)
-    monkeypatch.setattr(cutset, "MAX_STATES_PER_PASS", int(rng.integers(1, 6)))
+    monkeypatch.setattr(cutset, "MAX_STATES_AT_ONCE", int(rng.integers(1, 6)))
     variables = rng.permutation(len(factors.cards))[: rng.integers(1, 4)]
     tree, split = trees_of(factors, variables)
     asked = np.flatnonzero(rng.random(len(factors.sizes)) < 0.6)
-    wanted = {"lanes": lanes, "wide": wide, "marginals": True, "expected": asked, "mode": True}
-    truth, found = tree.run(values, **wanted), split.run(values, **wanted)
+    wanted = {"marginals": True, "expected": asked, "mode": True}
+    truth = tree.run(values, lanes=lanes, wide=wide, **wanted)
+    found = split.run(in_lanes(factors, values, lanes, wide), **wanted)
     for name in ("log_z", "marginals", "expected", "mode_value"):
         np.testing.assert_allclose(found[name], truth[name], **EXACT, err_msg=name)
     np.testing.assert_array_equal(found["mode"], truth["mode"])
@@ -66,7 +74,7 @@ def test_draws_have_the_joint_distribution(seed, draws=20_000):
     variables = rng.permutation(len(factors.cards))[:2]
     tree, split = trees_of(factors, variables)
     key = rng.integers(0, 2**32, 4, dtype=np.uint32)
-    one = split.run(values, lanes=lanes, wide=wide, draws=draws, key=key)["samples"]
+    one = split.run(in_lanes(factors, values, lanes, wide), draws=draws, key=key)["samples"]
     two = tree.run(values, lanes=lanes, wide=wide, draws=draws, key=key)
     for lane in range(lanes):
         if two["log_z"][lane] == -np.inf:

@@ -29,7 +29,6 @@ from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.junction_tree.causal_independence import shares
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
-from pgmengine.infer.exact.junction_tree.cutset import CutsetTree
 from pgmengine.infer.exact.junction_tree.expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
 from pgmengine.infer.exact.planning import PlannedTrees, lifted, normalised, planned_trees
@@ -261,11 +260,11 @@ def _run(
 
     `seen` has the observed states of the rows that share a tree, and is None otherwise.
     """
+    if tree.cutset is not None:
+        return tree.cutset.run((tree.lane(parts, row) for row in range(lanes)), **asking)
     values, wide = tree.values(parts, lanes)
     if seen is not None:
-        return run_restricted(tree.junction, values[0], seen, wide=wide, **asking)
-    if isinstance(tree.tree, CutsetTree):
-        return tree.tree.run(values[0], lanes=lanes, wide=wide, **asking)
+        return run_restricted(tree.tree, values[0], seen, wide=wide, **asking)
     found: dict[str, Array] = tree.tree.run(values, lanes=lanes, wide=wide, **asking)
     return found
 

@@ -24,7 +24,7 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import (
     Form,
     by_row,
 )
-from pgmengine.infer.exact.junction_tree.cutset import CutsetTree, Factors, condition_on_cutset
+from pgmengine.infer.exact.junction_tree.cutset import Cutset, Factors, condition_on_cutset
 from pgmengine.infer.exact.junction_tree.elimination_order import Order
 from pgmengine.infer.exact.junction_tree.factors import Term
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible
@@ -70,12 +70,14 @@ class Tree:
     key: tuple[Any, ...]
     conditioned: Conditioned
     order: Order
-    tree: JunctionTree | CutsetTree
+    tree: JunctionTree
     # The factors without impossible states, where these were removed.
     possible: Possible | None = None
     # (rows, 2), if rows of several patterns share the tree: the number of entries of all cliques,
     # and of the largest clique, over the states that are possible for each row.
     restricted: Array | None = None
+    # The variables on which the tree is conditioned.
+    cutset: Cutset | None = None
 
     def within(self, limits: Limits, target: Target) -> Tree:
         """Return the tree given a cutset, if it has too many entries and a cutset helps."""
@@ -89,23 +91,20 @@ class Tree:
             ("cutset", limits, *self.key),
             lambda: condition_on_cutset(factors, self.order, limits.states, limits.work),
         )
-        return self if found is None else replace(self, order=found[0], tree=found[1])
+        if found is None:
+            return self
+        return replace(self, order=found[0], tree=found[1].tree, cutset=found[1])
 
     @property
     def passes(self) -> int:
         """The number of passes: one for each joint state of the cutset, 1 without a cutset."""
-        return self.tree.states if isinstance(self.tree, CutsetTree) else 1
+        return 1 if self.cutset is None else self.cutset.states
 
     @property
     def by_value(self) -> bool:
         """Whether other values of the evidence may need another tree."""
         values = self.possible is not None or self.restricted is not None
         return values or self.form.small
-
-    @property
-    def junction(self) -> JunctionTree:
-        """The junction tree of all variables, or of the variables that are not in the cutset."""
-        return self.tree.tree if isinstance(self.tree, CutsetTree) else self.tree
 
     @property
     def entries(self) -> Array:
@@ -150,10 +149,15 @@ class Tree:
         wide = np.array([part.shape[1] > 1 for part in parts], dtype=np.uint8)
         return flat, np.repeat(wide, [len(term.scopes) for term in self.conditioned.terms])
 
+    def lane(self, parts: list[Array], lane: int) -> Array:
+        """Return the entries of all factors in one lane of a tree that joins them."""
+        (values,), _ = self.values([part[:, [lane % part.shape[1]]] for part in parts], 1)
+        return values
+
     @property
     def _joins(self) -> bool:
         """Return whether the passes need the entries of all factors in one array."""
-        return isinstance(self.tree, CutsetTree) or self.restricted is not None
+        return self.cutset is not None or self.restricted is not None
 
     def sizes(self, target: Target, rows: Array) -> Array:
         """Return the entries of all cliques and of the largest one, over the states of each row."""
@@ -164,7 +168,7 @@ class Tree:
             values, wide = self.values(parts, some.rows)
             seen = observed_states(some, self.conditioned, self.possible)
             joint = np.concatenate(values) if len(values) != 1 else values[0]
-            found.append(restricted_entries(self.junction, joint, seen, wide=wide))
+            found.append(restricted_entries(self.tree, joint, seen, wide=wide))
         return np.concatenate(found)
 
     def all_states(self, units: Array) -> Array:
@@ -259,8 +263,8 @@ class Tree:
             memory += 8.0 * (narrow + wide * rows)
         if self.possible is not None:
             memory += 2.0 * len(self.possible.stays)
-        if isinstance(self.tree, CutsetTree):
-            return memory + self.tree.bytes(rows, more, draws)
+        if self.cutset is not None:
+            return memory + self.cutset.bytes(narrow + wide, more, draws)
         if self.restricted is None:
             return memory + float(self.tree.bytes(rows, more, draws, narrow))
         # For one row: the tables, the places of one table, the messages, and tables of sums.
@@ -287,10 +291,10 @@ class Tree:
         """The tree in words."""
         causes = self.conditioned.described
         conditioning = ""
-        if isinstance(self.tree, CutsetTree):
-            several = "variables" if len(self.tree.variables) > 1 else "variable"
+        if self.cutset is not None:
+            count = len(self.cutset.variables)
             conditioning = (
-                f", conditioning on a cutset of {len(self.tree.variables)} {several} with "
+                f", conditioning on a cutset of {count} variable{'s' * (count > 1)} with "
                 f"2^{np.log2(self.passes):.4g} joint states"
             )
         cliques = f"{self.tree.cliques} clique{'s' * (self.tree.cliques != 1)}"
