@@ -9,7 +9,7 @@ joint states of the cutset. The cutset is chosen greedily: the next variable is 
 the most table entries from the cliques of the best order so far. Each joint state is a row that
 observes the cutset, and all these rows share a tree (shared_rows.py).
 
-Reference: the junction tree of all variables (tests/infer/exact/test_outside.py).
+Reference: the junction tree of all variables (tests/infer/exact/test_cutset.py).
 """
 
 from __future__ import annotations
