@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.sparse as sp
 from brute import grid
+from registry import UNITS as REGISTERED
 from scipy.special import logsumexp
 
 import pgmengine as pgm
@@ -37,7 +38,7 @@ class Layer:
 
     @property
     def width(self):
-        return self.unit.k if isinstance(self.unit, pgm.Categorical) else 1
+        return self.unit.width
 
 
 @dataclass
@@ -226,16 +227,11 @@ def _log_child(unit, x, z, nodes=grid):
     return (x * z).sum(axis=1) - logsumexp(z @ values.T + log_h, axis=1)
 
 
-UNITS = (
-    pgm.Binary(),
-    pgm.Spin(),
-    pgm.Categorical(3),
-    pgm.Categorical(4),
-    pgm.MultiValued(1),
-    pgm.MultiValued(3),
-    pgm.NoisyOr(),
-)
-LEAVES = (pgm.Gaussian(0.7), pgm.MultiValued(math.inf))
+# Units of few states, so that models of many units can be enumerated, and units with infinitely
+# many values.
+MOST_UNIT_STATES = 4
+UNITS = tuple(u for u in REGISTERED if u.support is not None and len(u.support) <= MOST_UNIT_STATES)
+LEAVES = tuple(u for u in REGISTERED if u.support is None and not u.observed_only)
 
 
 def random_graph(seed, most_states=MOST_STATES, leaves=False):
@@ -353,7 +349,7 @@ def _try(rng, leaves):
                 graph.tables.append(Table(scope, values(scope), many=number))
     if leaves and arrays:
         for i in range(rng.integers(1, 3)):
-            unit = LEAVES[rng.integers(2)]
+            unit = LEAVES[rng.integers(len(LEAVES))]
             leaf = graph.layers[f"g{i}"] = Layer(f"g{i}", unit, 1, rng.normal(0, 0.3, (1, 1)))
             root = graph.layers[arrays[rng.integers(len(arrays))]]
             w = rng.normal(0, 0.3, (root.size * root.width, 1))
@@ -380,8 +376,7 @@ def _try_causes(rng):
     graph = Graph(sparse=bool(rng.random() < 0.5))
 
     def layer(name, unit, size):
-        width = unit.k if isinstance(unit, pgm.Categorical) else 1
-        bias = rng.normal(0, 0.7, (size, width))
+        bias = rng.normal(0, 0.7, (size, unit.width))
         if isinstance(unit, pgm.NoisyOr):
             bias = np.where(rng.random(bias.shape) < 0.3, 0.0, rng.exponential(0.2, bias.shape))
         graph.layers[name] = Layer(name, unit, size, bias)
@@ -449,10 +444,9 @@ def draw_question(graph, seed, rows=1):
         for u, w in soft.items():
             if by_state(graph.layers[u[0]]):
                 continue
-            if isinstance(graph.layers[u[0]].unit, (pgm.Spin, pgm.MultiValued)):
-                w[:] = -w[1] / 2, w[1] / 2
-            else:
-                w[0] = 0.0
+            # The log-odds w[1] of two values are a field, whose log weights are field * value.
+            x = grid(graph.layers[u[0]].unit)[0][:, 0]
+            w[:] = w[1] / (x[1] - x[0]) * x
         do = {u: int(rng.integers(len(grid(graph.layers[u[0]].unit)[1]))) for u in forced}
         # Evidence is a draw under the interventions, so that it is possible.
         drawn = Oracle(graph, do=do) if do else oracle

@@ -25,7 +25,9 @@ ANSWERS = {
     "bound": {"bound"},
 }
 ALL = set().union(*ANSWERS.values())
-TINY = [m for m in MODELS if m.name in ("rbm", "dbm mixed", "sbn deep", "mixed")]
+# Two of them have tables, one of which has zeros.
+NAMES = ("rbm", "dbm mixed", "sbn deep", "mixed", "network zeros", "conditionals and couplings")
+TINY = [m for m in MODELS if m.name in NAMES]
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 # Forward answers about directed models alone.
 tiny = pytest.mark.parametrize("tiny_model", in_lane(TINY, "rbm", "sbn deep"), ids=repr)
@@ -33,7 +35,7 @@ tiny = pytest.mark.parametrize("tiny_model", in_lane(TINY, "rbm", "sbn deep"), i
 
 def question(tiny_model):
     """A model, rows of evidence without, with some and with more observed units, as arrays."""
-    rows = patterns(tiny_model)[:3]
+    rows = [row for row in patterns(tiny_model) if Brute(tiny_model, row).log_z > -np.inf][:3]
     return tiny_model.build(), rows, as_evidence(tiny_model, rows)
 
 

@@ -42,6 +42,9 @@ def test_conditional_means_are_those_of_an_enumeration(seed, monkeypatch, tolera
         n: np.stack([oracles[r].index[place][:, drawn[r]].T for r in rows])
         for n, place in places.items()
     }
+    if (virtual := target.structure.findings) in target.structure.layers:
+        seen = target.states[:, target.structure.first_unit[virtual] :]
+        x[virtual] = np.repeat(seen[:, None], draws, axis=1)
     block = np.flatnonzero(rng.random(len(graph.units)) < 0.5)
     monkeypatch.setattr(rao_blackwell, "blocks", lambda *_: iter([(block, False)]))
     some, layers = SomeDraws(target, x, weight).distinct(), model.structure.layers
