@@ -245,7 +245,9 @@ def _recall(inner, reached):
         made = []
         found = inner(self, key, lambda: made.append(0) or make())
         if not made and isinstance(key, tuple):
-            kind = key[0] if isinstance(key[0], str) else "question" if len(key) == 6 else ""
+            # The key of a question begins with its method and with the wanted quantities.
+            question = len(key) > 2 and isinstance(key[0], tuple) and isinstance(key[1], tuple)
+            kind = key[0] if isinstance(key[0], str) else "question" if question else ""
             if f"remembered {kind}" in NAMES:
                 reached[f"remembered {kind}"] += 1
         return found
