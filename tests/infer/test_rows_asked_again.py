@@ -5,13 +5,14 @@ all 0 or all 1. A row that observes some of them has one mode left, and its chai
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 import pgmengine as pgm
 from pgmengine.infer.question.rows import rows_of, unmixed_rows
+from pgmengine.infer.question.splitting import stacked
 
 CHAINS = pgm.MCMC(warmup=200, draws=1500)
 AUTO = pgm.Auto(candidates=(CHAINS, pgm.Exact(draws=5000)), confirm_seconds=0.0)
@@ -142,3 +143,47 @@ def test_the_same_method_may_follow_itself():
     again = np.isin(np.arange(5), OPEN)
     np.testing.assert_array_equal(r.mean["v"][~again], one.mean["v"][~again])
     assert (r.mean["v"][again] != one.mean["v"][again]).any()
+
+
+def test_rows_that_no_method_answers_well_keep_the_status():
+    second = pgm.MCMC(warmup=300, draws=1500)
+    auto = pgm.Auto(candidates=(CHAINS, second), confirm_seconds=0.0)
+    r = pgm.infer(two_modes(), {"v": np.array(SEEN)}, method=auto, rng=0)
+    assert r.method.methods == (CHAINS, second)
+    assert r.status is pgm.Status.NOT_MIXED and any("R-hat" in line for line in r.warnings)
+
+
+def test_the_same_chains_again_are_another_answer():
+    model, v, again = two_modes(), np.array(SEEN), np.isin(np.arange(5), OPEN)
+    one = pgm.infer(model, {"v": v}, method=CHAINS, rng=0)
+    auto = pgm.Auto(candidates=(CHAINS, CHAINS), confirm_seconds=0.0)
+    r = pgm.infer(model, {"v": v}, method=auto, rng=0)
+    np.testing.assert_array_equal(r.mean["v"][~again], one.mean["v"][~again])
+    assert (r.mean["h"][again] != one.mean["h"][again]).any()
+
+
+def test_a_warning_that_no_row_explains_is_about_all_rows():
+    model = two_modes()
+    r = pgm.infer(model, {"v": np.array(SEEN)}, method=CHAINS, rng=0)
+    warned = replace(r, warnings=(*r.warnings, "a ladder of temperatures disagrees"))
+    assert unmixed_rows(warned, model.structure, 5).all()
+
+
+def test_parts_of_rows_keep_the_numbers_of_the_question():
+    target = two_modes().given({"v": np.array(SEEN)})
+    assert target.row_numbers.tolist() == [0, 1, 2, 3, 4]
+    part = target.take(np.array([4, 1, 3]))
+    assert part.take(np.array([2, 0])).row_numbers.tolist() == [3, 4]
+
+
+def test_longer_chains_are_thinned_evenly():
+    model, v = two_modes(), np.array(SEEN)[[0, 2]]
+    short, long = (
+        pgm.infer(model, {"v": v}, ("samples",), pgm.MCMC(draws=draws), rng=0)
+        for draws in (100, 1000)
+    )
+    both = stacked([short, long])
+    chains = long.samples["h"].reshape(4, 1000, 2, 4)
+    kept = both.samples["h"].reshape(4, 100, 4, 4)[:, :, 2:]
+    np.testing.assert_array_equal(kept[:, [0, 99]], chains[:, [0, 999]])
+    np.testing.assert_array_equal(both.stats["energy"][:, -1, 2:], long.stats["energy"][:, -1])
