@@ -177,7 +177,7 @@ def test_parts_of_rows_keep_the_numbers_of_the_question():
 
 
 def test_longer_chains_are_thinned_evenly():
-    model, v = two_modes(), np.array(SEEN)[[0, 2]]
+    model, v = pgm.rbm(6, 4, rng=0), np.array(SEEN)[[0, 2]]
     short, long = (
         pgm.infer(model, {"v": v}, ("samples",), pgm.MCMC(draws=draws), rng=0)
         for draws in (100, 1000)
