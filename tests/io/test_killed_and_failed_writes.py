@@ -144,6 +144,8 @@ def test_a_name_of_a_written_file_has_the_rights_of_new_files(tmp_path):
 
 FIT = """
 import signal, sys, threading, pgmengine as pgm
+# A shell starts background jobs with interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pgmengine.apps import cli
 usual = pgm.fit
 def fit(*given, **named):
