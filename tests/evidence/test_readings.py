@@ -86,10 +86,15 @@ def objects(*shape, **given):
     return out
 
 
+def type_of(value):
+    """Return the type of a column; older versions of pandas infer none for large integers."""
+    return object if type(value) is int and abs(value) >= 2**63 else None
+
+
 def column(name, value):
     """A frame of one column with any name."""
     values = objects(1, values={0: value})
-    return pd.DataFrame({0: values}).set_axis(
+    return pd.DataFrame({0: values}, dtype=type_of(value)).set_axis(
         pd.Index([name], dtype=object, tupleize_cols=False), axis=1
     )
 
@@ -106,7 +111,7 @@ def in_python(model, name, place, value):
         "tuple": lambda: model.given({name: (value,)}),
         "column": lambda: model.given({name: [[value]]}),
         "objects": lambda: model.given({name: one}),
-        "series": lambda: model.given({name: pd.Series(one)}),
+        "series": lambda: model.given({name: pd.Series(one, dtype=type_of(value))}),
         "frame": lambda: model.given(column(name, value)),
         "frame of a layer": lambda: model.given({layer.name: column(name, value)}),
         "array of a layer": lambda: model.given({layer.name: whole}),
