@@ -281,7 +281,7 @@ def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
         units = conditioned.free.layers.get(name, np.empty(0, dtype=np.int64))
         mine = states[..., start : start + len(units)]
         start += len(units)
-        out = np.empty((draws, rows, layer.width))
+        out = np.full((draws, rows, layer.width), np.nan)
         if len(units) < layer.size:
             out[:] = target.evidence.values[name]
         if len(units):
