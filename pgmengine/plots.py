@@ -157,6 +157,9 @@ def samples(
     >>> ax = pgm.plots.samples(r, "v", (4, 4))
     """
     drawn, look = result.samples[layer][:, 0], dict[str, Any]()
+    if result.target is not None:
+        own = result.target.structure.names.layer(layer)
+        drawn = own.shaped(own.flat(drawn))
     if drawn.ndim > 2:
         unit = _unit(result, layer)
         lost = np.asarray(np.isnan(drawn).any(axis=-1))
@@ -230,10 +233,8 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
         both = np.concatenate((states, np.where(free, best, states)))
         return images(both, shape, len(states), ax, **_colors_of_states(unit))
     seen = np.where(free, np.nan, values)
-    # For a layer of one variable, `answers` has its mean; answers by name have probabilities of
-    # states.
-    means = result.answers if "mean" in result.answers else {"mean": result.mean}
-    mean = np.reshape(means["mean"][layer], seen.shape)
+    # For a layer of one variable, answers by name have probabilities of states in place of a mean.
+    mean = np.reshape(result.raw("mean")[layer], seen.shape)
     low, high = min(0.0, mean.min()), max(1.0, mean.max())
     return images(np.concatenate((seen, mean)), shape, len(seen), ax, vmin=low, vmax=high)
 

@@ -180,7 +180,7 @@ def sample(
     given = read_evidence(m, evidence)
     method = drawing(draws)
     result = pgm.infer(m, given, want=("samples",), method=method, rng=seed, seconds=seconds)
-    arrays = {name: value[:draws] for name, value in result.samples.items()}
+    arrays = {name: value[:draws] for name, value in result.raw("samples").items()}
     if out is not None and out.suffix == ".csv":
         write_csv(out, arrays, m.structure)
         return

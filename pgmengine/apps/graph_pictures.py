@@ -146,9 +146,9 @@ def _variable(
     box.set(edgecolor=LINE_COLOR, linewidth=2.2 if seen else 0.8)
     ax.add_patch(box)
     ax.text(x, y + (0.05 if result else 0.02), name, ha="center", va="center", fontsize=8, zorder=5)
-    if result is None or unit[0] not in result.prob:
+    if result is None or unit[0] not in result.raw("prob"):
         return
-    prob = np.asarray(result.prob[unit[0]])
+    prob = np.asarray(result.raw("prob")[unit[0]])
     shares = (prob[row] if prob.ndim == 3 else prob)[unit[1]].tolist()
     colors = state_colors(len(shares))
     left = x - wide / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -19,12 +20,15 @@ from pgmengine.declare.converters import add_quadratic, network_from_pgmpy, netw
 from pgmengine.declare.from_networkx import add_variables
 from pgmengine.declare.scopes import Declared, add_tables
 from pgmengine.declare.tabular import Declares, Network
+from pgmengine.declare.units import Units
 from pgmengine.declare.validate import (
     as_floats,
     check_bias,
     check_layers,
     check_name,
+    check_parameter,
     check_room,
+    check_size,
     check_structure,
     check_weight,
 )
@@ -33,7 +37,7 @@ from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure, layer_graph
-from pgmengine.model.variables import Variable, check_names, check_variable, layers_of
+from pgmengine.model.variables import Variable, check_names, check_shape, check_variable, layers_of
 from pgmengine.units import Binary, Unit
 
 
@@ -46,8 +50,8 @@ class GraphBuilder:
 
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
-    >>> b.layer("v", pgm.Binary(), 6)
-    >>> b.layer("h", pgm.MultiValued(4), 3)
+    >>> v = b.layer("v", pgm.Binary(), 6)
+    >>> h = b.layer("h", pgm.MultiValued(4), 3)
     >>> b.couple("v", "h")
     >>> b.build(rng=0)
     Restricted Boltzmann machine: 2 layers, 1 coupling, 27 parameters
@@ -55,10 +59,10 @@ class GraphBuilder:
       h: 3 MultiValued(s=4)
       couplings: v-h
     >>> b = pgm.GraphBuilder()
-    >>> b.variable("smoke", states=("yes", "no"))
-    >>> b.variable("lung", states=("yes", "no"))
-    >>> b.conditional("smoke", (), [0.5, 0.5])
-    >>> b.conditional("lung", ("smoke",), [[0.1, 0.9], [0.01, 0.99]])
+    >>> smoke = b.variable("smoke", states=("yes", "no"))
+    >>> lung = b.variable("lung", states=("yes", "no"))
+    >>> b.conditional(smoke, (), [0.5, 0.5])
+    >>> b.conditional(lung, (smoke,), [[0.1, 0.9], [0.01, 0.99]])
     >>> b.build().variables
     ['smoke', 'lung']
     """
@@ -88,27 +92,36 @@ class GraphBuilder:
         self,
         name: str,
         unit: Unit,
-        size: int,
+        size: int | Sequence[int],
         bias: ArrayLike | None = None,
         labels: Iterable[Hashable] | None = None,
         states: Iterable[str] | None = None,
-    ) -> None:
+    ) -> Units:
         """Add a layer.
 
         Parameters
         ----------
         name : the name of the layer.
         unit : the type of its units.
-        size : the number of its units.
+        size : the number of its units, or the shape of their array, such as (28, 28).
         bias : (size,), or (size, k) for Categorical(k); None = zeros.
         labels : names of the units.
         states : names of the states of each unit, in the order of unit.support.
+
+        Returns
+        -------
+        A handle of the units, which indexes like a numpy array, for scopes of tables.
         """
         names = _listed(labels, f"layer {name!r}: labels")
         state_names = _listed(states, f"layer {name!r}: states")
         check_name(name)
-        self.layers.append(Layer(name, unit, size, names, state_names))
+        axes = check_shape(size, f"layer {name!r}") if is_sequence(size) else ()
+        count = math.prod(axes) if axes else cast(int, size)
+        layer = Layer(name, unit, count, names, state_names, shape=axes if len(axes) > 1 else ())
+        check_size(layer)
+        self.layers.append(layer)
         self.given.append(bias)
+        return Units(name, np.arange(layer.size).reshape(layer.grid), name)
 
     def couple(self, a: str, b: str, weight: Weight | None = None) -> None:
         """Couple two layers: the log density gains x_a W x_b.
@@ -134,29 +147,66 @@ class GraphBuilder:
         self.couplings.append(Arrow(parent, child))
         self.weights.append(weight)
 
-    def variable(self, name: str, states: int | Iterable[str] = 2) -> None:
-        """Add a variable, a single unit with a name: Binary for two states, else Categorical.
+    def variable(
+        self, name: str, states: int | Iterable[str] = 2, shape: int | Sequence[int] | None = None
+    ) -> Units:
+        """Add a variable: Binary for two states, else Categorical; or an array of variables.
 
         Parameters
         ----------
         name : its name, which evidence, answers and scopes of tables use.
         states : the number of its states, or their names.
+        shape : the shape of an array of variables, such as 300 or (20, 20); None = one variable.
+            The array is a layer without biases. Its variables are "z[0]", "z[1]", ..., or
+            "s[0,0]", ...; evidence and answers under its name have its shape.
+
+        Returns
+        -------
+        A handle that indexes like a numpy array, for scopes of conditionals and tables.
 
         Raises
         ------
-        PgmError if the name is no text, or if there are fewer than two different states.
+        PgmError if the name is no text, if there are fewer than two different states, or if the
+        shape has other entries than integers of at least 1.
         """
-        self.variables.append(check_variable(name, states))
+        one = check_variable(name, states, shape)
+        self.variables.append(one)
+        return Units(name, np.arange(math.prod(one.shape or ())).reshape(one.shape or ()), name)
 
-    def conditional(self, child: Member, parents: Sequence[Member], values: ArrayLike) -> None:
-        """Add the conditional distribution p(child | parents) of a unit.
+    def conditional(
+        self,
+        child: Member | Units,
+        parents: Sequence[Member | Units],
+        values: ArrayLike,
+        name: str | None = None,
+    ) -> None:
+        """Add the conditional distribution p(child | parents) of a unit, or of many units.
+
+        The members of the scope are variables, units of layers, or arrays of them. Arrays
+        broadcast together as in numpy, and the conditional is used at each place.
 
         Parameters
         ----------
-        child : the name of a variable, or (layer, number of a unit).
+        child : the name of a variable, (layer, number of a unit), or a handle such as z[1:].
         parents : the parents in order, empty for a root.
         values : probabilities; the axes are the parents in order, then the child. Each row must
-            sum to 1 up to 1e-6, and is normalised.
+            sum to 1 up to 1e-6, and is normalised. All places share such a table, as one
+            parameter; leading axes, which broadcast to the places, give them tables of their own.
+        name : the name of the parameter; conditionals of one name share it. None = the name is
+            made from the scope, such as "x|z.table".
+
+        Raises
+        ------
+        PgmError if the parents are no sequence, and for values that are no numbers. `build` checks
+        the rest.
+
+        >>> import pgmengine as pgm
+        >>> b = pgm.GraphBuilder()
+        >>> z = b.variable("z", states=2, shape=4)
+        >>> b.conditional(z[0], (), [0.5, 0.5])
+        >>> b.conditional(z[1:], (z[:-1],), [[0.9, 0.1], [0.2, 0.8]], name="transition")
+        >>> sorted(b.build().params)
+        ['transition', 'z.bias', 'z[0]|.table']
         """
         if not is_sequence(parents):
             raise PgmError(
@@ -164,19 +214,43 @@ class GraphBuilder:
                 f"{parents!r}"
             )
         table = as_floats(values, f"conditional of {child!r}")
-        self.declared.append(Declared((*parents, child), table, conditional=True))
+        self.declared.append(
+            Declared((*parents, child), table, conditional=True, name=check_parameter(name))
+        )
 
-    def table(self, scope: Sequence[Member], values: ArrayLike) -> None:
+    def table(
+        self, scope: Sequence[Member | Units], values: ArrayLike, name: str | None = None
+    ) -> None:
         """Add a potential: the density is multiplied by the entry at the states of the scope.
 
         Parameters
         ----------
-        scope : names of variables, or (layer, number of a unit), one for each axis.
-        values : the entries, axes in the order of the scope; 0 means impossible.
+        scope : variables, (layer, number of a unit), or handles such as s[1:], one for each axis.
+            Handles broadcast together as in numpy, and the potential is used at each place.
+        values : the entries, axes in the order of the scope; 0 means impossible. All places share
+            such a table; leading axes, which broadcast to the places, give them their own.
+        name : the name of the parameter; tables of one name share it. None = the name is made
+            from the scope, such as "a,b.table".
+
+        Raises
+        ------
+        PgmError if the scope is no sequence, and for values that are no numbers. `build` checks
+        the rest.
+
+        >>> import numpy as np
+        >>> import pgmengine as pgm
+        >>> b = pgm.GraphBuilder()
+        >>> s = b.variable("s", states=2, shape=(20, 20))
+        >>> equal = np.exp(0.3 * np.array([[1, -1], [-1, 1]]))
+        >>> b.table((s[1:], s[:-1]), equal, name="vertical")
+        >>> b.table((s[:, 1:], s[:, :-1]), equal, name="horizontal")
+        >>> round(float(pgm.infer(b.build(), want=("log_z",)).log_z), 3)
+        318.041
         """
         if not is_sequence(scope):
             raise PgmError(f"the scope must be a sequence such as ({scope!r},), not {scope!r}")
-        self.declared.append(Declared(tuple(scope), as_floats(values, f"table of {scope!r}")))
+        table = as_floats(values, f"table of {scope!r}")
+        self.declared.append(Declared(tuple(scope), table, name=check_parameter(name)))
 
     def tables(self, layers: Sequence[str], index: ArrayLike, values: ArrayLike) -> None:
         """Add many potentials of one shape over units of the same layers, or of variables.

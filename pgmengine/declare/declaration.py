@@ -40,7 +40,8 @@ def declaration_of(model: Model) -> dict[str, Any]:
                 f"layer {layer.name!r}: its unit type {kind!r} has the name of one of pgmengine's, "
                 "which a file would mean: rename it"
             )
-        entry = {"name": layer.name, "unit": kind, **_fields(layer), "size": int(layer.size)}
+        size = list(layer.shape) or int(layer.size)
+        entry = {"name": layer.name, "unit": kind, **_fields(layer), "size": size}
         if layer.labels is not None:
             entry["labels"] = [_label(v) for v in layer.labels]
         if layer.state_names is not None:
@@ -52,6 +53,8 @@ def declaration_of(model: Model) -> dict[str, Any]:
     out: dict[str, Any] = {"layers": layers, "couplings": couplings}
     if model.structure.tables:
         out["tables"] = table_entries(model.structure)
+    if arrays := [name for name, layer in model.structure.layers.items() if layer.is_array]:
+        out["arrays"] = arrays
     return out
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -12,6 +12,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
+from pgmengine.declare.units import Units, broadcast_shape, units_of_member
 from pgmengine.evidence.names import Member, Place
 from pgmengine.evidence.state_names import text_of_number
 from pgmengine.model.structure import Structure
@@ -30,16 +31,28 @@ class Declared:
 
     Attributes
     ----------
-    scope : the unit of each axis; the layer of each axis where `index` is given.
+    scope : the units of each axis; the layer of each axis where `index` is given.
     values : entries; of many tables (n, ...), or (...) for n equal ones.
-    index : (n, m) numbers of units of many tables, None for a single table.
+    index : (n, m) numbers of units of many tables, None where the shapes of the scope give them.
     conditional : whether it is p(last | others).
+    name : the name of the parameter, "" if the scope gives it. Equal names share a parameter.
     """
 
-    scope: tuple[Member, ...]
+    scope: tuple[Member | Units, ...]
     values: Array
     index: Array | None = None
     conditional: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A declaration with its tables, its name in messages, and the shape of its parameter."""
+
+    tables: Tables
+    declared: Declared
+    what: str
+    shape: tuple[int, ...]
 
 
 def add_tables(
@@ -49,45 +62,63 @@ def add_tables(
     variables: Sequence[Variable],
 ) -> tuple[Structure, dict[str, Weight]]:
     """Return the structure with its variables and declared tables, and all parameters."""
-    made: dict[str, Tables] = {}
-    found: list[tuple[Tables, Declared, str]] = []
-    total = 0
+    found: dict[str, list[Placed]] = {}
+    taken, total = set[str](), 0
     for one in declared:
-        tables, what = _single(structure, one) if one.index is None else _many(structure, one)
+        tables, what = _of_shapes(structure, one) if one.index is None else _many(structure, one)
         shape = tables.shape(structure)
         given = one.values.shape
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
+        if not tables.named and tables.name in taken:
+            tables = replace(tables, name=_free(tables.name, taken))
+        taken.add(tables.name)
+        group = found.setdefault(tables.key, [])
+        group.append(Placed(tables, one, what, shape))
+        if tables.key in params:
+            raise PgmError(f"{what}: the name {one.name!r} is taken by another parameter")
+        if len(group) > 1:
+            _check_same(group[0], group[-1])
+            continue
         total += math.prod(shape)
         if why := no_room(BYTES_AN_ENTRY * total, "take a smaller scope"):
             raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
-        if tables.name in made:
-            tables = replace(tables, name=_free(tables.name, made))
-        made[tables.name] = tables
-        found.append((tables, one, what))
-    logs = _logs(structure, found, total)
-    places = tuple(structure.names.unique[v.name] for v in variables)
-    whole = replace(structure, tables=tuple(made.values()), variables=places)
-    if made:
+    logs = _logs(structure, [group[0] for group in found.values()], total)
+    single = [v for v in variables if v.shape is None]
+    whole = replace(
+        structure,
+        tables=tuple(one.tables for group in found.values() for one in group),
+        variables=tuple(structure.names.unique[v.name] for v in single),
+    )
+    if found:
         check_conditionals(whole, params)
         _check_complete(whole)
     return whole, params | logs
 
 
-def _logs(
-    structure: Structure, found: Sequence[tuple[Tables, Declared, str]], total: int
-) -> dict[str, Array]:
+def _check_same(first: Placed, other: Placed) -> None:
+    """PgmError unless two declarations of one name have the same shape, kind and values."""
+    what = f"{other.what}: the name {other.declared.name!r} is also of {first.what}"
+    if first.tables.conditional != other.tables.conditional:
+        raise PgmError(f"{what}: one is a conditional, and the other is not")
+    if first.shape != other.shape:
+        raise PgmError(f"{what}, whose shape is {first.shape}, not {other.shape}")
+    if not np.array_equal(first.declared.values, other.declared.values):
+        raise PgmError(f"{what}, which has other values: a shared parameter has one value")
+
+
+def _logs(structure: Structure, found: Sequence[Placed], total: int) -> dict[str, Array]:
     """Return the parameters of tables, which are views of one array.
 
     `Model.table_entries` is this array, so that no answer copies large tables.
     """
     entries, place = np.empty(total), 0
     logs: dict[str, Array] = {}
-    for tables, one, what in found:
-        shape = tables.shape(structure)
-        out = entries[place : place + math.prod(shape)].reshape(shape)
-        check_table(one.values, one.conditional, what, _axes(structure, one), out)
-        logs[tables.key] = out
+    for one in found:
+        out = entries[place : place + math.prod(one.shape)].reshape(one.shape)
+        d = one.declared
+        check_table(d.values, d.conditional, one.what, _axes(structure, one), out)
+        logs[one.tables.key] = out
         place += out.size
     entries.flags.writeable = False
     return logs
@@ -99,12 +130,11 @@ def _check_complete(structure: Structure) -> None:
     The user has probably forgotten it, and it would be uniform. In other models, couplings, arrows
     and tables may give the variable its distribution.
     """
-    index = structure.table_index
     if structure.couplings or not all(tables.conditional for tables in structure.tables):
         return
-    children = set(index.child.tolist())
-    for name, i in structure.variables:
-        if structure.first_unit[name] + i in children or structure.state_counts[name] == 1:
+    arrays = [(n, i) for n, x in structure.layers.items() if x.is_array for i in range(x.size)]
+    for name, i in (*structure.variables, *arrays):
+        if structure.child_tables[name][i] >= 0 or structure.state_counts[name] == 1:
             continue
         variable, count = structure.names.of((name, i)), structure.state_counts[name]
         raise PgmError(
@@ -114,51 +144,76 @@ def _check_complete(structure: Structure) -> None:
         )
 
 
-def _axes(structure: Structure, one: Declared) -> list[tuple[str, tuple[Hashable, ...]]]:
+def _axes(structure: Structure, one: Placed) -> list[tuple[str, tuple[Hashable, ...]]]:
     """Return the name of each axis of a declaration and the names of its states, for messages."""
     out: list[tuple[str, tuple[Hashable, ...]]] = []
-    for member in one.scope:
-        many = one.index is not None
-        layer = (
-            _first_unit(structure, member)[0] if many else structure.names.unit(member, "table")[0]
-        )
+    for member, layer in zip(one.declared.scope, one.tables.layers, strict=True):
         names = structure.layers[layer].state_names
-        out.append((str(member), names or tuple(range(structure.state_counts[layer]))))
+        text = member.text if isinstance(member, Units) else str(member)
+        out.append((text, names or tuple(range(structure.state_counts[layer]))))
     return out
 
 
-def _free(name: str, made: dict[str, Tables]) -> str:
+def _free(name: str, taken: Container[str]) -> str:
     """Return a name for tables: the name itself, or with #2, #3, ... if it is taken."""
-    if name not in made:
+    if name not in taken:
         return name
     number = 2
-    while f"{name}#{number}" in made:
+    while f"{name}#{number}" in taken:
         number += 1
     return f"{name}#{number}"
 
 
-def _single(structure: Structure, one: Declared) -> tuple[Tables, str]:
-    """Return a single table, and its name in messages."""
+def _of_shapes(structure: Structure, one: Declared) -> tuple[Tables, str]:
+    """Return the tables of a scope whose members broadcast together, and their name in messages.
+
+    A table with as many axes as the scope is shared by all places. Leading axes of the values
+    broadcast to the shape of the places, and give them tables of their own.
+    """
     kind = "conditional of" if one.conditional else "table of"
     what = f"{kind} {one.scope[-1]!r}" if one.conditional else f"{kind} {one.scope!r}"
+    what = f"{what}, {one.name!r}," if one.name else what
     if not one.scope:
         raise PgmError("a table needs at least one unit in its scope")
-    places = [structure.names.unit(member, what) for member in one.scope]
-    for layer, _ in places:
+    members = [units_of_member(structure.names, member, what) for member in one.scope]
+    layers = tuple(layer for layer, _, _ in members)
+    for layer in layers:
         check_finite(structure, layer)
-    _check_distinct(structure, places, what)
-    names = [structure.names.of(place) for place in places]
-    name = f"{names[-1]}|{','.join(names[:-1])}" if one.conditional else ",".join(names)
-    index = np.array([[unit for _, unit in places]], dtype=np.int64)
-    tables = Tables(name, tuple(layer for layer, _ in places), index, one.conditional)
+    shape = broadcast_shape([units.shape for _, units, _ in members], one.scope, what)
+    index = np.stack([np.broadcast_to(units, shape).ravel() for _, units, _ in members], axis=1)
+    _check_distinct(structure, layers, index, what)
+    texts = [text for _, _, text in members]
+    name = f"{texts[-1]}|{','.join(texts[:-1])}" if one.conditional else ",".join(texts)
+    lead = one.values.shape[: max(one.values.ndim - len(layers), 0)]
+    which = None if not lead and len(index) == 1 else _numbers(lead, shape, what)
+    named = bool(one.name)
+    tables = Tables(one.name or name, layers, index, one.conditional, lead, which, named)
     return tables, what
 
 
-def _check_distinct(structure: Structure, places: Sequence[Place], what: str) -> None:
-    """PgmError if a unit is twice in a scope."""
-    for i, place in enumerate(places):
-        if place in places[:i]:
-            raise PgmError(f"{what}: unit {structure.names.of(place)!r} occurs twice")
+def _numbers(lead: tuple[int, ...], shape: tuple[int, ...], what: str) -> Array:
+    """Return the number of the table of each place, where the leading axes of the values broadcast.
+
+    PgmError if they do not broadcast to the shape of the places.
+    """
+    try:
+        numbers = np.arange(math.prod(lead)).reshape(lead)
+        return np.ascontiguousarray(np.broadcast_to(numbers, shape).ravel())
+    except ValueError:
+        raise PgmError(
+            f"{what}: its leading axes {lead} do not broadcast, as in numpy, to {shape}, the shape "
+            "of the places where it is used"
+        ) from None
+
+
+def _check_distinct(structure: Structure, layers: tuple[str, ...], index: Array, what: str) -> None:
+    """PgmError if a unit is twice in the scope of a place."""
+    numbers = index + [structure.first_unit[name] for name in layers]
+    ordered = np.sort(numbers, axis=1)
+    twice = np.argwhere(ordered[:, 1:] == ordered[:, :-1])
+    if len(twice):
+        unit = structure.names.of(structure.names.at(int(ordered[tuple(twice[0])])))
+        raise PgmError(f"{what}: unit {unit!r} occurs twice")
 
 
 def _many(structure: Structure, one: Declared) -> tuple[Tables, str]:
@@ -186,7 +241,7 @@ def _many(structure: Structure, one: Declared) -> tuple[Tables, str]:
         BYTES_AN_ENTRY * len(index) * float(np.prod(states)), "take fewer or smaller tables"
     ):
         raise PgmError(f"{what} do not fit into memory: {why}")
-    return Tables(",".join(names), layers, index, single=False), what
+    return Tables(",".join(names), layers, index, lead=(len(index),)), what
 
 
 def _first_unit(structure: Structure, name: object) -> Place:

@@ -7,7 +7,8 @@ logarithms of the entries of tables are stored as parameters, so that no bit is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,20 @@ from pgmengine.declare.validate import as_floats
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_logs
+from pgmengine.model.variables import check_shape
 
 # The fields of a record, and their types.
 FIELD_TYPES: dict[str, type] = {
+    "name": str,
+    "layers": list,
+    "count": int,
+    "conditional": bool,
+    "named": bool,
+    "lead": list,
+}
+
+# The fields of a record of earlier files, in which no tables were shared.
+EARLIER_TYPES: dict[str, type] = {
     "name": str,
     "layers": list,
     "count": int,
@@ -39,7 +51,8 @@ def table_entries(structure: Structure) -> list[dict[str, Any]]:
             "layers": list(t.layers),
             "count": len(t.index),
             "conditional": t.conditional,
-            "single": t.single,
+            "named": t.named,
+            "lead": list(t.lead),
         }
         for t in structure.tables
     ]
@@ -51,13 +64,25 @@ def table_units(structure: Structure) -> Array:
     return np.concatenate([*parts, np.empty(0)]).astype(np.int64)
 
 
+def table_numbers(structure: Structure) -> Array:
+    """Return the number of the table of each place in its parameter, group by group."""
+    parts = [t.numbers for t in structure.tables]
+    return np.concatenate([*parts, np.empty(0)]).astype(np.int64)
+
+
 def variable_units(structure: Structure) -> Array:
     """Return the units that are variables, in order, numbered over all layers."""
     return np.array([structure.first_unit[n] + i for n, i in structure.variables], dtype=np.int64)
 
 
 def with_stored_tables(
-    model: Model, entries: object, units: Array, variables: Array, params: Mapping[str, Any]
+    model: Model,
+    entries: object,
+    arrays: Collection[str],
+    units: Array,
+    numbers: Array | None,
+    variables: Array,
+    params: Mapping[str, Any],
 ) -> Model:
     """Return a model with tables and variables that a file holds.
 
@@ -65,7 +90,9 @@ def with_stored_tables(
     ----------
     model : the layers and couplings.
     entries : as `table_entries` returns them.
+    arrays : the names of the layers that are arrays of variables.
     units : as `table_units` returns them.
+    numbers : as `table_numbers` returns them, None in earlier files.
     variables : as `variable_units` returns them.
     params : parameter name -> logarithms of entries.
 
@@ -77,25 +104,32 @@ def with_stored_tables(
     if not isinstance(entries, list):
         raise PgmError(f"'tables' must be a list, not {type(entries).__name__}")
     flat = _units(units, "the units of the tables")
-    tables, at = list[Tables](), 0
+    which = None if numbers is None else _units(numbers, "the numbers of the tables")
+    tables, at, place = list[Tables](), 0, 0
     for i, entry in enumerate(entries):
-        tables.append(_tables(structure, entry, flat[at:], f"tables[{i}]"))
-        at += tables[-1].index.size
-    if at != len(flat):
+        own = None if which is None else which[place:]
+        tables.append(_tables(structure, entry, flat[at:], own, f"tables[{i}]"))
+        at, place = at + tables[-1].index.size, place + len(tables[-1].index)
+    if at != len(flat) or (which is not None and place != len(which)):
         raise PgmError(f"the tables have {len(flat)} axes, expected {at}")
-    keys = {t.key for t in tables}
-    if len(keys) < len(tables):
-        raise PgmError("two tables have the same name")
+    keys = {t.key: t for t in tables}
+    for i, t in enumerate(tables):
+        first = keys[t.key]
+        same = t.named and first.named and first.conditional == t.conditional
+        if t is not first and not (same and t.shape(structure) == first.shape(structure)):
+            raise PgmError(f"two tables have the same name: tables[{i}], {t.key!r}")
     if extra := [key for key in params if key not in keys]:
         raise PgmError(f"{extra[0]!r} belongs to no table of the declaration")
     places = _places(structure, _units(variables, "variables"))
     held = {name for name, _ in places}
     layers = {
-        name: replace(layer, holds_variables=name in held and not layer.is_variable)
+        name: replace(
+            layer, holds_variables=name in held and not layer.is_variable, is_array=name in arrays
+        )
         for name, layer in structure.layers.items()
     }
     whole = replace(structure, layers=layers, tables=tuple(tables), variables=places)
-    logs = {t.key: _logs(whole, t, params) for t in tables}
+    logs = {key: _logs(whole, t, params) for key, t in whole.table_groups.items()}
     check_conditionals(whole, model.params)
     return Model(whole, {**model.params, **logs})
 
@@ -108,33 +142,42 @@ def _units(given: object, what: str) -> Array:
     return array
 
 
-def _tables(structure: Structure, entry: object, units: Array, what: str) -> Tables:
-    """Return the tables of a record, whose units come first in `units`."""
+def _tables(
+    structure: Structure, entry: object, units: Array, numbers: Array | None, what: str
+) -> Tables:
+    """Return the tables of a record, whose units come first in `units`, as its numbers do."""
+    types = EARLIER_TYPES if numbers is None else FIELD_TYPES
     if (
         not isinstance(entry, Mapping)
-        or set(entry) != set(FIELD_TYPES)
-        or any(type(entry[key]) is not kind for key, kind in FIELD_TYPES.items())
+        or set(entry) != set(types)
+        or any(type(entry[key]) is not kind for key, kind in types.items())
         or not all(isinstance(name, str) for name in entry["layers"])
     ):
-        fields = ", ".join(f"{key} ({kind.__name__})" for key, kind in FIELD_TYPES.items())
+        fields = ", ".join(f"{key} ({kind.__name__})" for key, kind in types.items())
         raise PgmError(f"{what} is damaged, expected the fields {fields}")
     layers, count = tuple(entry["layers"]), entry["count"]
     for name in layers:
         structure.names.layer(name, what=f"{what}: layer")
         check_finite(structure, name)
     size = count * len(layers)
-    if count < 1 or not layers or size > len(units) or (entry["single"] and count > 1):
+    alone = entry.get("single", False)
+    if count < 1 or not layers or size > len(units) or (alone and count > 1):
         raise PgmError(
             f"{what}: {count:.6g} tables of {len(layers)} axes, where {len(units)} units are left"
         )
     index = units[:size].reshape(count, len(layers))
-    return Tables(
-        entry["name"],
-        layers,
-        check_units(structure, layers, index, what),
-        entry["conditional"],
-        entry["single"],
-    )
+    index = check_units(structure, layers, index, what)
+    if numbers is None:
+        shape = () if alone else (count,)
+        return Tables(entry["name"], layers, index, entry["conditional"], shape)
+    lead, which = check_shape(entry["lead"], what) if entry["lead"] else (), numbers[:count]
+    # Every table of the parameter has a place.
+    if not np.array_equal(np.unique(which), np.arange(min(math.prod(lead), count + 1))):
+        raise PgmError(f"{what}: the places have other tables than those of its parameter")
+    which = which.astype(np.int64)
+    plain = np.array_equal(which, np.arange(count))
+    own = None if plain else which
+    return Tables(entry["name"], layers, index, entry["conditional"], lead, own, entry["named"])
 
 
 def _places(structure: Structure, variables: Array) -> tuple[tuple[str, int], ...]:

@@ -46,12 +46,15 @@ def headline(structure: Structure, params: Mapping[str, Weight]) -> str:
     """Return the title and the counts of a model on one line."""
     title = next(name for name, holds in TITLES if holds(structure))
     variables, places = len(structure.variables), set(structure.variables)
-    held = {name for name, _ in places}
+    arrays = {name for name, layer in structure.layers.items() if layer.is_array}
+    variables += sum(structure.layers[name].size for name in arrays)
+    held = {name for name, _ in places} | arrays
     conditionals = [t for t in structure.tables if t.conditional]
     # A variable at the end of a coupling is a layer of one unit.
     single = [c for c in structure.arrows if (c.a, 0) in places and (c.b, 0) in places]
     counts = (
         (variables, "variable"),
+        (len(arrays), "array"),
         (len(structure.layers) - len(held), "layer"),
         (sum(t.index[:, 1:].size for t in conditionals) + len(single), "arrow"),
         (len(structure.arrows) - len(single), "directed coupling"),
@@ -71,8 +74,8 @@ def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
     places, total, index = set(structure.variables), 0, structure.table_index
     weighted = np.zeros(sum(layer.size for layer in structure.layers.values()), dtype=bool)
     weighted[index.unit[index.child[index.table] < 0]] = True
-    for t in structure.tables:
-        entries = count(params[t.key])
+    for key, t in structure.table_groups.items():
+        entries = count(params[key])
         total += entries - entries // structure.state_counts[t.layers[-1]] * t.conditional
     for c in structure.couplings:
         weight = params[f"{c.key}.weight"]
@@ -80,7 +83,7 @@ def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
         own = count(weight) if c.a != c.b else int(c.parameters(weight).sum())
         total += own if c.a != c.b or c.directed else own // 2
     for name, layer in structure.layers.items():
-        if layer.unit.observed_only or structure.state_counts[name] == 1:
+        if layer.unit.observed_only or structure.state_counts[name] == 1 or layer.is_array:
             continue
         bias = np.reshape(params[f"{name}.bias"], (layer.size, -1))
         first = structure.first_unit[name]
@@ -152,6 +155,9 @@ def _text(shown: Shown) -> str:
     layer = shown.layer
     if shown.variable:
         return few(layer.state_names) if layer.state_names else _states(layer)
+    if layer.is_array:
+        own = few(layer.state_names) if layer.state_names else _states(layer)
+        return f"{' x '.join(f'{n:,}' for n in layer.grid)} variables: {own}"
     text = f"{layer.size:,} {repr(layer.unit).removesuffix('()')}"
     for word, names in (("state", layer.state_names), ("unit", layer.labels)):
         if names and names != (layer.name,):

@@ -167,8 +167,9 @@ def _add_table_nodes(
     """Add conditionals as attributes of their children, and other tables as nodes."""
     for t in model.structure.tables:
         logs = np.asarray(model.params[t.key])
-        values = entries_of(logs[None] if t.single else logs, f"parameter {t.key!r}")
-        for units, table in zip(t.index.tolist(), values, strict=True):
+        values = entries_of(t.one_by_one(logs), f"parameter {t.key!r}")
+        for units, number in zip(t.index.tolist(), t.numbers.tolist(), strict=True):
+            table = values[number]
             scope = tuple(names[layer][i] for layer, i in zip(t.layers, units, strict=True))
             if t.conditional:
                 graph.nodes[scope[-1]]["cpt"] = table

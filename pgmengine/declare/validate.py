@@ -58,6 +58,16 @@ def check_name(name: object) -> None:
     check_text(name, "a layer's name")
 
 
+def check_parameter(name: object) -> str:
+    """Return the name of a parameter, "" for None; PgmError unless it is text."""
+    if name is None:
+        return ""
+    if not isinstance(name, str) or not name:
+        raise PgmError(f"the name of a parameter must be a non-empty string, not {name!r}")
+    check_text(name, "the name of a parameter")
+    return name
+
+
 def check_size(layer: Layer) -> None:
     """PgmError unless the size is a positive integer, and its numbers fit into memory."""
     if not isinstance(layer.unit, Unit):

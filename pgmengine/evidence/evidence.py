@@ -18,7 +18,13 @@ from pgmengine.base.rows import rows_of, spread
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.frames import by_layer
-from pgmengine.evidence.named_units import StateNumbers, ValuesInRows, is_frame, values_of_units
+from pgmengine.evidence.named_units import (
+    StateNumbers,
+    ValuesInRows,
+    in_line,
+    is_frame,
+    values_of_units,
+)
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.state_names import as_entries, text_of_number
 from pgmengine.model.layer import Layer
@@ -127,6 +133,7 @@ def _has_rows(structure: Structure, key: Any, given: Any) -> bool:
     if is_frame(given):
         return True
     try:
+        given = in_line(layer, given, "") if key == layer.name else given
         axes = given.ndim if hasattr(given, "ndim") else as_entries(layer, given, "").ndim
     except PgmError:
         return False

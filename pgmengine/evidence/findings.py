@@ -60,7 +60,7 @@ def _with_units(s: Structure, findings: Sequence[Finding]) -> Structure:
             (parent, name),
             np.array(index, dtype=np.int64),
             conditional=True,
-            single=False,
+            lead=(len(index),),
         )
         for parent, index in by_parent.items()
     )

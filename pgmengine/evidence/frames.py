@@ -211,7 +211,8 @@ def shown_units(structure: Structure) -> list[Shown]:
     for name, layer in structure.layers.items():
         if name not in of_variables:
             numbers = tuple(range(layer.size))
-            texts = numbers if layer.labels is None else layer.unit_texts
+            plain = layer.labels is None and not layer.shape
+            texts = numbers if plain else layer.unit_texts
             out.append(Shown(name, layer, numbers, texts, False))
     for place in structure.variables:
         name = structure.names.of(place)

@@ -288,7 +288,9 @@ def _tables(m: Magnitudes, model: Parameters) -> tuple[Array, Array]:
     for tables in s.tables:
         part = sizes[place : place + len(tables.index)]
         place += len(tables.index)
-        m.whole[f"table {tables.key!r}"] = m.free[f"table {tables.key!r}"] = part.sum(keepdims=True)
+        # Groups of one name share a parameter.
+        what = f"table {tables.key!r}"
+        m.whole[what] = m.free[what] = m.whole.get(what, 0.0) + part.sum(keepdims=True)
     tied = np.bincount(index.unit[~whole[index.table]], minlength=units)
     return 2.0 * np.bincount(index.unit, sizes[index.table], units), tied == 0
 

@@ -240,6 +240,15 @@ def _common_rows(
     return key, len(part)
 
 
+def in_line(layer: Layer, given: Any, what: str) -> Any:
+    """Return values in the shape of a layer with several axes as (..., size[, k])."""
+    if not layer.shape or is_sparse(given) or is_frame(given):
+        return given
+    array = as_entries(layer, given, what)
+    found = layer.in_line(array)
+    return found if found is not array else layer.in_line(array, (layer.unit.width,))
+
+
 def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = False) -> Any:
     """Return values of a layer with its names of states as numbers, NaN where not observed.
 
@@ -253,6 +262,7 @@ def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = Fals
     """
     named = layer.state_table is not None
     check_not_lost(layer, given, what)
+    given = in_line(layer, given, what)
     if not named and (_numeric(given) or is_sparse(given)):
         return given
     array = as_entries(layer, as_floats(given, what) if is_sparse(given) else given, what)

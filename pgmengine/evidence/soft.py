@@ -145,11 +145,12 @@ def parse_soft(structure: Structure, soft: Soft | None) -> SoftEvidence:
         if layer.is_variable:
             parts.append(_of_unit(layer, 0, name, given))
         else:
-            parts.append(_of_layer(structure.names, layer, given, (name, 0) in variables))
+            own = layer.is_array or (name, 0) in variables
+            parts.append(_of_layer(structure.names, layer, given, own))
     for name, members in named.items():
         layer = structure.layers[name]
         for i, (key, given) in members.items():
-            by_state = layer.state_names is not None or (name, i) in variables
+            by_state = name in structure.by_state or (name, i) in variables
             own = not isinstance(key, tuple) and key in structure.names.unique
             nameless = not own and not by_state
             parts.append(_of_unit(layer, i, key, given, nameless))
@@ -178,6 +179,7 @@ def _of_layer(table: Names, layer: Layer, given: Any, variables: bool) -> _Part:
     else:
         array = _log_weights(layer, given, what)
         shape = layer.size, _count(layer)
+    array = layer.in_line(array, shape[1:])
     if layer.size == 1 and array.ndim < len(shape) + 1 and array.shape not in (shape, (1,)):
         # As in evidence, the axis of units may be missing: () or (rows,), (K,) or (rows, K).
         array = array[..., None] if len(shape) == 1 else array[..., None, :]

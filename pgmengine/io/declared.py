@@ -31,13 +31,18 @@ A declaration lists layers, couplings, variables, conditionals and tables. In TO
     name = "wet"
     # Names, or a number; 2 if absent.
     states = ["no", "yes"]
+    # Optional: the shape of an array of variables.
+    shape = [300]
 
     [[conditionals]]
     child = "wet"
-    # A name, or ["layer", number of a unit]. Absent for a root.
+    # A name, text such as "z[1:]", or ["layer", number of a unit]. Absent for a root.
     parents = ["rain", ["v", 0]]
     # Probabilities; the axes are the parents in order, then the child.
     values = [[[0.9, 0.1], [0.5, 0.5]], [[0.2, 0.8], [0.1, 0.9]]]
+
+    # Optional: the name of the parameter, which all places share.
+    name = "emission"
 
     [[tables]]
     # Or the layers of many tables, with index = [[0, 1], [1, 2]], a row of units for each.
@@ -47,6 +52,7 @@ A declaration lists layers, couplings, variables, conditionals and tables. In TO
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -64,6 +70,7 @@ from pgmengine.evidence.names import Member
 from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
+from pgmengine.model.variables import check_shape
 
 COUPLING_ENTRIES = {"couple", "cause", "weight"}
 
@@ -205,11 +212,14 @@ def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], w
         unit = types[kind](**{key: plain_label(value) for key, value in entry.items()})
     except (TypeError, ValueError, ArithmeticError) as error:
         raise PgmError(f"layer {name!r}: {error}") from None
-    check_size(layer := Layer(name, unit, size))
+    axes = check_shape(size, f"layer {name!r}") if isinstance(size, list) else ()
+    check_size(layer := Layer(name, unit, math.prod(axes) if axes else size))
     bias = params.pop(f"{name}.bias", bias)
     if isinstance(bias, (int, float)) and not isinstance(bias, bool):
         bias = np.broadcast_to(float(bias), layer.bias_shape)
-    b.layer(name, unit, size, bias=bias, labels=plain_label(labels), states=plain_label(states))
+    b.layer(
+        name, unit, axes or size, bias=bias, labels=plain_label(labels), states=plain_label(states)
+    )
 
 
 def _suggestion(entry: Collection[str], known: set[str]) -> str:
@@ -237,23 +247,24 @@ def _add_coupling(
 
 def _add_variable(b: GraphBuilder, entry: dict[str, Any], where: str) -> None:
     """Add the variable of one TOML table."""
-    _check_keys(entry, ("name",), ("name", "states"), where, "a variable")
-    b.variable(entry["name"], entry.get("states", 2))
+    _check_keys(entry, ("name",), ("name", "states", "shape"), where, "a variable")
+    b.variable(entry["name"], entry.get("states", 2), entry.get("shape"))
 
 
 def _add_table(b: GraphBuilder, entry: dict[str, Any], conditional: bool, where: str) -> None:
     """Add the conditional, the table or the tables of one TOML table."""
     if conditional:
-        keys = ("child", "parents", "values")
+        keys = ("child", "parents", "values", "name")
         _check_keys(entry, ("child", "values"), keys, where, "a conditional")
         parents = [_member(one, where) for one in _listed(entry.get("parents", []), where)]
-        b.conditional(_member(entry["child"], where), parents, entry["values"])
+        child, name = _member(entry["child"], where), entry.get("name")
+        b.conditional(child, parents, entry["values"], name=name)
         return
-    keys = ("scope", "values", "index")
+    keys = ("scope", "values", "index", "name")
     _check_keys(entry, ("scope", "values"), keys, where, "a table")
     scope = [_member(one, where) for one in _listed(entry["scope"], where)]
     if "index" not in entry:
-        b.table(scope, entry["values"])
+        b.table(scope, entry["values"], name=entry.get("name"))
         return
     if not all(isinstance(one, str) for one in scope):
         raise PgmError(f"{where}: the scope of tables with an index must be names of layers")

@@ -147,8 +147,9 @@ def _tables(model: Model, number: dict[Place, int]) -> tuple[list[Conditional], 
     conditionals, tables = list[Conditional](), list[Table]()
     for t in model.structure.tables:
         logs = np.asarray(model.params[t.key])
-        values = entries_of(logs[None] if t.single else logs, f"parameter {t.key!r}")
-        for units, entries in zip(t.index.tolist(), values, strict=True):
+        values = entries_of(t.one_by_one(logs), f"parameter {t.key!r}")
+        for units, which in zip(t.index.tolist(), t.numbers.tolist(), strict=True):
+            entries = values[which]
             scope = tuple(number[place] for place in zip(t.layers, units, strict=True))
             if t.conditional:
                 conditionals.append(Conditional(scope[-1], scope[:-1], entries))

@@ -25,7 +25,12 @@ from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
-from pgmengine.declare.stored_tables import table_units, variable_units, with_stored_tables
+from pgmengine.declare.stored_tables import (
+    table_numbers,
+    table_units,
+    variable_units,
+    with_stored_tables,
+)
 from pgmengine.io.declared import declared_model
 from pgmengine.io.words import is_not_zero
 from pgmengine.model.model import Model, ModelLike, as_model
@@ -35,11 +40,18 @@ from pgmengine.model.weights import is_sparse
 MODEL_FORMAT = "pgmengine-2"
 
 # The formats of models with tables or variables, and of models with a training, which may also have
-# tables. Earlier versions of the package read neither.
-FORMAT_WITH_TABLES, FORMAT_WITH_TRAINING = "pgmengine-3", "pgmengine-4"
+# tables. Earlier versions of the package read neither. In files of the first of them, and in
+# earlier ones of the second, no places share a table.
+FORMAT_WITH_UNSHARED, FORMAT_WITH_TRAINING = "pgmengine-3", "pgmengine-4"
 
-# The names of the tensors with the units of tables and of variables.
+# The format of models with tables or variables, in which tables may be shared, with or without a
+# training.
+FORMAT_WITH_TABLES = "pgmengine-5"
+
+# The names of the tensors with the units of tables and of variables, and with the number of the
+# table of each place.
 TABLE_UNITS, VARIABLE_UNITS = "tables/units", "variables/units"
+TABLE_NUMBERS = "tables/numbers"
 
 # The tensors of a training are named by one of these prefixes and the layer.
 BASE_RATES_PREFIX, CHAINS_PREFIX = "training/base_rates/", "training/chains/"
@@ -97,15 +109,23 @@ def save(model: ModelLike, path: str | Path) -> None:
         else:
             tensors[name] = value
     structure, form = model.structure, MODEL_FORMAT
-    if structure.tables or structure.variables:
-        form = FORMAT_WITH_TABLES
-        tensors |= {TABLE_UNITS: table_units(structure), VARIABLE_UNITS: variable_units(structure)}
     if model.training is not None:
         form = FORMAT_WITH_TRAINING
         tensors |= {
             BASE_RATES_PREFIX + name: value for name, value in model.training.base_rates.items()
         }
         tensors |= {CHAINS_PREFIX + name: value for name, value in model.training.chains.items()}
+    if (
+        structure.tables
+        or structure.variables
+        or any(x.is_array for x in structure.layers.values())
+    ):
+        form = FORMAT_WITH_TABLES
+        tensors |= {
+            TABLE_UNITS: table_units(structure),
+            TABLE_NUMBERS: table_numbers(structure),
+            VARIABLE_UNITS: variable_units(structure),
+        }
     declaration = json.dumps(declaration_of(model))
     chosen = "by the constructor" if model.fresh else "by hand or by learning"
     metadata = {"format": form, "declaration": declaration, PARAMETERS_ENTRY: chosen}
@@ -142,6 +162,7 @@ def load(path: str | Path) -> Model:
         if metadata.get("format") not in (
             MODEL_FORMAT,
             FORMAT_WITH_TABLES,
+            FORMAT_WITH_UNSHARED,
             FORMAT_WITH_TRAINING,
             FORMAT_WITHOUT_CHECKSUM,
         ):
@@ -157,9 +178,9 @@ def load(path: str | Path) -> Model:
             declaration = json.loads(metadata["declaration"])
         except ValueError as error:
             raise PgmError(f"its declaration cannot be read: {error}") from None
-        trained = metadata["format"] == FORMAT_WITH_TRAINING
-        tabled = metadata["format"] == FORMAT_WITH_TABLES or (trained and TABLE_UNITS in tensors)
-        training = _take_training(tensors) if trained else None
+        training = _take_training(tensors)
+        tabled = metadata["format"] in (FORMAT_WITH_TABLES, FORMAT_WITH_UNSHARED)
+        tabled |= metadata["format"] == FORMAT_WITH_TRAINING and TABLE_UNITS in tensors
         tabled &= isinstance(declaration, dict)
         stored = _take_tables(declaration, tensors) if tabled else None
         params = _parameters(tensors)
@@ -172,27 +193,36 @@ def load(path: str | Path) -> Model:
         return Model(whole.structure, whole.params, fresh=fresh).with_training(training)
 
 
-def _take_training(tensors: dict[str, Array]) -> Training:
-    """Take the base rates and the chains of a training out of the tensors of a file."""
+def _take_training(tensors: dict[str, Array]) -> Training | None:
+    """Take the base rates and the chains of a training out of the tensors of a file, if any."""
     rates, chains = (
         {n.removeprefix(kind): tensors.pop(n) for n in list(tensors) if n.startswith(kind)}
         for kind in (BASE_RATES_PREFIX, CHAINS_PREFIX)
     )
-    return Training(rates, chains)
+    return Training(rates, chains) if rates or chains else None
 
 
 def _take_tables(
     declaration: dict[str, Any], tensors: dict[str, Array]
-) -> tuple[object, Array, Array, dict[str, Array]]:
+) -> tuple[object, list[str], Array, Array | None, Array, dict[str, Array]]:
     """Take tables and variables out of a declaration and its tensors, as `stored_tables` made them.
 
-    The parts are the entries, the units of the tables and of the variables, and the logarithms.
+    The parts are the entries, the names of arrays of variables, the units and numbers of the
+    tables, the units of the variables, and the logarithms.
     """
     if missing := [name for name in (TABLE_UNITS, VARIABLE_UNITS) if name not in tensors]:
         raise PgmError(f"is damaged: the tensor {missing[0]!r} is missing")
-    logs = {name: tensors.pop(name) for name in list(tensors) if name.endswith(".table")}
     entries = declaration.pop("tables", [])
-    return entries, tensors.pop(TABLE_UNITS), tensors.pop(VARIABLE_UNITS), logs
+    records = entries if isinstance(entries, list) else []
+    named = {r["name"] for r in records if isinstance(r, dict) and r.get("named") and "name" in r}
+    own = [name for name in tensors if name.endswith(".table") or name in named]
+    logs = {name: tensors.pop(name) for name in own}
+    units, variables = tensors.pop(TABLE_UNITS), tensors.pop(VARIABLE_UNITS)
+    arrays = declaration.pop("arrays", [])
+    known = isinstance(arrays, list) and all(isinstance(name, str) for name in arrays)
+    if not known:
+        raise PgmError("is damaged: 'arrays' must be a list of names")
+    return entries, arrays, units, tensors.pop(TABLE_NUMBERS, None), variables, logs
 
 
 def load_declaration(path: str | Path, rng: RngLike = None) -> Model:

@@ -80,12 +80,11 @@ def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
 
 def check_possible_data(target: Target) -> None:
     """Raise PgmError if a table whose units a row observes is 0 at their states."""
-    s, entries = target.structure, target.model.table_entries
-    impossible = np.isneginf(entries)
-    if not impossible.any():
+    s, index = target.structure, target.structure.table_index
+    tables = np.flatnonzero(~target.model.table_sizes[1])
+    if not len(tables):
         return
-    index = s.table_index
-    tables = np.flatnonzero(np.logical_or.reduceat(impossible, index.first[:-1]))
+    impossible = np.isneginf(target.model.table_entries)
     owner = np.isin(index.table, tables)
     lengths = np.bincount(index.table[owner], minlength=len(index.child))[tables]
     step = max(1, AXES_AT_ONCE // int(lengths.sum()))

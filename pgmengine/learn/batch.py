@@ -10,6 +10,7 @@ they hold for the whole fit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -97,10 +98,11 @@ def layers_by_means(s: Structure, given: Mapping[str, Array]) -> tuple[str, ...]
 
 
 def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]:
-    """Return parameter -> mask of its stored numbers that act on given units only.
+    """Return parameter -> mask of its stored numbers that stay as they are.
 
-    Such units are given and observed in all rows, so that E[. | row] = E[. | given]. Parameters
-    without such numbers are left out.
+    They act on given units only, which are given and observed in all rows, so that E[. | row] =
+    E[. | given]; or they are biases of arrays of variables, which have none. Parameters without
+    such numbers are left out.
     """
     s, params = target.structure, target.model.params
     seen = {name: distinct(target.pattern.observed[name]).all(axis=0) for name in given}
@@ -111,18 +113,21 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
         name: units & all(known[arrow.a].all() for arrow in s.arrows_into[name])
         for name, units in known.items()
     }
-    out = {f"{name}.bias": _components(s, name, whole[name]) for name in s.layers}
+    out = {
+        f"{name}.bias": _components(s, name, whole[name] | layer.is_array)
+        for name, layer in s.layers.items()
+    }
     for c in s.couplings:
         rows = _components(s, c.a, known[c.a])
         columns = _components(s, c.b, (whole if c.directed else known)[c.b])
         out[f"{c.key}.weight"] = _stored(params[f"{c.key}.weight"], rows, columns)
     for t in s.tables:
         inside = [known[name][t.index[:, axis]] for axis, name in enumerate(t.layers)]
-        mask, shape = np.logical_and.reduce(inside), np.shape(params[t.key])
-        mask = mask if not t.single else mask[0]
-        out[t.key] = np.broadcast_to(
-            mask.reshape(mask.shape + (1,) * (len(shape) - mask.ndim)), shape
-        )
+        # A table is known if the units of all of its places are.
+        mask, shape = np.ones(math.prod(t.lead), dtype=bool), np.shape(params[t.key])
+        np.logical_and.at(mask, t.numbers, np.logical_and.reduce(inside))
+        mask = np.broadcast_to(mask.reshape(t.lead + (1,) * len(t.layers)), shape)
+        out[t.key] = mask & out.get(t.key, True)
     return {key: mask for key, mask in out.items() if mask.any()}
 
 

@@ -7,7 +7,6 @@ in blocks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -25,16 +24,14 @@ def without_base(structure: Structure, entries: Array) -> Array:
 
     The result is `entries` itself if no child of a conditional has a base measure.
     """
-    first, out = 0, entries
+    out = entries
     if structure.with_base.isdisjoint([tables.layers[-1] for tables in structure.tables]):
         return entries
-    for tables in structure.tables:
-        size = math.prod(tables.shape(structure))
+    for key, tables in structure.table_groups.items():
         base = structure.layers[tables.layers[-1]].unit.log_base
         if tables.conditional and base is not None and tables.layers[-1] in structure.with_base:
             out = entries.copy() if out is entries else out
-            out[first : first + size].reshape(-1, len(base))[...] -= base
-        first += size
+            out[structure.table_places[key]].reshape(-1, len(base))[...] -= base
     return out
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,7 +25,9 @@ class Layer:
 
     `labels` are names of the units, `state_names` names of the states of each unit, in the order of
     unit.support. `holds_variables` says that no user declared the layer. It stores variables with
-    the same states, and messages name the variables instead of the layer.
+    the same states, and messages name the variables instead of the layer. `shape` are the axes of a
+    layer with more than one, () for others. `is_array` says that the layer is an array of
+    variables: its units have no biases, and answers show the probabilities of their states.
     """
 
     name: str
@@ -34,6 +36,13 @@ class Layer:
     labels: tuple[Hashable, ...] | None = None
     state_names: tuple[Hashable, ...] | None = None
     holds_variables: bool = False
+    shape: tuple[int, ...] = ()
+    is_array: bool = False
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """The shape of the array of units."""
+        return self.shape or (self.size,)
 
     @cached_property
     def state_table(self) -> StateNames | None:
@@ -46,7 +55,9 @@ class Layer:
 
         Labels with the same text are written as Python literals.
         """
-        names = self.labels or range(self.size)
+        names: Sequence[Hashable] = self.labels or range(self.size)
+        if self.shape and not self.labels:
+            names = [",".join(map(str, at)) for at in np.ndindex(self.shape)]
         texts = tuple(map(str, names))
         return texts if len(set(texts)) == len(texts) else tuple(map(repr, names))
 
@@ -54,7 +65,7 @@ class Layer:
     def _units(self) -> dict[Hashable, int]:
         """Label -> unit, and text of a label -> unit unless the text is another label."""
         labels = self.labels or ()
-        texts = self.unit_texts if labels else ()
+        texts = self.unit_texts if labels or self.shape else ()
         out: dict[Hashable, int] = {text: i for i, text in enumerate(texts)}
         return out | {label: i for i, label in enumerate(labels)}
 
@@ -65,7 +76,11 @@ class Layer:
         if (found := self._units.get(given)) is not None:
             return found
         if isinstance(given, str):
-            return self._numbered(given)
+            return self._units.get(given.replace(" ", "")) if self.shape else self._numbered(given)
+        if isinstance(given, tuple) and self.shape and not self.labels:
+            # Positions, as (2, 3) in a layer of shape (20, 20).
+            axes = [position(part) for part in given]
+            return self._units.get(",".join(map(str, axes)))
         number = position(given)
         return number if number is not None and number < self.size else None
 
@@ -99,6 +114,20 @@ class Layer:
     def bias_shape(self) -> tuple[int, ...]:
         """Shape of the bias: (size,), or (size, k) for Categorical(k)."""
         return (self.size,) if self.unit.width == 1 else (self.size, self.unit.width)
+
+    def in_shape(self, values: Array, axis: int) -> Array:
+        """Return an array whose `axis` has the units, with this axis in the shape of the layer."""
+        if not self.shape:
+            return values
+        axis %= values.ndim
+        return values.reshape(*values.shape[:axis], *self.shape, *values.shape[axis + 1 :])
+
+    def in_line(self, values: Array, last: tuple[int, ...] = ()) -> Array:
+        """Return values (..., *shape, *last) as (..., size, *last), and others unchanged."""
+        whole = (*self.shape, *last)
+        if not self.shape or values.shape[-len(whole) :] != whole:
+            return values
+        return values.reshape(*values.shape[: -len(whole)], self.size, *last)
 
     def flat(self, values: Array) -> Array:
         """Reshape (rows, size[, k]) to (rows, width), with the components of a unit in a row."""
@@ -144,6 +173,8 @@ class Layer:
         before = "" if row is None else f", row {row}"
         if self.is_variable:
             return f"{self.title}{before}"
+        if self.is_array:
+            return f"variable '{self.name}[{self.unit_texts[index]}]'{before}"
         if self.holds_variables and self.labels:
             return f"variable {self.labels[index]!r}{before}"
         label = f" ({self.labels[index]!r})" if self.labels else ""
@@ -155,7 +186,8 @@ class Layer:
         if self.holds_variables and self.labels:
             several = "s" if len(self.labels) > 1 else ""
             return f"variable{several} {listed([repr(name) for name in self.labels])}"
-        return f"{'variable' if self.is_variable else 'layer'} {self.name!r}"
+        own = self.is_variable or self.is_array
+        return f"{'variable' if own else 'layer'} {self.name!r}"
 
     def values_of(self, labels: Array, what: str) -> Array:
         """Return the values (rows, size, width) of labels (rows, size), NaN where a label is NaN.

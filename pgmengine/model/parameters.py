@@ -94,12 +94,13 @@ class Parameters:
 
     @cached_property
     def table_entries(self) -> Array:
-        """The logarithms of all tables, one after the other, in the order of the structure.
+        """The logarithms of all tables that are stored, one after the other.
+
+        They are in the order of `Structure.table_places`.
 
         Large parameters with arrays of their own are replaced by views of this array.
         """
-        keys = [tables.key for tables in self.structure.tables]
-        own = {key: self.params[key] for key in keys}
+        own = {key: self.params[key] for key in self.structure.table_groups}
         entries = joined_entries([*own.values()])
         if len(own) > 1 and len(entries) >= MIN_UNCOPIED_ENTRIES:
             self.params = MappingProxyType({**self.params, **views_of(entries, own)})
@@ -121,8 +122,11 @@ class Parameters:
 
     @cached_property
     def table_sizes(self) -> tuple[Array, Array]:
-        """The largest |finite term| of each table, and whether all of its terms are finite."""
-        return largest_entries(self.table_terms, self.structure.table_index.first)
+        """The largest |finite term| of each place's table, and whether all its terms are finite."""
+        first, number = self.structure.table_index.stored
+        terms = self.table_terms
+        sizes, whole = largest_entries(terms, np.append(first, len(terms)))
+        return (sizes, whole) if len(first) == len(number) else (sizes[number], whole[number])
 
     @cached_property
     def own_weights(self) -> dict[str, Array]:
@@ -193,8 +197,8 @@ class Parameters:
             for c in self.structure.couplings
         }
         checks |= {
-            t.key: lambda value, t=t: check_logs(self.structure, t, value)
-            for t in self.structure.tables
+            key: lambda value, t=t: check_logs(self.structure, t, value)
+            for key, t in self.structure.table_groups.items()
         }
         unknown = [name for name in params if name not in checks]
         if unknown:

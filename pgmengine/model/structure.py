@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import networkx as nx
@@ -80,6 +82,21 @@ class Structure:
         return frozenset(self.layers) - flat
 
     @cached_property
+    def table_groups(self) -> dict[str, Tables]:
+        """Parameter of tables -> the first group of tables that it belongs to, in order."""
+        groups: dict[str, Tables] = {}
+        for tables in self.tables:
+            groups.setdefault(tables.key, tables)
+        return groups
+
+    @cached_property
+    def table_places(self) -> dict[str, slice]:
+        """Parameter of tables -> its entries among those of all parameters of tables."""
+        sizes = [math.prod(tables.shape(self)) for tables in self.table_groups.values()]
+        ends = list(accumulate(sizes, initial=0))
+        return {key: slice(*ends[i : i + 2]) for i, key in enumerate(self.table_groups)}
+
+    @cached_property
     def table_index(self) -> TableIndex:
         """All tables as arrays."""
         return index_tables(self)
@@ -92,6 +109,14 @@ class Structure:
         found[child[child >= 0]] = np.flatnonzero(child >= 0)
         first = self.first_unit
         return {n: found[first[n] : first[n] + x.size] for n, x in self.layers.items()}
+
+    @cached_property
+    def has_bias(self) -> dict[str, Array]:
+        """Layer -> (size,) bool: the units with a bias.
+
+        Units with a conditional have none, and arrays of variables have none.
+        """
+        return {n: (self.child_tables[n] < 0) & (not x.is_array) for n, x in self.layers.items()}
 
     @cached_property
     def conditional_generations(self) -> tuple[dict[str, Array], ...]:
@@ -127,6 +152,7 @@ class Structure:
         the probability of the second one, which no name would tell.
         """
         variables = {name for name, _ in self.variables}
+        variables |= {name for name, layer in self.layers.items() if layer.is_array}
         named = (n for n, x in self.layers.items() if n in variables or x.state_names is not None)
         return frozenset(name for name in named if self.state_counts[name])
 

@@ -6,18 +6,19 @@ makes these states impossible. A conditional is a table p(child | parents), whos
 its last axis is the child.
 
 Tables of one shape over units of the same layers can be grouped in one `Tables` object, which has
-one parameter. `TableIndex` lists all tables of a structure, one after the other, as arrays, so that
-no operation loops over tables in Python. All units of a structure are numbered in the order of
-their layers (`Structure.first_unit`).
+one parameter. A table may be used in many places: then it is stored once, its entries are added in
+each place, and its gradient is the sum over the places. `TableIndex` lists the tables of all places
+of a structure, one after the other, as arrays, so that no operation loops over tables in Python.
+All units of a structure are numbered in the order of their layers (`Structure.first_unit`).
 
-    log density gains  sum over tables f of  entries[first_f + sum over axes a of stride_fa x_fa]
+    log density gains  sum over places f of  entries[first_f + sum over axes a of stride_fa x_fa]
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -47,33 +48,45 @@ BLOCK_ENTRIES = 2**18
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Tables of one shape over units of the same layers.
+    """The places of tables of one shape over units of the same layers.
 
     Attributes
     ----------
-    name : its parameter is params[name + ".table"], (n, K_1, ..., K_m) logarithms of entries, or
-        (K_1, ..., K_m) for a single table.
+    name : its parameter is params[name + ".table"], or params[name] if the user has named it:
+        (*lead, K_1, ..., K_m) logarithms of entries.
     layers : the layer of each axis, (m,).
-    index : (n, m) units of these layers.
+    index : (n, m) units of these layers, a row for each place.
     conditional : whether each is p(last | others).
-    single : whether it was declared as a single table.
+    lead : the leading axes of the parameter; () for one table, which all places share.
+    which : (n,) the number of the table of each place, counted over `lead`; None = 0, 1, ..., n-1.
+    named : whether the user has named the parameter. Groups of the same name share it.
     """
 
     name: str
     layers: tuple[str, ...]
     index: Array
     conditional: bool = False
-    single: bool = True
+    lead: tuple[int, ...] = ()
+    which: Array | None = None
+    named: bool = False
 
     @property
     def key(self) -> str:
         """Name of the parameter."""
-        return f"{self.name}.table"
+        return self.name if self.named else f"{self.name}.table"
+
+    @property
+    def numbers(self) -> Array:
+        """The number of the table of each place, (n,)."""
+        return np.arange(len(self.index)) if self.which is None else self.which
+
+    def one_by_one(self, values: Array) -> Array:
+        """Return the parameter as (tables, K_1, ..., K_m); `numbers` are their places."""
+        return values.reshape(-1, *values.shape[len(self.lead) :])
 
     def shape(self, structure: Structure) -> tuple[int, ...]:
         """Return the shape of the parameter."""
-        states = tuple(structure.state_counts[name] for name in self.layers)
-        return states if self.single else (len(self.index), *states)
+        return (*self.lead, *(structure.state_counts[name] for name in self.layers))
 
 
 def check_finite(structure: Structure, name: str) -> None:
@@ -87,14 +100,15 @@ def check_finite(structure: Structure, name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class TableIndex:
-    """All tables of a structure, one after the other: F tables with S axes in total.
+    """The tables of all places of a structure, one after the other: F tables, S axes in total.
 
     Attributes
     ----------
     start : (F + 1,) the first axis of each table.
     unit : (S,) the unit of each axis, numbered over all layers.
     stride : (S,) the distance, in entries, between neighbouring states of the axis.
-    first : (F + 1,) the first entry of each table.
+    first : (F,) the first entry of each table; places that share a table have the same one.
+    size : (F,) the number of entries of each table.
     child : (F,) the child of a conditional, -1 for other tables.
     states : (S,) the number of states of the axis.
     """
@@ -103,6 +117,7 @@ class TableIndex:
     unit: Array
     stride: Array
     first: Array
+    size: Array
     child: Array
     states: Array
 
@@ -112,9 +127,24 @@ class TableIndex:
         return np.repeat(np.arange(len(self.child)), np.diff(self.start))
 
     @cached_property
+    def stored(self) -> tuple[Array, Array]:
+        """The first entry of each stored table, ascending, and the number of each place's table."""
+        if (self.first[1:] > self.first[:-1]).all():
+            return self.first, np.arange(len(self.first))
+        return np.unique(self.first, return_inverse=True)
+
+    @cached_property
+    def shared(self) -> Array:
+        """Whether the table of each place is used in other places, too, (F,)."""
+        first, number = self.stored
+        if len(first) == len(number):
+            return np.zeros(len(number), dtype=bool)
+        return np.bincount(number)[number] > 1
+
+    @cached_property
     def axis_entries(self) -> Array:
         """The number of entries of the table of each axis, (S,)."""
-        return np.diff(self.first)[self.table]
+        return self.size[self.table]
 
     @cached_property
     def axes_of(self) -> tuple[Array, Array]:
@@ -155,7 +185,7 @@ class TableIndex:
     def entries(self, states: Array) -> Array:
         """Return the entry (rows, F) of each table at states (rows, units) of all units."""
         steps = states[:, self.unit] * self.stride
-        found: Array = np.add.reduceat(steps, self.start[:-1], axis=1) + self.first[:-1]
+        found: Array = np.add.reduceat(steps, self.start[:-1], axis=1) + self.first
         return found
 
     def entries_of(self, states: Array, tables: Array) -> Array:
@@ -175,11 +205,19 @@ def index_tables(structure: Structure) -> TableIndex:
         counts = np.array([structure.state_counts[name] for name in tables.layers])
         begin = np.array([structure.first_unit[name] for name in tables.layers])
         parts.append((tables.index + begin, counts, tables.conditional))
-    return index_scopes(parts)
+    index = index_scopes(parts)
+    if all(t.which is None and not t.named for t in structure.tables):
+        return index
+    starts = structure.table_places
+    first = [
+        starts[t.key].start + t.numbers * math.prod(t.shape(structure)[len(t.lead) :])
+        for t in structure.tables
+    ]
+    return replace(index, first=np.concatenate(first))
 
 
 def index_scopes(parts: Iterable[tuple[Array, Array, bool]]) -> TableIndex:
-    """Return the arrays of tables, the last unit of a scope varying fastest.
+    """Return the arrays of tables that share no entries, the last unit of a scope varying fastest.
 
     `parts` has the scopes (n, m) of tables of one shape, their numbers of states (m,), and whether
     the last unit is the child of a conditional.
@@ -199,14 +237,15 @@ def index_scopes(parts: Iterable[tuple[Array, Array, bool]]) -> TableIndex:
         stride.append(known[key] if n == 1 else np.tile(known[key], n))
         states.append(counts if n == 1 else np.tile(counts, n))
     several, axes, sizes, conditionals = np.array(shapes, dtype=np.int64).reshape(-1, 4).T
-    start, first = (np.concatenate([[0], np.cumsum(np.repeat(x, several))]) for x in (axes, sizes))
+    start = np.concatenate([[0], np.cumsum(np.repeat(axes, several))])
+    size = np.repeat(sizes, several)
     units, strides, cards = (
         np.concatenate([*x, []]).astype(np.int64) for x in (unit, stride, states)
     )
     child = np.full(len(start) - 1, -1)
     mine = np.repeat(conditionals, several) > 0
     child[mine] = units[start[1:][mine] - 1]
-    return TableIndex(start, units, strides, first, child, cards)
+    return TableIndex(start, units, strides, size.cumsum() - size, size, child, cards)
 
 
 def joined_states(structure: Structure, x: States) -> Array:
@@ -236,18 +275,16 @@ def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str
         gradient.
     """
     out: dict[str, Array] = {}
-    place = 0
-    for tables in structure.tables:
+    for key, part in structure.table_places.items():
+        tables = structure.table_groups[key]
         shape = tables.shape(structure)
-        part = slice(place, place + math.prod(shape))
         if tables.conditional:
             own, rows = logs[part].reshape(-1, shape[-1]), counts[part].reshape(-1, shape[-1])
             step = max(1, BLOCK_ENTRIES // shape[-1])
             for first in range(0, len(rows), step):
                 some = rows[first : first + step]
                 some -= some.sum(axis=-1, keepdims=True) * np.exp(own[first : first + step])
-        out[tables.key] = counts[part].reshape(shape)
-        place = part.stop
+        out[key] = counts[part].reshape(shape)
     return out
 
 

@@ -7,8 +7,9 @@ variable that a coupling names has a layer of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Number
 
 import numpy as np
@@ -22,11 +23,15 @@ from pgmengine.units import Binary, Categorical, Constant, Unit
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable as it is declared: its name, its number of states, and their names if any."""
+    """A variable as it is declared: its name, its number of states, and their names if any.
+
+    `shape` is the shape of an array of variables, None for a single variable.
+    """
 
     name: str
     count: int
     state_names: tuple[str, ...] | None = None
+    shape: tuple[int, ...] | None = None
 
     @property
     def unit(self) -> Unit:
@@ -36,8 +41,27 @@ class Variable:
         return Binary() if self.count == 2 else Categorical(self.count)
 
 
-def check_variable(name: object, states: int | Iterable[str]) -> Variable:
-    """Return a variable; PgmError unless it has a name and at least one state."""
+def check_variable(
+    name: object, states: int | Iterable[str], shape: int | Sequence[int] | None = None
+) -> Variable:
+    """Return a variable, or an array of them; PgmError unless it has a name and a state."""
+    one = _single(name, states)
+    return one if shape is None else replace(one, shape=check_shape(shape, f"variable {name!r}"))
+
+
+def check_shape(shape: object, what: str) -> tuple[int, ...]:
+    """Return the axes of an array as a tuple; PgmError unless they are integers of at least 1."""
+    axes = tuple(shape) if is_sequence(shape) else (shape,)
+    whole = [isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in axes]
+    if not axes or not all(whole) or min(axes) < 1:
+        raise PgmError(
+            f"{what}: the shape must be an integer of at least 1, or a tuple of them, not {shape!r}"
+        )
+    return tuple(map(int, axes))
+
+
+def _single(name: object, states: int | Iterable[str]) -> Variable:
+    """Return a single variable, checked."""
     if not isinstance(name, str) or not name:
         raise PgmError(f"a variable's name must be a non-empty string, not {name!r}")
     check_text(name, "a variable's name")
@@ -69,17 +93,31 @@ def layers_of(
 
     Parameters
     ----------
-    variables : in the order of their declaration.
+    variables : in the order of their declaration. Each array is a layer.
     apart : names of the variables that get layers of their own.
     taken : names of layers and units that exist.
     """
     groups: dict[object, list[Variable]] = {}
     for v in variables:
-        key: object = v.name if v.name in apart else (v.count, v.state_names)
+        own = v.name in apart or v.shape is not None
+        key: object = v.name if own else (v.count, v.state_names)
         groups.setdefault(key, []).append(v)
     layers, names = list[Layer](), {*taken, *(v.name for v in variables)}
     for key, members in groups.items():
         first = members[0]
+        if first.shape is not None:
+            size, axes = math.prod(first.shape), first.shape if len(first.shape) > 1 else ()
+            layers.append(
+                Layer(
+                    first.name,
+                    first.unit,
+                    size,
+                    state_names=first.state_names,
+                    shape=axes,
+                    is_array=True,
+                )
+            )
+            continue
         name = key if isinstance(key, str) else free_name(f"variables{first.count}", names)
         names.add(name)
         labels = tuple(v.name for v in members)

@@ -120,7 +120,8 @@ def joined(one: TableIndex, two: TableIndex) -> TableIndex:
         np.concatenate([one.start, two.start[1:] + one.start[-1]]),
         np.concatenate([one.unit, two.unit]),
         np.concatenate([one.stride, two.stride]),
-        np.concatenate([one.first, two.first[1:] + one.first[-1]]),
+        np.concatenate([one.first, two.first + (one.first + one.size).max(initial=0)]),
+        np.concatenate([one.size, two.size]),
         np.concatenate([one.child, two.child]),
         np.concatenate([one.states, two.states]),
     )

@@ -113,7 +113,7 @@ def _pack_tables(index: TableIndex, counted: int) -> tuple[Array, Array]:
     arity = np.diff(index.start)[table]
     slots = np.zeros(len(order), dtype=SLOT)
     slots["first"], slots["stride"] = index.first[table], index.stride[order]
-    slots["configs"] = np.diff(index.first)[table] // index.states[order]
+    slots["configs"] = index.size[table] // index.states[order]
     slots["members"], slots["member"] = arity - 1, np.cumsum(arity - 1) - (arity - 1)
     slots["child"], slots["leads"] = index.child[table], order == index.start[table]
     slots["leads"] &= table < counted

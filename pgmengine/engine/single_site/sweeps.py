@@ -78,7 +78,7 @@ def in_lanes(s: Structure) -> bool:
 
     They support tables, couplings and arrows between units with finitely many states.
     """
-    entries = int(np.diff(s.table_index.first).max(initial=0)) if s.tables else 0
+    entries = int(s.table_index.size.max(initial=0))
     return (
         all(layer.unit.draw in (Draw.TABLE, Draw.COMPLEMENT) for layer in s.layers.values())
         and max(s.state_counts.values()) <= _kernels.MOST_STATES

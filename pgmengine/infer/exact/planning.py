@@ -133,7 +133,7 @@ class PlannedTrees:
         tabulated = sum([tree.tabulated(self.want, draws) for tree in trees])
         filling += TABULATED_ENTRY_SECONDS * tabulated
         if "gradient" in self.want:
-            filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.first[-1])
+            filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.size.sum())
         seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(trees) + filling
         return Scheme(most.described, work, memory, seconds, self)
 

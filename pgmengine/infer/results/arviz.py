@@ -36,7 +36,7 @@ def to_arviz(result: Result) -> xr.DataTree:
 
     target = _target(result)
     # This raises NotAsked if the result has no samples.
-    samples, shown = result.samples, shown_units(target.structure)
+    samples, shown = result.raw("samples"), shown_units(target.structure)
     taken = {"chain", "draw", "row", *(dim for one in shown for dim in _dims(one))}
     for one in shown:
         if one.name in taken or "/" in one.name:
@@ -83,11 +83,9 @@ def to_arviz(result: Result) -> xr.DataTree:
 
 def to_frame(result: Result) -> pd.DataFrame:
     """Return probabilities, means and evidence as a DataFrame; see Result.to_frame."""
-    target, answers = _target(result), result.answers
+    target = _target(result)
     # This raises NotAsked if the result has no marginals.
-    mean = answers["mean"] if "mean" in answers else result.mean
-    prob = answers["prob"] if "prob" in answers else result.prob
-    return frames.to_frame(target.structure, mean, prob, target.rows)
+    return frames.to_frame(target.structure, result.raw("mean"), result.raw("prob"), target.rows)
 
 
 def _target(result: Result) -> Target:

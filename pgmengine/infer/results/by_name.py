@@ -115,7 +115,14 @@ def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:
 def marginal(
     structure: Structure, prob: Mapping[str, Array], name: Member
 ) -> dict[Hashable, float | Array]:
-    """Return state -> probability of a unit; arrays over rows where `prob` has rows."""
+    """Return state -> probability of a unit, or of all units of a layer in its shape.
+
+    The probabilities are arrays over rows where `prob` has rows.
+    """
+    whole = structure.layers.get(name) if isinstance(name, str) else None
+    if whole is not None and (whole.is_array or whole.size > 1):
+        found = whole.in_shape(prob[whole.name], -2)
+        return {key: found[..., k] for k, key in enumerate(state_keys(whole))}
     layer, unit = structure.names.unit(name, "marginal")
     keys = state_keys(structure.layers[layer])
     found = prob[layer][..., unit, :]
@@ -139,9 +146,18 @@ def state_values(layer: Layer, values: Array) -> Array:
 
 
 def assignment(structure: Structure, mode: Mapping[str, Array]) -> dict[Hashable, Any]:
-    """Return name of a unit -> name of its state in the most probable complete state."""
+    """Return name of a unit -> name of its state in the most probable complete state.
+
+    An array of variables has one entry, an array of its shape.
+    """
     values = {name: state_values(structure.layers[name], v) for name, v in mode.items()}
-    found = {key: values[name][..., i] for key, (name, i) in structure.names.by_key().items()}
+    layers = structure.layers
+    arrays = {n: x.in_shape(values[n], -1) for n, x in layers.items() if x.is_array}
+    found = arrays | {
+        key: values[name][..., i]
+        for key, (name, i) in structure.names.by_key().items()
+        if name not in arrays
+    }
     return {
         key: v.item() if np.ndim(v) == 0 and hasattr(v, "item") else v for key, v in found.items()
     }

@@ -148,8 +148,8 @@ class Named(dict[str, Any]):
     """An answer by layer, coupling or parameter; an unknown name raises NoSuchName.
 
     The answer for the name of a unit has the shape of a layer of one unit. Iteration gives layers
-    only. `prob` has state probabilities (..., size, states) of some layers; they are the answers
-    for the names of the units of these layers.
+    only. `by_unit` has the answers for the units of some layers, along the same axis: state
+    probabilities in place of means, and the answers of layers with several axes in one.
     """
 
     def __init__(
@@ -158,10 +158,11 @@ class Named(dict[str, Any]):
         answer: str,
         names: Names | None = None,
         axis: int = 0,
-        prob: Mapping[str, Array] | None = None,
+        by_unit: Mapping[str, Array] | None = None,
     ) -> None:
         super().__init__(values)
-        self.answer, self.names, self.axis, self.prob = answer, names or Names({}), axis, prob or {}
+        self.answer, self.names, self.axis = answer, names or Names({}), axis
+        self.by_unit = by_unit or {}
 
     def __contains__(self, name: object) -> bool:
         place = None if super().__contains__(name) else self.names.place(name)
@@ -174,7 +175,7 @@ class Named(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         if (place := self.names.place(name)) is not None and place[0] in self:
             layer, unit = place
-            return np.take(self.prob.get(layer, self[layer]), [unit], axis=self.axis)
+            return np.take(self.by_unit.get(layer, self[layer]), [unit], axis=self.axis)
         finite = "; only layers of finitely many states have state probabilities"
         why = finite if self.answer == "prob" else ""
         known = [str(key) for key in (self.names.declared(self) if self.names.layers else self)]
@@ -182,7 +183,7 @@ class Named(dict[str, Any]):
         raise NoSuchName(f"{self.answer} has no {name!r}, it has {listed(known)}{why}{near}")
 
     def __reduce__(self) -> Any:
-        return Named, (dict(self), self.answer, self.names, self.axis, dict(self.prob))
+        return Named, (dict(self), self.answer, self.names, self.axis, dict(self.by_unit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +275,7 @@ class Result:
         The units may be in another order and have any of their names, and a single unit may be
         named alone.
         """
-        return Joints(self._answer("joint"), self._names)
+        return Joints(self.raw("joint"), self._names)
 
     @property
     def gradient(self) -> Mapping[str, Array]:
@@ -311,22 +312,23 @@ class Result:
 
         Parameters
         ----------
-        name : a variable, or (layer, number of a unit).
+        name : a variable, (layer, number of a unit), or an array of variables or a layer.
 
         Returns
         -------
-        State -> probability; an array over rows if the evidence has rows. States without names are
-        numbers.
+        State -> probability; an array over rows if the evidence has rows. For an array or a layer,
+        its shape follows the axis of rows. States without names are numbers.
         """
-        return marginal(self._asked.structure, self.prob, name)
+        return marginal(self._asked.structure, self.raw("prob"), name)
 
     def assignment(self) -> dict[Hashable, Any]:
         """Return the most probable complete state by the names of units and states.
 
-        Variables come first. A unit without a name has the key (layer, number).
+        Arrays of variables come first, each as one array, and then variables. A unit without a
+        name has the key (layer, number).
         Values are arrays over rows if the evidence has rows. It needs want=("mode",).
         """
-        return assignment(self._asked.structure, self.mode)
+        return assignment(self._asked.structure, self.raw("mode"))
 
     def samples_frame(self) -> pd.DataFrame:
         """Return the draws as a pandas DataFrame (extra "arviz"), with states by name.
@@ -336,7 +338,7 @@ class Result:
         has a row for each draw, with the index (row, draw) if the evidence has rows.
         """
         target = self._asked
-        return samples_frame(target.structure, self.samples, target.evidence.has_rows)
+        return samples_frame(target.structure, self.raw("samples"), target.evidence.has_rows)
 
     @property
     def _asked(self) -> Target:
@@ -373,21 +375,30 @@ class Result:
 
     def _named(self, name: str) -> Named:
         if self.target is None or name not in ("mean", "prob", "mode", "samples"):
-            return Named(self._answer(name), name)
-        s, values = self.target.structure, self._answer(name)
+            return Named(self.raw(name), name)
+        s, values = self.target.structure, self.raw(name)
         axis = 2 if name == "samples" else int(self.target.evidence.has_rows)
-        prob = dict[str, Array]()
+        # Units have their answers from here where those of their layer have another form.
+        by_unit = {n: v for n, v in values.items() if n in s.layers and s.layers[n].shape}
         if name == "mean":
             prob = {n: p for n, p in self.answers.get("prob", {}).items() if n in s.by_state}
             # The layer of a single variable has its name.
             values = values | {n: p for n, p in prob.items() if s.layers[n].is_variable}
-        return Named(values, name, s.names, axis, prob)
+            by_unit |= prob
+        shaped = {n: s.layers[n].in_shape(values[n], axis) for n in by_unit if s.layers[n].shape}
+        return Named(values | shaped, name, s.names, axis, by_unit)
 
     def _array(self, name: str) -> Array:
-        found: Array = self._answer(name)
+        found: Array = self.raw(name)
         return found
 
-    def _answer(self, name: str) -> Any:
+    def raw(self, name: str) -> Any:
+        """Return an answer as the method gave it: layers have their units along one axis.
+
+        Raises
+        ------
+        NotAsked if the question did not ask for it.
+        """
         if name not in self.answers:
             wanted = "pgm.Joint(...)" if name == "joint" else repr(ANSWERS[name])
             raise NotAsked(f"{name} was not computed: ask for it with want=({wanted},)")

@@ -36,7 +36,7 @@ def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, A
     counts = np.bincount(axis_unit, minlength=units)
     return {
         "table_start": index.start,
-        "table_entry": index.first[:-1],
+        "table_entry": index.first,
         "axis_unit": axis_unit,
         "axis_table": index.table.astype(np.int64),
         "axis_stride": index.stride,
@@ -51,7 +51,7 @@ def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
     hard = np.zeros(len(arrays["own_table"]), dtype=np.int32)
     if not len(model.table_terms):
         return {"hard": hard, "cut": MIN_PROB}
-    table = np.isneginf(np.minimum.reduceat(model.table_terms, arrays["table_entry"]))
+    table = ~model.table_sizes[1]
     hard[arrays["axis_unit"][table[arrays["axis_table"]]]] = 1
     others = np.diff(arrays["table_start"])[table].max(initial=2) - 1
     return {"hard": hard, "cut": max(MIN_PROB, MIN_PRODUCT ** (1.0 / max(others, 1)))}

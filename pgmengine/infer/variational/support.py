@@ -72,6 +72,6 @@ def impossible_table(q: Belief, row: int) -> str:
     for tables in target.structure.tables:
         count = len(tables.index)
         if len(dead) and dead[0] < first + count:
-            return tables.key + ("" if tables.single else f"[{dead[0] - first}]")
+            return tables.key + (f"[{dead[0] - first}]" if count > 1 else "")
         first += count
     return ""

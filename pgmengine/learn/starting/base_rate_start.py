@@ -87,7 +87,7 @@ def _with_biases(model: Model, bias: dict[str, Array]) -> Params:
     s = model.structure
     params = {}
     for name, layer in s.layers.items():
-        biased = layer.components(s.child_tables[name] < 0)
+        biased = layer.components(s.has_bias[name])
         found = np.where(biased, bias[name], 0.0) if not layer.unit.observed_only else 0.0
         params[f"{name}.bias"] = np.broadcast_to(found, layer.width).reshape(layer.bias_shape)
     least = {k: v for k, v in floors(s).items() if k in params}
@@ -132,6 +132,6 @@ def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05)
         # The input z of a noisy-or unit is A(eta).
         z = eta if unit.canonical else unit.log_normalizer(eta)
         # Units with a conditional have no bias.
-        biased = layers[name].components(model.structure.child_tables[name] < 0)
+        biased = layers[name].components(model.structure.has_bias[name])
         bias[f"{name}.bias"] = np.reshape(np.ravel(z) * biased, layers[name].bias_shape)
     return model.with_params(bias)

@@ -110,7 +110,7 @@ class Centered:
                 key = f"{name}.bias"
                 before = out.get(key, gradient[key])
                 # Units with a conditional have no bias, and given units keep theirs.
-                biased = structure.layers[name].components(structure.child_tables[name] < 0)
+                biased = structure.layers[name].components(structure.has_bias[name])
                 moved = biased & ~np.ravel(gradient.idle.get(key, np.False_))
                 out[key] = before - (share * moved).reshape(np.shape(before))
         return out

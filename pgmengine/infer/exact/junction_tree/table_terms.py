@@ -280,7 +280,9 @@ def table_terms(target: Target, free: FreeUnits, counted: Array) -> list[TablesT
     every = _Active(tables, axes, start, size, number)
     if size.sum() <= MAX_PLACED_ENTRIES:
         return [_placed(target, every)]
-    whole = size == index.first[tables + 1] - index.first[tables]
+    # Small tables that places share are placed like tables with observed units.
+    apart = ~index.shared[tables] | (size > MAX_PLACED_ENTRIES)
+    whole = (size == index.size[tables]) & apart
     out: list[TablesTerm] = list(_free(index, every.some(whole))) if whole.any() else []
     sliced = ~whole & (size > MAX_PLACED_ENTRIES)
     if sliced.any():
@@ -292,7 +294,8 @@ def table_terms(target: Target, free: FreeUnits, counted: Array) -> list[TablesT
 
 def _free(index: TableIndex, these: _Active) -> list[FreeTables]:
     """Return the terms of tables without observed units; each long run of tables is a term."""
-    first, end = index.first[these.tables], index.first[these.tables + 1]
+    first = index.first[these.tables]
+    end = first + index.size[these.tables]
     breaks = np.flatnonzero(end[:-1] != first[1:]) + 1
     ends = [0, *breaks.tolist(), len(first)]
     short = np.zeros(len(first), dtype=bool)
@@ -330,7 +333,7 @@ def _placed(target: Target, these: _Active) -> TableTerm:
     first, begin = index.first[tables], size.cumsum() - size
     # This is already the place of the entry if all units of its table are free.
     base = np.arange(len(owner)) + (first - begin)[owner]
-    part = size < index.first[tables + 1] - first
+    part = size < index.size[tables]
     if part.any():
         some = part[owner].nonzero()[0]
         local = some - begin[owner[some]]
