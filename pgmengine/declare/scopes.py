@@ -12,7 +12,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
-from pgmengine.declare.units import Units, broadcast_shape, units_of_member
+from pgmengine.declare.units import Units, broadcast_shape, in_words, units_of_member
 from pgmengine.evidence.names import Member, Place
 from pgmengine.evidence.state_names import text_of_number
 from pgmengine.model.structure import Structure
@@ -70,6 +70,9 @@ def add_tables(
         given = one.values.shape
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
+        if not len(tables.index):
+            # A slice such as z[1:] of a single step is empty: the table is used nowhere.
+            continue
         if not tables.named and tables.name in taken:
             tables = replace(tables, name=_free(tables.name, taken))
         taken.add(tables.name)
@@ -171,7 +174,8 @@ def _of_shapes(structure: Structure, one: Declared) -> tuple[Tables, str]:
     broadcast to the shape of the places, and give them tables of their own.
     """
     kind = "conditional of" if one.conditional else "table of"
-    what = f"{kind} {one.scope[-1]!r}" if one.conditional else f"{kind} {one.scope!r}"
+    texts = ", ".join(map(in_words, one.scope))
+    what = f"{kind} {in_words(one.scope[-1]) if one.conditional else f'({texts})'}"
     what = f"{what}, {one.name!r}," if one.name else what
     if not one.scope:
         raise PgmError("a table needs at least one unit in its scope")

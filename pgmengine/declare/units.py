@@ -167,11 +167,13 @@ def broadcast_shape(
     try:
         shape = np.broadcast_shapes(*shapes)
     except ValueError:
-        parts = ", ".join(f"{str(m)} {s}" for m, s in zip(scope, shapes, strict=True))
+        parts = ", ".join(f"{in_words(m)} has {s}" for m, s in zip(scope, shapes, strict=True))
         raise PgmError(
             f"{what}: the shapes of its members do not broadcast together as in numpy: {parts}"
         ) from None
-    if 0 in shape:
-        empty = next(str(m) for m, s in zip(scope, shapes, strict=True) if 0 in s)
-        raise PgmError(f"{what}: {empty} has no units")
     return shape
+
+
+def in_words(member: object) -> str:
+    """Return a member of a scope as it was written, for a message."""
+    return member.text if isinstance(member, Units) else repr(member)

@@ -8,12 +8,12 @@ prepared question that they can ask many times. Answers of both have the same bi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import is_dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,10 +21,12 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import check_method
 from pgmengine.base.errors import PgmError
+from pgmengine.base.names import is_several
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.progress import showing
+from pgmengine.declare.template import Row, Template, as_template
 from pgmengine.evidence.findings import without_findings
 from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.names import Member, as_members
@@ -36,6 +38,7 @@ from pgmengine.infer.question.auto import Auto, Choice, only, within
 from pgmengine.infer.question.explanation import Explanation, Part
 from pgmengine.infer.question.prepared import Method, MethodLike, Planned, as_method
 from pgmengine.infer.question.splitting import answer
+from pgmengine.infer.question.templates import answer_rows
 from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
 from pgmengine.model.model import Model, ModelLike, as_model
@@ -59,19 +62,51 @@ _lock = Lock()
 MAX_REMEMBERED_NUMBERS = 2**19
 
 
+@overload
+def infer(
+    model: Template,
+    evidence: Sequence[Row] | Mapping[str, Sequence[ArrayLike]],
+    want: Iterable[str] = ...,
+    method: MethodLike | None = ...,
+    soft: Sequence[Soft | None] | None = ...,
+    do: Sequence[Evidence | None] | None = ...,
+    rng: RngLike = ...,
+    *,
+    executor: Executor | None = ...,
+    progress: bool = ...,
+    seconds: float | None = ...,
+) -> list[Result]: ...
+
+
+@overload
 def infer(
     model: ModelLike,
-    evidence: Evidence | None = None,
+    evidence: Evidence | None = ...,
+    want: Iterable[str] = ...,
+    method: MethodLike | None = ...,
+    soft: Soft | None = ...,
+    do: Evidence | None = ...,
+    rng: RngLike = ...,
+    state: Snapshot | None = ...,
+    executor: Executor | None = ...,
+    progress: bool = ...,
+    seconds: float | None = ...,
+) -> Result: ...
+
+
+def infer(
+    model: ModelLike | Template,
+    evidence: Any = None,
     want: Iterable[str] = ("marginals",),
     method: MethodLike | None = None,
-    soft: Soft | None = None,
-    do: Evidence | None = None,
+    soft: Any = None,
+    do: Any = None,
     rng: RngLike = None,
     state: Snapshot | None = None,
     executor: Executor | None = None,
     progress: bool = True,
     seconds: float | None = None,
-) -> Result:
+) -> Result | list[Result]:
     """Answer a question about a model under any pattern of evidence.
 
     Use `prepare` to ask a small model the same question many times, and `explain` to see the plans
@@ -79,8 +114,11 @@ def infer(
 
     Parameters
     ----------
-    model : the model, or the Fit that holds it.
-    evidence : layer -> (size,) or (rows, size); NaN is not observed, omitted layers are free.
+    model : the model, or the Fit that holds it. For a template, `evidence` is a list of rows of
+        any length, such as [{"x": values}, ...], or name -> list of values; `soft` and `do` have
+        an entry, or None, for each row; and the answer is a list of Results, one for each row.
+    evidence : layer -> (size,) or (rows, size); NaN is not observed, omitted layers are free. Layers
+        and arrays of variables with several axes take their shape, (*shape) or (rows, *shape).
         Categorical layers take labels or one-hot rows. A pandas DataFrame has a column for each
         unit. Units may be given by their names. States that have names are given by these, as text,
         numbers or booleans: 1, 1.0 and "1" are one name. Others are given by values or labels.
@@ -120,7 +158,41 @@ def infer(
     >>> r.mean["h"].shape, r.kind
     ((1, 2), 'exact')
     """
-    model = _checked(model, method)
+    # An iterator could be read once only, and rows of a template are several questions.
+    wanted = tuple(want) if is_several(want) else want
+    ask = partial(
+        _infer,
+        want=wanted,
+        method=method,
+        rng=rng,
+        state=state,
+        executor=executor,
+        progress=progress,
+        seconds=seconds,
+    )
+    template = as_template(model)
+    if template is None:
+        return ask(_checked(model, method), evidence, soft, do)
+    if state is not None:
+        raise PgmError("state belongs to the answer of one model; a template answers many rows")
+    ask = partial(ask, rng=np.random.default_rng(rng))
+    return answer_rows(template, evidence, soft, do, ask, together="gradient" not in wanted)
+
+
+def _infer(
+    model: Model,
+    evidence: Evidence | None,
+    soft: Soft | None,
+    do: Evidence | None,
+    want: Iterable[str],
+    method: MethodLike | None,
+    rng: RngLike,
+    state: Snapshot | None,
+    executor: Executor | None,
+    progress: bool,
+    seconds: float | None,
+) -> Result:
+    """Answer a question about one model; the parameters are those of `infer`."""
     target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
     question = _planned(target, wanted, within(DEFAULT if method is None else method, seconds))
     result = _answer(question, target, rng, state, executor, progress)

@@ -1,0 +1,262 @@
+"""Template: one declaration of models of any number of steps, with parameters that all share.
+
+A function of the number of steps declares a graph. Parameters of equal names are the same in models
+of any length. The number of steps of a row of evidence follows from the shapes of its values: the
+shapes of all arrays of a model are compared with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.types import Array, Weight
+from pgmengine.base.work.cache import Cache
+from pgmengine.declare.builder import GraphBuilder
+from pgmengine.model.layer import Layer
+from pgmengine.model.model import Model, StandsForModel
+
+# The number of models that a template keeps, one for each number of steps.
+MAX_KEPT_MODELS = 256
+
+# One row of evidence of a template: name -> values, or a number of steps without evidence.
+Row: TypeAlias = "Mapping[Any, Any] | int"
+
+
+class Template:
+    """Models of any number of steps, which one function declares.
+
+    Use it for sequences of different lengths: hidden Markov models, dynamic Bayesian networks,
+    chains and grids of any size. `pgm.fit`, `pgm.infer` and `pgm.save` take a template where they
+    take a model, with a list of rows as data or evidence.
+
+    Parameters
+    ----------
+    declare : a function of the number of steps, an integer of at least 1, that returns a
+        GraphBuilder. Parameters of equal names are shared by models of all lengths, and must have
+        the same shape in all of them.
+
+    Raises
+    ------
+    PgmError
+        If `declare` is no function, or, when a model is made, if it returns no GraphBuilder.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> def weather(steps):
+    ...     b = pgm.GraphBuilder()
+    ...     z = b.variable("z", states=("dry", "wet"), shape=steps)
+    ...     x = b.variable("x", states=("walk", "umbrella"), shape=steps)
+    ...     b.conditional(z[0], (), [0.6, 0.4], name="start")
+    ...     b.conditional(z[1:], (z[:-1],), [[0.8, 0.2], [0.3, 0.7]], name="transition")
+    ...     b.conditional(x, (z,), [[0.9, 0.1], [0.2, 0.8]], name="emission")
+    ...     return b
+    >>> template = pgm.Template(weather)
+    >>> template(300)
+    Bayesian network: 600 variables, 2 arrays, 599 arrows, 5 parameters
+      z: 300 variables: dry, wet
+      x: 300 variables: walk, umbrella
+    >>> rows = [{"x": ["walk", "umbrella"]}, {"x": ["walk", None, "umbrella"]}]
+    >>> [r.marginal("z")["wet"].round(2) for r in pgm.infer(template, rows)]
+    [array([0.24, 0.66]), array([0.17, 0.41, 0.81])]
+    """
+
+    def __init__(self, declare: Callable[[int], GraphBuilder]) -> None:
+        if not callable(declare):
+            raise PgmError(
+                "a template needs a function of the number of steps that returns a GraphBuilder, "
+                f"not {type(declare).__name__}"
+            )
+        self.declare = declare
+        # Parameters that replace those of the declaration.
+        self.learned: dict[str, Weight] = {}
+        self._models: Cache[Model] = Cache(most=MAX_KEPT_MODELS)
+
+    def __call__(self, steps: int) -> Model:
+        """Return the model of a number of steps.
+
+        Raises
+        ------
+        PgmError
+            For a number below 1, if the declaration returns no GraphBuilder, and if a learned
+            parameter has another shape at this number of steps.
+        """
+        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
+            raise PgmError(
+                f"the number of steps must be an integer of at least 1, not {steps!r:.60}"
+            )
+        return self._models.recall(int(steps), lambda: self._made(int(steps)))
+
+    def _made(self, steps: int) -> Model:
+        """Return the model of a number of steps with the learned parameters."""
+        built = self.declare(steps)
+        if not isinstance(built, GraphBuilder):
+            raise PgmError(
+                f"{self.name}({steps}) must return a GraphBuilder, not {type(built).__name__}"
+            )
+        model = built.build(rng=0)
+        for key, value in self.learned.items():
+            if key in model.params and np.shape(model.params[key]) != np.shape(value):
+                raise PgmError(
+                    f"{self.name}({steps}): parameter {key!r} has shape "
+                    f"{np.shape(model.params[key])}, and {np.shape(value)} in the models that it "
+                    "was learned from: the shape of a shared parameter must not depend on the "
+                    "number of steps"
+                )
+        return model.with_params({k: v for k, v in self.learned.items() if k in model.params})
+
+    @property
+    def name(self) -> str:
+        """The name of the declaration, for messages."""
+        return str(getattr(self.declare, "__name__", "the declaration"))
+
+    def with_params(self, params: Mapping[str, Weight]) -> Template:
+        """Return the template with other values of the named parameters.
+
+        Parameters that a model of some length lacks do not count there. Each model checks the
+        values when it is made.
+        """
+        out = Template(self.declare)
+        out.learned = {**self.learned, **params}
+        return out
+
+    def steps_of(self, row: Row, what: str = "row") -> int:
+        """Return the number of steps of a row: a number itself, or what the shapes of values say.
+
+        Raises
+        ------
+        PgmError
+            If no array in the row depends on the number of steps, or if no number of steps gives
+            the shapes of the row.
+        """
+        if not isinstance(row, Mapping):
+            if isinstance(row, (int, np.integer)) and not isinstance(row, bool):
+                return int(row)
+            raise PgmError(
+                f"{what} must map names to values, such as {{'x': values}}, or be a number of "
+                f"steps without evidence, not {type(row).__name__}"
+            )
+        shapes = {key: shape_of(value) for key, value in row.items()}
+        lengths = [shape[0] for shape in shapes.values() if shape]
+        for steps in dict.fromkeys(n for n in lengths if n >= 1):
+            if self._fits(steps, shapes):
+                return steps
+        for steps in dict.fromkeys(self._by_two_models(shapes, lengths)):
+            if steps >= 1 and self._fits(steps, shapes):
+                return steps
+        given = ", ".join(f"{key!r} of shape {shape}" for key, shape in shapes.items())
+        raise PgmError(
+            f"{what} gives {self.name} no number of steps: it has {given or 'no values'}; give an "
+            "array of variables whole, with NaN or None where it is not observed, or a number of "
+            "steps in place of a row without evidence"
+        )
+
+    def _by_two_models(
+        self, shapes: Mapping[Any, tuple[int, ...]], lengths: list[int]
+    ) -> list[int]:
+        """Return numbers of steps that follow from how the first axes grow from one step to two."""
+        one, two = (self(steps).structure.layers for steps in (1, 2))
+        found = []
+        for key, shape in shapes.items():
+            if key in one and key in two and shape:
+                before, after = one[key].grid[0], two[key].grid[0]
+                if after > before and (shape[0] - before) % (after - before) == 0:
+                    found.append((shape[0] - before) // (after - before) + 1)
+        return found
+
+    def _fits(self, steps: int, shapes: Mapping[Any, tuple[int, ...]]) -> bool:
+        """Whether arrays of these shapes are values of the model, and one depends on the steps."""
+        try:
+            layers, fewer = self(steps).structure.layers, None
+        except PgmError:
+            return False
+        named = {key: shape for key, shape in shapes.items() if key in layers and shape}
+        if not named or not all(has_shape(layers[key], shape) for key, shape in named.items()):
+            return False
+        fewer = self(steps + 1).structure.layers
+        return any(key not in fewer or fewer[key].grid != layers[key].grid for key in named)
+
+    def groups(self, rows: Iterable[Row], what: str) -> dict[int, list[int]]:
+        """Return number of steps -> numbers of the rows of this length; PgmError if it is unknown.
+
+        Examples
+        --------
+        >>> import pgmengine as pgm
+        >>> def coins(steps):
+        ...     b = pgm.GraphBuilder()
+        ...     b.conditional(b.variable("coin", shape=steps), (), [0.5, 0.5], name="coin")
+        ...     return b
+        >>> pgm.Template(coins).groups([{"coin": [0, 1]}, 3, {"coin": [1, 1]}], "evidence")
+        {2: [0, 2], 3: [1]}
+        """
+        found: dict[int, list[int]] = {}
+        for i, row in enumerate(rows):
+            found.setdefault(self.steps_of(row, f"{what}: row {i}"), []).append(i)
+        return found
+
+    def __repr__(self) -> str:
+        learned = (
+            f"; learned: {listed([repr(key) for key in self.learned])}" if self.learned else ""
+        )
+        return f"Template of {self.name}{learned}"
+
+
+def as_template(given: object) -> Template | None:
+    """Return a template, or the template of the result of `fit`; None for anything else."""
+    model = given.model if isinstance(given, StandsForModel) else given
+    return model if isinstance(model, Template) else None
+
+
+def shape_of(values: object) -> tuple[int, ...]:
+    """Return the shape of values, () where lists of unequal lengths or mappings have none."""
+    if isinstance(values, Mapping):
+        return ()
+    try:
+        return tuple(np.shape(values))  # type: ignore[arg-type]
+    except ValueError:
+        return ()
+
+
+def has_shape(layer: Layer, shape: tuple[int, ...]) -> bool:
+    """Whether values of a layer have its shape, with or without an axis of components."""
+    return shape in (layer.grid, (*layer.grid, layer.unit.width), (layer.size,))
+
+
+def rows_of_data(given: object, what: str) -> list[Row]:
+    """Return the rows of a template: a list of rows, or name -> list of the values of each row.
+
+    Raises
+    ------
+    PgmError
+        For anything else, and for lists of unequal lengths.
+    """
+    if isinstance(given, Mapping):
+        lists = {key: list(values) for key, values in given.items()}
+        counts = {len(values) for values in lists.values()}
+        if len(counts) != 1:
+            sizes = ", ".join(f"{key!r} has {len(values)}" for key, values in lists.items())
+            raise PgmError(f"{what}: each name needs as many rows: {sizes or 'there are none'}")
+        return [{key: values[i] for key, values in lists.items()} for i in range(counts.pop())]
+    if isinstance(given, (list, tuple)) and given:
+        return list(given)
+    raise PgmError(
+        f"{what} of a template must be a list of rows, such as [{{'x': values}}, ...], not "
+        f"{'an empty list' if given == [] else type(given).__name__}"
+    )
+
+
+def stacked(rows: list[Mapping[Any, Any]]) -> dict[Any, Any]:
+    """Return rows of equal names and shapes as name -> values with an axis of rows."""
+    return {key: _stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def _stack(values: list[Any]) -> Array:
+    """Return values as one array with an axis of rows; names and None stay objects."""
+    arrays = [np.asarray(value) for value in values]
+    if any(array.dtype.kind not in "biuf" for array in arrays):
+        arrays = [np.asarray(value, dtype=object) for value in values]
+    return np.stack(arrays)
