@@ -22,11 +22,11 @@ def same_models(one, other):
     a, b = one.structure, other.structure
     assert a.variables == b.variables and list(a.layers) == list(b.layers)
     for x, y in zip(a.tables, b.tables, strict=True):
-        assert (x.name, x.layers, x.conditional, x.single) == (
+        assert (x.name, x.layers, x.conditional, x.lead) == (
             y.name,
             y.layers,
             y.conditional,
-            y.single,
+            y.lead,
         )
         np.testing.assert_array_equal(x.index, y.index)
     assert list(one.params) == list(other.params)

@@ -135,7 +135,12 @@ def _check_complete(structure: Structure) -> None:
     """
     if structure.couplings or not all(tables.conditional for tables in structure.tables):
         return
-    arrays = [(n, i) for n, x in structure.layers.items() if x.is_array for i in range(x.size)]
+    arrays = [
+        (name, int(i))
+        for name, layer in structure.layers.items()
+        if layer.is_array
+        for i in np.flatnonzero(structure.child_tables[name] < 0)[:1]
+    ]
     for name, i in (*structure.variables, *arrays):
         if structure.child_tables[name][i] >= 0 or structure.state_counts[name] == 1:
             continue
@@ -174,8 +179,8 @@ def _of_shapes(structure: Structure, one: Declared) -> tuple[Tables, str]:
     broadcast to the shape of the places, and give them tables of their own.
     """
     kind = "conditional of" if one.conditional else "table of"
-    texts = ", ".join(map(in_words, one.scope))
-    what = f"{kind} {in_words(one.scope[-1]) if one.conditional else f'({texts})'}"
+    scope = f"({', '.join(map(in_words, one.scope))})"
+    what = f"{kind} {in_words(one.scope[-1]) if one.conditional else scope}"
     what = f"{what}, {one.name!r}," if one.name else what
     if not one.scope:
         raise PgmError("a table needs at least one unit in its scope")
@@ -293,15 +298,17 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
     # children.
     child_of_axis = index.child[index.table]
     arrows = (child_of_axis >= 0) & (index.unit != child_of_axis)
-    graph: nx.DiGraph = nx.DiGraph()
-    graph.add_edges_from(
-        zip(index.unit[arrows].tolist(), child_of_axis[arrows].tolist(), strict=True)
-    )
+    above, below = [index.unit[arrows]], [child_of_axis[arrows]]
     for c in structure.arrows:
         parents, children = joined_units(structure, c, params[f"{c.key}.weight"])
-        first, second = structure.first_unit[c.a], structure.first_unit[c.b]
-        ends = (first + parents).tolist(), (second + children).tolist()
-        graph.add_edges_from(zip(*ends, strict=True))
+        above.append(structure.first_unit[c.a] + parents)
+        below.append(structure.first_unit[c.b] + children)
+    one, two = np.concatenate(above), np.concatenate(below)
+    # Arrows that all lead to later units close no cycle, as in long chains.
+    if (one < two).all():
+        return
+    graph: nx.DiGraph = nx.DiGraph()
+    graph.add_edges_from(zip(one.tolist(), two.tolist(), strict=True))
     if not nx.is_directed_acyclic_graph(graph):
         names = structure.names
         cycle = [names.of(names.at(edge[0])) for edge in nx.find_cycle(graph)]

@@ -211,12 +211,12 @@ def as_template(given: object) -> Template | None:
     return model if isinstance(model, Template) else None
 
 
-def shape_of(values: object) -> tuple[int, ...]:
+def shape_of(values: Any) -> tuple[int, ...]:
     """Return the shape of values, () where lists of unequal lengths or mappings have none."""
     if isinstance(values, Mapping):
         return ()
     try:
-        return tuple(np.shape(values))  # type: ignore[arg-type]
+        return tuple(np.shape(values))
     except ValueError:
         return ()
 

@@ -195,7 +195,7 @@ class Names:
         layer = self.layers[place[0]]
         if layer.labels is not None and isinstance(layer.labels[place[1]], str):
             return str(layer.labels[place[1]])
-        return f"{layer.name}[{place[1]}]"
+        return f"{layer.name}[{layer.unit_texts[place[1]] if layer.shape else place[1]}]"
 
     def at(self, number: int) -> Place:
         """Return the place of a unit by its number among the units of all layers."""

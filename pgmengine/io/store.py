@@ -59,6 +59,9 @@ BASE_RATES_PREFIX, CHAINS_PREFIX = "training/base_rates/", "training/chains/"
 # The entry of the metadata that says whether the constructor chose the parameters.
 PARAMETERS_ENTRY = "parameters"
 
+# The entry of the metadata of a model with tables that has a training.
+TRAINING_ENTRY = "training"
+
 # The format of earlier files, which have no checksum.
 FORMAT_WITHOUT_CHECKSUM = "pgmengine-1"
 
@@ -129,6 +132,8 @@ def save(model: ModelLike, path: str | Path) -> None:
     declaration = json.dumps(declaration_of(model))
     chosen = "by the constructor" if model.fresh else "by hand or by learning"
     metadata = {"format": form, "declaration": declaration, PARAMETERS_ENTRY: chosen}
+    if form == FORMAT_WITH_TABLES and model.training is not None:
+        metadata[TRAINING_ENTRY] = "base rates and chains"
     write_tensors(path, tensors, metadata)
 
 
@@ -178,7 +183,8 @@ def load(path: str | Path) -> Model:
             declaration = json.loads(metadata["declaration"])
         except ValueError as error:
             raise PgmError(f"its declaration cannot be read: {error}") from None
-        training = _take_training(tensors)
+        trained = metadata["format"] == FORMAT_WITH_TRAINING or TRAINING_ENTRY in metadata
+        training = _take_training(tensors) if trained else None
         tabled = metadata["format"] in (FORMAT_WITH_TABLES, FORMAT_WITH_UNSHARED)
         tabled |= metadata["format"] == FORMAT_WITH_TRAINING and TABLE_UNITS in tensors
         tabled &= isinstance(declaration, dict)
@@ -193,13 +199,13 @@ def load(path: str | Path) -> Model:
         return Model(whole.structure, whole.params, fresh=fresh).with_training(training)
 
 
-def _take_training(tensors: dict[str, Array]) -> Training | None:
-    """Take the base rates and the chains of a training out of the tensors of a file, if any."""
+def _take_training(tensors: dict[str, Array]) -> Training:
+    """Take the base rates and the chains of a training out of the tensors of a file."""
     rates, chains = (
         {n.removeprefix(kind): tensors.pop(n) for n in list(tensors) if n.startswith(kind)}
         for kind in (BASE_RATES_PREFIX, CHAINS_PREFIX)
     )
-    return Training(rates, chains) if rates or chains else None
+    return Training(rates, chains)
 
 
 def _take_tables(

@@ -53,7 +53,6 @@ BAD = {
     "unit below zero": (("table", (("h", -1), "lung"), np.ones((2, 3))), "h", "-1"),
     "unit no number": (("table", (("h", "a"), "lung"), np.ones((2, 3))), "h", "a"),
     "unit fraction": (("table", (("h", 0.5), "lung"), np.ones((2, 3))), "h", "0.5"),
-    "layer as unit": (("table", ("h", "lung"), np.ones((2, 3))), "h", ""),
     "twice": (("table", ("smoke", "smoke"), np.ones((2, 2))), "smoke", ""),
     "twice by number": (("table", (("h", 1), ("h", 1)), np.ones((2, 2))), "h", ""),
     "infinite": (("table", (("g", 0), "lung"), np.ones((2, 3))), "g", ""),

@@ -32,6 +32,14 @@ def test_files_of_the_format_without_a_checksum_are_read():
     assert layer.labels == ("a", ("b", 1), None) and layer.state_names == ("off", "on")
 
 
+def test_files_of_the_format_without_shared_tables_are_read():
+    found = pgm.load(KEPT / "model-3.safetensors")
+    assert found.variables == ["rain", "wet"] and found.structure.layers["v"].size == 3
+    shapes = {key: value.shape for key, value in found.params.items() if key.endswith(".table")}
+    assert list(shapes.values()) == [(2,), (2, 2), (2, 3), (2, 3, 3)]
+    np.testing.assert_array_equal(found.params["v,v.table"].ravel(), np.log(np.arange(18) + 1.0))
+
+
 def test_checkpoints_of_the_format_before_are_read(tmp_path):
     (tmp_path / "c").write_bytes((KEPT / "checkpoint-3").read_bytes())
     arrays, notes = read(tmp_path / "c", {})

@@ -43,7 +43,7 @@ def test_models_without_tables_keep_their_format(tmp_path):
     pgm.save(model(), tmp_path / "m")
     pgm.save(tabled(), tmp_path / "n")
     assert parts_of(tmp_path / "m")[1]["format"] == "pgmengine-2"
-    assert parts_of(tmp_path / "n")[1]["format"] == "pgmengine-3"
+    assert parts_of(tmp_path / "n")[1]["format"] == "pgmengine-5"
 
 
 def test_normalised_rows_keep_their_bits(tmp_path, seed=0):
@@ -108,7 +108,13 @@ UNITS = [0, 0, 0, 0, 0, 0, 1, 1, 2]
         (entry(layers=[]), r"tables\[3\]: 2 tables of 0 axes"),
         (entry(name="wet|rain"), "two tables have the same name"),
         (entry(name="z"), "'v,v.table' belongs to no table"),
-        (entry(single=True), r"tables\[3\]: 2 tables"),
+        (entry(single=True), r"tables\[3\] is damaged"),
+        (entry(lead=[3]), r"tables\[3\]: the places have other tables"),
+        (entry(lead=[]), r"tables\[3\]: the places have other tables"),
+        (entry(lead=[2.5]), r"tables\[3\]: the shape must be an integer"),
+        (setting("tables/numbers", [0, 0, 0, 1, 1]), r"tables\[3\]: the places have other tables"),
+        (setting("tables/numbers", [0, 0, 0, 0]), r"tables\[3\]: the places have other tables"),
+        (setting("tables/numbers", [0, 0, 0, 0, 1, 0]), "the tables have"),
         (setting("tables/units", [*UNITS[:-1], 3]), r"tables\[3\]: index\[1, 1\] is 3"),
         (setting("tables/units", [*UNITS[:-1], 1]), r"occurs twice in index\[1\], \[1, 1\]"),
         (setting("tables/units", [*UNITS[:-1], np.nan]), "must be a list of integers"),

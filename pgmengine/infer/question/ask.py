@@ -117,8 +117,8 @@ def infer(
     model : the model, or the Fit that holds it. For a template, `evidence` is a list of rows of
         any length, such as [{"x": values}, ...], or name -> list of values; `soft` and `do` have
         an entry, or None, for each row; and the answer is a list of Results, one for each row.
-    evidence : layer -> (size,) or (rows, size); NaN is not observed, omitted layers are free. Layers
-        and arrays of variables with several axes take their shape, (*shape) or (rows, *shape).
+    evidence : layer -> (size,) or (rows, size); NaN is not observed, omitted layers are free.
+        Layers and arrays of several axes take their shape, (*shape) or (rows, *shape).
         Categorical layers take labels or one-hot rows. A pandas DataFrame has a column for each
         unit. Units may be given by their names. States that have names are given by these, as text,
         numbers or booleans: 1, 1.0 and "1" are one name. Others are given by values or labels.
@@ -450,7 +450,7 @@ def _by_value(target: Target) -> bool:
     return intervened or any(layer.unit.observed_only for layer in layers)
 
 
-def _checked(model: ModelLike, method: object) -> Model:
+def _checked(model: ModelLike | Template, method: object) -> Model:
     """Return the model; raise PgmError unless these are a model and a method."""
     if method is not None:
         check_method(method)

@@ -1,4 +1,4 @@
-"""Questions about a template: rows of any number of steps, each answered by the model of its length.
+"""Questions about a template, whose rows have any number of steps.
 
 Rows of one length with values under the same names are asked together, as rows of one question, and
 the result is divided again. Wanted gradients are sums over rows, so that each row is then asked by
