@@ -5,6 +5,7 @@ from pgmengine.apps.classifier import GenerativeClassifier
 from pgmengine.base.errors import NotAsked, PgmError
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
+from pgmengine.declare.template import Template
 from pgmengine.engine.kernels import Blend, FlipState, Gibbs
 from pgmengine.evidence.soft import likelihood
 from pgmengine.evidence.target import Target
@@ -160,6 +161,7 @@ __all__ = [
     "Status",
     "Target",
     "TemperedTransitions",
+    "Template",
     "ThreePiece",
     "Tied",
     "TransSAP",

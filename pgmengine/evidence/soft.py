@@ -67,7 +67,7 @@ def likelihood(values: Mapping[Key, ByState]) -> dict[Key, Likelihoods]:
 
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
-    >>> b.variable("rain", states=("no", "yes"))
+    >>> rain = b.variable("rain", states=("no", "yes"))
     >>> b.conditional("rain", (), [0.8, 0.2])
     >>> r = pgm.infer(b.build(), soft=pgm.likelihood({"rain": {"no": 0.1, "yes": 0.4}}))
     >>> round(r.marginal("rain")["yes"], 3)

@@ -136,7 +136,7 @@ def write(model: ModelLike, path: str | Path) -> None:
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "coin.bif"
     >>> b = pgm.GraphBuilder()
-    >>> b.variable("coin", states=("heads", "tails"))
+    >>> coin = b.variable("coin", states=("heads", "tails"))
     >>> b.conditional("coin", (), [0.1, 0.9])
     >>> pgm.write(b.build(), file)
     >>> pgm.read(file).variables

@@ -56,7 +56,7 @@ class Elimination(Method):
 
     >>> import pgmengine as pgm
     >>> chain = pgm.GraphBuilder()
-    >>> chain.layer("x", pgm.Spin(), 100)
+    >>> x = chain.layer("x", pgm.Spin(), 100)
     >>> neighbours = [[i, i + 1] for i in range(99)]
     >>> chain.tables(("x", "x"), neighbours, [[2.0, 1.0], [1.0, 2.0]])
     >>> r = pgm.infer(chain.build(), want=("log_z",), method=pgm.Elimination())
