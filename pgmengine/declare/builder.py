@@ -186,7 +186,8 @@ class GraphBuilder:
         Parameters
         ----------
         layers : the layer of each axis, m names. A variable stands for a layer of one unit.
-        index : (n, m) numbers of units of these layers; 0 for a variable.
+        index : (n, m), a row for each table: the numbers of its units in these layers, 0 for a
+            variable.
         values : (n, K_1, ..., K_m) entries >= 0, or (K_1, ..., K_m) for n equal tables.
         """
         if not is_sequence(layers):

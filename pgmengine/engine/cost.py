@@ -29,7 +29,7 @@ LANES_FREE = 12
 
 @dataclass(frozen=True)
 class Price:
-    """Seconds of one call, and of each chain in it; less than `least` chains cost as much."""
+    """Seconds of a call, and of each chain in it; fewer than `least` chains count as `least`."""
 
     call: float = 0.0
     chain: float = 0.0

@@ -192,7 +192,7 @@ class CompiledChains:
     def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
         """Make one sweep at each of betas[1:]; return the importance log weights, (rows,)."""
         weight = np.zeros(self.target.rows)
-        # Compute it now, because states at beta = 0 may be impossible.
+        # Compute the constant before the sweeps, because states at beta = 0 may be impossible.
         self._constant()
         self._pieces(
             len(betas) - 1,

@@ -75,7 +75,8 @@ class Target:
     common: Array | None = None
 
     def __post_init__(self) -> None:
-        # Every function reads these, and a property would take longer than most of their uses.
+        # Nearly every function reads these attributes. As properties they would take longer than
+        # most functions that use them.
         keep = object.__setattr__
         keep(self, "structure", self.model.structure)
         keep(self, "pattern", self.evidence.pattern)

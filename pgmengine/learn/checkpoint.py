@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_FORMAT = "pgmengine-checkpoint-4"
 
-# The modules in the full name of a type of pgmengine.
+# The part of the full name of a type of pgmengine that names its modules.
 MODULE_PATH = re.compile(r'"pgmengine\.(?:[a-z_]+\.)+')
 # The previous format, whose checksum did not cover dtypes.
 FORMAT_OF_OLD_CHECKSUM = "pgmengine-checkpoint-3"
@@ -111,7 +111,7 @@ class Saver:
                 "history": history.values,
                 "scores": watch.scores,
             }
-            # They are in the file.
+            # The parameters are written below, by their own names.
             del state["parameters"]
             write(self.place, self.mark, {**run.params(), **state}, notes)
             self.why = ""

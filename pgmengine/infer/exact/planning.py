@@ -426,10 +426,11 @@ def _may_fit(rough: Order) -> bool:
 def _reduced(
     conditioned: Conditioned, zeros: Array, search: float
 ) -> tuple[Order, JunctionTree, Possible]:
-    """Return the tree over the states that are possible for some row."""
+    """Return the tree over the states that are possible for at least one row."""
     scopes, offered = conditioned.scopes, conditioned.passing
     p = remove_impossible(conditioned.states, scopes.start, scopes.scope, zeros)
-    # If no state is possible, the sum is 0: the tree with one state each is never run.
+    # If no state is possible, the sum is 0. The tree then has one state for each variable, and is
+    # never run.
     cards = np.maximum(p.cards, 1)
     order = best_order(cards, p.start, p.scope, 0.0, offered)
     if _may_fit(order):

@@ -402,7 +402,7 @@ def _doubtful_rows(
 ) -> Array | None:
     """Return a mask (rows,) of the rows that chains have not answered well.
 
-    It is None if the rows cannot be asked again by themselves, and unless some have good answers.
+    It is None if the rows cannot be asked again by themselves, or if no row has a good answer.
     """
     divisible = not choice.normaliser and state is None and "gradient" not in choice.want
     if not divisible or found.status in KNOWN_WRONG or not as_method(found.method).local:
@@ -420,7 +420,7 @@ def _of_a_difference(found: Prepared) -> Prepared:
 def _reason(result: Result) -> str:
     """Return the reason to ask the next candidate, or an empty string.
 
-    There is no reason if log weights have lost their digits, because no other method can do better.
+    If log weights have lost their digits, no other method can do better, and the string is empty.
     """
     accepted = result.status.good or result.status is Status.ROUNDED
     return "" if accepted else result.status.value

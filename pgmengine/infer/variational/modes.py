@@ -109,7 +109,7 @@ def modes(
 
 
 def _climbed(target: Target, rng: np.random.Generator, starts: int | None, rounds: int) -> Modes:
-    """Return the fixed points of rows that climb together."""
+    """Return the fixed points of some rows, whose rounds are made together."""
     etas = list(islice(spread_starts(target, rng), starts))
     count = len(etas)
     many = target.take(np.repeat(np.arange(target.rows), count))

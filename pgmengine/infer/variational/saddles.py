@@ -2,9 +2,9 @@
 
 Updates start from units at their reference. In a model with a symmetry (spins without biases,
 states that can be exchanged, equal hidden units) this Q is symmetric as well. Every update keeps
-the symmetry, and the rounds end at a saddle point of the bound: n log 2 for spins with any
-coupling. A small random step distinguishes a saddle from a maximum: further rounds return to a
-maximum, in fewer rounds than led to it, and move away from a saddle.
+the symmetry, and the rounds end at a saddle point of the bound, whose value is n log 2 for n spins,
+whatever their couplings are. A small random step distinguishes a saddle from a maximum: further
+rounds return to a maximum, in fewer rounds than led to it, and move away from a saddle.
 
 Once the symmetry is broken, there are several maxima, and a random step may lead to any of them.
 Rounds at rising inverse temperatures lead to a good one: slightly below the temperature at which

@@ -1,8 +1,8 @@
 """A score that compares rows with changed rows, for models whose log Z is unknown.
 
 A pair is a row and the same row with another value of one unit. The difference of their log
-densities, with hidden units summed out, does not depend on log Z. Where the posterior of a row is a
-product of its units, it is computed from one row of each weight matrix. Elsewhere it is the
+densities, with hidden units marginalised, does not depend on log Z. Where the posterior of a row is
+a product of its units, it is computed from one row of each weight matrix. Elsewhere it is the
 difference of two mean-field bounds.
 """
 

@@ -186,7 +186,7 @@ class Watch:
         if not good.any():
             return -np.inf, 0.0
         share = self.weights[good] / self.weights[good].sum()
-        # Scores far beyond anything that is measured have an infinite error, and say nothing.
+        # If squares of scores overflow, the error is infinite, and leads to no finding.
         with np.errstate(over="ignore"):
             mean = float(share @ values[good])
             return mean, float(np.sqrt((share**2) @ (values[good] - mean) ** 2))

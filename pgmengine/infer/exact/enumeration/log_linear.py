@@ -104,7 +104,7 @@ class LogLinearForm:
 
     target: Target
     pattern_form: PatternForm
-    # Evidence, cover units in their first state, 0 elsewhere.
+    # Values at the origin: the evidence, cover units in their first state, and 0 elsewhere.
     origin: States
     # (n,).
     const: Array
@@ -198,7 +198,7 @@ def _linear_field(
 def _add_blocks(
     p: LogLinearForm, name: str, layer: Layer, field: Array, zeta: Array | None
 ) -> None:
-    """Add the units of a layer that are summed out, and the normalisers of its conditionals."""
+    """Add the marginalised units of a layer, and the normalisers of its conditionals."""
     pattern_form = p.pattern_form
     rest, slopes = pattern_form.cover.rest[name], pattern_form.fields[name]
     if len(rest) and (layer.unit.canonical or zeta is None):

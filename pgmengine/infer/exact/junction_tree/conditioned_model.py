@@ -125,7 +125,7 @@ class Conditioned:
     scopes : the scopes of all factors, in the order of the terms.
     sizes : (factors,) the number of entries of each.
     counted : (tables,) whether each table of the model is part of the density.
-    whole : the entries of the counted tables all of whose units are observed.
+    whole : the entries of the counted tables without a free unit.
     separate : layer -> the barren units whose probabilities are wanted, but which are in no factor.
     passing : the elimination order along all chains (causal_independence.passing); None without
         chains.
@@ -222,7 +222,7 @@ class Conditioned:
 
     @cached_property
     def for_means(self) -> Array:
-        """The factors whose marginals means and joint distributions need, ascending.
+        """The factors that give means and joint distributions by their marginals, ascending.
 
         Means of units with infinitely many values are read from the factors of their neighbours.
         """
@@ -377,14 +377,14 @@ def _links(
 
 
 def _within(target: Target, name: str, joints: tuple[tuple[int, ...], ...]) -> list[int]:
-    """Return the units of a layer that are in one of several sets, numbered over all layers."""
+    """Return the units of a layer that are in any of these sets, numbered over all layers."""
     first = target.structure.first_unit[name]
     last = first + target.structure.layers[name].size
     return [u for joint in joints for u in joint if first <= u < last]
 
 
 def _joint_term(free: FreeUnits, joints: tuple[tuple[int, ...], ...]) -> JointTerm:
-    """Return the term of the free units of sets of units."""
+    """Return the term whose scopes are the free units of each of these sets of units."""
     lists = [[int(free.number[u]) for u in units if free.number[u] >= 0] for units in joints]
     start = np.cumsum([0, *map(len, lists)]).astype(np.int64)
     scope = np.array([u for one in lists for u in one], dtype=np.int32)

@@ -90,7 +90,7 @@ class Cutset:
         return max(1, min(MAX_STATES_AT_ONCE, self.states, fit))
 
     def bytes(self, entries: float, more: bool, draws: int) -> float:
-        """Return the largest memory of a run in bytes; `more` if it computes more than log Z."""
+        """Return the bytes that a run takes at most; `more`: whether it gives more than log Z."""
         results = (self.cards.sum() + entries) * self.at_once(entries) if more else 0.0
         return float(16.0 * (results + entries) + self.inner.bytes(1, more, draws))
 
@@ -128,7 +128,7 @@ class Cutset:
         for states in blocks(np.arange(self.states), self.at_once(len(values))):
             rows = run_restricted(self.tree, values, self.seen(states), **wanted)
             logs.append(rows["log_z"])
-            # The mixture so far is one more row.
+            # The mixture of the joint states so far counts as one more row.
             for name, value in found.items():
                 rows[name] = np.concatenate([value, rows[name]], axis=LANE_AXIS[name])
             found = _mixture(rows)

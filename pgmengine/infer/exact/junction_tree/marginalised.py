@@ -10,7 +10,8 @@
 
 For the mode, the largest log weight of an infinite unit or of a leaf replaces the log of the sum:
 max_x [eta x + log h(x)], minus A(eta) for a leaf. Given the mode of all other units, the unit has
-its most probable value. For Gaussian units, the two differ by a constant only.
+its most probable value. For Gaussian units, the largest log weight and the log of the sum differ by
+a constant only.
 
 The first two are functions of a field that is linear in the states of a few free units. `Field`
 holds these units and the steps that their states add to the field, so that the entries of a table

@@ -112,7 +112,7 @@ class TableTerm:
 
 @dataclass(frozen=True, eq=False)
 class FreeTables:
-    """beta log T of tables none of whose units is observed.
+    """beta log T of tables without an observed unit.
 
     Attributes
     ----------
@@ -258,7 +258,7 @@ class _Active:
         return Scopes(self.start, self.number[self.axes].astype(np.int32))
 
     def some(self, mine: Array) -> _Active:
-        """Return some of the tables, (n,) bool."""
+        """Return the tables that a mask (n,) selects."""
         lengths = np.diff(self.start)
         start = np.concatenate([[0], np.cumsum(lengths[mine])])
         axes = self.axes[np.repeat(mine, lengths)]
@@ -360,7 +360,7 @@ def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: A
 
 
 def whole_tables(target: Target, counted: Array) -> Entries:
-    """Return the entries of the counted tables all of whose units are observed."""
+    """Return the entries of the counted tables without a free unit."""
     s, none = target.structure, np.empty(0, dtype=np.int64)
     free = target.free
     observed = ~np.concatenate([free[name][0] for name in s.layers])
@@ -375,7 +375,7 @@ def whole_tables(target: Target, counted: Array) -> Entries:
 def observed_constant(target: Target, whole: Entries) -> Array:
     """Return the sum (rows,) of all terms without a free unit, except children of arrows.
 
-    `whole` are the entries of the tables all of whose units are observed.
+    `whole` holds the entries of the tables without a free unit.
     """
     s, seen = target.structure, target.evidence.values
     total = np.zeros(target.rows)

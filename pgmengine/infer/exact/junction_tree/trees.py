@@ -252,7 +252,7 @@ class Tree:
         return sum([entries * (rows if term.by_row else passes) for term, entries in tables])
 
     def _pass_bytes(self, rows: int, more: bool, draws: int) -> float:
-        """Return the memory of tables and messages; `more` where more than log Z is wanted."""
+        """Return the memory of tables and messages; `more`: whether more than log Z is wanted."""
         entries = [0.0, 0.0]
         for term, left in self._entries_left:
             entries[by_row(term)] += left

@@ -142,7 +142,7 @@ class DistinctDraws:
 
         Parameters
         ----------
-        inside : layer -> (rows, size) units of the block, of layers with such units.
+        inside : layer -> (rows, size), the units of the block, for layers with such units.
         """
         s = self.target.structure
         seen = {
@@ -234,7 +234,7 @@ def gaps(some: DistinctDraws, mean: States, ess: States, most: float) -> Iterato
 
 
 def _inside(target: Target, block: Array) -> dict[str, Array]:
-    """Return layer -> (rows, size) the free units of a block, of layers with units of it."""
+    """Return the free units of a block, layer -> (rows, size); layers without any are absent."""
     out = {}
     for name, layer in target.structure.layers.items():
         units = target.structure.first_unit[name] + np.arange(layer.size)

@@ -385,7 +385,7 @@ def _shares(log_weights: Array) -> Array:
 
 
 def _backward(target: Target) -> bool:
-    """Return whether sweeps in reverse order are cheaper, because they sum out fewer units."""
+    """Return whether sweeps in reverse order are cheaper, because they marginalise fewer units."""
     sizes = [
         sum(target.structure.layers[n].size for n in marginalised_layers(target, back))
         for back in (False, True)

@@ -380,7 +380,7 @@ def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, 
 
     Where evidence lies below free units, (rows,), equal importance weights have an error as well.
     States with a total probability of up to 3 / n may be missing from n draws, so the error is at
-    least 1 / n, and SURE errors are 3 / n.
+    least 1 / n, and an interval reaches at least 3 / n to each side.
     """
     log_z, error = log_mean_error(log_w)
     error = np.where(below, np.maximum(error, 1.0 / log_w.shape[1]), error)

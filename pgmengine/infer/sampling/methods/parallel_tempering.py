@@ -190,8 +190,8 @@ class ParallelTempering(Sampler):
         stats |= ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
         doubts: Doubts = []
         if len(ladders.betas) > 1:
-            # log Z is estimated even if it is not wanted, because a bound above it shows a phase
-            # without replicas.
+            # log Z is estimated even if it is not wanted: a proven bound above the estimate shows
+            # that the replicas have missed a phase.
             found = ladders.log_z()
             doubts += _bounds(ladders, found, question.basis.modes(target))
         if {"log_z", "log_prob"} & set(want):

@@ -68,8 +68,8 @@ MIN_AGREEMENT_NATS = 0.01
 # The error that a few weights give is too small if modes are missed.
 MAX_REVERSE_GAP_NATS = 0.5
 
-# The largest value in nats of SURE standard errors of a run that may confirm another one. A run
-# with larger errors would agree with anything.
+# The largest value in nats of ERRORS_PER_INTERVAL_SIDE standard errors of a run that may confirm
+# another one. A run with larger errors would agree with anything.
 MAX_CONFIRMING_ERROR_NATS = 1.0
 
 # The number of temperatures of the last run, as a multiple of that of the others.
@@ -89,8 +89,8 @@ class Confirmed:
     best : the runs with the highest estimate.
     count : (rows,), number of references.
     agreed : (rows,), whether a run from another reference agrees with the best one.
-    high : (rows,), the largest upper end (estimate plus SURE errors) of the other runs that agree,
-        or -inf.
+    high : (rows,), the largest upper end (estimate plus ERRORS_PER_INTERVAL_SIDE errors) of the
+        other runs that agree, or -inf.
     """
 
     best: Runs
