@@ -516,7 +516,7 @@ cdef class GrayWalk:
         weighted probabilities of all components and indicators (row 0), and the same over the
         states with indicator d = 1 (row 1 + d), divided by exp(scale). The mass is the sum of the
         weights, divided by exp(scale) as well; it is 0 without moments.
-        best: units take their most probable value instead of being summed out.
+        best: units take their most probable value instead of being marginalised.
         """
         cdef c.pgm_walk_job j
         cdef c.pgm_problem *p = &j.problem

@@ -125,8 +125,9 @@ def _compiled(target: Target) -> Engine:
 def _tabled(target: Target) -> Engine:
     """Return prices of sweeps with chains as lanes: states, tables, couplings and children.
 
-    An entry is found by comparisons with the joint states of the other members, or by loads if they
-    are many. The inputs of a child are added up at each visit of a parent.
+    An entry is found by comparisons with the joint states of the other members, or by reading
+    entries from memory if there are many joint states. The inputs of a child are added up at each
+    visit of a parent.
     """
     s, graph = target.structure, packed_units.packed_graph(target.structure)
     packed, sites = packed_units.packed_parameters(target.model), graph.sites

@@ -183,7 +183,7 @@ class _Child:
     value: Array
     # (rows, width).
     zeta: Array
-    # (rows, size): not set by do().
+    # (rows, size) bool: the units that do() has not set.
     alive: Array
     # (width of parent, width of child).
     weight: Weight

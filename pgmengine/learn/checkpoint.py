@@ -59,7 +59,8 @@ log = logging.getLogger(__name__)
 class Saver:
     """Writer of checkpoints, at an interval in seconds and at the end.
 
-    A failure is logged. The next attempt tries again, and the attempt at the end reports a failure.
+    A failure is logged. The fit goes on, and tries again at the next interval. A failure of the
+    last attempt is reported.
     """
 
     def __init__(self, path: str | Path, mark: Mapping[str, JSON], every: float) -> None:

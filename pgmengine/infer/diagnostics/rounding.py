@@ -145,7 +145,7 @@ def ease(target: Target, single: bool) -> Eased:
 
 
 def _rooms(target: Target, sizes: Magnitudes) -> dict[str, Array]:
-    """Return layer -> (rows, size): the lead in nats with which a state is the only possible one.
+    """Return layer -> (rows, size): the lead in nats that makes one state the only possible one.
 
     It exceeds all terms with other free units, and the rounding error of the lead itself. It is
     infinite for units that are never taken as observed.
@@ -363,7 +363,8 @@ def _without(result: Result, bad: Mapping[str, Array], sizes: Magnitudes, target
     return replace(
         result,
         answers=answers,
-        # ROUNDED says that all other answers are good, so that it does not replace a bad status.
+        # A status of ROUNDED means that the answers that are not NaN are good. It must therefore
+        # not replace a bad status.
         status=Status.ROUNDED if result.status.good else result.status,
         warnings=tuple(dict.fromkeys((*lines, *result.warnings))),
     )

@@ -57,10 +57,10 @@ from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import quantity
 
-# Seconds for one table entry in one pass; and for each clique of a row that has its own tree.
+# Seconds for one table entry in one pass, and, if a row has a tree of its own, for each clique.
 PASSED_ENTRY_SECONDS, CLIQUE_SECONDS = 3e-9, 3e-7
-# Seconds for an entry of the tables of the model: to make it a probability, in each pass; and to
-# count it, in a gradient.
+# Seconds for an entry of the tables of the model: each pass makes it a probability, and a gradient
+# counts it.
 TABULATED_ENTRY_SECONDS, COUNTED_ENTRY_SECONDS = 2e-9, 1e-8
 # Seconds for the passes on one tree of any size, besides the seconds for its entries.
 CALL_SECONDS = 1.5e-4

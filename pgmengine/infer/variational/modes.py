@@ -35,12 +35,13 @@ from pgmengine.model.layer import Layer
 # The settings of the rounds from each start. A bound holds after any number of rounds.
 CLIMB = MeanField(updates=60, tolerance=1e-4)
 
-# Size of the natural parameter that moves a bounded unit to an end of its range; and of the natural
-# parameter that moves an unbounded unit away from its middle.
+# A natural parameter of size END_PARAMETER moves a bounded unit to an end of its range, and one of
+# size UNBOUNDED_PARAMETER moves an unbounded unit away from its middle.
 END_PARAMETER, UNBOUNDED_PARAMETER = 8.0, 1.0
 
-# Largest number of states that are tried as ends for units whose states have no order; largest
-# number of layers that are put at an end by themselves; and number of starts with random ends.
+# For units whose states have no order, up to MAX_ENDS_PER_UNIT states are tried as ends. Up to
+# MAX_LAYERS_AT_AN_END layers are put at an end one by one, and RANDOM_STARTS starts have random
+# ends.
 MAX_ENDS_PER_UNIT, MAX_LAYERS_AT_AN_END, RANDOM_STARTS = 4, 4, 4
 
 # Largest size, in bytes, of the means of the rows that are computed together.

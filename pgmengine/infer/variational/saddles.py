@@ -25,14 +25,14 @@ from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import count
 
-# Sizes of steps in means of units: from a fixed point; in annealing runs; and from the reference at
-# the start, where there are too few rounds for a step from a fixed point.
+# Sizes of steps in means of units. STEP_OF_START is that of a step from the reference, which is
+# made where there are too few rounds for a step from a fixed point.
 STEP_FROM_FIXED_POINT = 1e-3
 STEP_OF_ANNEALING = 1e-2
 STEP_OF_START = 0.1
 
-# The inverse temperatures of an annealing run, as shares of beta; and the largest number of rounds
-# at each of them.
+# The inverse temperatures of an annealing run, as shares of beta. At each of them there are at most
+# MAX_ROUNDS_PER_SHARE rounds.
 ANNEALING_SHARES = tuple(2.0**-k for k in range(10, 0, -1))
 MAX_ROUNDS_PER_SHARE = 8
 

@@ -22,8 +22,8 @@ from pgmengine.evidence.target import Target
 if TYPE_CHECKING:
     from pgmengine.infer.variational.unit_tables import Belief
 
-# Finite logarithms that replace log 0, one after another; and the largest number of rounds with
-# each.
+# Finite logarithms that replace log 0, one after another. With each of them there are at most
+# MAX_ROUNDS_PER_STAND_IN rounds.
 STAND_INS_FOR_LOG_ZERO = (-3.0, -10.0, -40.0)
 MAX_ROUNDS_PER_STAND_IN = 8
 

@@ -31,8 +31,8 @@ MAX_SAFE_EXPONENT = 600.0
 # steps add up to about sqrt(n) times one of them: to less than 1e-7 with terms of this size.
 MAX_SAFE_TERMS = 2.0**22
 
-# 1 - e^a counts as 0 where it is far below this (gray.h). Noisy-or units with a smaller input are
-# therefore enumerated in numpy.
+# The compiled loop takes 1 - e^a as 0 where it is far below this number (gray.h). Noisy-or units
+# with a smaller input are therefore enumerated in numpy.
 MIN_SAFE_GAP = 1e-3
 
 

@@ -62,8 +62,8 @@ from pgmengine.model.unit_graph import acts
 
 T = TypeVar("T", bound=Term)
 
-# Largest size, in bytes, of the tables of the rows that are searched together for impossible
-# states; and the number of copies of a table while it is filled.
+# Rows are searched together for impossible states as long as their tables have at most
+# MAX_SEARCH_BYTES. While a table is filled, there are COPIES_PER_FILLED_TABLE copies of it.
 MAX_SEARCH_BYTES = 2.0**26
 COPIES_PER_FILLED_TABLE = 2
 
@@ -162,9 +162,9 @@ class Conditioned:
     def impossible(self, target: Target) -> Array:
         """Return whether each entry (entries,) is -inf in all rows.
 
-        Entries of tables can be -inf, and entries of children with independent causes: such a child
-        is 0 with certainty where no cause is present. A few rows are examined at a time. Raises
-        PgmError if not even one row fits in memory.
+        Entries of tables can be -inf. So can entries of children with independent causes: such a
+        child is 0 with certainty where no cause is present. A few rows are examined at a time.
+        Raises PgmError if not even one row fits in memory.
         """
         out = np.zeros(int(self.sizes.sum()), dtype=bool)
         some = [(term, span) for term, _, span in self.spans if _may_exclude(target, term)]

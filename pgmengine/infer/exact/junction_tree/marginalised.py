@@ -38,7 +38,8 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.unit_graph import acts
 from pgmengine.model.weights import is_sparse
 
-# Largest number of entries of a table of a child, or of an infinite unit, over its neighbours.
+# Largest number of entries of a table of a child, or of a unit with infinitely many values, over
+# its neighbours.
 MAX_MARGINALISED_ENTRIES = 2**22
 
 

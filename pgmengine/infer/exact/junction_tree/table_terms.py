@@ -61,7 +61,7 @@ class Entries:
 
 
 def _entries(target: Target, tables: Array, base: Array, owner: Array, seen: Array) -> Entries:
-    """Return entries of some tables; `seen` (S,) are the axes of all tables that are observed."""
+    """Return the entries of some tables; the mask `seen` (S,) marks the axes of observed units."""
     index, none = target.structure.table_index, np.empty(0, dtype=np.int64)
     mine = np.zeros(len(index.child), dtype=bool)
     mine[tables] = True

@@ -46,12 +46,12 @@ MAX_DISTINCT_DRAWS, MAX_DISTINCT_NUMBERS, MAX_DRAWS_PER_ROW = 2048, 2**18, 64
 # cliques of all blocks together.
 MAX_BLOCKS, MAX_BLOCK_UNITS, MAX_BLOCK_STATES = 16, 2**11, 2.0**24
 
-# Seconds for growing a block, for each unit of the model; and for conditioning, for each unit of
-# each draw.
+# Growing a block takes GROWING_SECONDS_PER_UNIT for each unit of the model. Conditioning takes
+# CONDITIONING_SECONDS_PER_UNIT for each unit of each draw.
 GROWING_SECONDS_PER_UNIT, CONDITIONING_SECONDS_PER_UNIT = 1e-5, 2e-8
 
-# Seconds of the comparison: at most for a single row, at least for a part of many rows, and between
-# the two a share of the seconds of drawing.
+# The comparison may take the share SHARE_COMPARING of the seconds of drawing, but no more than
+# MAX_COMPARING_SECONDS divided by the number of rows. MIN_COMPARING_SECONDS are always allowed.
 MAX_COMPARING_SECONDS, MIN_COMPARING_SECONDS, SHARE_COMPARING = 0.15, 0.03, 0.1
 
 # The number of distinct draws in plans.
