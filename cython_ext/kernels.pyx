@@ -184,8 +184,8 @@ cdef class Chains:
         after each sweep. `backward` visits layers and units in the reverse order. With the number
         of a layer as `only`, just this layer is drawn, from given inputs, and no inputs are
         updated. With betas (count + 1,), sweep t is made at betas[t + 1], and before it log_weight
-        (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), with layers marked `summed` summed
-        out unless `joint`.
+        (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), with layers marked `summed`
+        marginalised unless `joint`.
         """
         cdef c.pgm_sweep_job j
         if changed.shape[0] < self.chains.layers:

@@ -59,7 +59,7 @@ PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain, int last)
     return 0.5 * pgm_dot(l, chain, field, base, 1.0f);
 }
 
-/* sum over a layer of log p(x | zeta), or of -A(zeta) for units that are `summed` out, whose
+/* sum over a layer of log p(x | zeta), or of -A(zeta) for marginalised units, whose
  * current state may be impossible */
 PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain, int summed)
 {

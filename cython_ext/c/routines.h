@@ -85,7 +85,7 @@ typedef struct {
     int64_t count;          /* chains */
     uint64_t first, sweeps; /* sweeps first .. first + sweeps - 1 */
     int refresh;            /* compute all inputs first */
-    int joint;              /* importance weights sum no layer out */
+    int joint;              /* importance weights marginalise no layer */
     int backward; /* visit layers and units in the reverse order, which reverses the sweep */
     int only;     /* draw only this layer, with given inputs, and update no inputs; or -1 */
     const double *betas; /* (sweeps + 1) or NULL: sweep t is made at betas[t + 1], and before it
@@ -181,7 +181,7 @@ typedef struct {
 typedef struct {
     const pgm_tabled *chains;
     uint64_t first, sweeps;  /* sweeps first .. first + sweeps - 1 */
-    int joint;               /* importance weights sum no unit out */
+    int joint;               /* importance weights marginalise no unit */
     int backward;            /* visit units in the reverse order */
     const uint8_t *anew;     /* (units) mask of the units drawn by Gibbs, or NULL */
     float *beta;             /* (chains) set by a schedule */

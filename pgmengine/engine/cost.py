@@ -23,7 +23,7 @@ from pgmengine.model.weights import count, is_sparse
 
 US, NS = 1e-6, 1e-9
 
-# Where chains are lanes of vectors, so many chains take as long as one.
+# The number of chains that take as long as one, where chains are lanes of vectors.
 LANES_FREE = 12
 
 
@@ -62,7 +62,7 @@ class Engine:
     in_one_call: bool
 
     def run(self, chains: float, sweeps: float, calls: float) -> float:
-        """Return the seconds of sweeps in some calls."""
+        """Return the seconds of sweeps that are made in `calls` calls."""
         return self.sweep.of(chains, sweeps) - (
             self.sweep.call * (sweeps - calls) if self.in_one_call else 0.0
         )

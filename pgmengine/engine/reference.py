@@ -251,7 +251,7 @@ def _unit_by_unit(
             if child.layer.unit.canonical:
                 add_rows(child.zeta, step, child.weight, columns)
             else:
-                # Changes that are added up would leave rounding errors where the input is 0.
+                # Adding up changes would leave rounding errors in an input that is exactly 0.
                 child.zeta[:] = target.model.inputs(x, child.layer.name)
     return value
 

@@ -45,7 +45,7 @@ class EvidencePattern:
 
     @cached_property
     def _resized(self) -> Cache[EvidencePattern]:
-        """Number of rows -> the same pattern with so many rows, if all rows are equal.
+        """Number of rows -> the same pattern with this number of rows, if all rows are equal.
 
         A fit uses batches of two or three sizes again and again.
         """

@@ -115,7 +115,7 @@ def _rows(unit: Unit) -> Array:
 
 
 def joined(one: TableIndex, two: TableIndex) -> TableIndex:
-    """Return the tables of both, first those of `one`."""
+    """Return the tables of both children, those of `one` first."""
     return TableIndex(
         np.concatenate([one.start, two.start[1:] + one.start[-1]]),
         np.concatenate([one.unit, two.unit]),

@@ -61,7 +61,7 @@ MIN_SWEEPS_A_PLAN = 64
 
 
 def knows(target: Target, kernel: Kernel) -> bool:
-    """Whether this engine can sweep, and is the best one, for a blend of Gibbs and FlipState.
+    """Whether this engine can sweep by a blend of Gibbs and FlipState, and is the fastest one.
 
     An inherited `flip_share` does not count, because the subclass may have another transition.
     """

@@ -50,7 +50,7 @@ MAX_TERMS_IN_DOUBLE = 2.0**30
 # Largest sum of the sizes of the terms of a unit, in single precision: its error is 2^-8.
 MAX_TERMS_IN_SINGLE = 2.0**16
 
-# If a state leads all others by so many nats, the others have the probability 0 in double
+# If a state leads all others by this number of nats, the others have the probability 0 in double
 # precision, whose smallest positive number is e^-745.
 CERTAIN_LEAD_NATS = 800.0
 
@@ -318,7 +318,7 @@ def known_log_z(target: Target) -> Array:
 
 
 def check_digits(target: Target) -> Target:
-    """Return a target with the same expectations and small terms; PgmError if there is none."""
+    """Return a target with the same expectations and small terms; PgmError if none exists."""
     if fits(target, False):
         return target
     eased = ease(target, False)

@@ -75,8 +75,8 @@ MAX_QUICK_BITS, MAX_PROVEN_BITS = 50, 34
 # that fit.
 MAX_SHARED_SEARCH_SECONDS = 0.05
 
-# Trees with at most so many table entries keep the quick order: another search would take longer
-# than elimination.
+# Trees with at most this number of table entries keep the quick order, because another search would
+# take longer than elimination.
 MAX_ENTRIES_WITHOUT_SEARCH = 2**12
 
 # Causal independence is used if it takes less than this share of the time of tables over all
@@ -107,7 +107,7 @@ class PlannedTrees:
 
     @cached_property
     def stats(self) -> dict[str, float]:
-        """The table entries of the trees of the posterior, and log2 of those of a clique."""
+        """The table entries of the posterior's trees, and log2 of those of the largest clique."""
         width = max([tree.largest for tree in self.posterior], default=0.0)
         return {"width": width, "entries": float(sum([t.entries.sum() for t in self.posterior]))}
 

@@ -188,7 +188,7 @@ class Ask:
         # Layer -> (size,) bool: the units that will be observed.
         none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
         self._seen = none | model.structure.names.units(observed, "observed")
-        # Number of rows -> the question that was planned for so many rows.
+        # Number of rows -> the question that was planned for this number of rows.
         self._planned: Cache[Planned] = Cache(most=16)
         self.plan: Plan = self._question(self._any_evidence()).plan
 
@@ -221,7 +221,7 @@ class Ask:
         return _answer(self._question(target), target, rng, None, executor, progress)
 
     def _question(self, target: Target) -> Planned:
-        """Return the question planned for as many rows as a target has."""
+        """Return the question, planned for the number of rows that a target has."""
         make = partial(_plan, target, self.want, self.method)
         return make() if _by_value(target) else self._planned.recall(target.rows, make)
 

@@ -166,7 +166,7 @@ class MeanField(Method):
         return replace(self, updates=updates) if updates >= MIN_USEFUL_ROUNDS else None
 
     def _expected_rounds(self, target: Target) -> float:
-        """Return the number of rounds that plans expect, from all starts and to leave a saddle."""
+        """Return the expected number of rounds: of all starts, and of leaving a saddle."""
         if target.pattern.independent:
             return 1.0
         known = target.model.biased or any(m.any() for m in target.pattern.observed.values())

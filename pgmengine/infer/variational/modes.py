@@ -47,8 +47,9 @@ MAX_ENDS_PER_UNIT, MAX_LAYERS_AT_AN_END, RANDOM_STARTS = 4, 4, 4
 # Largest size, in bytes, of the means of the rows that are computed together.
 MAX_CLIMB_BYTES = 2.0**22
 
-# Two fixed points are different modes if a mean differs by this share of the range of its unit. The
-# second mode counts if its bound of log Z is within so many nats of that of the first.
+# Two fixed points are different modes if a mean differs by the share MIN_MODE_DISTANCE of the range
+# of its unit. The second mode counts if its bound of log Z is at most MAX_MODE_GAP_NATS below that
+# of the first.
 MIN_MODE_DISTANCE, MAX_MODE_GAP_NATS = 0.5, 10.0
 
 # Means are moved by this share of their distance to the middle of the range, because a mean at the

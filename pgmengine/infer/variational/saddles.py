@@ -40,7 +40,7 @@ MAX_ROUNDS_PER_SHARE = 8
 # rises.
 TRIAL_ROUNDS = 20
 
-# Number of runs that leave a saddle: at most MAX_RUNS, and so few that they visit no more than
+# Number of runs that leave a saddle: at most MAX_RUNS, or fewer if they would visit more than
 # MAX_VISITED_ENTRIES units and table entries, but at least two. The first are annealing runs. The
 # others begin with a large random step, because annealing runs often end at the same maximum.
 MAX_RUNS = 9

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STAND_INS_FOR_LOG_ZERO = (-3.0, -10.0, -40.0)
 MAX_ROUNDS_PER_STAND_IN = 8
 
-# Number of starts of the search: at most MAX_STARTS, and so few that they read no more than
+# Number of starts of the search: at most MAX_STARTS, or fewer if they would read more than
 # MAX_READ_ENTRIES table entries, but at least two.
 MAX_STARTS = 20
 MAX_READ_ENTRIES = 3e8

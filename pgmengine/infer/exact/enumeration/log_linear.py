@@ -169,7 +169,7 @@ def _add_layer(p: LogLinearForm, name: str, layer: Layer) -> None:
 
 
 def _products(x: Array, y: Array) -> Array:
-    """Return the inner products of the rows of two arrays, of which either may have one row."""
+    """Return the inner products of the rows of two arrays; an array of one row fits all rows."""
     x, y = distinct(x), distinct(y)
     if len(x) == 1:
         x, y = y, x

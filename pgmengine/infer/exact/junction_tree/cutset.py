@@ -156,7 +156,7 @@ class Cutset:
 
 
 def _mixture(rows: dict[str, Array]) -> dict[str, Array]:
-    """Return the quantities of a mixture of rows, weighted by their Z, as those of one row."""
+    """Return the quantities of one row that is a mixture of rows, weighted by their Z."""
     logs = rows["log_z"]
     found = {"log_z": log_sum(logs[None])}
     # Impossible rows have no expectations.
@@ -191,7 +191,7 @@ def condition_on_cutset(
         cutset.append(_most_entries(tree, inner.cards))
         states *= float(factors.cards[cutset[-1]])
         inner = factors.without(np.array(cutset))
-        # The cutset will have at least so many joint states in the end.
+        # A lower bound of the number of joint states that the cutset will have.
         passes = states * found.entries / most
         found = best_order(
             inner.cards, inner.start, inner.scope, SEARCH_SECONDS_PER_CHOICE, found.order, passes

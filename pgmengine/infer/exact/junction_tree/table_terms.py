@@ -3,7 +3,7 @@
 Large tables take most of the memory of a question. They are therefore not copied, and no array of
 places has a number for each of their entries. There are four kinds:
 
-    free        a table without an observed unit: its entries are those of the model
+    free        a table without an observed unit, with the entries of the model
     sliced      a large table with observed units: a slice of it for each row
     placed      all small tables together, with the place of each entry in the model
     observed    a table without a free unit: a constant of each row

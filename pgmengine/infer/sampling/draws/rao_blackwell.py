@@ -1,9 +1,9 @@
 """Comparison of means of draws with exact conditional means of blocks of units.
 
-Chains that move one unit at a time cannot cross where tables or strong couplings forbid every
-single move, and no statistic of their draws can show it. However, the conditional of a block S
-given all other units can be computed exactly, and the mean over the posterior of E[x_S | rest] is
-E[x_S]. Therefore
+Chains that move one unit at a time stay in a part of the space if tables or strong couplings forbid
+every move of a single unit out of it, and no statistic of their draws can show it. However, the
+conditional of a block S given all other units can be computed exactly, and the mean over the
+posterior of E[x_S | rest] is E[x_S]. Therefore
 
     gap_i = mean over some draws t of E[x_i | rest of draw t] - mean of x_i over all draws
 
@@ -137,8 +137,8 @@ class DistinctDraws:
     def given_rest(self, inside: dict[str, Array]) -> tuple[Target, Array]:
         """Return the target in which all units outside a block are observed as they were drawn.
 
-        The target has one row for each distinct state of these units. The second array says for
-        each draw which of these rows it belongs to.
+        The target has one row for each distinct state of these units. The second array holds, for
+        each draw, the number of its row.
 
         Parameters
         ----------
@@ -294,7 +294,7 @@ def _note(some: DistinctDraws, gap: Gap, at: tuple[int, int], mean: float, score
 
 
 def comparing_limit(rows: int, drawing: float) -> float:
-    """Return the most seconds of the comparison, after so many seconds of drawing."""
+    """Return the most seconds that the comparison may take, after `drawing` seconds of drawing."""
     return max(MIN_COMPARING_SECONDS, min(SHARE_COMPARING * drawing, MAX_COMPARING_SECONDS / rows))
 
 

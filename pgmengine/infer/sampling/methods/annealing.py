@@ -228,8 +228,8 @@ class Annealing:
     def _from_others(self, up: AnnealedRun, rng: np.random.Generator) -> States:
         """Return states (chains, width) that other chains of this row have reached, if any have.
 
-        Each source whose log Z is at most MAX_NATS_BELOW_RUN below that of `up` gives as many
-        states.
+        The sources whose log Z is at most MAX_NATS_BELOW_RUN below that of `up` give equal numbers
+        of states.
         """
         states = [r.states for r in self.reached if r.log_z > up.log_z[0] - MAX_NATS_BELOW_RUN]
         if not states:
