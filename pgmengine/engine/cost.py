@@ -87,7 +87,7 @@ def free_units(target: Target, name: str) -> float:
 
 
 def state_count(target: Target, name: str) -> int:
-    """Return the number of states of a unit; for infinite units, a number with the same cost."""
+    """Return the number of states of a unit; if it is infinite, a number with the same cost."""
     support = target.structure.layers[name].unit.support
     return 4 if support is None else len(support)
 

@@ -14,11 +14,11 @@ where the forward run has ended. Therefore more runs are made on other paths:
     last   : from the reference of the best run, at LAST_RUN_LENGTH_RATIO times as many temperatures
 
 If nothing is observed and the model has the last chains of its training, the chains go on from
-these: because the parameters changed while they moved, they have visited modes in proportion.
-Otherwise the chains have dispersed starts. Their means are the reference nearest to most of the
-probability. For an RBM 784x500 after 20 epochs, 1,000 temperatures gave a log Z of 470 from uniform
-units and from base rates, and 476.5 from the means of all layers. Ten times as many temperatures
-also give 476.5.
+these. Because the parameters changed while they moved, they have visited each mode about in
+proportion to its probability. Otherwise the chains have dispersed starts. Their means are the
+reference nearest to most of the probability. For an RBM 784x500 after 20 epochs, 1,000 temperatures
+gave a log Z of 470 from uniform units and from base rates, and 476.5 from the means of all layers.
+Ten times as many temperatures also give 476.5.
 
 Two forward runs may agree because both miss the same modes. The reverse run of each further run
 therefore starts from the last states of the chains and of the earlier runs. If its own path does
