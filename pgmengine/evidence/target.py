@@ -207,7 +207,7 @@ class Target:
         return bool((self.beta == 1.0).all())
 
     def natural(self, x: States, name: str) -> Array:
-        """Return the natural parameter of a layer without children given all others, (rows, width).
+        """Return the natural parameter (rows, width) of a layer, without the terms of its children.
 
         eta = outer_field + beta link(zeta), where zeta is the directed input; eta is finite.
         """

@@ -257,7 +257,7 @@ class Auto(Method):
         chains = doubtful.status not in KNOWN_WRONG and as_method(doubtful.method).local
         if not chains or plan.guarantee == "lower bound" or plan.seconds <= self.retry_seconds:
             return ""
-        # Rounded to two digits, this is not less than the time.
+        # The factor makes up for rounding to two digits: the limit is not below the time.
         enough = float(f"{1.05 * plan.seconds:.2g}")
         return (
             f"{plan.method} may give a better answer in about {duration(plan.seconds)}: ask with "
@@ -380,7 +380,7 @@ class Choice:
             return why
         best = min(slow, key=lambda i: plans[i].seconds)
         _, time, memory = plans[best].sizes
-        # Rounded to two digits, this is not less than the time.
+        # The factor makes up for rounding to two digits: the limit is not below the time.
         limit = float(f"{1.05 * plans[best].seconds:.2g}")
         rows = int(target.rows * self.auto.max_seconds / plans[best].seconds)
         fewer = f", or about {rows} rows at a time" * (rows > 0)

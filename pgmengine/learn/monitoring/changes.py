@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of a row and a changed row, and the log probability of telling which is the row.
+    """Pairs of a row and a changed row, scored by how well a model tells the two apart.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ def _chances(mask: Array, log_rates: Array) -> Array:
 
 
 def _another(layer: Layer, value: Array, eta: Array, rng: np.random.Generator) -> Array:
-    """Return another state of each unit, or a draw at base rates for infinitely many values."""
+    """Return another state of each unit; for infinitely many values, a draw at base rates."""
     support = layer.unit.support
     if support is None:
         return layer.unit.sample(eta, rng)

@@ -78,7 +78,8 @@ class Form:
     structural : make a factor of every parameter of a coupling, zero or not.
     joints : sets of units, numbered over all layers, whose joint distribution is wanted.
     pairs : whether the pairs of all couplings are wanted.
-    maximum : whether the largest term is wanted, with the sum or in its place.
+    maximum : whether the mode is wanted, which needs the largest term of the sum; log Z may be
+        wanted as well.
     small : use the small tables of causal_independence.py. The factors then also depend on the
         observed values of the units with independent causes.
     """

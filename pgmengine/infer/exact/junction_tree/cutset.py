@@ -64,7 +64,7 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class Cutset:
-    """The variables of a cutset, and the tree whose rows observe them.
+    """The variables of a cutset, and the junction trees with and without them.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ def cutset_of(factors: Factors, order: Order, variables: Array) -> Cutset:
 
 
 def _most_entries(tree: JunctionTree, cards: Array) -> int:
-    """Return the variable that saves the most clique entries for each bit of work."""
+    """Return the variable with the most saved clique entries for each doubling of the work."""
     gain = np.zeros(len(cards))
     for clique in tree.clique_scopes():
         gain[clique] += np.exp(np.log(cards[clique]).sum())

@@ -287,7 +287,7 @@ def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
         if len(units):
             assert layer.unit.support is not None
             columns = slice(None) if len(units) == layer.size else layer.columns(units)
-            # A few draws at a time, so that no second copy of all values is made.
+            # A few draws are converted at a time, so that no second copy of all values is made.
             step = max(1, BLOCK_ENTRIES // (rows * layer.width))
             for first in range(0, draws, step):
                 drawn = layer.unit.support.take(

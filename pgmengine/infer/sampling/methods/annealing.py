@@ -149,7 +149,7 @@ class Annealing:
 
     @cached_property
     def exact_draws(self) -> Prepared:
-        """The question for exact draws to start the reverse run from; refused where too large."""
+        """The question for exact draws, which start the reverse run; it is refused if too large."""
         return quick(
             self.target.at(1.0),
             ("samples",),
