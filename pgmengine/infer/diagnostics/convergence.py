@@ -35,8 +35,8 @@ from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
 
-# Largest number of series that are examined. Of more series, some are examined at even spacing, and
-# the others get NaN.
+# Largest number of series that are examined. If there are more, some are examined at even spacing,
+# and the others get NaN.
 MAX_SERIES_EXAMINED = 20_000
 
 # Smallest count of numbers in series for which another thread pays; each number takes about 1 ns.
