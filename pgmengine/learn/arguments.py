@@ -23,7 +23,7 @@ from pgmengine.model.structure import Structure
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-# Axes of tables, over all rows in one array, whose states are checked together.
+# The largest number of axes of tables, summed over rows, whose states are checked together.
 AXES_AT_ONCE = 10_000_000
 
 

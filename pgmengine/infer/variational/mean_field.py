@@ -59,7 +59,7 @@ class MeanField(Method):
     Use it for a proven lower bound, and for quick means. In directed models it also bounds log
     p(evidence). It is exact if the free units are independent given the evidence and have no
     directed children. Means and probabilities are those of Q, an approximation that may describe
-    only one of several modes. `Result.kind` is "lower bound", which is meant of log_z and log_prob.
+    only one of several modes. `Result.kind` is "lower bound", which refers to log_z and log_prob.
 
     Parameters
     ----------

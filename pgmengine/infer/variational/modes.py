@@ -136,7 +136,7 @@ def _climbed(target: Target, rng: np.random.Generator, starts: int | None, round
 
 
 def _second(target: Target, bound: Array, mean: States, best: Array) -> Array:
-    """Return the number (rows,) of the best start that ends in another mode than the best one.
+    """Return the number (rows,) of the best start whose mode is not that of the best of all.
 
     It is `best` (rows,) if no other mode counts. `mean` is layer -> (rows, starts, width).
     """

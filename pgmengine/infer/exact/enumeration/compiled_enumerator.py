@@ -37,7 +37,7 @@ MIN_SAFE_GAP = 1e-3
 
 
 def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
-    """Return an array (rows, T, K-1) for each block as one (rows, components), padded by `fill`.
+    """Join arrays (rows, T, K-1), one for each block, as (rows, components), padded by `fill`.
 
     The compiled routine reads the components of all finite blocks in this order: block by block,
     state by state, unit by unit. The units of a block are padded to whole vectors.

@@ -113,7 +113,7 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
 
 
 def _bits(target: Target, name: str) -> float:
-    """Return log2 of the number of states of a unit; infinite numbers become prohibitive ones."""
+    """Return log2 of the number of states of a unit; a prohibitive number if it is infinite."""
     states = target.structure.state_counts[name]
     return float(np.log2(states)) if states else 1e6
 
