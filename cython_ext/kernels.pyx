@@ -184,8 +184,8 @@ cdef class Chains:
         after each sweep. `backward` visits layers and units in the reverse order. With the number
         of a layer as `only`, just this layer is drawn, from given inputs, and no inputs are
         updated. With betas (count + 1,), sweep t is made at betas[t + 1], and before it log_weight
-        (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), with layers marked `summed` summed
-        out unless `joint`.
+        (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), with layers marked `summed`
+        marginalised unless `joint`.
         """
         cdef c.pgm_sweep_job j
         if changed.shape[0] < self.chains.layers:
@@ -516,7 +516,7 @@ cdef class GrayWalk:
         weighted probabilities of all components and indicators (row 0), and the same over the
         states with indicator d = 1 (row 1 + d), divided by exp(scale). The mass is the sum of the
         weights, divided by exp(scale) as well; it is 0 without moments.
-        best: units take their most probable value instead of being summed out.
+        best: units take their most probable value instead of being marginalised.
         """
         cdef c.pgm_walk_job j
         cdef c.pgm_problem *p = &j.problem

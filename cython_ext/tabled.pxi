@@ -124,7 +124,7 @@ cdef class TabledSweeps:
         trace (count, chains, 2), if given, receives the log densities after each sweep: log p_beta
         = trace[..., 0] + beta trace[..., 1]. With betas (count + 1,), sweep t is made at betas[t +
         1], and before it log_weight (chains,) gains log p_(betas[t + 1]) - log p_(betas[t]), with
-        the units marked `summed` summed out unless `joint`. Units of the mask anew (units,) are
+        the units marked `summed` marginalised unless `joint`. Units of the mask anew (units,) are
         drawn from their conditionals.
         """
         cdef c.pgm_tabled_job j

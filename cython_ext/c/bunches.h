@@ -8,7 +8,7 @@
  * are not supported; pgm_in_bunches tells whether a job qualifies.
  *
  * Reference: NumpyEnumerator in pgmengine/infer/exact/enumeration/numpy_enumerator.py
- * (test_enumeration_walks.py).
+ * (test_enumeration.py).
  */
 #ifndef PGM_BUNCHES_H
 #define PGM_BUNCHES_H

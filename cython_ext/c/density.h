@@ -1,12 +1,12 @@
 /* Log densities of chains on the tempering path, and increments of the importance weights of
- * annealing, with layers summed out.
+ * annealing, with layers marginalised.
  *
  * log p_beta(x) = path + beta power. Both terms are known up to a constant that depends on the
  * evidence alone:
  *     path  = sum of log h(x) + x reference,
  *     power = sum of x (base + field) / 2 - x reference + log p(x_child | zeta).
  * A coupling of two moving layers is in the fields of both of its ends, hence the factor 1/2.
- * `base` is the input from layers that never move. The units of a layer that is summed out are
+ * `base` is the input from layers that never move. The units of a layer that is marginalised are
  * independent given the other layers, so that the sum of their A(eta) replaces their terms. A step
  * of annealing adds log p_new - log p_old, at the current state of the other layers, to the log
  * importance weight.
@@ -59,7 +59,7 @@ PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain, int last)
     return 0.5 * pgm_dot(l, chain, field, base, 1.0f);
 }
 
-/* sum over a layer of log p(x | zeta), or of -A(zeta) for units that are `summed` out, whose
+/* sum over a layer of log p(x | zeta), or of -A(zeta) for marginalised units, whose
  * current state may be impossible */
 PGM_INLINE double pgm_directed_part(const pgm_layer *l, int64_t chain, int summed)
 {
@@ -82,7 +82,7 @@ PGM_INLINE double pgm_power_alone(const pgm_layer *l, int64_t chain)
     return reference ? total - pgm_dot(l, chain, reference, NULL, 0.0f) : total;
 }
 
-/* log p_beta = out[0] + beta out[1] of a chain; on a side that is summed out, without the log
+/* log p_beta = out[0] + beta out[1] of a chain; on a side that is marginalised, without the log
  * probabilities of the layers given their parents */
 PGM_INLINE void pgm_log_density(const pgm_chains *m, int64_t chain, int last, int side,
                                 double out[2])
@@ -176,8 +176,8 @@ static double pgm_summed_gain(const pgm_layer *l, int64_t chain, double old, dou
     return total;
 }
 
-/* whether each coupling of moving layers has exactly one end that is summed out, so that the other
- * ends need only their `base` */
+/* whether each coupling of moving layers has exactly one marginalised end, so that the other ends
+ * need only their `base` */
 PGM_INLINE int pgm_two_sided(const pgm_chains *m, int side)
 {
     int apart = 1;
@@ -190,7 +190,7 @@ PGM_INLINE int pgm_two_sided(const pgm_chains *m, int side)
     return apart;
 }
 
-/* log p_new - log p_old of a chain, with the layers of a side summed out; side 0: none */
+/* log p_new - log p_old of a chain, with the layers of a side marginalised; side 0: none */
 PGM_INLINE double pgm_weight_gain(const pgm_chains *m, int64_t chain, double old, double new,
                                   int side, int two_sided)
 {

@@ -16,7 +16,7 @@
  * the scale is kept as a logarithm.
  *
  * Reference: NumpyEnumerator in pgmengine/infer/exact/enumeration/numpy_enumerator.py
- * (test_enumeration_walks.py, test_exact.py).
+ * (test_enumeration.py, test_exact.py).
  */
 #ifndef PGM_GRAY_H
 #define PGM_GRAY_H

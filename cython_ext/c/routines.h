@@ -43,7 +43,7 @@ typedef struct {
     int width;      /* components of a unit: k of a one-hot unit of k states, else 1 */
     int moves;      /* whether it has free units */
     int by_unit;    /* its units depend on each other, and are drawn one after the other */
-    int summed;     /* summed out of importance weights: bit 1 forward, bit 2 backward */
+    int summed;     /* marginalised in importance weights: bit 1 forward, bit 2 backward */
     int directed;   /* has parents */
     int complement; /* p(0 | zeta) = e^-zeta */
     int uneven;     /* log h, the base measure, is not constant */
@@ -85,13 +85,13 @@ typedef struct {
     int64_t count;          /* chains */
     uint64_t first, sweeps; /* sweeps first .. first + sweeps - 1 */
     int refresh;            /* compute all inputs first */
-    int joint;              /* importance weights sum no layer out */
+    int joint;              /* importance weights marginalise no layer */
     int backward; /* visit layers and units in the reverse order, which reverses the sweep */
     int only;     /* draw only this layer, with given inputs, and update no inputs; or -1 */
     const double *betas; /* (sweeps + 1) or NULL: sweep t is made at betas[t + 1], and before it
                             log_weight gains */
     double *log_weight;  /* (count) gains log p_(betas[t + 1]) - log p_(betas[t]), with `summed`
-                            layers summed out */
+                            layers marginalised */
     double *trace;       /* (sweeps, count, 2) or NULL: log densities after each sweep */
     int64_t *changed;    /* (layers) gains the number of changes */
     int64_t capacity;    /* most changes of a layer in a pass */
@@ -134,7 +134,7 @@ typedef struct {
     int64_t linear;      /* its natural parameter may differ from 0: PGM_SWEEPS, PGM_DENSITIES */
     int64_t based;       /* whether log h differs from 0 */
     int64_t moves;       /* whether it is free in some chain */
-    int64_t summed;      /* summed out of importance weights: bit 1 forward, bit 2 backward */
+    int64_t summed;      /* marginalised in importance weights: bit 1 forward, bit 2 backward */
     int64_t directed;    /* it has a directed input: PGM_SWEEPS, PGM_DENSITIES add it up */
     int64_t complement;  /* p(0 | zeta) = e^-zeta */
 } pgm_site;
@@ -181,7 +181,7 @@ typedef struct {
 typedef struct {
     const pgm_tabled *chains;
     uint64_t first, sweeps;  /* sweeps first .. first + sweeps - 1 */
-    int joint;               /* importance weights sum no unit out */
+    int joint;               /* importance weights marginalise no unit */
     int backward;            /* visit units in the reverse order */
     const uint8_t *anew;     /* (units) mask of the units drawn by Gibbs, or NULL */
     float *beta;             /* (chains) set by a schedule */
@@ -234,13 +234,13 @@ typedef struct {
 
 /* ---- enumeration: gray.h ---- */
 
-/* units of one kind, summed out analytically or with a normaliser; their components lie as
+/* units of one kind, marginalised in closed form or with a normaliser; their components lie as
  * [term][unit] */
 typedef struct {
     int terms;      /* states - 1: exponentials a unit */
     int64_t size;   /* units, padded with exponentials of 0 to whole vectors */
     int64_t start;  /* first component */
-    double power;   /* +1 for units summed out, -beta for normalisers of children */
+    double power;   /* +1 for marginalised units, -beta for normalisers of children */
     int complement; /* the last term is subtracted: a sum may be 0, and the state impossible */
 } pgm_block;
 
@@ -276,7 +276,7 @@ typedef struct {
     pgm_work work;
     int64_t start, count, step; /* states start .. start + count - 1 in pieces of `step` */
     int moments;                /* PGM_NO_MOMENTS, PGM_FIRST_MOMENTS or PGM_EACH_MOMENT */
-    int best;                   /* units take their most probable value and are not summed out */
+    int best;                   /* units take their most probable value and are not marginalised */
     double *log_sums;           /* (pieces) log of the sum of the weights of each piece */
     double *log_weights;        /* (count) or NULL */
     double

@@ -45,7 +45,7 @@ static void pgm_sweep(const pgm_sweep_job *j, pgm_scratch *s, int64_t first, int
                : j->backward ? 2
                              : 1,
         two_sided = side && pgm_two_sided(m, side);
-    /* layers that importance weights sum out are drawn by Gibbs, independently of their former
+    /* layers that importance weights marginalise are drawn by Gibbs, independently of their former
      * states */
     pgm_chains gibbs = *m;
     gibbs.alpha = 0.0f;

@@ -637,7 +637,7 @@ static double pgm_log_sum_lane(const pgm_vf *lw, int64_t states, int lane)
 }
 
 /* The terms of a unit, without tables, in log p_beta = path + beta power; log probabilities belong
- * to the children. With `side`, units that are summed out add log_sum(betas[1]) - log_sum(betas[0])
+ * to the children. With `side`, marginalised units add log_sum(betas[1]) - log_sum(betas[0])
  * to `gain`, and nothing for their current state; their neighbours add half of each coupling. */
 static void pgm_linear_density(const pgm_tabled *m, int64_t unit, int64_t lane, int lanes, int side,
                                const double *betas, double *path, double *power, double *gain)
@@ -696,7 +696,7 @@ static void pgm_linear_density(const pgm_tabled *m, int64_t unit, int64_t lane, 
 }
 
 /* The log densities of up to PGM_WIDE lanes from `lane` on, (path, power) each in out, and gains of
- * the units that are summed out. */
+ * the units that are marginalised. */
 static void pgm_density(const pgm_tabled *m, int64_t lane, int lanes, int side,
                         const double *betas, double *out, double *gain)
 {
@@ -818,7 +818,7 @@ PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, 
             const int64_t unit = m->visit[j->backward ? m->visits - 1 - i : i];
             const float *u = pgm_ranked(&ranks, m, m->site[unit].rank, j->first + t, first, last,
                                         alone);
-            /* units that importance weights sum out must be drawn independently of their former
+            /* units that importance weights marginalise must be drawn independently of their former
              * states */
             const int anew = j->anew ? j->anew[unit]
                                      : j->betas && !j->joint

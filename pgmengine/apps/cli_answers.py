@@ -115,8 +115,8 @@ def show(*tables: Table) -> None:
 def flat_answers(result: pgm.Result, structure: Structure) -> dict[str, Array]:
     """Return the answers as arrays: "log_z", "mean.v" of layer v, and "prob.rain" of a variable.
 
-    Arrays of a variable have no axis of units, and "states.rain" has the order of its states, of
-    which "mean.rain" has the probabilities as well.
+    Arrays of a variable have no axis of units. "states.rain" has the names of its states, in the
+    order in which "prob.rain" and "mean.rain" have their probabilities.
     """
     arrays: dict[str, Array] = {}
     for name, value in result.answers.items():
@@ -143,7 +143,7 @@ def _by_state(
 
 
 def by_name(answer: str, values: Mapping[str, Array], structure: Structure) -> dict[str, Array]:
-    """Return layer -> array, and variable -> its part of one; states are given by their names."""
+    """Return layer or variable -> array; states are given by their names."""
     out: dict[str, Array] = {}
     for x in shown_units(structure):
         if x.layer.name not in values:
@@ -156,7 +156,7 @@ def by_name(answer: str, values: Mapping[str, Array], structure: Structure) -> d
         elif not x.variable:
             out[x.name] = value
         else:
-            # The mean of a variable is also the probabilities of its states.
+            # Under "mean", a variable has the probabilities of its states.
             out[x.name] = np.asarray(np.take(value, x.units[0], axis=-2))
     return out
 

@@ -260,7 +260,8 @@ class GraphBuilder:
         Parameters
         ----------
         layers : the layer of each axis, m names. A variable stands for a layer of one unit.
-        index : (n, m) numbers of units of these layers; 0 for a variable.
+        index : (n, m), a row for each table: the numbers of its units in these layers, 0 for a
+            variable.
         values : (n, K_1, ..., K_m) entries >= 0, or (K_1, ..., K_m) for n equal tables.
         """
         if not is_sequence(layers):
@@ -280,11 +281,14 @@ class GraphBuilder:
 
         Raises
         ------
-        PgmError for unknown or duplicate names, wrong shapes, values that are not finite, directed
-        cycles, an undirected coupling of two unbounded layers, negative weights of NoisyOr units,
-        sparse weights whose indices lie outside of them, and parameters that do not fit into free
-        memory; tables of wrong shape, with negative entries, or without a possible state;
-        conditionals that do not sum to one, or that form a cycle.
+        PgmError for these faults of
+
+        - names: unknown or duplicate ones;
+        - couplings: directed cycles, and an undirected coupling of two unbounded layers;
+        - parameters: wrong shapes, values that are not finite, negative weights of NoisyOr units,
+          sparse weights with indices outside of their shape, and more numbers than fit into memory;
+        - tables: wrong shapes, negative entries, and no possible state;
+        - conditionals: rows that do not sum to one, and cycles.
         """
         check_names(self.variables, self.layers)
         self._check_causes()
@@ -336,11 +340,11 @@ class GraphBuilder:
         are the states of the parent, or of the node that comes first in the graph. Edges into a
         node with a cpt have none.
 
-        Nodes become units of layers: c0, c1, ... by colour class of an nx.Graph, g0, g1, ... by
-        topological generation of an nx.DiGraph, with a number behind the name of a layer that is
-        the name of a node, such as c0_1; the names of the nodes are the labels of the units.
-        Strings with tables and without weights become variables. PgmError for attributes of other
-        names.
+        Nodes become units of layers, and the names of the nodes become the labels of the units. The
+        layers are c0, c1, ... by colour class of an nx.Graph, and g0, g1, ... by topological
+        generation of an nx.DiGraph. If a node has the name of a layer, a number is added to that of
+        the layer, as in c0_1. Strings with tables and without weights become variables. PgmError
+        for attributes of other names.
 
         >>> import networkx as nx
         >>> import pgmengine as pgm

@@ -19,8 +19,27 @@ def rbm(
     hidden: Unit | None = None,
     rng: RngLike = None,
 ) -> Model:
-    """Restricted Boltzmann machine: layers "v" and "h", one undirected coupling.
+    """Return a restricted Boltzmann machine: layers "v" and "h", one undirected coupling.
 
+    Use it for the distribution of data vectors, with hidden units that are independent given the
+    data.
+
+    Parameters
+    ----------
+    visible_size, hidden_size : the numbers of units of the layers.
+    visible, hidden : the types of their units, Binary() by default.
+    rng : a seed or a generator, for the drawn weights.
+
+    Returns
+    -------
+    The model, with biases of 0 and drawn weights.
+
+    Raises
+    ------
+    PgmError for sizes below 1, and for two layers of unbounded units.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.rbm(784, 500, rng=0)
     Restricted Boltzmann machine: 2 layers, 1 coupling, 393,284 parameters
@@ -47,8 +66,31 @@ def _stack(sizes: Sequence[int], unit: Unit | None) -> tuple[GraphBuilder, list[
 
 
 def dbm(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> Model:
-    """Deep Boltzmann machine: layers "v", "h1", "h2", ..., undirected couplings between neighbours.
+    """Return a deep Boltzmann machine: layers "v", "h1", "h2", ..., each coupled to the next.
 
+    Use it for several layers of features that influence each other in both directions. `pretrain`
+    gives it a good start.
+
+    Parameters
+    ----------
+    sizes : the numbers of units of the layers, visible first; at least two.
+    unit : the type of all units, Binary() by default.
+    rng : a seed or a generator, for the drawn weights.
+
+    Returns
+    -------
+    The model, with biases of 0 and drawn weights.
+
+    Raises
+    ------
+    PgmError for fewer than two layers, sizes below 1, and units that cannot be coupled.
+
+    References
+    ----------
+    Salakhutdinov and Hinton (2009), Deep Boltzmann machines.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.dbm([6, 4, 2], rng=0)
     Boltzmann machine: 3 layers, 2 couplings, 44 parameters
@@ -64,8 +106,31 @@ def dbm(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> 
 
 
 def sbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> Model:
-    """Sigmoid belief network, visible first: layers "v", "h1", "h2", ..., arrows h2 -> h1 -> v.
+    """Return a sigmoid belief network: layers "v", "h1", "h2", ..., with arrows h2 -> h1 -> v.
 
+    Use it for data that are drawn from hidden causes. The model is normalised, and mean field
+    bounds the probability of the data.
+
+    Parameters
+    ----------
+    sizes : the numbers of units of the layers, visible first; at least two.
+    unit : the type of all units, Binary() by default.
+    rng : a seed or a generator, for the drawn weights.
+
+    Returns
+    -------
+    The model, with biases of 0 and drawn weights.
+
+    Raises
+    ------
+    PgmError for fewer than two layers, sizes below 1, and units that cannot be coupled.
+
+    References
+    ----------
+    Neal (1992), Connectionist learning of belief networks.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.sbn([6, 4, 2], rng=0)
     Bayesian network: 3 layers, 2 directed couplings, 44 parameters
@@ -81,8 +146,30 @@ def sbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> 
 
 
 def dbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> Model:
-    """Deep belief network: an undirected coupling of the two top layers, and arrows below.
+    """Return a deep belief network: an undirected coupling of the two top layers, arrows below.
 
+    Use it where an RBM is the prior of the hidden causes of a belief network.
+
+    Parameters
+    ----------
+    sizes : the numbers of units of the layers, visible first; at least two.
+    unit : the type of all units, Binary() by default.
+    rng : a seed or a generator, for the drawn weights.
+
+    Returns
+    -------
+    The model, with biases of 0 and drawn weights.
+
+    Raises
+    ------
+    PgmError for fewer than two layers, sizes below 1, and units that cannot be coupled.
+
+    References
+    ----------
+    Hinton, Osindero and Teh (2006), A fast learning algorithm for deep belief nets.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.dbn([6, 4, 2], rng=0)
     Graphical model: 3 layers, 1 directed coupling, 1 coupling, 44 parameters
@@ -101,10 +188,34 @@ def dbn(sizes: Sequence[int], unit: Unit | None = None, rng: RngLike = None) -> 
 def drbm(
     inputs: int, hidden_size: int, classes: int, hidden: Unit | None = None, rng: RngLike = None
 ) -> Model:
-    """Discriminative RBM (Yokoyama, Katsumata and Yasuda 2019): layers "x", "h" and "y".
+    """Return a discriminative RBM: layers "x", "h" and "y", with couplings x-h and h-y.
 
-    Layer "x" has Input units, "y" one Categorical(classes) unit.
+    Use it to classify. Layer "x" has Input units, which are always observed, and "y" has one
+    Categorical unit, so that learning maximises p(class | x).
 
+    Parameters
+    ----------
+    inputs : the number of features.
+    hidden_size : the number of hidden units.
+    classes : the number of classes, at least 2.
+    hidden : the type of the hidden units, MultiValued(math.inf) by default.
+    rng : a seed or a generator, for the drawn weights.
+
+    Returns
+    -------
+    The model, with biases of 0 and drawn weights.
+
+    Raises
+    ------
+    PgmError for sizes below 1, and for fewer than two classes.
+
+    References
+    ----------
+    Yokoyama, Katsumata and Yasuda (2019), "Restricted Boltzmann machine with multivalued hidden
+    variables: a model suppressing over-fitting".
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.drbm(784, 200, 10, rng=0)
     Boltzmann machine: 3 layers, 2 couplings, 159,010 parameters
@@ -125,10 +236,28 @@ def drbm(
 def boltzmann_machine(
     size: int, unit: Unit | None = None, weight: Weight | None = None, rng: RngLike = None
 ) -> Model:
-    """Boltzmann machine: one layer "x" of Spin units with a lateral coupling.
+    """Return a Boltzmann machine: one layer "x" of Spin units, all coupled with each other.
 
-    Each pair of units counts once in the log density.
+    Use it for Ising models and spin glasses. Each pair of units counts once in the log density.
 
+    Parameters
+    ----------
+    size : the number of units.
+    unit : the type of the units, Spin() by default.
+    weight : (size, size) symmetric with a zero diagonal, dense or a scipy sparse array; drawn by
+        default.
+    rng : a seed or a generator, for the drawn weights.
+
+    Returns
+    -------
+    The model, with biases of 0.
+
+    Raises
+    ------
+    PgmError for a size below 1, unbounded units, and a weight of another shape or without symmetry.
+
+    Examples
+    --------
     >>> import pgmengine as pgm
     >>> pgm.boltzmann_machine(5, rng=0)
     Boltzmann machine: 1 layer, 1 coupling, 15 parameters

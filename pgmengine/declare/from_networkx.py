@@ -58,7 +58,7 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
         node: (units[node], states[node], tuple(map(type, states[node] or ()))) for node in nodes
     }
     if graph.is_directed():
-        # Roots of arrows are normalised if their layer has neither other units nor conditionals.
+        # Roots of arrows are normalised only if their layer has no other units and no conditionals.
         kinds = {node: (*k, node in coupled, node in families) for node, k in kinds.items()}
     members = _groups(nodes, kinds)
     named = {

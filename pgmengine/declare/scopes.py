@@ -281,7 +281,7 @@ def check_units(structure: Structure, layers: Sequence[str], given: Array, what:
 
 
 def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> None:
-    """PgmError unless each unit has at most one conditional, then no bias, and no cycle occurs."""
+    """PgmError for a unit with two conditionals, a bias beside a conditional, or a cycle."""
     index, layers = structure.table_index, structure.layers
     children = index.child[index.child >= 0]
     units, counts = np.unique(children, return_counts=True)

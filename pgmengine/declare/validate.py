@@ -208,7 +208,7 @@ def _check_unit(layer: Layer) -> None:
 
 
 def check_structure(structure: Structure) -> None:
-    """PgmError unless couplings join declared layers, once each, and the density has a sum."""
+    """PgmError unless couplings join declared layers, once each, with a finite normaliser."""
     seen: set[tuple[str, ...] | frozenset[str]] = set()
     keys: dict[str, Coupling] = {}
     for c in structure.couplings:

@@ -23,7 +23,7 @@ from pgmengine.model.tables import joined_states
 # a millisecond.
 MIN_DRAWS_A_THREAD = 50_000
 
-# What happens to a unit in a row, as in c/routines.h.
+# The treatment of a unit in a row, numbered as in c/routines.h.
 LEFT, DRAWN, WEIGHED = range(3)
 
 
@@ -35,7 +35,7 @@ class Conditionals:
     states : (units, rows * each) int32, with the draws of a row side by side; 0 for units with
         infinitely many values.
     x : layer -> (rows * each, width), values. `refresh` brings the values of units with a
-        conditional up to date. A layer with only such units is absent before.
+        conditional up to date. Before its first call, a layer with only such units is absent.
     """
 
     def __init__(self, target: Target, x: States, each: int = 1) -> None:

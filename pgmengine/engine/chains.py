@@ -50,11 +50,11 @@ class Chains(Protocol):
         """Make one sweep at each of betas[1:]; return the importance log weights, (rows,).
 
         log w = sum_t log f_(betas[t+1])(x_t) - log f_(betas[t])(x_t), with x_t the state before the
-        sweep at betas[t+1]. f is the density after summing out the layers that a sweep draws first
-        (marginalised_layers). These are drawn anew by Gibbs sampling, whatever the kernel, before
-        any other layer depends on them. The other layers alone are therefore a Markov chain, whose
-        importance weights vary less. `joint`: f is the density of all layers, which all move by the
-        kernel.
+        sweep at betas[t+1]. f is the density after marginalising the layers that a sweep draws
+        first (marginalised_layers). These are drawn anew by Gibbs sampling, whatever the kernel,
+        before any other layer depends on them. The other layers alone are therefore a Markov chain,
+        whose importance weights vary less. `joint`: f is the density of all layers, which all move
+        by the kernel.
         """
         ...
 
@@ -226,7 +226,7 @@ def _from_conditionals(target: Target, x: States, rng: np.random.Generator) -> S
 
 
 def sweep_work(target: Target) -> float:
-    """Return the work of a sweep of one chain, in unit updates; includes updates of inputs."""
+    """Return the work of a sweep of one chain in unit updates, with the updates of inputs."""
     s = target.structure
     return sum(layer.width for layer in s.layers.values()) + sum(
         count(target.model.weight(c)) / 8 for c in s.couplings

@@ -23,13 +23,13 @@ from pgmengine.model.weights import count, is_sparse
 
 US, NS = 1e-6, 1e-9
 
-# Where chains are lanes of vectors, so many chains take as long as one.
+# The number of chains that take as long as one, where chains are lanes of vectors.
 LANES_FREE = 12
 
 
 @dataclass(frozen=True)
 class Price:
-    """Seconds of one call, and of each chain in it; less than `least` chains cost as much."""
+    """Seconds of a call, and of each chain in it; fewer than `least` chains count as `least`."""
 
     call: float = 0.0
     chain: float = 0.0
@@ -62,7 +62,7 @@ class Engine:
     in_one_call: bool
 
     def run(self, chains: float, sweeps: float, calls: float) -> float:
-        """Return the seconds of sweeps in some calls."""
+        """Return the seconds of sweeps that are made in `calls` calls."""
         return self.sweep.of(chains, sweeps) - (
             self.sweep.call * (sweeps - calls) if self.in_one_call else 0.0
         )
@@ -87,7 +87,7 @@ def free_units(target: Target, name: str) -> float:
 
 
 def state_count(target: Target, name: str) -> int:
-    """Return the number of states of a unit; for infinite units, a number with the same cost."""
+    """Return the number of states of a unit; if it is infinite, a number with the same cost."""
     support = target.structure.layers[name].unit.support
     return 4 if support is None else len(support)
 
@@ -125,8 +125,9 @@ def _compiled(target: Target) -> Engine:
 def _tabled(target: Target) -> Engine:
     """Return prices of sweeps with chains as lanes: states, tables, couplings and children.
 
-    An entry is found by comparisons with the joint states of the other members, or by loads if they
-    are many. The inputs of a child are added up at each visit of a parent.
+    An entry is found by comparisons with the joint states of the other members, or by reading
+    entries from memory if there are many joint states. The inputs of a child are added up at each
+    visit of a parent.
     """
     s, graph = target.structure, packed_units.packed_graph(target.structure)
     packed, sites = packed_units.packed_parameters(target.model), graph.sites

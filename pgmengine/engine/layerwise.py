@@ -79,7 +79,7 @@ class CompiledChains:
         self.biases = {
             name: row(target.model.bias(name), stride_of(layer)) for name, layer in s.layers.items()
         }
-        # Layer -> states, or values of infinite units, (chains, padded size).
+        # Layer -> states, or values if there are infinitely many, (chains, padded size).
         self.arrays: dict[str, Array] = {}
         # Finite layer -> values of its states; None where the values are the states.
         self.supports = {
@@ -154,7 +154,7 @@ class CompiledChains:
 
     def sweep_once(self, anew: Collection[str] = ()) -> None:
         """Make one sweep without preparing the next one."""
-        # Whether the sweep needs inputs besides fields, which are products.
+        # Whether the sweep needs other inputs than fields, which are computed as products.
         apart = bool(self.by_unit or self.target.structure.directed_layers)
         if apart and not (anew and self.share):
             self.sweep(1)
@@ -170,7 +170,7 @@ class CompiledChains:
         self.made, self.stale, self.adopted = self.made + 1, True, False
 
     def _fill_field(self, name: str, x: States) -> None:
-        """Compute the field of a layer from the values x of its neighbours, which it completes."""
+        """Compute the field of a layer from values of its neighbours; missing ones go into x."""
         s, field = self.target.structure, self.inputs[name][0]
         assert field is not None
         field[:] = self.biases[name]
@@ -192,7 +192,7 @@ class CompiledChains:
     def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
         """Make one sweep at each of betas[1:]; return the importance log weights, (rows,)."""
         weight = np.zeros(self.target.rows)
-        # Compute it now, because states at beta = 0 may be impossible.
+        # Compute the constant before the sweeps, because states at beta = 0 may be impossible.
         self._constant()
         self._pieces(
             len(betas) - 1,
@@ -269,7 +269,7 @@ class CompiledChains:
         return both[:, 0], both[:, 1]
 
     def _unknown(self) -> Array:
-        """Return constants that are not computed yet: NaN in rows with evidence, else 0."""
+        """Return the constants before they are computed: NaN in rows with evidence."""
         return np.where(self.any_observed[:, None], np.nan, self.free_constant)
 
     def _constant(self) -> Array:

@@ -74,7 +74,7 @@ class PlainChains:
         return weight
 
     def _gain(self, old: float, new: float, backward: bool) -> Array:
-        """Return log p_new - log p_old after summing layers out; -inf for impossible states."""
+        """Return log p_new - log p_old with layers marginalised; -inf for impossible states."""
         before, after = (self._summed(beta, backward) for beta in (old, new))
         possible = np.isfinite(after)
         return np.where(possible, after - np.where(possible, before, 0.0), -np.inf)
@@ -155,8 +155,8 @@ def sweep(
 ) -> States:
     """Make one sweep; return the new complete state, (rows, width) of every layer.
 
-    Layers with tilts move unit by unit. The layers `anew` are drawn from their conditionals,
-    whatever the kernel.
+    `tilts` add log weights to the states of the units of some layers, which move unit by unit. The
+    layers `anew` are drawn from their conditionals, whatever the kernel.
     """
     tilts = tilts or {}
     by_unit = target.pattern.by_unit | set(tilts)
@@ -183,13 +183,13 @@ class _Child:
     value: Array
     # (rows, width).
     zeta: Array
-    # (rows, size): not set by do().
+    # (rows, size) bool: the units that do() has not set.
     alive: Array
     # (width of parent, width of child).
     weight: Weight
 
     def rows_of(self, columns: Array) -> tuple[Array, Array]:
-        """Return the components of the child below components of the parent, and weights."""
+        """Return the components of the child that arrows from `parents` reach, and the weights."""
         block = self.weight[columns]
         block = block.toarray() if is_sparse(block) else block
         k = self.layer.unit.width
@@ -251,7 +251,7 @@ def _unit_by_unit(
             if child.layer.unit.canonical:
                 add_rows(child.zeta, step, child.weight, columns)
             else:
-                # Changes that are added up would leave rounding errors where the input is 0.
+                # Adding up changes would leave rounding errors in an input that is exactly 0.
                 child.zeta[:] = target.model.inputs(x, child.layer.name)
     return value
 

@@ -107,7 +107,8 @@ def largest_terms(model: Parameters) -> tuple[float, float, tuple[str, ...]]:
     """
     rough = roughly(model)
     if rough <= MAX_ROUGH_TERM:
-        # For one unit, each term is the difference of two terms.
+        # The terms of one unit are differences between two states, each at most twice as large as a
+        # term.
         total, of_a_unit = rough, 2.0 * rough
     else:
         found = anywhere(model)

@@ -314,7 +314,7 @@ def _axes(layer: Layer, array: Array) -> tuple[str, ...]:
 
 
 def _gathered(size: int, parts: Mapping[int, Array], absent: float) -> Array:
-    """Return the values of units as one array (size,) or (rows, size); their rows are as many."""
+    """Return the values of units, of equal length, as one array (size,) or (rows, size)."""
     rows = {len(part) for part in parts.values() if part.ndim}
     out = np.full((*rows, size), absent)
     for i, part in parts.items():

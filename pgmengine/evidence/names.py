@@ -109,7 +109,7 @@ class Names:
         return None if place is None else self.layers[place[0]]
 
     def place(self, name: object) -> Place | None:
-        """Return the place of the unit with this name, or None; every public function reads so."""
+        """Return the place of the unit with this name, or None, as public functions read names."""
         if not hashable(name):
             return None
         if name in self.unique:
@@ -131,7 +131,7 @@ class Names:
         return written.pop() if len(written) == 1 else None
 
     def unit_of(self, layer: Layer, name: object) -> int | None:
-        """Return the unit of a layer that is so called in a table of this layer, or None."""
+        """Return the unit that has this name in a table of the layer, or None."""
         if (unit := layer.unit_of(name)) is not None:
             return unit
         place = self.place(name)
@@ -219,7 +219,8 @@ class Names:
         """
         out: dict[Hashable, Place] = {self.of(place): place for place in self.variables}
         for place in self.all_places()[len(out) :]:
-            # Most units have no label, and nothing else has the name of their place.
+            # The common case is quick: a unit without a label, and no other unit named like its
+            # place.
             plain = self.layers[place[0]].labels is None and place not in self.unique
             out[place if plain else next(self._names(place))] = place
         return out
@@ -243,7 +244,7 @@ class Names:
         return next(self._names(place))
 
     def text(self, place: Place) -> str:
-        """Return the text for a unit in files: a variable, layer[unit], or else a name read so."""
+        """Return the text for a unit in files: a variable, layer[unit], or another of its names."""
         layer, unit = self.layers[place[0]], place[1]
         own = layer.holds_variables or layer.is_variable
         first = self.of(place) if own else f"{layer.name}[{layer.unit_texts[unit]}]"

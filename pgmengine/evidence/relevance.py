@@ -45,7 +45,7 @@ class EvidencePattern:
 
     @cached_property
     def _resized(self) -> Cache[EvidencePattern]:
-        """Number of rows -> the same pattern with so many rows, if all rows are equal.
+        """Number of rows -> the same pattern with this number of rows, if all rows are equal.
 
         A fit uses batches of two or three sizes again and again.
         """
@@ -261,7 +261,7 @@ def forced_units(target: Target, active: dict[str, Array], structural: bool) -> 
 
     They are the parents of active children whose normaliser counts. They also are noisy-or units at
     beta < 1, because enumeration has no formula for (1 - e^-z)^beta + e^(-beta z). All rows share
-    the pattern; `active` (size,) are the units that are not summed out beforehand.
+    the pattern; `active` (size,) are the units that are not marginalised beforehand.
     """
     s = target.structure
     out = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}

@@ -205,7 +205,8 @@ def text_of(name: object) -> str:
     """
     name = _plain(name)
     if isinstance(name, str):
-        # A member of an Enum of texts has a text.
+        # A member of an Enum may be a text as well; its own str() would return the name of the
+        # member.
         return str.__str__(name)
     return text_of_number(name) if type(name) is float else str(name)
 

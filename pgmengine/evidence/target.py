@@ -75,7 +75,8 @@ class Target:
     common: Array | None = None
 
     def __post_init__(self) -> None:
-        # Every function reads these, and a property would take longer than most of their uses.
+        # Nearly every function reads these attributes. As properties they would take longer than
+        # most functions that use them.
         keep = object.__setattr__
         keep(self, "structure", self.model.structure)
         keep(self, "pattern", self.evidence.pattern)
@@ -206,7 +207,7 @@ class Target:
         return bool((self.beta == 1.0).all())
 
     def natural(self, x: States, name: str) -> Array:
-        """Return the natural parameter of a layer without children given all others, (rows, width).
+        """Return the natural parameter (rows, width) of a layer, without the terms of its children.
 
         eta = outer_field + beta link(zeta), where zeta is the directed input; eta is finite.
         """

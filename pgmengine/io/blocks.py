@@ -136,8 +136,9 @@ def _listed(words: Words, block: Block, key: str, what: str) -> list[int]:
 def _check_levels(words: Words, levels: list[list[tuple[int, int]]], sizes: list[int]) -> None:
     """Raise PgmError unless nested lists are the first axes of an array of this shape.
 
-    `sizes` are the numbers of entries of the whole array, of one index of the first axis, of one
-    index of the first two axes, and so on. A level may be left out, but only for all entries.
+    `sizes` are numbers of entries: first that of the whole array, then that of the part with one
+    index fixed, then with two indices fixed, and so on. A level may be left out, but only for all
+    entries.
     """
     axis = 0
     for level in levels:

@@ -285,7 +285,7 @@ def _check_keys(
 
 
 def _listed(value: object, where: str) -> list[object]:
-    """Return a list of units; PgmError if it is none."""
+    """Return a list of units; PgmError for anything but a list."""
     if not isinstance(value, list):
         raise PgmError(f"{where}: units must be a list such as [{value!r:.40}], not {value!r:.40}")
     return value

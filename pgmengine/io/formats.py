@@ -61,8 +61,8 @@ def read(path: str | Path, tolerance: float = 0.0) -> Model:
 
     tolerance : the largest difference from 1, due to rounded entries, that the sum of a row of
         probabilities may have, from 0 to 1. Such a row is divided by its sum. Rounding to six
-        digits is always accepted: the sum of K probabilities may differ by 1e-6 + K * 0.5e-6. For
-        .333 .333 .333 give 0.001.
+        digits is always accepted: the sum of K probabilities may differ by 1e-6 + K * 0.5e-6. A row
+        of three entries .333 needs the tolerance 0.001.
 
     Returns
     -------

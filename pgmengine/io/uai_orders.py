@@ -27,7 +27,8 @@ from pgmengine.model.tables import rows_are_one
 # A comment, to the end of its line.
 REMARK = re.compile(r"#[^\n]*")
 
-# The numbers of variables, of states, and of factors; and a scope with the name of its child.
+# The head of a file of aGrUM: the numbers of variables, of states, and of factors. After it come
+# the scopes, each with the name of its child as a remark.
 AGRUM_BAYES_HEAD = re.compile(
     r"BAYES\n(\d+)\n(?:\d+ )+\n\1\n(?P<scopes>(?:\d+(?: \d+)+   # [^\n]*\n)+)\n"
 )

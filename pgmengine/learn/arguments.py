@@ -23,7 +23,7 @@ from pgmengine.model.structure import Structure
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-# Axes of tables, over all rows in one array, whose states are checked together.
+# The largest number of axes of tables, summed over rows, whose states are checked together.
 AXES_AT_ONCE = 10_000_000
 
 
@@ -79,7 +79,7 @@ def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
 
 
 def check_possible_data(target: Target) -> None:
-    """Raise PgmError if a table whose units a row observes is 0 at their states."""
+    """Raise PgmError if a row observes all units of a table in states at which the table is 0."""
     s, index = target.structure, target.structure.table_index
     tables = np.flatnonzero(~target.model.table_sizes[1])
     if not len(tables):

@@ -170,7 +170,7 @@ def outward(target: Target, given: Mapping[str, Array]) -> tuple[tuple[str, ...]
 
 
 def only(target: Target, units: Mapping[str, Array]) -> Target:
-    """Return the target with evidence on some units only; it has a single row if on none."""
+    """Return the target with evidence on some units only; without any such units it has one row."""
     s, e = target.structure, target.evidence
     blank = {
         name: [spread(part, e.pattern.rows) for part in s.no_evidence[name]] for name in s.layers

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_FORMAT = "pgmengine-checkpoint-4"
 
-# The modules in the full name of a type of pgmengine.
+# The part of the full name of a type of pgmengine that names its modules.
 MODULE_PATH = re.compile(r'"pgmengine\.(?:[a-z_]+\.)+')
 # The previous format, whose checksum did not cover dtypes.
 FORMAT_OF_OLD_CHECKSUM = "pgmengine-checkpoint-3"
@@ -59,7 +59,8 @@ log = logging.getLogger(__name__)
 class Saver:
     """Writer of checkpoints, at an interval in seconds and at the end.
 
-    A failure is logged. The next attempt tries again, and the attempt at the end reports a failure.
+    A failure is logged. The fit goes on, and tries again at the next interval. A failure of the
+    last attempt is reported.
     """
 
     def __init__(self, path: str | Path, mark: Mapping[str, JSON], every: float) -> None:
@@ -111,7 +112,7 @@ class Saver:
                 "history": history.values,
                 "scores": watch.scores,
             }
-            # They are in the file.
+            # The parameters are written below, by their own names.
             del state["parameters"]
             write(self.place, self.mark, {**run.params(), **state}, notes)
             self.why = ""

@@ -310,7 +310,7 @@ def _sizes(rows: int, batch_size: int, epochs: int, updates: int | None) -> tupl
 def _warn_of_absent_values(callbacks: Sequence[Monitor | PhaseMonitor], history: History) -> None:
     """Warn of names that EarlyStopping watched and no callback returned.
 
-    A monitor may return nothing for a long time, so that they are only found at the end.
+    A monitor may return nothing for a long time, so that only the end of the fit shows such names.
     """
     for name in (c.watched for c in callbacks if isinstance(c, EarlyStopping)):
         if name not in history.values:

@@ -55,7 +55,7 @@ class Lock:
         self.close()
 
     def close(self) -> None:
-        """Close the lock file, which stays; a forked process may hold the lock further."""
+        """Close the lock file without removing it: a forked process may still hold the lock."""
         _held.discard(self)
         if self.number >= 0:
             os.close(self.number)

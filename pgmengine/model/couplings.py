@@ -93,7 +93,7 @@ def outer(weight: Weight, xa: Array, xb: Array) -> Weight:
 
 
 def adds_rows(x: Array, columns: int) -> bool:
-    """Whether most of x is 0, so that adding rows of so many columns is faster than a product."""
+    """Whether x has so many zeros that adding rows of a weight is faster than a product."""
     few = MAX_SPARSE_SHARE - COLUMNS_A_LISTING / columns
     if few <= 0:
         return False

@@ -202,7 +202,8 @@ class Parameters:
         }
         unknown = [name for name in params if name not in checks]
         if unknown:
-            # No user named the layers that hold variables, nor their biases.
+            # Layers that hold variables have internal names, so the message does not list their
+            # biases.
             held = {f"{name}.bias" for name in self.structure.names.storage}
             known = listed([key for key in checks if key not in held])
             raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")

@@ -55,7 +55,7 @@ class Structure:
 
     @cached_property
     def width(self) -> int:
-        """How many numbers the values of all units have."""
+        """The number of components of the values of all units."""
         return sum([layer.width for layer in self.layers.values()])
 
     @cached_property

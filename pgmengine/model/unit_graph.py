@@ -190,7 +190,7 @@ class Inputs:
 
 
 def ancestors(model: Parameters, name: str, active: Array, open_units: Array) -> Array:
-    """Return the open units (rows, size) from which arrows in a layer lead to an active unit.
+    """Return the units (rows, size) of `open_units` from which arrows lead to an `active` unit.
 
     All units on the path between the two have to be open as well.
     """

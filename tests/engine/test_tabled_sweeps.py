@@ -180,7 +180,7 @@ def test_densities_are_those_of_an_oracle(number):
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("number", range(20))
 def test_annealing_weights_are_those_of_the_plain_engine(number, backward, joint):
-    """Some of the graphs have layers without tables, which the weights sum out."""
+    """Some of the graphs have layers without tables, which the weights marginalise."""
     seed, graph = graphs(40)[number]
     check_annealing(mixed_rows(seed, graph, 40).at(0.0), backward, joint)
 

@@ -46,7 +46,8 @@ def available_memory() -> float:
 def no_room(needed: float, advice: str = FEWER_ROWS) -> str:
     """Return the reason why memory of `needed` bytes is not available, or an empty string.
 
-    `needed` may be an integer that is too large for a float, because declarations may contain such.
+    `needed` may be an integer that is too large for a float, because a declaration may contain any
+    integer.
     """
     if needed < UNCHECKED_BYTES:
         return ""

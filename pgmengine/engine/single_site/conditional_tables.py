@@ -3,7 +3,7 @@
 If the parents of a child have few joint states, log p(x | zeta) - log h(x) has few values. They are
 listed once for a model, like a conditional table, so that a sweep reads an entry instead of adding
 up inputs and computing exponentials. Log densities still add up inputs, because importance weights
-sum children out.
+marginalise children.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _rows(unit: Unit) -> Array:
 
 
 def joined(one: TableIndex, two: TableIndex) -> TableIndex:
-    """Return the tables of both, first those of `one`."""
+    """Return the tables of both children, those of `one` first."""
     return TableIndex(
         np.concatenate([one.start, two.start[1:] + one.start[-1]]),
         np.concatenate([one.unit, two.unit]),

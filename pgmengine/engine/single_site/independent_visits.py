@@ -19,10 +19,10 @@ from pgmengine.base.types import Array
 from pgmengine.engine.single_site.packed_units import packed_graph, packed_parameters
 from pgmengine.model.parameters import Parameters
 
-# Sweeps in progress at once; PGM_SWEEPS_TOGETHER of routines.h.
+# The number of sweeps in progress at once, as PGM_SWEEPS_TOGETHER in routines.h.
 SWEEPS_TOGETHER = 8
 
-# The average number of independent visits from which waves are faster.
+# Waves are used if they have at least this number of visits on average; they are then faster.
 MIN_VISITS_A_WAVE = 1.5
 
 

@@ -117,7 +117,7 @@ def _pack_tables(index: TableIndex, counted: int) -> tuple[Array, Array]:
     slots["members"], slots["member"] = arity - 1, np.cumsum(arity - 1) - (arity - 1)
     slots["child"], slots["leads"] = index.child[table], order == index.start[table]
     slots["leads"] &= table < counted
-    # All axes of the table of each slot; then its own axis is left out.
+    # List all axes of the table of each slot, and then leave out the axis of the slot itself.
     owner = np.repeat(np.arange(len(order)), arity)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(arity) - arity, arity)
     axis = index.start[table][owner] + within

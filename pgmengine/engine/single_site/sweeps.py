@@ -45,23 +45,23 @@ from pgmengine.units.base import Draw
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# Up to so many chains are faster one after the other than all together as lanes of vectors.
+# Up to this number, chains are faster one after the other than all together as lanes of vectors.
 MAX_CHAINS_IN_TURN = 2
 
-# A network of single variables has at least so many layers and couplings, and at most so many
-# entries for each unit.
+# A model counts as a network of single variables if it has at least MIN_COUPLINGS_PACKED layers and
+# couplings together, and at most MAX_ENTRIES_A_UNIT entries of weights for each unit.
 MIN_COUPLINGS_PACKED = 64
 MAX_ENTRIES_A_UNIT = 16
 
 # The number of unit updates between two looks at Ctrl-C.
 UPDATES_A_POLL = 10_000_000
 
-# Sweeps with the same parameters from which planning their waves pays.
+# The smallest number of sweeps with the same parameters for which it pays to plan their waves.
 MIN_SWEEPS_A_PLAN = 64
 
 
 def knows(target: Target, kernel: Kernel) -> bool:
-    """Whether this engine can sweep, and is the best one, for a blend of Gibbs and FlipState.
+    """Whether this engine can sweep by a blend of Gibbs and FlipState, and is the fastest one.
 
     An inherited `flip_share` does not count, because the subclass may have another transition.
     """

@@ -35,8 +35,8 @@ from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
 
-# Largest number of series that are examined. Of more series, some are examined at even spacing, and
-# the others get NaN.
+# Largest number of series that are examined. If there are more, some are examined at even spacing,
+# and the others get NaN.
 MAX_SERIES_EXAMINED = 20_000
 
 # Smallest count of numbers in series for which another thread pays; each number takes about 1 ns.
@@ -241,14 +241,14 @@ def _compared_draws(chains: int, draws: int) -> int:
 
 
 def too_short(chains: int, draws: int) -> bool:
-    """Return whether chains of so many draws are too short to be judged."""
+    """Return whether chains with this number of draws are too short to be judged."""
     return draws < MIN_DRAWS_PER_CHAIN_FOR_RHAT or (
         chains < MIN_CHAINS_FOR_SPREAD and draws < MIN_DRAWS_FOR_AUTOCORRELATION
     )
 
 
 def judging_bytes(series: int, chains: int, draws: int) -> float:
-    """Return the working memory of judging so many series: each thread has a block of them."""
+    """Return the working memory of judging series, of which each thread has a block at a time."""
     blocks = -(-series // _kernels.LANES)
     shared = min(parts(series * chains * draws, MIN_SERIES_NUMBERS_PER_THREAD), blocks)
     return 8.0 * shared * chains * draws * (2 * _kernels.LANES + 9)

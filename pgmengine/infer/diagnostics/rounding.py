@@ -50,7 +50,7 @@ MAX_TERMS_IN_DOUBLE = 2.0**30
 # Largest sum of the sizes of the terms of a unit, in single precision: its error is 2^-8.
 MAX_TERMS_IN_SINGLE = 2.0**16
 
-# If a state leads all others by so many nats, the others have the probability 0 in double
+# If a state leads all others by this number of nats, the others have the probability 0 in double
 # precision, whose smallest positive number is e^-745.
 CERTAIN_LEAD_NATS = 800.0
 
@@ -145,7 +145,7 @@ def ease(target: Target, single: bool) -> Eased:
 
 
 def _rooms(target: Target, sizes: Magnitudes) -> dict[str, Array]:
-    """Return layer -> (rows, size): the lead in nats with which a state is the only possible one.
+    """Return layer -> (rows, size): the lead in nats that makes one state the only possible one.
 
     It exceeds all terms with other free units, and the rounding error of the lead itself. It is
     infinite for units that are never taken as observed.
@@ -318,7 +318,7 @@ def known_log_z(target: Target) -> Array:
 
 
 def check_digits(target: Target) -> Target:
-    """Return a target with the same expectations and small terms; PgmError if there is none."""
+    """Return a target with the same expectations and small terms; PgmError if none exists."""
     if fits(target, False):
         return target
     eased = ease(target, False)
@@ -363,7 +363,8 @@ def _without(result: Result, bad: Mapping[str, Array], sizes: Magnitudes, target
     return replace(
         result,
         answers=answers,
-        # ROUNDED says that all other answers are good, so that it does not replace a bad status.
+        # A status of ROUNDED means that the answers that are not NaN are good. It must therefore
+        # not replace a bad status.
         status=Status.ROUNDED if result.status.good else result.status,
         warnings=tuple(dict.fromkeys((*lines, *result.warnings))),
     )

@@ -166,7 +166,8 @@ def least_width(target: Target) -> float:
     for c in s.undirected:
         weight = target.model.weight(c)
         if is_sparse(weight):
-            # A bound of 0 holds as well; sparse graphs are left to elimination anyway.
+            # A sparse coupling counts as 0, which keeps the bound valid. A low bound only means
+            # that a junction tree is planned, as it should be for most sparse graphs.
             continue
         free = [target.free[n][row] for n in (c.a, c.b)]
         one, two = (s.layers[n].unit.width for n in (c.a, c.b))
@@ -174,7 +175,8 @@ def least_width(target: Target) -> float:
         coupled = (np.reshape(weight, shape) != 0).any(axis=(1, 3))[free[0]][:, free[1]]
         edges += np.count_nonzero(coupled) / (2 if c.a == c.b else 1)
         neighbours = np.concatenate([coupled.sum(axis=1), coupled.sum(axis=0)])
-        # Units without a neighbour are not part of the graph whose treewidth this bounds.
+        # Units without a neighbour would lower the minimum to 0. The bound holds for the graph
+        # without them.
         least = max(least, float(min(neighbours[neighbours > 0], default=0)))
     units = float(sum(np.broadcast_to(n, target.rows)[row] for n in counts))
     return max(least, edges / max(units, 1.0))

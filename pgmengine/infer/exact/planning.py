@@ -57,10 +57,10 @@ from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import quantity
 
-# Seconds for one table entry in one pass; and for each clique of a row that has its own tree.
+# Seconds for one table entry in one pass, and, if a row has a tree of its own, for each clique.
 PASSED_ENTRY_SECONDS, CLIQUE_SECONDS = 3e-9, 3e-7
-# Seconds for an entry of the tables of the model: to make it a probability, in each pass; and to
-# count it, in a gradient.
+# Seconds for an entry of the tables of the model: each pass makes it a probability, and a gradient
+# counts it.
 TABULATED_ENTRY_SECONDS, COUNTED_ENTRY_SECONDS = 2e-9, 1e-8
 # Seconds for the passes on one tree of any size, besides the seconds for its entries.
 CALL_SECONDS = 1.5e-4
@@ -75,8 +75,8 @@ MAX_QUICK_BITS, MAX_PROVEN_BITS = 50, 34
 # that fit.
 MAX_SHARED_SEARCH_SECONDS = 0.05
 
-# Trees with at most so many table entries keep the quick order: another search would take longer
-# than elimination.
+# Trees with at most this number of table entries keep the quick order, because another search would
+# take longer than elimination.
 MAX_ENTRIES_WITHOUT_SEARCH = 2**12
 
 # Causal independence is used if it takes less than this share of the time of tables over all
@@ -107,7 +107,7 @@ class PlannedTrees:
 
     @cached_property
     def stats(self) -> dict[str, float]:
-        """The table entries of the trees of the posterior, and log2 of those of a clique."""
+        """The table entries of the posterior's trees, and log2 of those of the largest clique."""
         width = max([tree.largest for tree in self.posterior], default=0.0)
         return {"width": width, "entries": float(sum([t.entries.sum() for t in self.posterior]))}
 
@@ -426,10 +426,11 @@ def _may_fit(rough: Order) -> bool:
 def _reduced(
     conditioned: Conditioned, zeros: Array, search: float
 ) -> tuple[Order, JunctionTree, Possible]:
-    """Return the tree over the states that are possible for some row."""
+    """Return the tree over the states that are possible for at least one row."""
     scopes, offered = conditioned.scopes, conditioned.passing
     p = remove_impossible(conditioned.states, scopes.start, scopes.scope, zeros)
-    # If no state is possible, the sum is 0: the tree with one state each is never run.
+    # If no state is possible, the sum is 0. The tree then has one state for each variable, and is
+    # never run.
     cards = np.maximum(p.cards, 1)
     order = best_order(cards, p.start, p.scope, 0.0, offered)
     if _may_fit(order):

@@ -25,7 +25,8 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible
 
-# A pattern with fewer rows is rare; and the smallest number of rare patterns that share a tree.
+# A pattern is rare if it has fewer than MIN_ROWS_OF_OWN_TREE rows. At least MIN_PATTERNS_TO_SHARE
+# rare patterns share a tree; fewer have trees of their own.
 MIN_ROWS_OF_OWN_TREE, MIN_PATTERNS_TO_SHARE = 8, 3
 
 # Seconds of planning one more pattern: for the pattern, for each free unit, and for each table

@@ -260,7 +260,7 @@ class Ask:
         # Layer -> (size,) bool: the units that will be observed.
         none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
         self._seen = none | model.structure.names.units(observed, "observed")
-        # Number of rows -> the question that was planned for so many rows.
+        # Number of rows -> the question that was planned for this number of rows.
         self._planned: Cache[Planned] = Cache(most=16)
         self.plan: Plan = self._question(self._any_evidence()).plan
 
@@ -293,7 +293,7 @@ class Ask:
         return _answer(self._question(target), target, rng, None, executor, progress)
 
     def _question(self, target: Target) -> Planned:
-        """Return the question planned for as many rows as a target has."""
+        """Return the question, planned for the number of rows that a target has."""
         make = partial(_plan, target, self.want, self.method)
         return make() if _by_value(target) else self._planned.recall(target.rows, make)
 
@@ -305,7 +305,8 @@ class Ask:
             support = layer.unit.support
             one = np.zeros(1) if support is None else np.atleast_2d(support[:1])[0]
             values = np.where(layer.components(seen), np.tile(one, layer.size), np.nan)
-            # With an axis of rows: without it k units of Categorical(k) are ambiguous.
+            # The values have an axis of rows, because without it k units of Categorical(k) are
+            # ambiguous.
             evidence[name] = layer.shaped(values[None])
         some = {n: v for n, v in evidence.items() if self._seen[n].any()}
         return self.model.given(StateNumbers(some))
@@ -374,7 +375,7 @@ def _planned(target: Target, want: tuple[str, ...], method: MethodLike) -> Plann
     """Plan a question, or recall its plan; raise PgmError where it is refused."""
     make = partial(_plan, target, want, as_method(method))
     size = target.rows * target.structure.width + target.model.parameter_count
-    # Methods that are not frozen may change between two questions.
+    # A method that is not frozen may change between two questions, so its plans are not remembered.
     frozen = isinstance(method, Method) and is_dataclass(method)
     if not frozen or size > MAX_REMEMBERED_NUMBERS or _by_value(target):
         return make()

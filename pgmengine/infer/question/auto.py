@@ -257,7 +257,7 @@ class Auto(Method):
         chains = doubtful.status not in KNOWN_WRONG and as_method(doubtful.method).local
         if not chains or plan.guarantee == "lower bound" or plan.seconds <= self.retry_seconds:
             return ""
-        # Rounded to two digits, this is not less than the time.
+        # The factor makes up for rounding to two digits: the limit is not below the time.
         enough = float(f"{1.05 * plan.seconds:.2g}")
         return (
             f"{plan.method} may give a better answer in about {duration(plan.seconds)}: ask with "
@@ -380,7 +380,7 @@ class Choice:
             return why
         best = min(slow, key=lambda i: plans[i].seconds)
         _, time, memory = plans[best].sizes
-        # Rounded to two digits, this is not less than the time.
+        # The factor makes up for rounding to two digits: the limit is not below the time.
         limit = float(f"{1.05 * plans[best].seconds:.2g}")
         rows = int(target.rows * self.auto.max_seconds / plans[best].seconds)
         fewer = f", or about {rows} rows at a time" * (rows > 0)
@@ -402,7 +402,7 @@ def _doubtful_rows(
 ) -> Array | None:
     """Return a mask (rows,) of the rows that chains have not answered well.
 
-    It is None if the rows cannot be asked again by themselves, and unless some have good answers.
+    It is None if the rows cannot be asked again by themselves, or if no row has a good answer.
     """
     divisible = not choice.normaliser and state is None and "gradient" not in choice.want
     if not divisible or found.status in KNOWN_WRONG or not as_method(found.method).local:
@@ -420,7 +420,7 @@ def _of_a_difference(found: Prepared) -> Prepared:
 def _reason(result: Result) -> str:
     """Return the reason to ask the next candidate, or an empty string.
 
-    There is no reason if log weights have lost their digits, because no other method can do better.
+    If log weights have lost their digits, no other method can do better, and the string is empty.
     """
     accepted = result.status.good or result.status is Status.ROUNDED
     return "" if accepted else result.status.value

@@ -50,7 +50,7 @@ class Part:
 
     @property
     def shown(self) -> tuple[Plan, ...]:
-        """The plans without repeated refusals, as of a method with several settings."""
+        """The plans, with equal refusals of a method with several settings given once."""
         return tuple(
             plan for i, plan in enumerate(self.plans) if plan.accepted or plan not in self.plans[:i]
         )

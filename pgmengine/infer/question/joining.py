@@ -101,7 +101,7 @@ def joined_plans(choices: Sequence[Choice], plans: Sequence[Plan]) -> Plan:
 
 
 def with_rest(found: Result, rest: Result, rows: Array, target: Target) -> Result:
-    """Return a result of chains with the last result for the rows (a mask) that they left open."""
+    """Return a result of chains, in which a later result answers the rows of a mask."""
     which = target.row_numbers[rows]
     # A result that no later method has replaced still has the plan of the chains.
     if rest.plan is found.plan:

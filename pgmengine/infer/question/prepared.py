@@ -282,7 +282,7 @@ class _Foreign(Method):
 
     def __init__(self, method: MethodLike) -> None:
         self.method = method
-        # Class variables of other methods, which belong to the wrapped object here.
+        # These are class variables of other methods. Here they are taken from the wrapped object.
         for name in ("statistics", "local", "tempered"):
             setattr(self, name, getattr(method, name, getattr(Method, name)))
 

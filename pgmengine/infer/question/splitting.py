@@ -155,7 +155,7 @@ def _judged(
 
 
 def _with_equal_draws(found: Sequence[Result]) -> Sequence[Result]:
-    """Thin parts to the shortest chain: those of simulated tempering have random lengths."""
+    """Thin parts to equal length, because chains of simulated tempering differ in length."""
     counts = [part.stats["energy"].shape[1] for part in found if "energy" in part.stats]
     least = min(counts, default=0)
     return found if all(n == least for n in counts) else [_cut(part, least) for part in found]

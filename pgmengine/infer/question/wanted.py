@@ -22,7 +22,7 @@ from pgmengine.infer.results.result import WANTS, quantity
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import plus
 
-# The axis of rows of each answer; and the answers that have no such axis if the evidence has none.
+# The axis of rows of each answer, in the arrays of methods.
 ROWS_AXIS = {
     "log_z": 0,
     "log_z_error": 0,
@@ -36,6 +36,7 @@ ROWS_AXIS = {
     "joint": 0,
     "samples": 1,
 }
+# Answers that have no axis of rows if the evidence has none.
 SQUEEZED = frozenset({"mean", "prob", "mode", "pairs", "joint"})
 
 

@@ -184,13 +184,13 @@ def samples_frame(
     for i, (name, unit) in enumerate(places):
         column = values[name][:, :, unit].T.ravel()
         text = all(isinstance(state, str) for state in structure.layers[name].state_names or ())
-        # Names that are no text stay the objects that they are. pandas would look for dates among
-        # them, for which some versions turn every integer into a float.
+        # Names that are not text are kept as objects. Otherwise pandas would look for dates among
+        # them, and some of its versions would turn every integer into a float.
         as_objects = column.dtype.kind == "O" and not text
         columns[i] = pd.Series(column, index, dtype=object) if as_objects else column
     frame = pd.DataFrame(columns, index=index)
-    # If all names were pairs, pandas would make two levels of columns, which a file has as two
-    # lines.
+    # If all names were pairs, pandas would make two levels of columns, which take two lines in a
+    # file.
     own = [structure.names.column(place) for place in places]
     frame.columns = pd.Index(own, dtype=object, tupleize_cols=False)
     return frame if has_rows else frame.droplevel("row")

@@ -41,7 +41,7 @@ def layer_order(pattern: EvidencePattern) -> tuple[str, ...]:
 
 @remembered
 def coupled(pattern: EvidencePattern) -> tuple[str, ...]:
-    """Return the layers with an undirected coupling to a layer with free units, in that order."""
+    """Return the layers with an undirected coupling to free units, ordered by `layer_order`."""
     free, meetings = pattern.some_free, pattern.structure.meetings
     order = layer_order(pattern)
     return tuple(name for name in order if any(free[other] for _, other in meetings[name]))
@@ -216,7 +216,7 @@ class Factors:
         return self.target.gradient(self.mean, weights)
 
     def add_slopes(self, weights: Array, total: Accumulator) -> None:
-        """Add `gradient` to the sum of a phase, as the slopes at the means."""
+        """Add `gradient`, which is the derivative at the means, to the sum of a phase."""
         total.points(self.mean, weights)
 
     def prob(self, name: str) -> Array:

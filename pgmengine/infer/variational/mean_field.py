@@ -59,7 +59,7 @@ class MeanField(Method):
     Use it for a proven lower bound, and for quick means. In directed models it also bounds log
     p(evidence). It is exact if the free units are independent given the evidence and have no
     directed children. Means and probabilities are those of Q, an approximation that may describe
-    only one of several modes. `Result.kind` is "lower bound", which is meant of log_z and log_prob.
+    only one of several modes. `Result.kind` is "lower bound", which refers to log_z and log_prob.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class MeanField(Method):
         return replace(self, updates=updates) if updates >= MIN_USEFUL_ROUNDS else None
 
     def _expected_rounds(self, target: Target) -> float:
-        """Return the number of rounds that plans expect, from all starts and to leave a saddle."""
+        """Return the expected number of rounds: of all starts, and of leaving a saddle."""
         if target.pattern.independent:
             return 1.0
         known = target.model.biased or any(m.any() for m in target.pattern.observed.values())

@@ -35,19 +35,21 @@ from pgmengine.model.layer import Layer
 # The settings of the rounds from each start. A bound holds after any number of rounds.
 CLIMB = MeanField(updates=60, tolerance=1e-4)
 
-# Size of the natural parameter that moves a bounded unit to an end of its range; and of the natural
-# parameter that moves an unbounded unit away from its middle.
+# A natural parameter of size END_PARAMETER moves a bounded unit to an end of its range, and one of
+# size UNBOUNDED_PARAMETER moves an unbounded unit away from its middle.
 END_PARAMETER, UNBOUNDED_PARAMETER = 8.0, 1.0
 
-# Largest number of states that are tried as ends for units whose states have no order; largest
-# number of layers that are put at an end by themselves; and number of starts with random ends.
+# For units whose states have no order, up to MAX_ENDS_PER_UNIT states are tried as ends. Up to
+# MAX_LAYERS_AT_AN_END layers are put at an end one by one, and RANDOM_STARTS starts have random
+# ends.
 MAX_ENDS_PER_UNIT, MAX_LAYERS_AT_AN_END, RANDOM_STARTS = 4, 4, 4
 
 # Largest size, in bytes, of the means of the rows that are computed together.
 MAX_CLIMB_BYTES = 2.0**22
 
-# Two fixed points are different modes if a mean differs by this share of the range of its unit. The
-# second mode counts if its bound of log Z is within so many nats of that of the first.
+# Two fixed points are different modes if a mean differs by the share MIN_MODE_DISTANCE of the range
+# of its unit. The second mode counts if its bound of log Z is at most MAX_MODE_GAP_NATS below that
+# of the first.
 MIN_MODE_DISTANCE, MAX_MODE_GAP_NATS = 0.5, 10.0
 
 # Means are moved by this share of their distance to the middle of the range, because a mean at the
@@ -109,7 +111,7 @@ def modes(
 
 
 def _climbed(target: Target, rng: np.random.Generator, starts: int | None, rounds: int) -> Modes:
-    """Return the fixed points of rows that climb together."""
+    """Return the fixed points of some rows, whose rounds are made together."""
     etas = list(islice(spread_starts(target, rng), starts))
     count = len(etas)
     many = target.take(np.repeat(np.arange(target.rows), count))
@@ -134,7 +136,7 @@ def _climbed(target: Target, rng: np.random.Generator, starts: int | None, round
 
 
 def _second(target: Target, bound: Array, mean: States, best: Array) -> Array:
-    """Return the number (rows,) of the best start that ends in another mode than the best one.
+    """Return the number (rows,) of the best start whose mode is not that of the best of all.
 
     It is `best` (rows,) if no other mode counts. `mean` is layer -> (rows, starts, width).
     """

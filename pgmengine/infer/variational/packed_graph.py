@@ -191,7 +191,7 @@ class Net:
         }
 
     def _own(self) -> dict[str, Any]:
-        """Return the terms of each unit that is a child, and whether their power is its mean."""
+        """Return the terms of each child, and whether their power is the child's mean."""
         first, count, complement = [], [], []
         for name, g in self.units.items():
             terms = self.terms.get(name)

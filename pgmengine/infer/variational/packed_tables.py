@@ -70,7 +70,7 @@ def powers(target: Target, hidden: dict[str, Array]) -> Array:
 
 
 def units_parents_first(s: Structure, first: dict[str, int], some: dict[str, Array]) -> Array:
-    """Return the units with a conditional that are in `some` (rows, size) in any row.
+    """Return the units with a conditional that the masks `some` (rows, size) have in some row.
 
     Parents come first; `first` is the number of the first unit of each layer.
     """

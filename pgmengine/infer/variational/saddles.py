@@ -2,9 +2,9 @@
 
 Updates start from units at their reference. In a model with a symmetry (spins without biases,
 states that can be exchanged, equal hidden units) this Q is symmetric as well. Every update keeps
-the symmetry, and the rounds end at a saddle point of the bound: n log 2 for spins with any
-coupling. A small random step distinguishes a saddle from a maximum: further rounds return to a
-maximum, in fewer rounds than led to it, and move away from a saddle.
+the symmetry, and the rounds end at a saddle point of the bound, whose value is n log 2 for n spins,
+whatever their couplings are. A small random step distinguishes a saddle from a maximum: further
+rounds return to a maximum, in fewer rounds than led to it, and move away from a saddle.
 
 Once the symmetry is broken, there are several maxima, and a random step may lead to any of them.
 Rounds at rising inverse temperatures lead to a good one: slightly below the temperature at which
@@ -25,14 +25,14 @@ from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import count
 
-# Sizes of steps in means of units: from a fixed point; in annealing runs; and from the reference at
-# the start, where there are too few rounds for a step from a fixed point.
+# Sizes of steps in means of units. STEP_OF_START is that of a step from the reference, which is
+# made where there are too few rounds for a step from a fixed point.
 STEP_FROM_FIXED_POINT = 1e-3
 STEP_OF_ANNEALING = 1e-2
 STEP_OF_START = 0.1
 
-# The inverse temperatures of an annealing run, as shares of beta; and the largest number of rounds
-# at each of them.
+# The inverse temperatures of an annealing run, as shares of beta. At each of them there are at most
+# MAX_ROUNDS_PER_SHARE rounds.
 ANNEALING_SHARES = tuple(2.0**-k for k in range(10, 0, -1))
 MAX_ROUNDS_PER_SHARE = 8
 
@@ -40,7 +40,7 @@ MAX_ROUNDS_PER_SHARE = 8
 # rises.
 TRIAL_ROUNDS = 20
 
-# Number of runs that leave a saddle: at most MAX_RUNS, and so few that they visit no more than
+# Number of runs that leave a saddle: at most MAX_RUNS, or fewer if they would visit more than
 # MAX_VISITED_ENTRIES units and table entries, but at least two. The first are annealing runs. The
 # others begin with a large random step, because annealing runs often end at the same maximum.
 MAX_RUNS = 9

@@ -1,12 +1,12 @@
 """Starts on possible states, for mean field in models whose tables have entries of 0.
 
-The bound is -inf if Q gives any probability to an impossible state. Q is a product, so that all
-combinations of its states have to be possible (a box). Rounds add states to the box where the
-tables allow it (expected.h), but they cannot repair a Q in which every state of a unit is
-impossible. A start is therefore one possible state of the units in tables with zeros. The search
-replaces log 0 by finite logarithms, which fall step by step, and makes rounds from the first Q,
-then from random ones. It tries the most probable states of the fixed points, and ancestral draws.
-Finding a possible state is NP-hard, and the search may fail.
+The bound is -inf if Q gives any probability to an impossible state. Q is a product, so that every
+combination of the states to which it gives probability has to be possible; these combinations are a
+box. Rounds add states to the box where the tables allow it (expected.h), but they cannot repair a Q
+in which every state of a unit is impossible. A start is therefore one possible state of the units
+in tables with zeros. The search replaces log 0 by finite logarithms, which fall step by step, and
+makes rounds from the first Q, then from random ones. It tries the most probable states of the fixed
+points, and ancestral draws. Finding a possible state is NP-hard, and the search may fail.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pgmengine.evidence.target import Target
 if TYPE_CHECKING:
     from pgmengine.infer.variational.unit_tables import Belief
 
-# Finite logarithms that replace log 0, one after another; and the largest number of rounds with
-# each.
+# Finite logarithms that replace log 0, one after another. With each of them there are at most
+# MAX_ROUNDS_PER_STAND_IN rounds.
 STAND_INS_FOR_LOG_ZERO = (-3.0, -10.0, -40.0)
 MAX_ROUNDS_PER_STAND_IN = 8
 
-# Number of starts of the search: at most MAX_STARTS, and so few that they read no more than
+# Number of starts of the search: at most MAX_STARTS, or fewer if they would read more than
 # MAX_READ_ENTRIES table entries, but at least two.
 MAX_STARTS = 20
 MAX_READ_ENTRIES = 3e8

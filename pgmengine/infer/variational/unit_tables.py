@@ -31,7 +31,7 @@ from pgmengine.infer.variational.support import move_to_possible
 from pgmengine.model.tables import table_gradient
 from pgmengine.model.unit_graph import Inputs
 
-# Number of Newton steps in xi in each round; and for barren units after the last round.
+# Numbers of Newton steps in xi: in each round, and for barren units after the last round.
 NEWTON_STEPS = 2
 LAST_NEWTON_STEPS = 12
 

@@ -1,8 +1,8 @@
 """A score that compares rows with changed rows, for models whose log Z is unknown.
 
 A pair is a row and the same row with another value of one unit. The difference of their log
-densities, with hidden units summed out, does not depend on log Z. Where the posterior of a row is a
-product of its units, it is computed from one row of each weight matrix. Elsewhere it is the
+densities, with hidden units marginalised, does not depend on log Z. Where the posterior of a row is
+a product of its units, it is computed from one row of each weight matrix. Elsewhere it is the
 difference of two mean-field bounds.
 """
 
@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of a row and a changed row, and the log probability of telling which is the row.
+    """Pairs of a row and a changed row, scored by how well a model tells the two apart.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ def _chances(mask: Array, log_rates: Array) -> Array:
 
 
 def _another(layer: Layer, value: Array, eta: Array, rng: np.random.Generator) -> Array:
-    """Return another state of each unit, or a draw at base rates for infinitely many values."""
+    """Return another state of each unit; for infinitely many values, a draw at base rates."""
     support = layer.unit.support
     if support is None:
         return layer.unit.sample(eta, rng)

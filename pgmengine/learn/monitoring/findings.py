@@ -24,17 +24,17 @@ from pgmengine.learn.monitoring.scores import Score, learned_units, score_for
 from pgmengine.learn.run import Run
 from pgmengine.model.model import Model
 
-# The number of rows measured at each point, as a share of the rows of all updates; and its smallest
-# and largest value.
+# The number of rows measured at each point is a share of the rows of all updates, and lies between
+# MIN_MEASURED_ROWS and MAX_MEASURED_ROWS.
 MEASURED_SHARE, MIN_MEASURED_ROWS, MAX_MEASURED_ROWS = 0.02, 50, 500
 # Fits of at least this many updates are also measured after an eighth and a quarter of them. If the
 # chains make the likelihood fall, it was often best there.
 LONG_FIT_UPDATES = 400
 # A change counts if it exceeds this many standard errors, and this share of the score.
 MIN_CHANGE_ERRORS, MIN_CHANGE_SHARE = 2.5, 0.05
-# Shares of the entropy of base rates. A score below the second share equals that of base rates, and
-# so does a score below the first that is within its standard errors. A change below the second
-# share does not count.
+# Shares of the entropy of base rates. A score below SURELY_NO_GAIN_SHARE counts as that of base
+# rates, and so does a score below NO_GAIN_SHARE that is within its standard errors of 0. A change
+# below SURELY_NO_GAIN_SHARE does not count.
 NO_GAIN_SHARE, SURELY_NO_GAIN_SHARE = 0.01, 0.005
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class Watch:
         if not good.any():
             return -np.inf, 0.0
         share = self.weights[good] / self.weights[good].sum()
-        # Scores far beyond anything that is measured have an infinite error, and say nothing.
+        # If squares of scores overflow, the error is infinite, and leads to no finding.
         with np.errstate(over="ignore"):
             mean = float(share @ values[good])
             return mean, float(np.sqrt((share**2) @ (values[good] - mean) ** 2))

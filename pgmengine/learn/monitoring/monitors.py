@@ -228,13 +228,18 @@ class Occupancy:
     """Moves on the ladder of a trainer that has one: CAST, AdaptiveSAP, PT or TransSAP.
 
     Every `every` updates the history gets an entry about all chains and sweeps on the ladder since
-    the last entry: "occupancy", a row with the share of each rung, beta = 1 first; "round_trips",
-    the number of ways from beta = 1 to the other end and back; "hop_acceptance", the accepted share
-    of the proposed changes of rung (for TransSAP, of whole excursions); and with CAST
-    "swap_acceptance", the share of due exchanges that were made. There is no entry if no chain has
-    moved on the ladder, as at update 0. If rungs have no chain, tempering does not work there. PT
-    and TransSAP always visit all rungs equally often, so that only round trips and acceptance say
-    how well they work. A fit can have only one Occupancy, because each entry sets the counts to 0.
+    the last entry:
+
+    - "occupancy", a row with the share of each rung, beta = 1 first;
+    - "round_trips", the number of ways from beta = 1 to the other end and back;
+    - "hop_acceptance", the accepted share of the proposed changes of rung, or of whole excursions
+      with TransSAP;
+    - "swap_acceptance", the share of due exchanges that were made, with CAST alone.
+
+    There is no entry if no chain has moved on the ladder, as at update 0. If rungs have no chain,
+    tempering does not work there. PT and TransSAP always visit all rungs equally often, so that
+    only round trips and acceptance say how well they work. A fit can have only one Occupancy,
+    because each entry sets the counts to 0.
 
     Parameters
     ----------

@@ -103,6 +103,7 @@ def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05)
 
     Parameters
     ----------
+    model : the model, whose weights stay as they are.
     data : layer -> (rows, size), or a DataFrame with a column for each unit.
     strength : weight of uniformly distributed states, as a share of the rows, that are added to the
         data of each unit with bounded values, so that a unit that never changes gets a finite bias.

@@ -46,6 +46,7 @@ def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
 
     Parameters
     ----------
+    model : the stack of layers, from whose parameters the RBMs begin to learn.
     data : layer -> (rows, size), or a DataFrame, for the first layer of the path.
     settings : settings of `fit`, for every RBM, except `checkpoint` and `state`; with copies the
         optimizer is wrapped in Tied, and cannot be Centered. Callbacks see one RBM after the other.

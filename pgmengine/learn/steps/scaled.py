@@ -35,7 +35,7 @@ from pgmengine.units.base import Unit
 HALVING_VARIANCE = 50.0
 # The rate of biases, as a share of the rate of weights.
 BIAS_STEP_SHARE = 0.25
-# Scales of layers lie far from this value and its inverse, unless a checkpoint is damaged.
+# Scales of layers lie between this value and its inverse, unless a checkpoint is damaged.
 MIN_LAYER_SCALE = 1e-40
 # Means are moved by this share towards the middle of their range, so that their eta is finite.
 INWARD_SHARE = 1e-3

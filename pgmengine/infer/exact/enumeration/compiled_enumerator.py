@@ -27,17 +27,17 @@ STATES_PER_TASK = 16 * cover_states.STATES_PER_PIECE
 MAX_SAFE_EXPONENT = 600.0
 
 # Largest sum of the sizes of linear and pair terms in nats. The log weight of a state is updated at
-# each of the STATES_PER_PIECE steps of a piece, and drifts by about the square root of this number
-# of units in its last place: by less than 1e-7 with terms of this size.
+# each of the STATES_PER_PIECE steps of a piece, and each update rounds it. The rounding errors of n
+# steps add up to about sqrt(n) times one of them: to less than 1e-7 with terms of this size.
 MAX_SAFE_TERMS = 2.0**22
 
-# 1 - e^a counts as 0 where it is far below this (gray.h). Noisy-or units with a smaller input are
-# therefore enumerated in numpy.
+# The compiled loop takes 1 - e^a as 0 where it is far below this number (gray.h). Noisy-or units
+# with a smaller input are therefore enumerated in numpy.
 MIN_SAFE_GAP = 1e-3
 
 
 def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
-    """Return an array (rows, T, K-1) for each block as one (rows, components), padded by `fill`.
+    """Join arrays (rows, T, K-1), one for each block, as (rows, components), padded by `fill`.
 
     The compiled routine reads the components of all finite blocks in this order: block by block,
     state by state, unit by unit. The units of a block are padded to whole vectors.
@@ -55,9 +55,9 @@ def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: fl
 def _compiled(p: LogLinearForm) -> tuple[Any, list[Array], float]:
     """Compile the routine of a pattern: all its rows have the same pairs and values.
 
-    Returns the routine, or None where no offsets could be safe; for each block a bound (1, T, K-1)
-    on the distance of a_tk from its offset and on its change in one step; and the sum of the sizes
-    of all pair terms.
+    Returns the routine, or None if exponents would leave the range of a double whatever the offsets
+    are; for each block a bound (1, T, K-1) on the distance of a_tk from its offset and on its
+    change in one step; and the sum of the sizes of all pair terms.
     """
     size = [np.abs(b.value) for b in p.finite]
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
@@ -82,7 +82,8 @@ class CompiledEnumerator:
 
     def __init__(self, p: LogLinearForm) -> None:
         self.form = p
-        # `reach` is how far an exponent can be from its offset, `pairs` the size of all pair terms.
+        # `reach` is the largest distance of an exponent from its offset, `pairs` the size of all
+        # pair terms.
         compiled = p.pattern_form.memo.recall("routine", lambda: _compiled(p))
         self.routine, self.reach, pairs = compiled
         self.offset = laid_out(p.finite, [b.offset for b in p.finite], p.target.rows, -np.inf)
@@ -193,7 +194,7 @@ class CompiledEnumerator:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """The sums of a task over its states, of some rows.
+    """The sums of a task over its states, for some rows.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ class Cover:
 
     # Units whose states are enumerated.
     units: dict[str, Array]
-    # Units that are summed out one by one, given a state of the cover.
+    # Units that are marginalised one by one, given a state of the cover.
     rest: dict[str, Array]
     # Units that are left out, because they sum to one.
     barren: dict[str, Array]
@@ -54,7 +54,7 @@ class Cover:
 
     @property
     def described(self) -> str:
-        """The states in words, for plans."""
+        """The number of states and the units of the cover in words, for plans."""
         if not self.bits > 0:
             return "all free units are independent"
         units = [f"{len(i)} units of {n!r}" for n, i in self.units.items() if len(i)]
@@ -113,7 +113,7 @@ def _cheapest(target: Target, prune: bool, structural: bool) -> Cover:
 
 
 def _bits(target: Target, name: str) -> float:
-    """Return log2 of the number of states of a unit; infinite units have a prohibitive number."""
+    """Return log2 of the number of states of a unit; a prohibitive number if it is infinite."""
     states = target.structure.state_counts[name]
     return float(np.log2(states)) if states else 1e6
 

@@ -22,8 +22,8 @@ STATES_PER_PIECE = 4096
 # Log weights that are held at a time while states are drawn.
 MAX_LOG_WEIGHTS_AT_ONCE = 2**22
 
-# Numbers of drawn complete states that are computed at a time; and bytes for each of these numbers:
-# its value, natural parameter, mean and random number.
+# Complete states are drawn in blocks of at most MAX_DRAWN_NUMBERS_AT_ONCE numbers. Each number
+# takes BYTES_PER_DRAWN_NUMBER, for its value, natural parameter, mean and random number.
 MAX_DRAWN_NUMBERS_AT_ONCE, BYTES_PER_DRAWN_NUMBER = 2**19, 56.0
 
 

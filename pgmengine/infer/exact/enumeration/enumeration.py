@@ -59,8 +59,8 @@ MAX_BYTES_FOR_PATTERN_THREADS = 2**20
 class Enumeration(Method):
     """Exact answers by enumeration: Z = sum over states C of the cheapest cover of exp(w(C)).
 
-    Given a state of the cover all other free units are independent, so that they are summed out
-    analytically. Use it on dense graphs with a small cover. `Exact` takes it where it is cheaper
+    Given a state of the cover all other free units are independent, so that they are marginalised
+    in closed form. Use it on dense graphs with a small cover. `Exact` takes it where it is cheaper
     than elimination.
 
     Parameters
@@ -167,7 +167,7 @@ def cover_bits(question: Prepared) -> float:
 
 @dataclass(eq=False)
 class _Group:
-    """Rows of one evidence pattern, their cover, and what they cost."""
+    """Rows of one evidence pattern, with their cover and its cost."""
 
     rows: Array
     cover: Cover
@@ -210,7 +210,8 @@ def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
     """Return the enumerations of a question by name; PgmError where a row has no cover.
 
     There is one for the posterior; one for the model "without evidence", for log_prob; and one for
-    the model with raised leaks, for the "slope" of the gradient at leaks of 0 (zero_leaks.py).
+    the model with raised leaks, for the part "slope", the derivatives at leaks of 0
+    (zero_leaks.py).
     """
     needs = frozenset(wanted) & NEED_ALL_UNITS
     lifted = with_leaks(target, ENUMERATION_LIFT) if "gradient" in needs else target
@@ -300,8 +301,8 @@ def _solved(
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers.
 
-    Marginals of a small pattern come from its linear plan (linear_plan.py) once it was asked often
-    enough.
+    Marginals of a small pattern come from its linear plan (linear_plan.py) once the question has
+    been asked a few times.
     """
     if group.pattern_form is None:
         group.pattern_form = pattern_form_of(whole.take(group.rows[:1]), group.cover)

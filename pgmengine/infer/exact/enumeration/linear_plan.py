@@ -64,7 +64,7 @@ class LinearPlan:
     linear: Array
     # (1 + O, 1 + O).
     quadratic: Array
-    # (C,) how far an exponent can be from its offset.
+    # (C,) the largest distance of an exponent from its offset.
     reach: Array
     # (1 + O + M, R).
     answers: Array
@@ -194,7 +194,7 @@ def _curved(unit: Unit) -> bool:
 
 
 def _asked(target: Target, pattern_form: PatternForm, seen: Seen, values: Array) -> LogLinearForm:
-    """Return the form for any observed numbers (rows, O), even if no unit has these values."""
+    """Return the log-linear form for any numbers (rows, O) in the place of observed values."""
     rows = target.take(np.zeros(len(values), dtype=int))
     flat, start = {name: np.zeros(value.shape) for name, value in rows.evidence.values.items()}, 0
     for name, columns in seen:

@@ -104,7 +104,7 @@ class LogLinearForm:
 
     target: Target
     pattern_form: PatternForm
-    # Evidence, cover units in their first state, 0 elsewhere.
+    # Values at the origin: the evidence, cover units in their first state, and 0 elsewhere.
     origin: States
     # (n,).
     const: Array
@@ -169,7 +169,7 @@ def _add_layer(p: LogLinearForm, name: str, layer: Layer) -> None:
 
 
 def _products(x: Array, y: Array) -> Array:
-    """Return the inner products of the rows of two arrays, of which either may have one row."""
+    """Return the inner products of the rows of two arrays; an array of one row fits all rows."""
     x, y = distinct(x), distinct(y)
     if len(x) == 1:
         x, y = y, x
@@ -198,7 +198,7 @@ def _linear_field(
 def _add_blocks(
     p: LogLinearForm, name: str, layer: Layer, field: Array, zeta: Array | None
 ) -> None:
-    """Add the units of a layer that are summed out, and the normalisers of its conditionals."""
+    """Add the marginalised units of a layer, and the normalisers of its conditionals."""
     pattern_form = p.pattern_form
     rest, slopes = pattern_form.cover.rest[name], pattern_form.fields[name]
     if len(rest) and (layer.unit.canonical or zeta is None):

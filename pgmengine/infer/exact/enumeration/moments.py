@@ -23,7 +23,7 @@ from pgmengine.model.weights import plus
 
 @dataclass(frozen=True, eq=False)
 class FromMoments(Expectations):
-    """Expectations of one form from its moments (n, 1 or 1 + D, columns); see enumerator.py."""
+    """Expectations from the moments (n, 1 or 1 + D, columns) of a log-linear form."""
 
     form: LogLinearForm
     moments: Array

@@ -20,7 +20,7 @@ from pgmengine.infer.exact.enumeration.log_linear import FiniteBlock, LogLinearF
 
 @dataclass(frozen=True, eq=False)
 class NumpyEnumerator:
-    """Enumeration of a form in numpy; see cover_states.Enumerator."""
+    """Enumeration of a log-linear form in numpy; see cover_states.Enumerator."""
 
     form: LogLinearForm
 

@@ -2,8 +2,8 @@
 
 Given a state of the cover (cover.py) the other free units are independent. If the cover has few
 states, all rows and all states are computed side by side, which suits small layers such as labels
-(system 1 of docs/equations.md, eqs. 25 to 28). The field of a unit is the sum of a part that
-depends on the row and a part that depends on the state, so the large product with the observed
+(Yokoyama, Katsumata and Yasuda 2019, equations 25 to 28). The field of a unit is the sum of a part
+that depends on the row and a part that depends on the state, so the large product with the observed
 values is computed once for each row:
 
     eta[row, state] = rows[row] + states[state],

@@ -184,7 +184,7 @@ class ChainTerm:
 
     There are four kinds of factors: the leaks, over a_0; the values of observed children, over
     their last auxiliary variable; the links, over (a_i-1, parent, a_i); and, where joint
-    distributions are wanted, zeros over (parent, child).
+    distributions are wanted, factors over (parent, child) whose entries are all 0.
 
     Attributes
     ----------

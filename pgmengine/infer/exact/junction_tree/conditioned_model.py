@@ -62,8 +62,8 @@ from pgmengine.model.unit_graph import acts
 
 T = TypeVar("T", bound=Term)
 
-# Largest size, in bytes, of the tables of the rows that are searched together for impossible
-# states; and the number of copies of a table while it is filled.
+# Rows are searched together for impossible states as long as their tables have at most
+# MAX_SEARCH_BYTES. While a table is filled, there are COPIES_PER_FILLED_TABLE copies of it.
 MAX_SEARCH_BYTES = 2.0**26
 COPIES_PER_FILLED_TABLE = 2
 
@@ -78,7 +78,8 @@ class Form:
     structural : make a factor of every parameter of a coupling, zero or not.
     joints : sets of units, numbered over all layers, whose joint distribution is wanted.
     pairs : whether the pairs of all couplings are wanted.
-    maximum : whether the largest term is wanted, with the sum or in its place.
+    maximum : whether the mode is wanted, which needs the largest term of the sum; log Z may be
+        wanted as well.
     small : use the small tables of causal_independence.py. The factors then also depend on the
         observed values of the units with independent causes.
     """
@@ -125,7 +126,7 @@ class Conditioned:
     scopes : the scopes of all factors, in the order of the terms.
     sizes : (factors,) the number of entries of each.
     counted : (tables,) whether each table of the model is part of the density.
-    whole : the entries of the counted tables all of whose units are observed.
+    whole : the entries of the counted tables without a free unit.
     separate : layer -> the barren units whose probabilities are wanted, but which are in no factor.
     passing : the elimination order along all chains (causal_independence.passing); None without
         chains.
@@ -162,9 +163,9 @@ class Conditioned:
     def impossible(self, target: Target) -> Array:
         """Return whether each entry (entries,) is -inf in all rows.
 
-        Entries of tables can be -inf, and entries of children with independent causes: such a child
-        is 0 with certainty where no cause is present. A few rows are examined at a time. Raises
-        PgmError if not even one row fits in memory.
+        Entries of tables can be -inf. So can entries of children with independent causes: such a
+        child is 0 with certainty where no cause is present. A few rows are examined at a time.
+        Raises PgmError if not even one row fits in memory.
         """
         out = np.zeros(int(self.sizes.sum()), dtype=bool)
         some = [(term, span) for term, _, span in self.spans if _may_exclude(target, term)]
@@ -222,7 +223,7 @@ class Conditioned:
 
     @cached_property
     def for_means(self) -> Array:
-        """The factors whose marginals means and joint distributions need, ascending.
+        """The factors that give means and joint distributions by their marginals, ascending.
 
         Means of units with infinitely many values are read from the factors of their neighbours.
         """
@@ -377,14 +378,14 @@ def _links(
 
 
 def _within(target: Target, name: str, joints: tuple[tuple[int, ...], ...]) -> list[int]:
-    """Return the units of a layer that are in one of several sets, numbered over all layers."""
+    """Return the units of a layer that are in any of these sets, numbered over all layers."""
     first = target.structure.first_unit[name]
     last = first + target.structure.layers[name].size
     return [u for joint in joints for u in joint if first <= u < last]
 
 
 def _joint_term(free: FreeUnits, joints: tuple[tuple[int, ...], ...]) -> JointTerm:
-    """Return the term of the free units of sets of units."""
+    """Return the term whose scopes are the free units of each of these sets of units."""
     lists = [[int(free.number[u]) for u in units if free.number[u] >= 0] for units in joints]
     start = np.cumsum([0, *map(len, lists)]).astype(np.int64)
     scope = np.array([u for one in lists for u in one], dtype=np.int32)

@@ -64,7 +64,7 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class Cutset:
-    """The variables of a cutset, and the tree whose rows observe them.
+    """The variables of a cutset, and the junction trees with and without them.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Cutset:
         return max(1, min(MAX_STATES_AT_ONCE, self.states, fit))
 
     def bytes(self, entries: float, more: bool, draws: int) -> float:
-        """Return the largest memory of a run in bytes; `more` if it computes more than log Z."""
+        """Return the bytes that a run takes at most; `more`: whether it gives more than log Z."""
         results = (self.cards.sum() + entries) * self.at_once(entries) if more else 0.0
         return float(16.0 * (results + entries) + self.inner.bytes(1, more, draws))
 
@@ -128,7 +128,7 @@ class Cutset:
         for states in blocks(np.arange(self.states), self.at_once(len(values))):
             rows = run_restricted(self.tree, values, self.seen(states), **wanted)
             logs.append(rows["log_z"])
-            # The mixture so far is one more row.
+            # The mixture of the joint states so far counts as one more row.
             for name, value in found.items():
                 rows[name] = np.concatenate([value, rows[name]], axis=LANE_AXIS[name])
             found = _mixture(rows)
@@ -156,7 +156,7 @@ class Cutset:
 
 
 def _mixture(rows: dict[str, Array]) -> dict[str, Array]:
-    """Return the quantities of a mixture of rows, weighted by their Z, as those of one row."""
+    """Return the quantities of one row that is a mixture of rows, weighted by their Z."""
     logs = rows["log_z"]
     found = {"log_z": log_sum(logs[None])}
     # Impossible rows have no expectations.
@@ -191,7 +191,7 @@ def condition_on_cutset(
         cutset.append(_most_entries(tree, inner.cards))
         states *= float(factors.cards[cutset[-1]])
         inner = factors.without(np.array(cutset))
-        # The cutset will have at least so many joint states in the end.
+        # A lower bound of the number of joint states that the cutset will have.
         passes = states * found.entries / most
         found = best_order(
             inner.cards, inner.start, inner.scope, SEARCH_SECONDS_PER_CHOICE, found.order, passes
@@ -216,7 +216,7 @@ def cutset_of(factors: Factors, order: Order, variables: Array) -> Cutset:
 
 
 def _most_entries(tree: JunctionTree, cards: Array) -> int:
-    """Return the variable that saves the most clique entries for each bit of work."""
+    """Return the variable with the most saved clique entries for each doubling of the work."""
     gain = np.zeros(len(cards))
     for clique in tree.clique_scopes():
         gain[clique] += np.exp(np.log(cards[clique]).sum())

@@ -240,7 +240,7 @@ def _log_off(tree: Tree, target: Target, name: str, units: Array) -> Array:
         )
         added[places.ravel()] += shares(target, c, parents, units)
     parts = conditioned.tables(target)
-    # If any unit is free, the first tables are those of single units.
+    # The first tables are those of single units, if there is a free unit.
     alone, others = (parts[:1], parts[1:]) if len(added) else ([], parts)
     parts = [
         np.broadcast_to(p[:, :, None] + added[:, None], (len(p), *lanes)).reshape(len(p), -1)
@@ -287,7 +287,7 @@ def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
         if len(units):
             assert layer.unit.support is not None
             columns = slice(None) if len(units) == layer.size else layer.columns(units)
-            # A few draws at a time, so that no second copy of all values is made.
+            # A few draws are converted at a time, so that no second copy of all values is made.
             step = max(1, BLOCK_ENTRIES // (rows * layer.width))
             for first in range(0, draws, step):
                 drawn = layer.unit.support.take(

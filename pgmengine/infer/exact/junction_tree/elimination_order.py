@@ -39,7 +39,8 @@ MAX_SEARCH_SHARE = 0.05
 # Orders with more table entries are taken to be infeasible. The search then uses all of its
 # seconds, unless the largest clique is proven to be as small as possible.
 MAX_FEASIBLE_ENTRIES = 2.0**27
-# goatd runs if the search may take at least so many seconds, and gets about this share of them.
+# goatd runs if the search may take at least MIN_GOATD_SECONDS, and gets about the share GOATD_SHARE
+# of the seconds of the search.
 MIN_GOATD_SECONDS, GOATD_SHARE = 0.2, 0.25
 RULES = {
     "min-fill by logarithms of states": _kernels.FILL_LOG,
@@ -173,7 +174,8 @@ def best_order(
 def has_order(cards: Array, start: Array, scope: Array, most: float) -> bool:
     """Return whether one of the quick rules finds an order of at most `most` table entries.
 
-    The other arguments are those of `best_order`. A search ends as soon as it has more entries.
+    The other arguments are those of `best_order`. A search ends as soon as its order needs more
+    entries.
     """
     orders = _kernels.Orders(
         np.ascontiguousarray(cards, np.int64),

@@ -136,7 +136,7 @@ class FromMarginals(Expectations):
         return out
 
     def _infinite(self) -> Iterator[tuple[InfiniteTerm, Field, Array]]:
-        """Yield every infinite unit with the marginal (entries, rows) of its neighbours."""
+        """Yield units with infinitely many values, and the marginal of the neighbours of each."""
         for term, place in self.conditioned.infinite:
             for i, f in enumerate(term.fields):
                 yield term, f, self.factor(place.start + i)

@@ -83,8 +83,8 @@ class FreeUnits:
 def free_units(target: Target, left_out: dict[str, Array]) -> FreeUnits:
     """Return the free units of a target whose rows share one evidence pattern.
 
-    `left_out` has (size,) units of some layers that count as neither free nor observed, such as
-    barren ones.
+    `left_out` holds masks, layer -> (size,), of units that count as neither free nor observed, such
+    as barren ones.
     """
     s = target.structure
     number = np.full(s.units, -1, dtype=np.int64)

@@ -8,13 +8,14 @@
     leaf        0, over the free parents of a unit with infinitely many values and arrows into it
                 only: its conditional sums to one, and its mean follows from its parents
 
-For the mode, the largest log weight of an infinite unit or of a leaf replaces the log of the sum:
-max_x [eta x + log h(x)], minus A(eta) for a leaf. Given the mode of all other units, the unit has
-its most probable value. For Gaussian units, the two differ by a constant only.
+For the mode, the largest log weight of such a unit (kinds "infinite" and "leaf") replaces the log
+of the sum: max_x [eta x + log h(x)], minus A(eta) for a leaf. Given the mode of all other units,
+the unit has its most probable value. For Gaussian units, the largest log weight and the log of the
+sum differ by a constant only.
 
-The first two are functions of a field that is linear in the states of a few free units. `Field`
-holds these units and the steps that their states add to the field, so that the entries of a table
-are
+The first two kinds are functions of a field that is linear in the states of a few free units.
+`Field` holds these units and the steps that their states add to the field, so that the entries of a
+table are
 
     f(field_0 + sum over units n of step_n[state of n])
 
@@ -37,7 +38,8 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.unit_graph import acts
 from pgmengine.model.weights import is_sparse
 
-# Largest number of entries of a table of a child, or of an infinite unit, over its neighbours.
+# Largest number of entries of a table of a child, or of a unit with infinitely many values, over
+# its neighbours.
 MAX_MARGINALISED_ENTRIES = 2**22
 
 

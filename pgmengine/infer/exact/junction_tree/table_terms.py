@@ -3,7 +3,7 @@
 Large tables take most of the memory of a question. They are therefore not copied, and no array of
 places has a number for each of their entries. There are four kinds:
 
-    free        a table without an observed unit: its entries are those of the model
+    free        a table without an observed unit, with the entries of the model
     sliced      a large table with observed units: a slice of it for each row
     placed      all small tables together, with the place of each entry in the model
     observed    a table without a free unit: a constant of each row
@@ -61,7 +61,7 @@ class Entries:
 
 
 def _entries(target: Target, tables: Array, base: Array, owner: Array, seen: Array) -> Entries:
-    """Return entries of some tables; `seen` (S,) are the axes of all tables that are observed."""
+    """Return the entries of some tables; the mask `seen` (S,) marks the axes of observed units."""
     index, none = target.structure.table_index, np.empty(0, dtype=np.int64)
     mine = np.zeros(len(index.child), dtype=bool)
     mine[tables] = True
@@ -112,7 +112,7 @@ class TableTerm:
 
 @dataclass(frozen=True, eq=False)
 class FreeTables:
-    """beta log T of tables none of whose units is observed.
+    """beta log T of tables without an observed unit.
 
     Attributes
     ----------
@@ -258,7 +258,7 @@ class _Active:
         return Scopes(self.start, self.number[self.axes].astype(np.int32))
 
     def some(self, mine: Array) -> _Active:
-        """Return some of the tables, (n,) bool."""
+        """Return the tables that a mask (n,) selects."""
         lengths = np.diff(self.start)
         start = np.concatenate([[0], np.cumsum(lengths[mine])])
         axes = self.axes[np.repeat(mine, lengths)]
@@ -363,7 +363,7 @@ def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: A
 
 
 def whole_tables(target: Target, counted: Array) -> Entries:
-    """Return the entries of the counted tables all of whose units are observed."""
+    """Return the entries of the counted tables without a free unit."""
     s, none = target.structure, np.empty(0, dtype=np.int64)
     free = target.free
     observed = ~np.concatenate([free[name][0] for name in s.layers])
@@ -378,7 +378,7 @@ def whole_tables(target: Target, counted: Array) -> Entries:
 def observed_constant(target: Target, whole: Entries) -> Array:
     """Return the sum (rows,) of all terms without a free unit, except children of arrows.
 
-    `whole` are the entries of the tables all of whose units are observed.
+    `whole` holds the entries of the tables without a free unit.
     """
     s, seen = target.structure, target.evidence.values
     total = np.zeros(target.rows)

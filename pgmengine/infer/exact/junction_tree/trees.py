@@ -172,7 +172,7 @@ class Tree:
         return np.concatenate(found)
 
     def all_states(self, units: Array) -> Array:
-        """Return marginals of units with a 0 at the states that were removed."""
+        """Return the marginals of the units, with 0 at the states that were removed."""
         if self.possible is None:
             return units
         first = np.cumsum([0, *self.conditioned.states])
@@ -182,7 +182,7 @@ class Tree:
         return out
 
     def all_entries(self, asked: Array, found: Array) -> Array:
-        """Return marginals of the factors asked for with a 0 at the states that were removed."""
+        """Return the marginals of the wanted factors, with 0 at the states that were removed."""
         if self.possible is None:
             return found
         sizes = self.conditioned.sizes
@@ -252,7 +252,7 @@ class Tree:
         return sum([entries * (rows if term.by_row else passes) for term, entries in tables])
 
     def _pass_bytes(self, rows: int, more: bool, draws: int) -> float:
-        """Return the memory of tables and messages; `more` where more than log Z is wanted."""
+        """Return the memory of tables and messages; `more`: whether more than log Z is wanted."""
         entries = [0.0, 0.0]
         for term, left in self._entries_left:
             entries[by_row(term)] += left

@@ -92,7 +92,7 @@ class _Block:
         return bits[unit] + sum(map(bits.__getitem__, back))
 
     def _with(self, unit: int, near: set[int]) -> dict[int, set[int]] | None:
-        """Return the entries of `back` that change with a unit; None if a clique is too large."""
+        """Return the entries of `back` that a new unit changes; None if a clique is too large."""
         changed, limit = {unit: near}, math.log2(self.most * MAX_CLIQUE_SHARE)
         while self._bits(unit, changed[unit]) <= limit:
             if not changed[unit]:

@@ -87,7 +87,7 @@ class Draws:
     weight : (batches, rows * chains), sums of the importance weights.
     energy : (draws, rows * chains).
     prob : layer -> (rows * chains, size, K), counts of states, where means do not determine them.
-    square : layer -> (rows * chains, width), sums of squares of infinite units.
+    square : layer -> (rows * chains, width), sums of squares of units with infinitely many values.
     pairs : coupling -> (rows, width of a, width of b), sums of products, if wanted.
     picked : the numbers of the draws that are kept for the comparison with exact conditionals.
     kept : layer -> (chains, draws, rows, width), the states of each draw, if samples are wanted.

@@ -37,9 +37,10 @@ BYTES_PER_NUMBER_OF_ROW_EVIDENCE = 20.0
 # Bytes of the packed weights for each parameter.
 BYTES_PER_PACKED_PARAMETER = 12.0
 
-# Bytes of the graph of units for each entry of couplings and tables; bytes of the distinct draws
-# for each number in them; and bytes for each joint state of a block, for each state of the other
-# units.
+# Bytes of the comparison with exact conditionals. The graph of units takes BYTES_PER_GRAPH_ENTRY
+# for each entry of couplings and tables. The distinct draws take BYTES_PER_DISTINCT_NUMBER for each
+# of their numbers. A block takes BYTES_PER_BLOCK_STATE for each of its joint states and each
+# distinct state of the other units.
 BYTES_PER_GRAPH_ENTRY, BYTES_PER_DISTINCT_NUMBER, BYTES_PER_BLOCK_STATE = 64.0, 72.0, 8.0
 
 # The number of copies of the draws that are compared with exact conditionals.
@@ -142,7 +143,8 @@ def _of_draws(target: Target, wanted: tuple[str, ...], chains: int, draws: int) 
     # The draws for the comparison with exact conditionals are copied while they are ordered.
     numbers += COPIES_OF_COMPARED_DRAWS * compared(s, target.rows, draws) * small_bytes(s) / 8
     for layer in s.layers.values():
-        # Squares of infinite units; counts of states, and the states of a draw as counts.
+        # Squares of units with infinitely many values, counts of states, and the counts of one
+        # draw.
         if layer.unit.support is None:
             numbers += 3 * layer.width
         elif not by_mean(layer.unit):

@@ -11,7 +11,7 @@ from pgmengine.infer.sampling.draws.collected import MAX_TRACE_BATCHES
 from pgmengine.infer.sampling.draws.rao_blackwell import comparing
 from pgmengine.model.weights import count
 
-# Series with at most so many different values are judged by counting, all others by sorting
+# Series with at most this number of different values are judged by counting, all others by sorting
 # (series.h).
 MAX_COUNTED_VALUES = 32
 

@@ -1,9 +1,9 @@
 """Comparison of means of draws with exact conditional means of blocks of units.
 
-Chains that move one unit at a time cannot cross where tables or strong couplings forbid every
-single move, and no statistic of their draws can show it. However, the conditional of a block S
-given all other units can be computed exactly, and the mean over the posterior of E[x_S | rest] is
-E[x_S]. Therefore
+Chains that move one unit at a time stay in a part of the space if tables or strong couplings forbid
+every move of a single unit out of it, and no statistic of their draws can show it. However, the
+conditional of a block S given all other units can be computed exactly, and the mean over the
+posterior of E[x_S | rest] is E[x_S]. Therefore
 
     gap_i = mean over some draws t of E[x_i | rest of draw t] - mean of x_i over all draws
 
@@ -46,12 +46,12 @@ MAX_DISTINCT_DRAWS, MAX_DISTINCT_NUMBERS, MAX_DRAWS_PER_ROW = 2048, 2**18, 64
 # cliques of all blocks together.
 MAX_BLOCKS, MAX_BLOCK_UNITS, MAX_BLOCK_STATES = 16, 2**11, 2.0**24
 
-# Seconds for growing a block, for each unit of the model; and for conditioning, for each unit of
-# each draw.
+# Growing a block takes GROWING_SECONDS_PER_UNIT for each unit of the model. Conditioning takes
+# CONDITIONING_SECONDS_PER_UNIT for each unit of each draw.
 GROWING_SECONDS_PER_UNIT, CONDITIONING_SECONDS_PER_UNIT = 1e-5, 2e-8
 
-# Seconds of the comparison: at most for a single row, at least for a part of many rows, and between
-# the two a share of the seconds of drawing.
+# The comparison may take the share SHARE_COMPARING of the seconds of drawing, but no more than
+# MAX_COMPARING_SECONDS divided by the number of rows. MIN_COMPARING_SECONDS are always allowed.
 MAX_COMPARING_SECONDS, MIN_COMPARING_SECONDS, SHARE_COMPARING = 0.15, 0.03, 0.1
 
 # The number of distinct draws in plans.
@@ -137,12 +137,12 @@ class DistinctDraws:
     def given_rest(self, inside: dict[str, Array]) -> tuple[Target, Array]:
         """Return the target in which all units outside a block are observed as they were drawn.
 
-        The target has one row for each distinct state of these units. The second array says for
-        each draw which of these rows it belongs to.
+        The target has one row for each distinct state of these units. The second array holds, for
+        each draw, the number of its row.
 
         Parameters
         ----------
-        inside : layer -> (rows, size) units of the block, of layers with such units.
+        inside : layer -> (rows, size), the units of the block, for layers with such units.
         """
         s = self.target.structure
         seen = {
@@ -234,7 +234,7 @@ def gaps(some: DistinctDraws, mean: States, ess: States, most: float) -> Iterato
 
 
 def _inside(target: Target, block: Array) -> dict[str, Array]:
-    """Return layer -> (rows, size) the free units of a block, of layers with units of it."""
+    """Return the free units of a block, layer -> (rows, size); layers without any are absent."""
     out = {}
     for name, layer in target.structure.layers.items():
         units = target.structure.first_unit[name] + np.arange(layer.size)
@@ -294,7 +294,7 @@ def _note(some: DistinctDraws, gap: Gap, at: tuple[int, int], mean: float, score
 
 
 def comparing_limit(rows: int, drawing: float) -> float:
-    """Return the most seconds of the comparison, after so many seconds of drawing."""
+    """Return the most seconds that the comparison may take, after `drawing` seconds of drawing."""
     return max(MIN_COMPARING_SECONDS, min(SHARE_COMPARING * drawing, MAX_COMPARING_SECONDS / rows))
 
 

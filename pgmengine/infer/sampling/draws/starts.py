@@ -6,9 +6,9 @@ the state that its neighbour has reached after some sweeps, with each unit at th
 range. Between two modes that are mirror images, as in a ferromagnet, the two chains always start
 apart. Where the model has no such symmetry, the opposite state is as good as a random start.
 
-Two of four chains start in this way. The other two start in modes that mean field has climbed to
-from spread starts, because random starts of a trained model may all fall into one phase while most
-of the probability is in another one. The chains then stay apart, and R-hat shows it.
+Two of four chains start in this way. The other two start in modes that mean field has reached from
+spread starts, because random starts of a trained model may all fall into one phase while most of
+the probability is in another one. The chains then stay apart, and R-hat shows it.
 """
 
 from __future__ import annotations

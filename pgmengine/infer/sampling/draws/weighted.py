@@ -83,7 +83,7 @@ def drawn(target: Target, rng: np.random.Generator, each: int = 1) -> Drawn:
 
 
 def _weigh(draws: Drawn) -> None:
-    """Add the terms that no unit was drawn from to the log importance weights.
+    """Add to the log importance weights the terms from which no unit was drawn.
 
     They are soft evidence, tables and couplings, and the biases and base measures of units without
     a conditional. All such units are observed.

@@ -3,7 +3,7 @@
 Each pair has a slow chain at beta = 1, whose states are the draws, and a fast chain that moves over
 a ladder with adaptive weights (wandering.py). Every `swap_every` steps the two chains of a pair
 change places if the fast one is at beta = 1: both then have the same distribution, so that the
-exchange leaves the slow chain's invariant.
+exchange leaves the distribution of the slow chain invariant.
 
 The paper exchanges the slow chain with the fast chain's last state at beta = 1. The time at which a
 chain arrives at beta = 1 depends on its state, so that this state does not have the distribution at

@@ -138,7 +138,7 @@ class Ladders:
         return np.asarray(-(path + power)[chains])
 
     def adapt(self) -> None:
-        """Move the rungs so that all pairs reject equally often (Syed et al. 2022), and forget.
+        """Move the rungs so that all pairs reject equally often (Syed et al. 2022); reset all sums.
 
         The cumulative rejection, as a function of beta, is the communication barrier; its inverse
         at even spacing gives the rungs.

@@ -7,13 +7,13 @@ With S = d log p_beta / d beta and a step d = beta_(k+1) - beta_k (Xie et al. 20
                           = log E_k exp(d S / 2) - log E_(k+1) exp(-d S / 2)    in the middle
 
 The first is too low on average, and the second too high. The third, the geometric bridge of Meng
-and Wong (1996), varies least. The expectations are kept as means over at most BATCHES batches of
-the sweeps of each ladder, log_means (batches, rows, ladders, rungs - 1). To first order, an
-estimate varies as the sum over rungs of (mean of a batch) / (mean of all batches). This sum gives a
-series for each ladder, which is judged like the series of a unit. Its MCSE, which accounts for the
-autocorrelation and the spread of the ladders, is the error of log Z. Its R-hat shows ladders that
-disagree. A rare state that few replicas reach by luck makes a series jump a few times, and its
-R-hat is then far above the limit.
+and Wong (1996), varies least. The expectations are kept as means over at most BATCHES_PER_CHAIN
+batches of the sweeps of each ladder, log_means (batches, rows, ladders, rungs - 1). To first order,
+an estimate varies as the sum over rungs of (mean of a batch) / (mean of all batches). This sum
+gives a series for each ladder, which is judged like the series of a unit. Its MCSE, which accounts
+for the autocorrelation and the spread of the ladders, is the error of log Z. Its R-hat shows
+ladders that disagree. A rare state that few replicas reach by luck makes a series jump a few times,
+and its R-hat is then far above the limit.
 
 All three estimates have the same limit. If the estimate from below lies above the estimate from
 above by more than their common error, they contradict each other.
@@ -33,7 +33,7 @@ from pgmengine.infer.diagnostics.trust import BATCHES_PER_CHAIN, ERRORS_PER_INTE
 # The factor of d in each of the four expectations: over the lower rung if positive, else the upper.
 STEP_SHARES = (1.0, -1.0, 0.5, -0.5)
 
-# The largest difference in nats of log Z from above less log Z from below.
+# The largest accepted value, in nats, of log Z from above less log Z from below.
 MAX_STEPPING_STONE_GAP_NATS = 1.0
 
 # The largest number of standard errors by which log Z from below may exceed log Z from above.
@@ -50,8 +50,8 @@ class FromSteppingStones:
     Attributes
     ----------
     log_z, error : the third estimate, of the geometric bridge, and its standard error.
-    interval : (rows, 2), from SURE standard errors below the lowest of the three estimates to SURE
-        standard errors above the highest.
+    interval : (rows, 2), from ERRORS_PER_INTERVAL_SIDE standard errors below the lowest of the
+        three estimates to as many above the highest.
     rhat : R-hat of the series of log_z.
     gap, gap_error : log Z from above less log Z from below, and its standard error.
     """

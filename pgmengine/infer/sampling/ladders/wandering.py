@@ -232,7 +232,7 @@ def hop(rung: Array, power: Array, betas: Array, log_g: Array, rng: np.random.Ge
     step = np.where(rng.random(rung.shape) < 0.5, 1, -1)
     proposed = np.where(rung == 0, 1, np.where(rung == top, top - 1, rung + step))
     rows = np.arange(len(rung))[:, None]
-    # An impossible state may have a power of NaN, which says nothing about the rung.
+    # The power of an impossible state may be NaN. The ratio of the densities then counts as 1.
     with np.errstate(invalid="ignore"):
         gain = np.nan_to_num((betas[proposed] - betas[rung]) * power, nan=0.0)
     log_ratio = (

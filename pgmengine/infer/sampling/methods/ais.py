@@ -102,12 +102,15 @@ class AIS(Method):
     the tail of the importance weights is heavy, and where the forward and the reverse run disagree.
     It is CONTRADICTED where a mean-field lower bound lies above the interval.
 
-    `stats` holds log_weights (chains, rows); log_weight_sd (infinite where a chain has no
-    importance weight), ess and pareto_shape, each (rows,); and reverse_log_z, reverse_error,
-    reverse_ess, reverse_pareto_shape and reverse_exact, whether the reverse run started from exact
-    draws, each (rows,). `references` (rows,) counts the runs, and `agreed` (rows,) says whether the
-    forward and the reverse run of another reference agree with the highest estimate. The other
-    statistics belong to the highest run.
+    `stats` holds two statistics of all runs, each (rows,): `references` counts the runs, and
+    `agreed` says whether the forward and the reverse run of another reference agree with the
+    highest estimate. The other statistics belong to the run with the highest estimate:
+
+    - log_weights (chains, rows).
+    - log_weight_sd, ess and pareto_shape, each (rows,). log_weight_sd is infinite where a chain has
+      the importance weight 0.
+    - reverse_log_z, reverse_error, reverse_ess and reverse_pareto_shape, each (rows,).
+    - reverse_exact (rows,), whether the reverse run started from exact draws.
 
     References
     ----------

@@ -149,7 +149,7 @@ class Annealing:
 
     @cached_property
     def exact_draws(self) -> Prepared:
-        """The question for exact draws to start the reverse run from; refused where too large."""
+        """The question for exact draws, which start the reverse run; it is refused if too large."""
         return quick(
             self.target.at(1.0),
             ("samples",),
@@ -228,8 +228,8 @@ class Annealing:
     def _from_others(self, up: AnnealedRun, rng: np.random.Generator) -> States:
         """Return states (chains, width) that other chains of this row have reached, if any have.
 
-        Each source whose log Z is at most MAX_NATS_BELOW_RUN below that of `up` gives as many
-        states.
+        The sources whose log Z is at most MAX_NATS_BELOW_RUN below that of `up` give equal numbers
+        of states.
         """
         states = [r.states for r in self.reached if r.log_z > up.log_z[0] - MAX_NATS_BELOW_RUN]
         if not states:
@@ -385,7 +385,7 @@ def _shares(log_weights: Array) -> Array:
 
 
 def _backward(target: Target) -> bool:
-    """Return whether sweeps in reverse order are cheaper, because they sum out fewer units."""
+    """Return whether sweeps in reverse order are cheaper, because they marginalise fewer units."""
     sizes = [
         sum(target.structure.layers[n].size for n in marginalised_layers(target, back))
         for back in (False, True)

@@ -1,9 +1,10 @@
 """Proven lower bounds against an estimate of log Z.
 
 Chains that are cooled from independent units do not reach a phase that appears late and suddenly,
-and no statistic of these chains can show it. Mean field climbs from spread starts, and its bound is
-proven: where the bound lies above the interval of an estimate, the estimate is wrong. Where all
-free units have finitely many values, the log density of any single state is a lower bound as well.
+and no statistic of these chains can show it. Mean field starts from points that are spread over the
+space, and its bound is proven: where the bound lies above the interval of an estimate, the estimate
+is wrong. Where all free units have finitely many values, the log density of any single state is a
+lower bound as well.
 
 The check takes no longer than the method that it checks is planned to take, or `MIN_CHECK_SECONDS`.
 Where all rounds from all starts would take longer, there are fewer of them: any Q has a proven

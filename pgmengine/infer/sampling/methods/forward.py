@@ -378,9 +378,10 @@ def _drawn_units(target: Target) -> dict[str, Array]:
 def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, Array]:
     """Return log_z = log mean w, with its standard error and interval.
 
-    Where evidence lies below free units, (rows,), equal importance weights have an error as well.
-    States with a total probability of up to 3 / n may be missing from n draws, so the error is at
-    least 1 / n, and SURE errors are 3 / n.
+    The mask `below` (rows,) marks rows with evidence below free units. In these, equal importance
+    weights have an error as well. States with a total probability of up to 3 / n may be missing
+    from n draws, so the error is at least 1 / n, and an interval reaches at least 3 / n to each
+    side.
     """
     log_z, error = log_mean_error(log_w)
     error = np.where(below, np.maximum(error, 1.0 / log_w.shape[1]), error)

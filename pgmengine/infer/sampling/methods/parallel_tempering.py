@@ -79,12 +79,15 @@ class ParallelTempering(Sampler):
     Z, CONTRADICTED where the stepping stones from below lie above the ones from above, and
     FEW_WEIGHTS where they lie far below.
 
-    `stats` holds the statistics of MCMC; betas (rungs,) and swap_rejection (rungs - 1,), both with
-    a first axis of rows if a large question is answered in parts, each with its own ladder;
-    round_trips (rows,); round_trip_rate (rows,), round trips for each sweep and ladder; tours
-    (rows,), the effective number of independent tours from beta = 0 that the states at beta = 1
-    come from; and swap_accepted (chains, draws, rows), the share of accepted swaps before each
-    draw. With log_z it also holds log_z_rhat (rows,), the R-hat of log Z.
+    `stats` holds the statistics of MCMC, and these:
+
+    - betas (rungs,) and swap_rejection (rungs - 1,). They have a first axis of rows if a large
+      question is answered in parts, because each part has its own ladder.
+    - round_trips (rows,), and round_trip_rate (rows,), the round trips for each sweep and ladder.
+    - tours (rows,), the effective number of independent tours from beta = 0 from which the states
+      at beta = 1 come.
+    - swap_accepted (chains, draws, rows), the share of accepted swaps before each draw.
+    - log_z_rhat (rows,), the R-hat of log Z, if log_z is wanted.
 
     References
     ----------
@@ -190,8 +193,8 @@ class ParallelTempering(Sampler):
         stats |= ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
         doubts: Doubts = []
         if len(ladders.betas) > 1:
-            # log Z is estimated even if it is not wanted, because a bound above it shows a phase
-            # without replicas.
+            # log Z is estimated even if it is not wanted: a proven bound above the estimate shows
+            # that the replicas have missed a phase.
             found = ladders.log_z()
             doubts += _bounds(ladders, found, question.basis.modes(target))
         if {"log_z", "log_prob"} & set(want):

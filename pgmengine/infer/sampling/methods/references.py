@@ -14,11 +14,11 @@ where the forward run has ended. Therefore more runs are made on other paths:
     last   : from the reference of the best run, at LAST_RUN_LENGTH_RATIO times as many temperatures
 
 If nothing is observed and the model has the last chains of its training, the chains go on from
-these: because the parameters changed while they moved, they have visited modes in proportion.
-Otherwise the chains have dispersed starts. Their means are the reference nearest to most of the
-probability. For an RBM 784x500 after 20 epochs, 1,000 temperatures gave a log Z of 470 from uniform
-units and from base rates, and 476.5 from the means of all layers. Ten times as many temperatures
-also give 476.5.
+these. Because the parameters changed while they moved, they have visited each mode about in
+proportion to its probability. Otherwise the chains have dispersed starts. Their means are the
+reference nearest to most of the probability. For an RBM 784x500 after 20 epochs, 1,000 temperatures
+gave a log Z of 470 from uniform units and from base rates, and 476.5 from the means of all layers.
+Ten times as many temperatures also give 476.5.
 
 Two forward runs may agree because both miss the same modes. The reverse run of each further run
 therefore starts from the last states of the chains and of the earlier runs. If its own path does
@@ -68,8 +68,8 @@ MIN_AGREEMENT_NATS = 0.01
 # The error that a few weights give is too small if modes are missed.
 MAX_REVERSE_GAP_NATS = 0.5
 
-# The largest value in nats of SURE standard errors of a run that may confirm another one. A run
-# with larger errors would agree with anything.
+# The largest value in nats of ERRORS_PER_INTERVAL_SIDE standard errors of a run that may confirm
+# another one. A run with larger errors would agree with anything.
 MAX_CONFIRMING_ERROR_NATS = 1.0
 
 # The number of temperatures of the last run, as a multiple of that of the others.
@@ -89,8 +89,8 @@ class Confirmed:
     best : the runs with the highest estimate.
     count : (rows,), number of references.
     agreed : (rows,), whether a run from another reference agrees with the best one.
-    high : (rows,), the largest upper end (estimate plus SURE errors) of the other runs that agree,
-        or -inf.
+    high : (rows,), the largest upper end (estimate plus ERRORS_PER_INTERVAL_SIDE errors) of the
+        other runs that agree, or -inf.
     """
 
     best: Runs

@@ -93,11 +93,14 @@ class SimulatedTempering(Sampler):
     draws can be trusted. It is NOT_MIXED where the chains disagree on log Z. `log_z` is NaN where
     the chains never were at one of the ends with frozen weights.
 
-    `stats` holds the statistics of MCMC; round_trips (rows,) of the sweeps with frozen weights;
-    tours (rows,), the effective number of independent tours that the draws come from; log_z_rhat
-    (rows,), the R-hat of log Z, if this is wanted; betas (rungs,); log_g, occupancy and
-    occupancy_adaptive, each (rows, rungs); levels (warmup + draws, rows, chains), the rung of each
-    chain; and adaptive (warmup + draws,), whether a sweep was adaptive.
+    `stats` holds the statistics of MCMC, and these:
+
+    - round_trips (rows,), those of the sweeps with frozen weights.
+    - tours (rows,), the effective number of independent tours from which the draws come.
+    - log_z_rhat (rows,), the R-hat of log Z, if log_z is wanted.
+    - betas (rungs,), and log_g, occupancy and occupancy_adaptive, each (rows, rungs).
+    - levels (warmup + draws, rows, chains), the rung of each chain.
+    - adaptive (warmup + draws,), whether a sweep was adaptive.
 
     References
     ----------
@@ -151,7 +154,7 @@ class SimulatedTempering(Sampler):
         )
         size = (self.chains, draws, self.rhat_limit)
         return Scheme(
-            f"{self.chains} chains over {rungs} levels, {self.warmup} adaptive sweeps, "
+            f"{self.chains} chains over {rungs} rungs, {self.warmup} adaptive sweeps, "
             f"{self.draws} with fixed weights{check.how}",
             work,
             sampler_bytes(target, want, *size, work, 1, more),
@@ -161,7 +164,7 @@ class SimulatedTempering(Sampler):
         )
 
     def _seconds(self, target: Target, want: tuple[str, ...]) -> float:
-        """Return the seconds of chains (of each row) over levels; one draw in `levels` is kept."""
+        """Return the seconds of chains (of each row), which are at each rung equally often."""
         e, n = engine(target, self.kernel), target.rows * self.chains
         kept, hopping = self.draws / max(count_of(self.betas), 1), Price(120 * US, 60 * NS)
         drawing = (

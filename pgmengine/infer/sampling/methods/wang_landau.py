@@ -138,7 +138,7 @@ class WangLandau(Sampler):
         )
 
     def _seconds(self, target: Target, want: tuple[str, ...]) -> float:
-        """Return the seconds of sweeps in numpy, with a bin for each state of each unit read."""
+        """Return the seconds of sweeps in numpy, which find the bins of all states of units."""
         e, n, asking = plain(target), target.rows * self.chains, Price()
         for name in self._read(target):
             one = Price(70 * US, 300 * NS) + Price(25 * US, 100 * NS) * state_count(target, name)
