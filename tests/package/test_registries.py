@@ -63,7 +63,7 @@ OTHERS = {
     "errors": {pgm.NotAsked, pgm.PgmError},
     # A single value: no draw, no slope.
     "units": {pgm.Constant},
-    "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Unit},
+    "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Template, pgm.Unit},
     "answers": {pgm.Joint, pgm.Plan, pgm.Result, pgm.Status},
     "contracts": {pgm.Axis, pgm.Method, pgm.Prepared, pgm.Scheme},
     "ladders": {pgm.Adaptive, pgm.FlatHistogram, pgm.Linear, pgm.OneOverT, pgm.ThreePiece},
