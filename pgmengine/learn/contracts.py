@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -18,6 +19,7 @@ from pgmengine.model.structure import Structure
 if TYPE_CHECKING:
     from pgmengine.learn.batch import Batch
     from pgmengine.learn.statistics import Gradient, Statistics
+    from pgmengine.learn.whole.objective import Objective
 
 # Values of monitors: name -> all pairs (update, value), in order.
 Records: TypeAlias = "Mapping[str, Sequence[tuple[int, Any]]]"
@@ -64,7 +66,7 @@ class Negative(Protocol):
 
 
 class ModelPhase:
-    """A model phase under way; this class serves for normalised models, whose gradient term is 0.
+    """A model phase under way.
 
     Attributes
     ----------
@@ -78,6 +80,14 @@ class ModelPhase:
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
         """Return E[d log_density | given], the mean over the rows of a batch."""
         return batch.nothing()
+
+    def exact(self, batch: Batch) -> tuple[Statistics, float] | None:
+        """Return the statistics with the mean log normaliser of the rows, for full batches.
+
+        The mean log density of the data less this normaliser is the objective, whose gradient the
+        statistics give. None if the phase only estimates.
+        """
+        return None
 
     def learned(self, gradient: Gradient, update: int) -> None:
         """Use the gradient of an update, such as for fast weights."""
@@ -94,6 +104,14 @@ class ModelPhase:
         """Go on from a snapshot."""
 
 
+class NormalizedPhase(ModelPhase):
+    """The model phase of normalised models: the log normaliser and its gradient are 0."""
+
+    def exact(self, batch: Batch) -> tuple[Statistics, float]:
+        """Return empty statistics, and 0."""
+        return batch.nothing(), 0.0
+
+
 @runtime_checkable
 class Optimizer(Protocol):
     """Steps that raise the log-likelihood; its snapshot, `moments`, changes in place."""
@@ -107,6 +125,37 @@ class Optimizer(Protocol):
         self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
     ) -> Params:
         """Return the parameters after step t, counted from 0, of ascent along the gradient."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ascended:
+    """The result of one update of a full-batch optimizer.
+
+    Attributes
+    ----------
+    model : the model after the update.
+    value : the objective at this model, in nats a row; None if it is not known.
+    stopped : the reason for which learning ends here, or an empty string.
+    """
+
+    model: Model
+    value: float | None
+    stopped: str = ""
+
+
+class FullBatch(ABC):
+    """Base of optimizers whose updates see all rows at once, and which end when they converge.
+
+    Its snapshot, `moments`, changes in place. It keeps nothing else from update to update.
+    """
+
+    @abstractmethod
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments before the first update."""
+
+    @abstractmethod
+    def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
+        """Return the result of update t, counted from 0, which begins at `model`."""
 
 
 class Monitor(Protocol):
