@@ -15,8 +15,9 @@ from pgmengine.base.types import Array
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.names import Member
 from pgmengine.evidence.target import Target
-from pgmengine.learn.contracts import FullBatch, Negative, PhaseMonitor, Positive
+from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
 from pgmengine.learn.steps.optimizers import check_optimizer
+from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -19,7 +18,6 @@ from pgmengine.model.structure import Structure
 if TYPE_CHECKING:
     from pgmengine.learn.batch import Batch
     from pgmengine.learn.statistics import Gradient, Statistics
-    from pgmengine.learn.whole.objective import Objective
 
 # Values of monitors: name -> all pairs (update, value), in order.
 Records: TypeAlias = "Mapping[str, Sequence[tuple[int, Any]]]"
@@ -125,37 +123,6 @@ class Optimizer(Protocol):
         self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
     ) -> Params:
         """Return the parameters after step t, counted from 0, of ascent along the gradient."""
-
-
-@dataclass(frozen=True, eq=False)
-class Ascended:
-    """The result of one update of a full-batch optimizer.
-
-    Attributes
-    ----------
-    model : the model after the update.
-    value : the objective at this model, in nats a row; None if it is not known.
-    stopped : the reason for which learning ends here, or an empty string.
-    """
-
-    model: Model
-    value: float | None
-    stopped: str = ""
-
-
-class FullBatch(ABC):
-    """Base of optimizers whose updates see all rows at once, and which end when they converge.
-
-    Its snapshot, `moments`, changes in place. It keeps nothing else from update to update.
-    """
-
-    @abstractmethod
-    def start(self, params: Params) -> Snapshot:
-        """Return the moments before the first update."""
-
-    @abstractmethod
-    def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
-        """Return the result of update t, counted from 0, which begins at `model`."""
 
 
 class Monitor(Protocol):

@@ -9,13 +9,14 @@ import numpy as np
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.learn.contracts import FullBatch, Negative, Optimizer
+from pgmengine.learn.contracts import Negative, Optimizer
 from pgmengine.learn.negative import CD, PCD, ExactGradient
 from pgmengine.learn.steps.em import EM, counting_suffices
 from pgmengine.learn.steps.optimizers import SGD, Adam, floors
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import linear_decay
 from pgmengine.learn.steps.wrappers import Centered
+from pgmengine.learn.whole.full_batch import FullBatch
 
 # The largest planned time, in seconds, of exact answers about a mini-batch that are computed at
 # every update.

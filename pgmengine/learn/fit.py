@@ -39,14 +39,7 @@ from pgmengine.learn.arguments import (
     written,
 )
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
-from pgmengine.learn.contracts import (
-    FullBatch,
-    Monitor,
-    Negative,
-    Optimizer,
-    PhaseMonitor,
-    Positive,
-)
+from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.defaults import chosen
 from pgmengine.learn.lock import Lock
 from pgmengine.learn.monitoring.findings import Finding, Watch, watch_of
@@ -56,6 +49,7 @@ from pgmengine.learn.overview import fit_html, fit_text
 from pgmengine.learn.run import Run, State
 from pgmengine.learn.starting.base_rate_start import observed_means, started
 from pgmengine.learn.steps.wrappers import Tied, averaged, holds
+from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.run import WholeRun
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.model.training import Training

@@ -19,18 +19,12 @@ from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.batch import Batch, idle_entries, layers_by_means, only, outward, without
 from pgmengine.learn.checkpoint import parameters_digest
-from pgmengine.learn.contracts import (
-    FullBatch,
-    ModelPhase,
-    Negative,
-    NormalizedPhase,
-    Optimizer,
-    Positive,
-)
+from pgmengine.learn.contracts import ModelPhase, Negative, NormalizedPhase, Optimizer, Positive
 from pgmengine.learn.defaults import default_negative, default_optimizer
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
+from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.model.model import Model
 from pgmengine.model.weights import elementwise, like, numbers
 

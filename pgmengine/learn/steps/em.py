@@ -30,7 +30,7 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.target import Target
-from pgmengine.learn.contracts import Ascended, FullBatch
+from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Evaluation, Objective
 from pgmengine.learn.whole.starts import look_alike, perturbed, with_kept
 from pgmengine.model.model import Model
