@@ -17,6 +17,7 @@ from pgmengine.evidence.names import Member
 from pgmengine.evidence.target import Target
 from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
 from pgmengine.learn.steps.optimizers import check_optimizer
+from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 
@@ -109,7 +110,7 @@ def check_settings(
     negative: object, positive: object, optimizer: object, callbacks: object
 ) -> None:
     """Raise PgmError unless the arguments are phases, an optimizer and callbacks."""
-    if optimizer is not None:
+    if optimizer is not None and not isinstance(optimizer, FullBatch):
         check_optimizer(optimizer, "optimizer")
     check_instance(negative, "negative")
     if not (negative is None or isinstance(negative, Negative)):
@@ -147,7 +148,7 @@ def check_left(left: int, least: int, made: int, what: str) -> None:
 
 
 def row_weights(target: Target, given: ArrayLike | None) -> Array:
-    """Return the weights of the rows, with mean 1."""
+    """Return the weights of the rows as they are given, 1 by default."""
     if given is None:
         return np.ones(target.rows)
     weights: Array = as_floats(given, "sample_weight")
@@ -158,6 +159,11 @@ def row_weights(target: Target, given: ArrayLike | None) -> Array:
         raise PgmError(f"sample_weight: row {bad[0]} is {weights[bad[0]]}, expected a number >= 0")
     if not weights.any():
         raise PgmError("sample_weight: all rows have a weight of 0, expected one above 0")
+    return weights
+
+
+def mean_one(weights: Array) -> Array:
+    """Return weights divided by their mean."""
     # The sum of large weights might be infinite.
     share = weights / weights.max()
     scaled: Array = share / share.mean()

@@ -45,6 +45,7 @@ class Batch:
     outward : the layers with data, and the other layers by their distance from these.
     precision : precision of the statistics.
     by_means : layers that chains leave out, whose conditional means take their place.
+    data : the rows with all their data, for phases that look at them.
     """
 
     model: Model
@@ -54,6 +55,7 @@ class Batch:
     outward: tuple[tuple[str, ...], tuple[str, ...]]
     precision: type
     by_means: tuple[str, ...] = ()
+    data: Target | None = None
 
     def nothing(self) -> Statistics:
         """Return empty statistics."""

@@ -64,7 +64,7 @@ class Negative(Protocol):
 
 
 class ModelPhase:
-    """A model phase under way; this class serves for normalised models, whose gradient term is 0.
+    """A model phase under way.
 
     Attributes
     ----------
@@ -79,6 +79,14 @@ class ModelPhase:
         """Return E[d log_density | given], the mean over the rows of a batch."""
         return batch.nothing()
 
+    def exact(self, batch: Batch) -> tuple[Statistics, float] | None:
+        """Return the statistics with the mean log normaliser of the rows, for full batches.
+
+        The mean log density of the data less this normaliser is the objective, whose gradient the
+        statistics give. None if the phase only estimates.
+        """
+        return None
+
     def learned(self, gradient: Gradient, update: int) -> None:
         """Use the gradient of an update, such as for fast weights."""
 
@@ -92,6 +100,14 @@ class ModelPhase:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
+
+
+class NormalizedPhase(ModelPhase):
+    """The model phase of normalised models: the log normaliser and its gradient are 0."""
+
+    def exact(self, batch: Batch) -> tuple[Statistics, float]:
+        """Return empty statistics, and 0."""
+        return batch.nothing(), 0.0
 
 
 @runtime_checkable

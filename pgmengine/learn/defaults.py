@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.learn.contracts import Negative, Optimizer
 from pgmengine.learn.negative import CD, PCD, ExactGradient
+from pgmengine.learn.steps.em import EM, counting_suffices
 from pgmengine.learn.steps.optimizers import SGD, Adam, floors
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import linear_decay
 from pgmengine.learn.steps.wrappers import Centered
+from pgmengine.learn.whole.full_batch import FullBatch
 
 # The largest planned time, in seconds, of exact answers about a mini-batch that are computed at
 # every update.
@@ -29,6 +34,23 @@ SHORT_RUN_UPDATES, MAX_RATE_FACTOR, MAX_RATE_FACTOR_OF_BOUNDS = 200, 4.0, 2.0
 # The first rate of Adam, for models with tables or noisy-or units: entries of rare rows have small
 # gradients, and the gradient of a leak has a pole at 0.
 ADAM_RATE = 0.1
+
+
+def chosen(
+    optimizer: Optimizer | FullBatch | None,
+    target: Target,
+    given: Mapping[str, Array],
+    negative: Negative | None,
+) -> tuple[Optimizer | FullBatch | None, str]:
+    """Return the optimizer, and why it sees all rows if that is a choice made here.
+
+    None is for mini-batches, whose default depends on the phases.
+    """
+    if optimizer is not None or negative is not None:
+        return optimizer, ""
+    if counting_suffices(target, given):
+        return EM(), "learned by EM, because every parameter is the table of a conditional"
+    return None, ""
 
 
 def default_negative(conditioned: Target, given: bool, batch: int) -> Negative:

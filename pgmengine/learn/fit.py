@@ -34,11 +34,13 @@ from pgmengine.learn.arguments import (
     check_possible_data,
     check_settings,
     check_start,
+    mean_one,
     row_weights,
     written,
 )
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
+from pgmengine.learn.defaults import chosen
 from pgmengine.learn.lock import Lock
 from pgmengine.learn.monitoring.findings import Finding, Watch, watch_of
 from pgmengine.learn.monitoring.history import History
@@ -47,6 +49,8 @@ from pgmengine.learn.overview import fit_html, fit_text
 from pgmengine.learn.run import Run, State
 from pgmengine.learn.starting.base_rate_start import observed_means, started
 from pgmengine.learn.steps.wrappers import Tied, averaged, holds
+from pgmengine.learn.whole.full_batch import FullBatch
+from pgmengine.learn.whole.run import WholeRun
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.model.training import Training
 
@@ -55,6 +59,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Passes over the data by mini-batches, if neither updates nor epochs are given.
+DEFAULT_EPOCHS = 10
 # Seconds between checkpoints.
 SECONDS_BETWEEN_CHECKPOINTS = 4.0
 
@@ -86,6 +92,8 @@ class Fit(StandsForModel):
         the second half of the updates, it is hardly better than independent units, or it became
         worse. Each is also logged as a warning. Empty where there is none, and where the model has
         no score that is cheap (see `Finding`).
+    notes : sentences about choices that the fit has made, such as an optimizer that sees all rows,
+        several starts of EM, and rows of conditionals without data.
     """
 
     model: Model
@@ -97,9 +105,10 @@ class Fit(StandsForModel):
     negative: Negative | None = None
     unsaved: str = ""
     factorised: bool = False
-    optimizer: Optimizer | None = None
+    optimizer: Optimizer | FullBatch | None = None
     started: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def averaged(self) -> Model:
@@ -120,9 +129,9 @@ def fit(
     negative: Negative | None = None,
     positive: Positive | Method | None = None,
     given: Iterable[Member] | None = (),
-    optimizer: Optimizer | None = None,
+    optimizer: Optimizer | FullBatch | None = None,
     batch_size: int = 100,
-    epochs: int = 10,
+    epochs: int | None = None,
     updates: int | None = None,
     callbacks: Sequence[Monitor | PhaseMonitor] = (),
     rng: RngLike = 0,
@@ -211,9 +220,13 @@ def fit(
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     target, rows, known = _target_of(model, data, given)
-    sizes = size, total = _sizes(target.rows, batch_size, epochs, updates)
+    optimizer, why = chosen(optimizer, target, known, negative)
+    all_rows = holds(optimizer, FullBatch)
+    size = target.rows if all_rows else batch_size
+    sizes = size, total = _sizes(target.rows, size, epochs, updates)
     weights = row_weights(target, sample_weight)
-    means = observed_means(target, weights)
+    scaled = mean_one(weights)
+    means = observed_means(target, scaled)
     begins: Model = model
     begun: tuple[str, ...] = ()
     # Tied parameters have to start equal, and base rates would make them differ.
@@ -236,10 +249,10 @@ def fit(
     # spinning after a product and occupy the cores.
     alone = nullcontext() if checkpoint is None else Lock(place_of(checkpoint))
     with one_blas_thread(), alone:
-        run = Run(
+        run = (WholeRun if all_rows else Run)(
             begins,
             target,
-            weights,
+            weights if all_rows else scaled,
             negative,
             positive,
             known,
@@ -248,8 +261,12 @@ def fit(
             sizes,
             executor,
         )
-        chosen = None if run.normalized else run.negative
-        log.info("data phase by %r, model phase by %r", run.positive, chosen)
+        if why:
+            run.notes["optimizer"] = why
+        if updates is None and epochs is None:
+            total = run.most_updates(total)
+        phase = None if run.normalized else run.negative
+        log.info("data phase by %r, model phase by %r", run.positive, phase)
         log.info("steps by %r%s", run.optimizer, "; starts at base rates" if begun else "")
         history = History(callbacks, run.model_phase)
         if state is not None:
@@ -269,6 +286,8 @@ def fit(
     findings = watch.findings(not interrupted and not stopped)
     for finding in findings:
         log.warning("%s", finding)
+    for note in run.notes.values():
+        log.info("%s", note)
     return Fit(
         run.model.with_training(Training(means, run.last_chains())),
         history.arrays(),
@@ -276,12 +295,13 @@ def fit(
         interrupted,
         stopped,
         run.positive,
-        chosen,
+        phase,
         unsaved,
         run.factorised,
         run.optimizer,
         begun,
         findings,
+        tuple(run.notes.values()),
     )
 
 
@@ -299,11 +319,12 @@ def _target_of(
     return target, rows, known
 
 
-def _sizes(rows: int, batch_size: int, epochs: int, updates: int | None) -> tuple[int, int]:
+def _sizes(rows: int, batch_size: int, epochs: int | None, updates: int | None) -> tuple[int, int]:
     """Return the rows of an update, and the number of updates in all."""
     size = min(whole("batch_size", batch_size), rows)
     if updates is None:
-        return size, whole("epochs", epochs, 0) * -(-rows // size)
+        passes = DEFAULT_EPOCHS if epochs is None else whole("epochs", epochs, 0)
+        return size, passes * -(-rows // size)
     return size, whole("updates", updates, 0)
 
 
@@ -337,8 +358,10 @@ def _learn(
         for update in track(range(run.count + 1, total + 1), "learning", progress):
             if interrupted.is_set() or stopped:
                 break
-            run.update(run.next_rows(size))
-            stopped = history.add(run.model, update)
+            ended = run.advance(size)
+            if run.value is not None:
+                history.put("objective", update, run.value)
+            stopped = history.add(run.model, update) or ended
             watch.look(run.model, update)
             if saver is not None:
                 saver.now_and_then(run, history, watch)

@@ -19,11 +19,12 @@ from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.batch import Batch, idle_entries, layers_by_means, only, outward, without
 from pgmengine.learn.checkpoint import parameters_digest
-from pgmengine.learn.contracts import ModelPhase, Negative, Optimizer, Positive
+from pgmengine.learn.contracts import ModelPhase, Negative, NormalizedPhase, Optimizer, Positive
 from pgmengine.learn.defaults import default_negative, default_optimizer
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
+from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.model.model import Model
 from pgmengine.model.weights import elementwise, like, numbers
 
@@ -42,7 +43,24 @@ def _without(idle: Array, slope: Array) -> Array:
 
 
 class Run:
-    """A fit under way; `model` is always the one after the last complete update."""
+    """A fit under way, by mini-batches; `model` is the one after the last complete update.
+
+    A subclass makes its updates in another way: it has its own `_begin` and `advance`.
+
+    Attributes
+    ----------
+    value : the objective at the model, in nats a row, where the optimizer knows it, else None.
+    notes : sentences about this run that a user should read, by subject.
+    watched : whether the findings of the fit need scores of the model.
+    """
+
+    positive: Positive | Method
+    negative: Negative
+    optimizer: Any
+    precision: type
+    factorised = False
+    watched = True
+    by_means: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -52,39 +70,62 @@ class Run:
         negative: Negative | None,
         positive: Positive | Method | None,
         given: Mapping[str, Array],
-        optimizer: Optimizer | None,
+        optimizer: Optimizer | FullBatch | None,
         rng: np.random.Generator,
         plan: tuple[int, int] = (100, 1000),
         executor: Executor | None = None,
     ) -> None:
         s = model.structure
         self.weights, self.given, self.rng, self.count = weights, given, rng, 0
+        self.value: float | None = None
+        self.notes: dict[str, str] = {}
+        self.executor = executor
         self.floors = floors(s)
         self.model = Model(s, raised(model.params, self.floors))
-        target = target.with_model(self.model)
-        self.by_means, self.idle = layers_by_means(s, given), idle_entries(target, given)
+        self.idle = idle_entries(target, given)
         self.outward = outward(target, given)
         self.normalized = s.normalized and not given
+        self.model_phase: ModelPhase = NormalizedPhase()
+        self.order: Array = np.zeros(0, dtype=int)
+        self._begin(target.with_model(self.model), negative, positive, optimizer, plan)
+        self.moments = self.optimizer.start(self.model.params)
+
+    def _begin(
+        self,
+        target: Target,
+        negative: Negative | None,
+        positive: Positive | Method | None,
+        optimizer: Any,
+        plan: tuple[int, int],
+    ) -> None:
+        """Choose both phases and the optimizer where none is given, and start the phases."""
         size, updates = plan
+        self.by_means = layers_by_means(target.structure, self.given)
         if negative is None:
-            negative = default_negative(self.conditioned(target), bool(given), size)
+            negative = default_negative(self.conditioned(target), bool(self.given), size)
         self.negative = negative
-        self.model_phase = ModelPhase()
         if not self.normalized:
-            self.model_phase = negative.start(self.conditioned(target), rng)
+            self.model_phase = negative.start(self.conditioned(target), self.rng)
         self.precision = self.model_phase.precision or negative.precision
         self.target = compact(target, self.precision)
         self.positive = positive or default_positive(target, self.precision)
         self.factorised = factorises(target)
-        self.data_phase = data_phase(self.positive, executor, self.factorised)
+        self.data_phase = data_phase(self.positive, self.executor, self.factorised)
         self.optimizer = optimizer or default_optimizer(
             target,
             model_phase=not self.normalized,
             exact=self.factorised or isinstance(self.positive, Exact),
             updates=updates,
         )
-        self.moments = self.optimizer.start(self.model.params)
-        self.order: Array = np.zeros(0, dtype=int)
+
+    def most_updates(self, total: int) -> int:
+        """Return the number of updates of a fit whose length is not given."""
+        return total
+
+    def advance(self, size: int) -> str:
+        """Make one update; return the reason for which learning ends, or an empty string."""
+        self.update(self.next_rows(size))
+        return ""
 
     def next_rows(self, size: int) -> Array:
         """Return the next mini-batch of shuffled passes; the last one of a pass may be smaller."""
@@ -112,6 +153,7 @@ class Run:
             outward=self.outward,
             precision=self.precision,
             by_means=self.by_means,
+            data=target,
         )
         given = self.model_phase.statistics(batch, t, self.rng)
 

@@ -318,4 +318,11 @@ class Parameters:
             units = np.flatnonzero(s.child_tables[name] >= 0)
             counted[:, s.child_tables[name][units]] *= ~absent[:, units]
         counts = np.bincount(entries.ravel(), counted.ravel(), len(self.table_entries))
-        return table_gradient(s, self.table_entries, counts)
+        return self.table_slopes(counts)
+
+    def table_slopes(self, counts: Array) -> dict[str, Array]:
+        """Return the gradient of tables from the expected counts of their entries.
+
+        The counts are in the order of `table_entries`; their array may become the gradient.
+        """
+        return table_gradient(self.structure, self.table_entries, counts)

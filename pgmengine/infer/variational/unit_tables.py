@@ -28,7 +28,6 @@ from pgmengine.infer.variational.infinite_units import Infinite
 from pgmengine.infer.variational.packed_graph import as_blocks, net_of
 from pgmengine.infer.variational.packed_tables import hard_units, powers, units_parents_first
 from pgmengine.infer.variational.support import move_to_possible
-from pgmengine.model.tables import table_gradient
 from pgmengine.model.unit_graph import Inputs
 
 # Numbers of Newton steps in xi: in each round, and for barren units after the last round.
@@ -244,7 +243,7 @@ class Belief:
         self.routine.count_tables(
             as_blocks(weights[:, None], self.blocks, 0.0), counts, self._parts()
         )
-        return out | table_gradient(s, target.model.table_entries, counts)
+        return out | target.model.table_slopes(counts)
 
     def add_slopes(self, weights: Array, total: Accumulator) -> None:
         """Add `gradient` to the sum of a phase."""

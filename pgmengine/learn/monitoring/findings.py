@@ -194,6 +194,8 @@ class Watch:
 
 def watch_of(run: Run, means: States, size: int, total: int) -> Watch:
     """Return the watch of a fit of `total` updates with mini-batches of `size` rows."""
+    if not run.watched:
+        return Watch(None, run.weights[:0], False, 0.0, total)
     rows = np.flatnonzero(run.weights > 0)
     count = int(
         np.clip(MEASURED_SHARE * size * (total - run.count), MIN_MEASURED_ROWS, MAX_MEASURED_ROWS)

@@ -36,6 +36,10 @@ class History:
             self.values.setdefault(name, []).append((update, value))
         return self.stops() if self.stopping else ""
 
+    def put(self, name: str, update: int, value: float) -> None:
+        """Keep a value that the fit itself has measured."""
+        self.values.setdefault(name, []).append((update, value))
+
     def _merge(self, found: dict[str, Value], more: Mapping[str, Value]) -> None:
         """Add values to those of this update; raise PgmError if two values of one name differ."""
         for name, value in more.items():

@@ -22,7 +22,6 @@ from pgmengine.infer.exact.junction_tree.factors import PairTerm
 from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm, Field, InfiniteTerm
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
-from pgmengine.model.tables import table_gradient
 from pgmengine.model.weights import is_sparse, like
 from pgmengine.units.base import one_hot_rows
 
@@ -340,7 +339,7 @@ class FromMarginals(Expectations):
         states = target.states
         entries = s.table_index.entries(states)[:, whole]
         np.add.at(counts, entries, np.broadcast_to(weights[:, None], entries.shape))
-        return table_gradient(s, target.model.table_entries, counts)
+        return target.model.table_slopes(counts)
 
 
 def _slope(z: Array, on: Array, off: Array) -> Array:

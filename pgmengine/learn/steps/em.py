@@ -1,0 +1,290 @@
+"""EM: counts of complete data, expected counts elsewhere, and their normalised rows.
+
+An update has two steps. The E step takes the expected count N_jk of each entry of each conditional,
+parents' states j and child's state k, given the rows at the present parameters. The M step makes
+
+    p_jk = (1 - fixed probability of row j) (N_jk + a_jk) / sum over k of (N_jk + a_jk),
+
+with the pseudocounts a, over the entries k that are not fixed. It maximises the expected complete
+log-likelihood plus sum of a log p, so that the objective
+
+    log-likelihood + sum over entries of a_jk log p_jk,
+
+the log-posterior under Dirichlet priors with alpha = 1 + a, never falls (Dempster, Laird and Rubin
+1977). With complete data the counts do not depend on the parameters: one update reaches the
+maximum. Tables of several places that are one parameter have the sum of their counts and one prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pgmengine.base.checks import amount, check_number, whole
+from pgmengine.base.errors import InternalError, PgmError, listed
+from pgmengine.base.names import nearest
+from pgmengine.base.rows import distinct
+from pgmengine.base.types import Array, Params, Snapshot
+from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.target import Target
+from pgmengine.learn.whole.full_batch import Ascended, FullBatch
+from pgmengine.learn.whole.objective import Evaluation, Objective
+from pgmengine.learn.whole.starts import look_alike, perturbed, with_kept
+from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+# A fall of the objective beyond this share of its size is more than rounding.
+MAX_FALL_SHARE = 1e-9
+# Random starts where the one that was given cannot be left, and updates of each.
+RANDOM_STARTS, UPDATES_OF_A_START = 5, 5
+
+
+@dataclass(frozen=True)
+class EM(FullBatch):
+    """Counts where data are complete, and expectation maximisation elsewhere.
+
+    Use it to learn the conditionals of Bayesian networks, mixtures and hidden Markov models, also
+    with missing values and latent variables. An update of the fit is one iteration on all rows;
+    complete data need a single one. `fit` takes it by default where every parameter is a
+    conditional.
+
+    Parameters
+    ----------
+    pseudocount : a number that is added to the count of each entry, or parameter -> array in the
+        shape of the parameter (absent parameters have 0). 1 is the prior of Laplace. With 0 a row
+        of a conditional without data keeps its present probabilities, and the fit says so.
+        Entries that are 0 in the model are impossible and stay 0; a pseudocount above 0 in an array
+        makes them possible again.
+    tolerance : learning ends when the objective, the log-likelihood plus the logarithm of the
+        prior, rises by at most so many nats a row in an update. `Fit.history["objective"]` has its
+        values.
+    starts : number of starts, of which the best after a few updates goes on: the given parameters,
+        and random changes of the conditionals of latent variables. By default 1, or 5 random ones
+        if the states of a latent variable are exchangeable, because EM could never tell them apart.
+
+    Notes
+    -----
+    Weights of rows count as they are: a row of weight 2 counts as two rows. With `given` units,
+    their parents must be given, too. Expected counts are exact where a junction tree fits, else
+    estimates by the method of the data phase (`positive=` of fit), which `Fit.notes` says.
+
+    Raises
+    ------
+    PgmError for settings out of their range; when learning starts, for a parameter that is not the
+    table of a conditional, and for pseudocounts of unknown parameters, of other shapes, or below 0.
+
+    References
+    ----------
+    Dempster, Laird and Rubin (1977), Maximum likelihood from incomplete data via the EM algorithm.
+    Lauritzen (1995), The EM algorithm for graphical association models with missing data.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> b = pgm.GraphBuilder()
+    >>> b.variable("rain", states=("no", "yes"))
+    >>> b.variable("wet", states=("no", "yes"))
+    >>> b.conditional("rain", (), [0.5, 0.5])
+    >>> b.conditional("wet", ("rain",), [[0.5, 0.5], [0.5, 0.5]])
+    >>> data = {"rain": ["no", "no", "yes", None], "wet": ["no", "yes", "yes", "yes"]}
+    >>> f = pgm.fit(b.build(), data, optimizer=pgm.EM(pseudocount=0.5), progress=False)
+    >>> pgm.infer(f.model).marginal("rain")["yes"].round(2)
+    0.45
+    """
+
+    pseudocount: float | Mapping[str, ArrayLike] = 1.0
+    tolerance: float = 1e-4
+    starts: int | None = None
+
+    def __post_init__(self) -> None:
+        check_number(self, "tolerance")
+        if self.starts is not None:
+            whole("EM: starts", self.starts)
+        if isinstance(self.pseudocount, Mapping):
+            for name, added in self.pseudocount.items():
+                check_counts(as_floats(added, f"EM: pseudocount {name!r}"), name)
+        else:
+            amount("EM: pseudocount", self.pseudocount)
+
+    def start(self, params: Params) -> Snapshot:
+        """Return no moments; PgmError for pseudocounts that do not fit the parameters."""
+        for name, added in self._tables().items():
+            if name not in params:
+                raise PgmError(
+                    f"EM: pseudocount of {name!r}, which is no parameter{nearest(name, params)}"
+                )
+            if added.shape != np.shape(params[name]):
+                raise PgmError(
+                    f"EM: pseudocount {name!r} has shape {added.shape}, expected "
+                    f"{np.shape(params[name])}"
+                )
+        return {}
+
+    def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
+        """Return the model after iteration t."""
+        if t == 0:
+            check_conditionals(objective.target, objective.given)
+            model = self._started(objective, model)
+        before = self._value(objective, model)
+        model = self._maximised(objective, model)
+        if objective.complete:
+            after = self._value(objective, model)
+            return Ascended(model, after, "the data are complete, so that counting is enough")
+        if not objective.exact:
+            return Ascended(model, None)
+        after = self._value(objective, model)
+        assert before is not None and after is not None
+        if after < before - MAX_FALL_SHARE * max(abs(before), 1.0):
+            raise InternalError(
+                f"update {t + 1}: the objective of EM fell from {before!r} to {after!r} nats a row"
+            )
+        close = after - before <= self.tolerance
+        why = f"the objective rose by at most {self.tolerance:g} nats a row" if close else ""
+        return Ascended(model, after, why)
+
+    def _tables(self) -> dict[str, Array]:
+        """Return the pseudocounts that are arrays, by parameter."""
+        given = self.pseudocount
+        if not isinstance(given, Mapping):
+            return {}
+        return {name: as_floats(x, f"EM: pseudocount {name!r}") for name, x in given.items()}
+
+    def _added(self, key: str, logs: Array) -> Array:
+        """Return the pseudocounts of a parameter; impossible entries get none from a number."""
+        if isinstance(self.pseudocount, Mapping):
+            return self._tables().get(key, np.zeros(logs.shape))
+        return np.where(np.isneginf(logs), 0.0, self.pseudocount)
+
+    def _value(self, objective: Objective, model: Model) -> float | None:
+        """Return the log-likelihood plus the log prior, in nats a row; None if it is not known."""
+        found: Evaluation = objective.counts(model)
+        if found.value is None:
+            return None
+        prior = 0.0
+        for t in model.structure.tables:
+            logs = model.params[t.key]
+            added = self._added(t.key, logs)
+            some = added > 0
+            prior += float(added[some] @ logs[some])
+        return found.value + prior / objective.total
+
+    def _maximised(self, objective: Objective, model: Model) -> Model:
+        """Return the model after the M step."""
+        counts, params = objective.counts(model).slopes, dict(model.params)
+        kept: dict[str, int] = {}
+        for t in model.structure.tables:
+            logs = model.params[t.key]
+            fixed = objective.fixed.get(t.key)
+            total = np.maximum(counts[t.key], 0.0) + self._added(t.key, logs)
+            params[t.key] = with_kept(logs, total, fixed)
+            free = total if fixed is None else np.where(fixed, 1.0, total)
+            if empty := int(np.count_nonzero(~free.any(axis=-1))):
+                kept[t.key] = empty
+        if kept:
+            names = listed([repr(key) for key in kept])
+            objective.notes["rows without data"] = (
+                f"{sum(kept.values())} rows of {names} have no data and no pseudocounts, and keep "
+                "their probabilities"
+            )
+        else:
+            objective.notes.pop("rows without data", None)
+        return Model(model.structure, params)
+
+    def _started(self, objective: Objective, model: Model) -> Model:
+        """Return the start: the model itself, or the best of several after a few updates."""
+        stuck = [] if objective.complete else look_alike(model, objective.target)
+        count = self.starts or (RANDOM_STARTS if stuck else 1)
+        if count == 1 and not stuck:
+            return model
+        first = [] if stuck else [model]
+        begins = first + [
+            perturbed(model, objective.target, objective.fixed, objective.rng)
+            for _ in range(count - len(first))
+        ]
+        best = self._best(objective, begins) if objective.exact else begins[0]
+        why = f", because states of {listed(stuck)} are exchangeable" if stuck else ""
+        objective.notes["starts"] = (
+            f"began at the best of {counted_starts(len(begins), len(first))}{why}"
+        )
+        return best
+
+    def _best(self, objective: Objective, begins: list[Model]) -> Model:
+        """Return the model with the largest objective after a few updates of each start."""
+        best, top = begins[0], -np.inf
+        for model in begins if len(begins) > 1 else []:
+            for _ in range(UPDATES_OF_A_START):
+                model = self._maximised(objective, model)
+            value = self._value(objective, model)
+            assert value is not None
+            if value > top:
+                best, top = model, value
+        return best
+
+
+def counted_starts(count: int, given: int) -> str:
+    """Return how many starts there were, in words."""
+    return f"{count} starts" if given else f"{count} random start{'s' * (count > 1)}"
+
+
+def check_counts(added: Array, name: str) -> None:
+    """Raise PgmError unless pseudocounts are finite numbers from 0 up."""
+    bad = ~(np.isfinite(added) & (added >= 0))
+    if bad.any():
+        at = np.argwhere(bad)[0].tolist()
+        raise PgmError(
+            f"EM: pseudocount {name!r}: entry {at} is {added[tuple(at)]}, expected a finite number "
+            "of at least 0"
+        )
+
+
+def counting_suffices(target: Target, given: Mapping[str, Array]) -> bool:
+    """Return whether EM can learn all parameters."""
+    try:
+        check_conditionals(target, given)
+    except PgmError:
+        return False
+    return bool(target.structure.tables)
+
+
+def check_conditionals(target: Target, given: Mapping[str, Array]) -> None:
+    """Raise PgmError unless counting maximises the likelihood of all units that are not given."""
+    s = target.structure
+    advice = "EM counts the entries of conditionals: take pgm.LBFGS(), or leave optimizer= out"
+    for t in s.tables:
+        if not t.conditional:
+            raise PgmError(f"EM: {t.key!r} is not the table of a conditional; {advice}")
+    if s.couplings:
+        raise PgmError(f"EM: {s.couplings[0].key!r} is a coupling; {advice}")
+    for name in s.layers:
+        known = np.asarray(given.get(name, np.False_))
+        bare = np.asarray((s.child_tables[name] < 0) & ~known)
+        if bare.any():
+            raise PgmError(f"EM: {s.names.described(name, bare)} has no conditional; {advice}")
+        hidden = np.asarray(known & distinct(target.free[name]).any(axis=0))
+        if hidden.any():
+            what = s.names.described(name, hidden)
+            raise PgmError(f"EM: {what} is given, but some rows do not observe it")
+    _check_parents(s, given)
+
+
+def _check_parents(s: Structure, given: Mapping[str, Array]) -> None:
+    """Raise PgmError if a unit is given whose parents are not: its conditional would not count."""
+    none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
+    index, known = s.table_index, np.concatenate([*(none | dict(given)).values()])
+    free = known[index.child][index.table] & ~known[index.unit]
+    if free.any():
+        axis = int(np.flatnonzero(free)[0])
+        child, parent = (
+            repr(s.names.of(s.names.at(int(unit))))
+            for unit in (index.child[index.table[axis]], index.unit[axis])
+        )
+        raise PgmError(
+            f"EM: {child} is given, and its parent {parent} is not, so that counting does not "
+            "maximise the conditional likelihood; give the parent, too, or take pgm.LBFGS()"
+        )

@@ -1,0 +1,200 @@
+"""The objective of a full batch: the log-likelihood of all rows, its gradient, expected counts.
+
+Rows with equal evidence are computed once, with the sum of their weights. Complete rows need no
+inference: their counts are taken in one pass, and their log density is evaluated. Other rows are
+answered by the method of the data phase. The model phase subtracts the log normaliser:
+
+    objective = sum over rows of weight * [log p*(row) - log normaliser(row)] / sum of weights,
+
+in nats a row. It is known where both phases are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pgmengine.base.errors import InternalError, PgmError
+from pgmengine.base.types import Array, Params, Weight
+from pgmengine.evidence.target import Target
+from pgmengine.infer.exact.exact import Exact
+from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.splitting import answer
+from pgmengine.learn.batch import Batch
+from pgmengine.learn.contracts import ModelPhase, Positive
+from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
+from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.steps.optimizers import projected
+from pgmengine.learn.whole.counting import CountingModel, counted, is_complete, merged
+from pgmengine.model.model import Model
+
+# The largest share by which sums of counts may leave their range through rounding.
+COUNT_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The objective at a model, in nats a row, and its gradient or the expected counts.
+
+    `value` is None where it is not known exactly.
+    """
+
+    value: float | None
+    slopes: dict[str, Weight]
+
+
+class Objective:
+    """The objective of all rows of a fit.
+
+    Attributes
+    ----------
+    target, weights : the distinct rows, and the sums of their weights.
+    method : the method of the data phase.
+    total : the sum of all weights.
+    complete : whether every row observes all units.
+    given : layer -> mask of the units that are given.
+    fixed : parameter -> mask of its stored numbers that stay as they are.
+    phase : the model phase.
+    rng : random numbers, for starts and for methods that sample.
+    notes : sentences for the user, by subject.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        weights: Array,
+        positive: Positive | Method | None,
+        phase: ModelPhase,
+        given: Mapping[str, Array],
+        conditioned: Callable[[Target], Target],
+        fixed: Mapping[str, Array],
+        rng: np.random.Generator,
+        notes: dict[str, str],
+        executor: Executor | None = None,
+    ) -> None:
+        with np.errstate(over="ignore"):
+            self.total, self.complete = float(weights.sum()), is_complete(target)
+        if not np.isfinite(self.total):
+            raise PgmError("sample_weight: the sum of all weights is infinite, expected a number")
+        self.target, self.weights = (target, weights) if self.complete else merged(target, weights)
+        self.phase, self.conditioned, self.fixed = phase, conditioned, fixed
+        self.given = given
+        self.rng, self.notes, self.executor = rng, notes, executor
+        self.method: Positive | Method = positive or self._default_method()
+        # Objectives that differ in their fixed entries share these.
+        self._counted: list[dict[str, Array]] = []
+        self._last: list[tuple[Model, str, Evaluation]] = []
+
+    def with_fixed(self, fixed: Mapping[str, Array]) -> Objective:
+        """Return the objective in which further numbers of parameters stay as they are."""
+        joined = dict(self.fixed)
+        for name, mask in fixed.items():
+            joined[name] = mask | joined[name] if name in joined else mask
+        out = copy(self)
+        out.fixed = joined
+        return out
+
+    def _default_method(self) -> Positive | Method:
+        """Return the method of the data phase: exact where it fits."""
+        if self.complete or Exact().plan(self.target, ("log_z", "gradient")).accepted:
+            return Exact()
+        return default_positive(self.target, np.float64)
+
+    @property
+    def exact(self) -> bool:
+        """Whether expectations given the data are exact."""
+        return self.complete or getattr(self.method, "guarantee", "") == "exact"
+
+    def at(self, params: Params) -> Model:
+        """Return the model at parameters, which are put into their ranges."""
+        s = self.target.structure
+        return Model(s, projected(s, params))
+
+    def counts(self, model: Model) -> Evaluation:
+        """Return the log-likelihood, and the expected counts of all table entries."""
+        return self._recalled(model, "counts", self._counts)
+
+    def gradient(self, model: Model) -> Evaluation:
+        """Return the objective, and its gradient by parameter."""
+        return self._recalled(model, "gradient", self._gradient)
+
+    def _recalled(self, model: Model, kind: str, find: Callable[[Model], Evaluation]) -> Evaluation:
+        """Return the evaluation of the last call if it was of this model, else a new one."""
+        if not self._last or self._last[0][0] is not model or self._last[0][1] != kind:
+            self._last[:] = [(model, kind, find(model))]
+        return self._last[0][2]
+
+    def _counts(self, model: Model) -> Evaluation:
+        if self.complete:
+            if not self._counted:
+                found = counted(model.structure, self.target.states, self.weights)
+                self._counted.append(found)
+            whole = self._counted[0]
+            return Evaluation(log_likelihood(model, whole) / self.total, whole)
+        counting = CountingModel(model.structure, model.params)
+        log_z, expected = self._expected(counting, self.weights)
+        self._check_counts(expected)
+        value = None if log_z is None else float(self.weights @ log_z) / self.total
+        return Evaluation(value, {t.key: expected[t.key] for t in model.structure.tables})
+
+    def _check_counts(self, found: Mapping[str, Array]) -> None:
+        """Raise InternalError unless counts are sums of weights times probabilities."""
+        for t in self.target.structure.tables:
+            least, total = found[t.key].min(), found[t.key].sum() / len(t.index)
+            within = least >= -COUNT_ROUNDING * self.total
+            if not (within and total <= self.total * (1 + COUNT_ROUNDING)):
+                raise InternalError(
+                    f"the expected counts of {t.key!r} add to {total:g} for {self.total:g} rows, "
+                    f"and the smallest is {least:g}"
+                )
+
+    def _expected(self, model: Model, weights: Array) -> tuple[Array | None, Mapping[str, Weight]]:
+        """Return log Z of each row, or None, and the weighted sum of expected gradients."""
+        target = self.target.with_model(model)
+        method = self.method
+        if isinstance(method, Method) and method.guarantee == "exact":
+            question = method.prepare(replace(target, weights=weights), ("log_z", "gradient"))
+            result = answer(self.executor, question, self.rng)
+            return result.log_z, result.gradient
+        total = Statistics(np.float64)
+        data_phase(method, self.executor).expect(target, weights, total, self.rng)
+        return None, total.total(model)
+
+    def _gradient(self, model: Model) -> Evaluation:
+        share = self.weights / self.total
+        if self.complete:
+            x = self.target.evidence.values
+            log_z: Array | None = model.flat_log_density(x)
+            slopes: Mapping[str, Weight] = model.gradient(x, share)
+        else:
+            log_z, slopes = self._expected(model, share)
+        target = self.target.with_model(model)
+        batch = Batch(
+            model,
+            share * target.rows,
+            given=self.conditioned(target) if self.given else None,
+            complete=lambda: posterior_draw(target, self.rng),
+            outward=((), ()),
+            precision=np.float64,
+            data=target,
+        )
+        found = self.phase.exact(batch)
+        if found is None or log_z is None:
+            return Evaluation(None, dict(slopes))
+        data = Statistics(np.float64)
+        data.arrays(slopes, 1.0, 1.0)
+        total = (data - found[0]).total(model)
+        return Evaluation(float(share @ log_z) - found[1], total)
+
+
+def log_likelihood(model: Model, counts: Mapping[str, Array]) -> float:
+    """Return the sum over entries of count * log entry; entries without a count add 0."""
+    total = 0.0
+    for key, found in counts.items():
+        seen = found > 0
+        total += float(found[seen] @ model.params[key][seen])
+    return total

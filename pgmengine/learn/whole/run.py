@@ -1,0 +1,78 @@
+"""A fit under way with an optimizer that sees all rows at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.evidence.target import Target
+from pgmengine.infer.question.prepared import Method
+from pgmengine.learn.contracts import Negative, Positive
+from pgmengine.learn.negative.exact_gradient import ExactGradient
+from pgmengine.learn.run import Run, compact
+from pgmengine.learn.whole.counting import is_complete
+from pgmengine.learn.whole.objective import Objective
+
+# Updates of a fit whose length is not given, with an exact objective, which tells when it has
+# converged, and with expectations by samples or bounds, which do not.
+MAX_UPDATES, MAX_UPDATES_OF_ESTIMATES = 1000, 50
+
+
+class WholeRun(Run):
+    """A fit under way whose updates see all rows.
+
+    Its findings need no scores, because the objective itself is known.
+    """
+
+    watched = False
+
+    def _begin(
+        self,
+        target: Target,
+        negative: Negative | None,
+        positive: Positive | Method | None,
+        optimizer: Any,
+        plan: tuple[int, int],
+    ) -> None:
+        """Start the model phase, and make the objective."""
+        self.negative = negative or ExactGradient(single=False)
+        if not self.normalized:
+            self.model_phase = self.negative.start(self.conditioned(target), self.rng)
+        self.precision = np.float64
+        self.target = compact(target, np.float64)
+        self.objective = Objective(
+            self.target,
+            self.weights,
+            positive,
+            self.model_phase,
+            self.given,
+            self.conditioned,
+            self.idle,
+            self.rng,
+            self.notes,
+            self.executor,
+        )
+        self.positive, self.optimizer = self.objective.method, optimizer
+        self.factorised = is_complete(target)
+        if not self.objective.exact:
+            self.notes["data phase"] = (
+                f"expectations given the data are estimates by {type(self.positive).__name__}, so "
+                "that the objective is not known: it may fall, and learning ends after the last "
+                "update"
+            )
+
+    def most_updates(self, total: int) -> int:
+        """Return the number of updates of a fit whose length is not given."""
+        return MAX_UPDATES if self.objective.exact else MAX_UPDATES_OF_ESTIMATES
+
+    def next_rows(self, size: int) -> Array:
+        """Return all rows."""
+        return np.arange(self.target.rows)
+
+    def advance(self, size: int) -> str:
+        """Make one update of all rows; return the reason for which learning ends, or ""."""
+        found = self.optimizer.ascend(self.objective, self.model, self.moments, self.count)
+        self.model, self.value, self.count = found.model, found.value, self.count + 1
+        return str(found.stopped)
