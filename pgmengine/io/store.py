@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.files import CHECKSUM_ENTRY, plain_text, read_tensors, shown, write_tensors
 from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.sparse import compressed
-from pgmengine.base.types import Array, RngLike
+from pgmengine.base.types import Array, RngLike, Weight
+from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
 from pgmengine.declare.stored_tables import (
     table_numbers,
@@ -31,6 +32,7 @@ from pgmengine.declare.stored_tables import (
     variable_units,
     with_stored_tables,
 )
+from pgmengine.declare.template import Template, as_template
 from pgmengine.io.declared import declared_model
 from pgmengine.io.words import is_not_zero
 from pgmengine.model.model import Model, ModelLike, as_model
@@ -62,6 +64,9 @@ PARAMETERS_ENTRY = "parameters"
 # The entry of the metadata of a model with tables that has a training.
 TRAINING_ENTRY = "training"
 
+# The format of the learned parameters of a template, and the entry of the metadata with its name.
+TEMPLATE_FORMAT, TEMPLATE_ENTRY = "pgmengine-template-1", "template"
+
 # The format of earlier files, which have no checksum.
 FORMAT_WITHOUT_CHECKSUM = "pgmengine-1"
 
@@ -69,8 +74,8 @@ FORMAT_WITHOUT_CHECKSUM = "pgmengine-1"
 SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 
 
-def save(model: ModelLike, path: str | Path) -> None:
-    """Write a model to one .safetensors file.
+def save(model: ModelLike | Template, path: str | Path) -> None:
+    """Write a model to one .safetensors file, or the learned parameters of a template.
 
     The file replaces an existing one as a whole; if the path is a symbolic link, the file that it
     leads to is replaced. A checksum in the file tells `load` whether it is damaged.
@@ -78,7 +83,8 @@ def save(model: ModelLike, path: str | Path) -> None:
     Parameters
     ----------
     model : a model with any layers and couplings. A unit type of your own is stored by its name,
-        and must be defined when the file is read.
+        and must be defined when the file is read. Of a template, the file has the learned
+        parameters; its declaration is a function, which `load` takes again.
     path : the file, in a folder that exists.
 
     Raises
@@ -99,18 +105,12 @@ def save(model: ModelLike, path: str | Path) -> None:
       h: 2 Binary
       couplings: v-h
     """
+    if (template := as_template(model)) is not None:
+        save_template(template, path)
+        return
     model, tensors = as_model(model), dict[str, Array]()
     check_names_come_back(model.structure.layers.values())
-    for name, value in model.params.items():
-        if is_sparse(value):
-            tensors |= {
-                f"{name}/data": value.data,
-                f"{name}/indices": value.indices,
-                f"{name}/indptr": value.indptr,
-                f"{name}/shape": np.array(value.shape),
-            }
-        else:
-            tensors[name] = value
+    tensors |= tensors_of(model.params)
     structure, form = model.structure, MODEL_FORMAT
     if model.training is not None:
         form = FORMAT_WITH_TRAINING
@@ -137,16 +137,27 @@ def save(model: ModelLike, path: str | Path) -> None:
     write_tensors(path, tensors, metadata)
 
 
-def load(path: str | Path) -> Model:
+@overload
+def load(path: str | Path, declare: None = None) -> Model: ...
+
+
+@overload
+def load(path: str | Path, declare: Callable[[int], GraphBuilder]) -> Template: ...
+
+
+def load(
+    path: str | Path, declare: Callable[[int], GraphBuilder] | None = None
+) -> Model | Template:
     """Read a model that `save` wrote, in this version of the package or an earlier one.
 
     Parameters
     ----------
     path : a .safetensors file.
+    declare : the function that declares a template, if the file has the parameters of one.
 
     Returns
     -------
-    The model, with the same parameters to the bit, and with its training.
+    The model, with the same parameters to the bit, and with its training; or the template.
 
     Raises
     ------
@@ -164,6 +175,8 @@ def load(path: str | Path) -> Model:
     """
     with _of_file(path):
         tensors, metadata = read_tensors(path)
+        if metadata.get("format") == TEMPLATE_FORMAT or declare is not None:
+            return template_of(_parameters(tensors), metadata, declare)
         if metadata.get("format") not in (
             MODEL_FORMAT,
             FORMAT_WITH_TABLES,
@@ -197,6 +210,47 @@ def load(path: str | Path) -> Model:
         whole = model if stored is None else with_stored_tables(model, *stored)
         fresh = metadata.get(PARAMETERS_ENTRY) == "by the constructor"
         return Model(whole.structure, whole.params, fresh=fresh).with_training(training)
+
+
+def tensors_of(params: Mapping[str, Weight]) -> dict[str, Array]:
+    """Return parameters as tensors of a file: sparse ones have a tensor for each of their parts."""
+    tensors: dict[str, Array] = {}
+    for name, value in params.items():
+        if is_sparse(value):
+            parts = (value.data, value.indices, value.indptr, np.array(value.shape))
+            tensors |= {f"{name}/{p}": x for p, x in zip(SPARSE_PARTS, parts, strict=True)}
+        else:
+            tensors[name] = value
+    return tensors
+
+
+def save_template(template: Template, path: str | Path) -> None:
+    """Write the learned parameters of a template."""
+    if not template.learned:
+        raise PgmError(
+            f"{template!r} has no learned parameters: its declaration is a function, which no file "
+            "holds"
+        )
+    metadata = {"format": TEMPLATE_FORMAT, TEMPLATE_ENTRY: template.name}
+    write_tensors(path, tensors_of(template.learned), metadata)
+
+
+def template_of(
+    params: dict[str, Any],
+    metadata: Mapping[str, str],
+    declare: Callable[[int], GraphBuilder] | None,
+) -> Template:
+    """Return the template of a file, whose declaration the user gives again."""
+    if metadata.get("format") != TEMPLATE_FORMAT:
+        raise PgmError("holds no template but a model: leave out declare=")
+    if CHECKSUM_ENTRY not in metadata:
+        raise PgmError("is damaged: its checksum is missing; take another copy")
+    if declare is None:
+        raise PgmError(
+            f"has the parameters of the template {metadata.get(TEMPLATE_ENTRY)!r}: give declare=, "
+            "the function of the number of steps that declares it"
+        )
+    return Template(declare).with_params(params)
 
 
 def _take_training(tensors: dict[str, Array]) -> Training:

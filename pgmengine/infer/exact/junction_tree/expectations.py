@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pgmengine.base.numerics import add_at
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.infer.exact.expectations import Expectations, put_second_moments
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm, Links
@@ -336,9 +337,8 @@ class FromMarginals(Expectations):
             tables[term.tables] = False
         # All units of the other tables are observed.
         whole = np.flatnonzero(tables)
-        states = target.states
-        entries = s.table_index.entries(states)[:, whole]
-        np.add.at(counts, entries, np.broadcast_to(weights[:, None], entries.shape))
+        if len(whole):
+            add_at(counts, s.table_index.entries_of(target.states, whole), weights[:, None])
         return target.model.table_slopes(counts)
 
 

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from pgmengine.base.numerics import add_at
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes
@@ -107,7 +108,7 @@ class TableTerm:
         if at.shape[1] == 1:
             # No unit of the tables is observed, so that all rows add to the same entries.
             found = found.sum(axis=1, keepdims=True)
-        np.add.at(counts, at, found)
+        add_at(counts, at, found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,121 @@
+"""The objective of rows of different lengths: the sum over the models of their lengths.
+
+A template has a model for each number of steps, and its parameters are shared by name. The rows of
+each length have an objective of their own. Counts and gradients of shared parameters are added:
+
+    objective = sum over lengths n of  total weight_n * objective_n  /  sum of the total weights.
+
+The model with the most steps holds the parameters; others take theirs from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, Weight
+from pgmengine.learn.whole.objective import Evaluation, Objective
+from pgmengine.model.model import Model
+from pgmengine.model.weights import plus
+
+
+class JoinedObjective(Objective):
+    """The objective of rows whose models share parameters by name.
+
+    Attributes
+    ----------
+    parts : the objectives of the rows of each model; the first one holds all parameters.
+    """
+
+    def __init__(self, parts: Sequence[Objective]) -> None:
+        # The first part says which parameters there are, and which units are latent.
+        self.__dict__.update(copy(parts[0]).__dict__)
+        self.parts = tuple(parts)
+        self.total = sum(part.total for part in parts)
+        self.complete = all(part.complete for part in parts)
+        self.fixed = _idle_in_all(parts)
+        self._last: list[tuple[Model, str, Evaluation]] = []
+        for part in parts[1:]:
+            check_shared(parts[0].target.model, part.target.model)
+
+    @property
+    def exact(self) -> bool:
+        """Whether expectations given the data are exact for rows of every length."""
+        return all(part.exact for part in self.parts)
+
+    def _counts(self, model: Model) -> Evaluation:
+        found = [part.counts(_with_shared(part, model)) for part in self.parts]
+        return self._joined(model, found, [1.0] * len(found))
+
+    def _gradient(self, model: Model) -> Evaluation:
+        found = [part.gradient(_with_shared(part, model)) for part in self.parts]
+        return self._joined(model, found, [part.total / self.total for part in self.parts])
+
+    def _joined(
+        self, model: Model, found: Sequence[Evaluation], shares: Sequence[float]
+    ) -> Evaluation:
+        """Return the sum of the evaluations of all parts, the slopes times these shares."""
+        slopes: dict[str, Weight] = {}
+        for one, share in zip(found, shares, strict=True):
+            for key, slope in one.slopes.items():
+                if key not in model.params or np.shape(slope) != np.shape(model.params[key]):
+                    # A bias of an array of variables, which stays 0.
+                    continue
+                slopes[key] = plus(slopes[key], slope, share) if key in slopes else share * slope
+        for key, value in model.params.items():
+            if key not in slopes:
+                slopes[key] = np.zeros(np.shape(value))
+        values = [one.value for one in found]
+        if any(value is None for value in values):
+            return Evaluation(None, slopes)
+        weighted = zip(values, self.parts, strict=True)
+        total = sum(value * part.total for value, part in weighted if value is not None)
+        return Evaluation(total / self.total, slopes)
+
+
+def _with_shared(part: Objective, model: Model) -> Model:
+    """Return the model of a part with the parameters that it shares with another model."""
+    own = part.target.model.params
+    shared: dict[str, Any] = {
+        key: model.params[key]
+        for key, value in own.items()
+        if key in model.params and np.shape(model.params[key]) == np.shape(value)
+    }
+    return Model(part.target.structure, {**own, **shared})
+
+
+def _idle_in_all(parts: Sequence[Objective]) -> dict[str, Array]:
+    """Return parameter -> mask of the numbers that stay as they are in every part with them."""
+    first = parts[0].target.model.params
+    out: dict[str, Array] = dict(parts[0].fixed)
+    for part in parts[1:]:
+        for key in list(out):
+            if key in part.target.model.params:
+                mask = part.fixed.get(key)
+                same = mask is not None and np.shape(mask) == np.shape(out[key])
+                # Arrays have no biases at any length.
+                if np.shape(part.target.model.params[key]) == np.shape(first[key]):
+                    out[key] = out[key] & mask if same else np.zeros_like(out[key])
+    return {key: mask for key, mask in out.items() if mask.any()}
+
+
+def check_shared(first: Model, other: Model) -> None:
+    """PgmError unless the parameters that can learn have the same shapes in both models.
+
+    Biases of arrays of variables, and of units with a conditional, do not count.
+    """
+    biases = {f"{name}.bias" for name, units in other.structure.has_bias.items() if not units.any()}
+    params: Mapping[str, Weight] = first.params
+    for key, value in other.params.items():
+        if key in biases or (key in params and np.shape(params[key]) == np.shape(value)):
+            continue
+        there = f"has shape {np.shape(params[key])}" if key in params else "is absent"
+        raise PgmError(
+            f"parameter {key!r} of shape {np.shape(value)} {there} in the model with more steps: "
+            "models of a template share parameters of equal names and shapes; give name= and a "
+            "table that all places share"
+        )
