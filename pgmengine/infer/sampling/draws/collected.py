@@ -11,7 +11,6 @@ Arrays of chains are flat, (rows * chains, width), with the chains of a row of e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -23,9 +22,7 @@ from pgmengine.engine.chains import Chains
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import chain_statistics
 from pgmengine.infer.diagnostics.trust import unmixed_notes
-from pgmengine.infer.question.prepared import Method
 from pgmengine.infer.question.wanted import add_gradients, public, squeeze
-from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Status
 from pgmengine.infer.sampling.draws.rao_blackwell import SomeDraws, with_gaps
 from pgmengine.model.couplings import only_parameters
@@ -42,35 +39,6 @@ MAX_TRACE_BATCHES = 200
 # conditionals (rao_blackwell.py). Between them, one chain of each row keeps at most
 # MAX_COMPARED_NUMBERS numbers.
 MAX_COMPARED_DRAWS, MIN_COMPARED_DRAWS, MAX_COMPARED_NUMBERS = 256, 64, 2**22
-
-# The wanted quantities that draws of a posterior can answer.
-WANTS_BY_DRAWS = frozenset({"marginals", "samples", "pairs", "gradient"})
-
-# The statistics of chains.
-CHAIN_STATISTICS: dict[str, tuple[Axis, ...]] = {
-    "ess": (Axis.ROW, Axis.UNIT),
-    "rhat": (Axis.ROW, Axis.UNIT),
-    "mcse": (Axis.ROW, Axis.UNIT),
-    "energy_ess": (Axis.ROW,),
-    "energy_rhat": (Axis.ROW,),
-    "energy_mcse": (Axis.ROW,),
-    "energy": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
-}
-
-
-class Sampler(Method):
-    """Base of the methods whose answers are draws of chains, judged by R-hat up to `rhat_limit`."""
-
-    gives = WANTS_BY_DRAWS
-    source = "draws give"
-    statistics = CHAIN_STATISTICS
-    single = True
-
-    rhat_limit: float
-
-    def unmixed(self, stats: Mapping[str, Any], structure: Structure) -> tuple[str, ...]:
-        """Return a warning for each quantity that has not mixed."""
-        return unmixed_notes(stats, self.rhat_limit, structure)
 
 
 @dataclass(eq=False)
