@@ -193,7 +193,7 @@ class AIS(Method):
         def judged(run: Target) -> tuple[Confirmed, Array, tuple[str, ...], tuple[str, ...]]:
             """Return the runs of a target, the interval, and the doubts about them."""
             found = check.modes(run)
-            runs = annealed(self, self.confirm, run, found, generator, work, executor)
+            runs = annealed(self, run, found, generator, work, executor)
             ends = _interval(runs)
             return (
                 runs,

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.limits import SINGLE_ROUNDING
-from pgmengine.base.numerics import log_sum, softmax
+from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import check_divided
 from pgmengine.engine.chains import make_chains, over_chains, start
@@ -32,13 +31,22 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.visits import marginalised_layers
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import known_log_z, rounding_of_chains
-from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, pareto_shape
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import quick
 from pgmengine.infer.question.prepared import Prepared
 from pgmengine.infer.sampling.draws.resampling import systematic
 from pgmengine.infer.sampling.draws.starts import dispersed
-from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
+from pgmengine.infer.sampling.ladders.temperatures import ladder
+from pgmengine.infer.sampling.methods.annealed_run import (
+    AnnealedRun,
+    closed_run,
+    estimate,
+    impossible_run,
+    joined_runs,
+)
+
+if TYPE_CHECKING:
+    from pgmengine.infer.sampling.methods.ais import AIS
 
 # A reverse run may start from states that other chains have reached, if the log Z of their phase is
 # at most this many nats below that of the forward run. A phase far below holds almost no
@@ -53,62 +61,6 @@ MAX_EXACT_DRAW_STATES = 2.0**16
 
 # Largest number of table entries of a junction tree for exact draws, whose pass takes milliseconds.
 MAX_EXACT_DRAW_ENTRIES = 2.0**20
-
-
-class Settings(Protocol):
-    """The settings of an annealing run."""
-
-    @property
-    def chains(self) -> int:
-        """Number of chains for each row."""
-
-    @property
-    def betas(self) -> Betas:
-        """The ladder."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of the chains."""
-
-    @property
-    def reverse(self) -> bool:
-        """Whether to anneal down as well."""
-
-    @property
-    def reference(self) -> Mapping[str, ArrayLike] | None:
-        """Natural parameters of the units at beta = 0."""
-
-
-@dataclass(frozen=True, eq=False)
-class AnnealedRun:
-    """Estimates of log Z by one run, with the statistics of their importance weights.
-
-    Attributes
-    ----------
-    log_z, error : (rows,), in nats.
-    ess : (rows,), effective number of chains.
-    log_weights : (rows, chains), log importance weights.
-    shape : (rows,), shape of the Pareto tail of the importance weights.
-    exact : (rows,), whether the run started from exact draws.
-    last : layer -> (chains, width), last states, resampled by importance weight; of a single row.
-    """
-
-    log_z: Array
-    error: Array
-    ess: Array
-    log_weights: Array
-    shape: Array
-    exact: Array
-    last: States = field(default_factory=dict)
-
-    @property
-    def closed(self) -> Array:
-        """Mask (rows,) of rows that are marginalised in closed form: all log weights are 0."""
-        return np.asarray((self.log_weights == 0.0).all(axis=1))
-
-    def take(self, rows: Array) -> AnnealedRun:
-        """Return the estimates of some rows."""
-        return joined_runs([self], rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +89,7 @@ class Annealing:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AIS,
         target: Target,
         reference: Mapping[str, ArrayLike] | None = None,
         drawn: bool = True,
@@ -187,7 +139,7 @@ class Annealing:
         """
         closed = Enumeration(0.0, 1).prepare(self.target.at(1.0), ("log_z",))
         if closed.plan.accepted:
-            up = _closed_run(closed.run().log_z, self.target, self.settings.chains)
+            up = closed_run(closed.run().log_z, self.target, self.settings.chains)
             return up, up if self.settings.reverse else None
         count, target = self.settings.chains, self.target.at(0.0, self.reference)
         betas = ladder(self.settings.betas, target, self.settings.kernel, rng)
@@ -199,7 +151,7 @@ class Annealing:
         # Up: x ~ p_0, one sweep at each rung, and log Z = log Z_0 + log mean w.
         x = many.draw_at_0(rng)
         log_w, x = self._annealed(executor, many, x, rng, work, 0, betas)
-        up = _estimate(log_w.reshape(target.rows, -1), at_0, 1.0, known, rounding)
+        up = estimate(log_w.reshape(target.rows, -1), at_0, 1.0, known, rounding)
         if target.rows == 1:
             chosen = systematic(_shares(up.log_weights), rng)[0]
             up = replace(up, last={name: value[chosen] for name, value in x.items()})
@@ -208,7 +160,7 @@ class Annealing:
         # Down: x ~ p_1, one sweep at each rung, and log Z = log Z_0 - log mean w.
         # Rows without a possible state have no draws that could be annealed down.
         some, rest = np.flatnonzero(up.ess > 0), np.flatnonzero(~(up.ess > 0))
-        runs = [_impossible_run(len(rest), count)]
+        runs = [impossible_run(len(rest), count)]
         if len(some):
             if len(rest):
                 chains = (some[:, None] * count + np.arange(count)).ravel()
@@ -219,7 +171,7 @@ class Annealing:
             else:
                 x, sweeps, exact = self._model_draws(some, x, up.log_weights[some], len(betas), rng)
             log_w, _ = self._annealed(executor, many.at(1.0), x, rng, work, sweeps, betas[::-1])
-            down = _estimate(
+            down = estimate(
                 log_w.reshape(len(some), -1), at_0[some], -1.0, known[some], rounding[some]
             )
             runs.insert(0, replace(down, exact=exact | ~moves[some]))
@@ -291,36 +243,6 @@ def _anneal(
     return chains.anneal(betas, backward=_backward(many)), chains.values()
 
 
-def _closed_run(log_z: Array, target: Target, chains: int) -> AnnealedRun:
-    """Return the run of rows with log Z in closed form; rounding is the only error."""
-    known, rows = known_log_z(target), target.rows
-    possible = np.isfinite(log_z)
-    error = np.where(np.isfinite(known), 0.0, SINGLE_ROUNDING * np.abs(log_z))
-    every, none = np.where(possible, float(chains), 0.0), np.full(rows, np.nan)
-    log_z = np.where(np.isfinite(known), known, log_z)
-    weights = np.where(possible[:, None], np.zeros((rows, chains)), -np.inf)
-    return AnnealedRun(log_z, error, every, weights, none, possible)
-
-
-def _impossible_run(rows: int, chains: int) -> AnnealedRun:
-    """Return the reverse run of rows without a possible state."""
-    unknown = np.full(rows, np.inf)
-    none = np.full((rows, chains), -np.inf)
-    return AnnealedRun(unknown, unknown, np.zeros(rows), none, -unknown, np.zeros(rows, dtype=bool))
-
-
-def joined_runs(runs: Sequence[AnnealedRun], order: Array) -> AnnealedRun:
-    """Return runs of different rows as one run, with the rows in the given order.
-
-    The joined run has no last states.
-    """
-    names = [f.name for f in fields(AnnealedRun) if f.name != "last"]
-    joined: dict[str, Any] = {
-        name: np.concatenate([getattr(run, name) for run in runs])[order] for name in names
-    }
-    return AnnealedRun(**joined)
-
-
 def has_chains(target: Target) -> bool:
     """Return whether the training of the model has left chains, and nothing is observed."""
     training = target.model.training
@@ -329,7 +251,7 @@ def has_chains(target: Target) -> bool:
 
 
 def swept_chains(
-    settings: Settings,
+    settings: AIS,
     target: Target,
     sweeps: int,
     rng: np.random.Generator,
@@ -391,37 +313,3 @@ def _backward(target: Target) -> bool:
         for back in (False, True)
     ]
     return 0 < sizes[1] < sizes[0] or not sizes[0]
-
-
-def _estimate(
-    log_weights: Array, at_0: Array, sign: float, known: Array, rounding: Array
-) -> AnnealedRun:
-    """Return log Z = log Z_0 + sign * log mean w from log importance weights (rows, chains).
-
-    Rows without annealed units have their `known` log Z. `rounding` is the error of single
-    precision.
-    """
-    count = log_weights.shape[1]
-    top = log_weights.max(axis=1, keepdims=True)
-    w = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
-    mean = w.mean(axis=1)
-    # Where all importance weights of a row are 0, the division is by 0.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if count > 1:
-            error = w.std(axis=1, ddof=1) / (mean * np.sqrt(count))
-        else:
-            error = np.full(len(w), np.inf)
-        # Where all layers are marginalised, nothing is drawn, and rounding is the only error.
-        sums = SINGLE_ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0]))
-        error = np.sqrt(error**2 + sums**2 + (rounding / ERRORS_PER_INTERVAL_SIDE) ** 2)
-        error = np.where(mean > 0, np.where(np.isfinite(known), 0.0, error), np.inf)
-        ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
-    log_z = at_0 + sign * (log_sum(log_weights, axis=1) - np.log(count))
-    return AnnealedRun(
-        np.where(np.isfinite(known), known, log_z),
-        error,
-        ess,
-        log_weights,
-        pareto_shape(log_weights, ess),
-        np.full(len(w), True),
-    )
