@@ -33,8 +33,8 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import (
     ERRORS_PER_INTERVAL_SIDE,
-    few,
-    heavy,
+    few_weights,
+    heavy_tail,
     interval,
     normal_end,
 )
@@ -288,17 +288,10 @@ def _notes(runs: Confirmed, chains: int, numbers: Array) -> tuple[str, ...]:
     """Return a warning for each reason not to trust the importance weights of the best runs."""
     (up, down), out = runs.best, list[str]()
     for name, run in (("forward", up), ("reverse", down)):
-        if run is not None and chains > 1 and few(run.ess, chains):
-            out.append(
-                f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the "
-                f"importance weight of row {numbers[run.ess.argmin()]}"
-            )
-        if run is not None and len(rows := heavy(run.shape)):
-            out.append(
-                f"{name} annealing: the importance weights of row {numbers[rows[0]]} have a heavy "
-                f"tail, of Pareto shape {run.shape[rows[0]]:.2g}: the largest of them is yet to "
-                "come"
-            )
+        if run is not None:
+            lines = few_weights(run.ess, chains, numbers, "chains") if chains > 1 else ()
+            lines += heavy_tail(run.shape, numbers)
+            out += [f"{name} annealing: {line}" for line in lines]
     if down is not None:
         # Rows without a possible state have -inf in both.
         same = up.log_z == down.log_z

@@ -34,8 +34,8 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import least_error
 from pgmengine.infer.diagnostics.trust import (
     ERRORS_PER_INTERVAL_SIDE,
-    few,
-    heavy,
+    few_weights,
+    heavy_tail,
     interval,
     pareto_shape,
 )
@@ -263,18 +263,7 @@ class Forward(Method):
         """Return the result with its status: whether the importance weights can be trusted."""
         ess, count = found.stats["ess"], int(found.stats["drawn"][0])
         numbers = target.row_numbers
-        note: tuple[str, ...] = ()
-        if few(ess, count):
-            note += (
-                f"an effective {ess.min():.3g} of {count} draws carry the importance weight of row "
-                f"{numbers[ess.argmin()]}",
-            )
-        if len(rows := heavy(found.stats["pareto_shape"])):
-            note += (
-                f"the importance weights of row {numbers[rows[0]]} have a heavy tail, of Pareto "
-                f"shape {found.stats['pareto_shape'][rows[0]]:.2g}: the largest of them is yet to "
-                "come",
-            )
+        note = few_weights(ess, count, numbers) + heavy_tail(found.stats["pareto_shape"], numbers)
         if len(rows := np.flatnonzero(found.stats["halves_apart"])):
             note += (f"two halves of the draws disagree on log Z of row {numbers[rows[0]]}",)
         # Where evidence lies below free units, equal importance weights prove nothing, because all

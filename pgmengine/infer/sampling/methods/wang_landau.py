@@ -31,7 +31,7 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.reference import Tilt, sweep
 from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import few
+from pgmengine.infer.diagnostics.trust import few_weights
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Named, Result, Status
@@ -159,12 +159,9 @@ class WangLandau(Sampler):
         for t, x in enumerate(states):
             draws.add(t, whole(target.structure, x), energy[t], w[t].ravel())
         stats, status, note = draws.judged(target, self.rhat_limit, question.plan.seconds)
-        if few(ess := effective(w), self.draws * self.chains):
-            status = Status.FEW_WEIGHTS
-            note += (
-                f"an effective {ess.min():.3g} of {self.draws * self.chains} draws carry the "
-                f"importance weight of row {target.row_numbers[ess.argmin()]}",
-            )
+        ess = effective(w)
+        if more := few_weights(ess, self.draws * self.chains, target.row_numbers):
+            status, note = Status.FEW_WEIGHTS, note + more
         _resample(draws, target, w, generator)
         stats |= _bin_statistics(weights.log_g, bins)
         stats |= {"weight_ess": ess, "energy": draws.energies(target)}
