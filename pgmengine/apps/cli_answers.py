@@ -36,7 +36,7 @@ def tables_of_model(model: pgm.Model, title: str) -> list[Table]:
     if not s.variables:
         return [_table_of_layers(model, title), _table_of_parameters(model)]
     out = [_table_of_variables(model, title)]
-    if len(s.variables) < sum(layer.size for layer in s.layers.values()):
+    if len(s.variables) < s.units:
         out.append(_table_of_layers(model, "layers beside the variables"))
     return [*out, _table_of_parameters(model)] if s.couplings or len(out) > 1 else out
 

@@ -16,6 +16,7 @@ README = Path(__file__).parents[2] / "README.md"
 NEEDS = {
     "pgmengine.plots": "matplotlib",
     "pgmengine.sklearn": "sklearn",
+    "pgmengine.apps.curves": "matplotlib",
     "pgmengine.apps.estimators": "sklearn",
 }
 MODULES = [

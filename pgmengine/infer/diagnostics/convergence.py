@@ -97,9 +97,7 @@ def chain_statistics(
         for name, series in trace.items()
     }
     draws = energy.size / target.rows
-    slowest = _slowest(
-        found, variance, np.where(total["ess"][:, 0] < draws, total["ess"][:, 0], draws)
-    )
+    slowest = _slowest(found, variance, np.fmin(total["ess"][:, 0], draws))
     for name, stats in found.items():
         layer = target.structure.layers[name]
         unchanged = variance[name] == 0

@@ -363,7 +363,7 @@ def _in_order(parts: Array) -> Array:
 
 def compared(structure: Structure, rows: int, draws: int) -> int:
     """Return the number of draws of a chain that are compared with exact conditionals."""
-    units = sum(layer.size for layer in structure.layers.values()) * rows
+    units = structure.units * rows
     return min(
         draws, max(MIN_COMPARED_DRAWS, min(MAX_COMPARED_DRAWS, MAX_COMPARED_NUMBERS // units))
     )

@@ -296,9 +296,8 @@ def _notes(runs: Confirmed, chains: int, numbers: Array) -> tuple[str, ...]:
         # Rows without a possible state have -inf in both.
         same = up.log_z == down.log_z
         gap = np.where(same, 0.0, up.log_z) - np.where(same, 0.0, down.log_z)
-        wide = 5.0 * np.hypot(up.error, down.error) + ANNEALED_LOG_Z_ROUNDING * (
-            1.0 + np.abs(up.log_z)
-        )
+        wide = 5.0 * np.hypot(up.error, down.error)
+        wide += ANNEALED_LOG_Z_ROUNDING * (1.0 + np.abs(up.log_z))
         if np.any(gap > wide) or np.any(-gap > np.maximum(wide, 1.0)):
             row = int(np.abs(gap).argmax())
             out.append(

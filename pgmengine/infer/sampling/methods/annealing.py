@@ -283,10 +283,8 @@ def _swept(
     many: Target, x: States, rng: np.random.Generator, streams: Array, kernel: Kernel, sweeps: int
 ) -> tuple[States, States]:
     """Sweep some chains; return their last states and their means over time."""
-    chains, total = (
-        make_chains(many, kernel, x, rng, streams),
-        {n: np.zeros_like(v) for n, v in x.items()},
-    )
+    chains = make_chains(many, kernel, x, rng, streams)
+    total = {n: np.zeros_like(v) for n, v in x.items()}
     for _ in range(SNAPSHOTS_PER_CHAIN):
         chains.sweep(-(-sweeps // SNAPSHOTS_PER_CHAIN))
         states = chains.values()

@@ -145,10 +145,8 @@ class Forward(Method):
         seconds = drawing_seconds(target, want, self.draws)
         how, check = f"{self.draws} draws, parents first", Check()
         if weighing(target).any():
-            check, annealing = (
-                check_within(target, seconds),
-                ANNEALING_CHECK.plan(target, ("log_z",)),
-            )
+            check = check_within(target, seconds)
+            annealing = ANNEALING_CHECK.plan(target, ("log_z",))
             how += check.how
             work += check.work + annealing.work * annealing.accepted
             seconds += check.seconds + annealing.seconds * annealing.accepted
@@ -280,9 +278,8 @@ class Forward(Method):
 
 def _numbers(target: Target) -> int:
     """Return the numbers of one draw: values of all units, and their states for tables."""
-    layers = target.structure.layers.values()
-    states = sum(layer.size for layer in layers) if target.structure.tables else 0
-    return states + sum(layer.width for layer in layers)
+    s = target.structure
+    return s.width + (s.units if s.tables else 0)
 
 
 def _bytes_of_draw(target: Target, want: tuple[str, ...]) -> float:
@@ -301,7 +298,7 @@ def _bytes_of_draw(target: Target, want: tuple[str, ...]) -> float:
         numbers += sum(widths) * (1 + ("gradient" in want)) + max(widths)
     else:
         numbers += sum(drawn_whole)
-    states = sum(layer.size for layer in layers.values()) if s.tables else 0
+    states = s.units if s.tables else 0
     return 8.0 * (numbers + 5 * max(drawn_whole, default=0)) + 4.0 * states
 
 
@@ -321,9 +318,8 @@ def _apart(one: tuple[Array, Array], two: tuple[Array, Array]) -> Array:
     """Return whether log Z of two halves differs by more than the errors explain, (rows,)."""
     with np.errstate(invalid="ignore"):
         gap = np.abs(one[0] - two[0])
-        explained = MAX_ERRORS_BETWEEN_HALVES * np.hypot(
-            one[1], two[1]
-        ) + FORWARD_LOG_Z_ROUNDING * (1.0 + np.abs(one[0]))
+        explained = MAX_ERRORS_BETWEEN_HALVES * np.hypot(one[1], two[1])
+        explained += FORWARD_LOG_Z_ROUNDING * (1.0 + np.abs(one[0]))
         return np.asarray(gap > explained)
 
 
