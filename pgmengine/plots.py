@@ -14,6 +14,7 @@ from pgmengine.apps.curves import autocorrelation, bound_gap, history, levels
 from pgmengine.apps.graph_pictures import axes_of, layers_drawn, state_colors, variables_drawn
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
+from pgmengine.infer.results.by_name import asked
 from pgmengine.infer.results.result import Result
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.units import Unit
@@ -176,12 +177,7 @@ def samples(
 
 def _unit(result: Result, layer: str) -> Unit:
     """Return the unit of a layer or variable; raise PgmError unless its states are known."""
-    if result.target is None:
-        raise PgmError(
-            f"states of {layer!r} are drawn, which the result of a method's own run does not know; "
-            "ask by pgm.infer"
-        )
-    s = result.target.structure
+    s = asked(result.target).structure
     unit = (s.names.layer_of(layer) or s.names.layer(layer)).unit
     if unit.support is None:
         raise PgmError(
@@ -225,10 +221,9 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
     >>> row = np.where(np.arange(16) < 8, 1.0, np.nan)
     >>> ax = pgm.plots.completions(pgm.infer(pgm.rbm(16, 4, rng=0), {"v": row}), "v", (4, 4))
     """
-    if result.target is None:
-        raise PgmError("the result has no evidence; ask by pgm.infer")
-    s, free = result.target.structure, result.target.free[layer]
-    values = s.names.layer(layer).shaped(result.target.evidence.values[layer])
+    target = asked(result.target)
+    free = target.free[layer]
+    values = target.structure.names.layer(layer).shaped(target.evidence.values[layer])
     if values.ndim > 2:
         unit = _unit(result, layer)
         states = np.where(free, np.nan, unit.state_of(values))
@@ -288,17 +283,13 @@ def graph(
 
 def _check_result(model: Model, result: Result, row: int) -> None:
     """Raise PgmError unless a result has marginals of the units of a model in this row."""
-    if result.target is None:
-        raise PgmError("the result has no target: give a result of infer or of a prepared question")
-    if result.target.structure.layers != model.structure.layers:
-        theirs, ours = (
-            listed([*map(str, s.names.declared())])
-            for s in (result.target.structure, model.structure)
-        )
+    s = asked(result.target).structure
+    if s.layers != model.structure.layers:
+        theirs, ours = (listed([*map(str, x.names.declared())]) for x in (s, model.structure))
         raise PgmError(
             f"the result belongs to another model, with {theirs}; expected one with {ours}, and "
             "the same states and sizes"
         )
-    rows = result.target.rows
+    rows = asked(result.target).rows
     if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < rows:
         raise PgmError(f"row {row!r} is no row of the result, expected 0..{rows - 1}")

@@ -138,12 +138,8 @@ def _too_probable(target: Target, result: Result) -> Iterator[str]:
     rows = np.flatnonzero(np.isfinite(log_p) & np.isfinite(error) & _probabilities(target))
     for some in _alternatives(target, rows):
         total = float(log_sum(log_p[some]))
-        if (
-            total
-            - ERRORS_PER_INTERVAL_SIDE * float(error[some].max())
-            - ESTIMATE_ROUNDING * (1.0 + abs(total))
-            > 0
-        ):
+        slack = ERRORS_PER_INTERVAL_SIDE * float(error[some].max())
+        if total - slack - ESTIMATE_ROUNDING * (1.0 + abs(total)) > 0:
             worst = target.row_numbers[some[log_p[some].argmax()]]
             alone = f"the probability of row {worst} is"
             several = f"{len(some)} rows that exclude each other, row {worst} and others, sum to"

@@ -88,13 +88,9 @@ def interval(low: Array, low_error: Array, high: Array, high_error: Array) -> Ar
     An end that is NaN, since an estimate or its error is infinite, becomes -inf or inf.
     """
     with np.errstate(invalid="ignore"):
-        ends = np.stack(
-            (
-                low - ERRORS_PER_INTERVAL_SIDE * low_error,
-                high + ERRORS_PER_INTERVAL_SIDE * high_error,
-            ),
-            axis=1,
-        )
+        low = low - ERRORS_PER_INTERVAL_SIDE * low_error
+        high = high + ERRORS_PER_INTERVAL_SIDE * high_error
+    ends = np.stack((low, high), axis=1)
     return np.where(np.isnan(ends), (-np.inf, np.inf), ends)
 
 

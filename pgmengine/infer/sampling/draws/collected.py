@@ -93,7 +93,7 @@ class Draws:
         """
         layers, many, batches = target.structure.layers, target.rows, min(draws, MAX_TRACE_BATCHES)
         rows, pairs = many // chains, [c for c in target.structure.couplings if "pairs" in wanted]
-        supports = {n: x.unit.support for n, x in layers.items() if x.unit.support is not None}
+        counts = target.structure.state_counts
         kept = layers if "samples" in wanted else {}
         some = compared(target.structure, rows, draws) if examined else 0
         # The picked draws are evenly spaced, and the last one is among them.
@@ -107,11 +107,11 @@ class Draws:
             np.zeros((batches, many)),
             np.full((draws, many), np.nan),
             {
-                n: np.zeros((many, layers[n].size, len(support)))
-                for n, support in supports.items()
-                if not by_mean(layers[n].unit)
+                n: np.zeros((many, x.size, counts[n]))
+                for n, x in layers.items()
+                if counts[n] and not by_mean(x.unit)
             },
-            {n: np.zeros((many, x.width)) for n, x in layers.items() if n not in supports},
+            {n: np.zeros((many, x.width)) for n, x in layers.items() if not counts[n]},
             {c.key: np.zeros((rows, layers[c.a].width, layers[c.b].width)) for c in pairs},
             frozenset(picked),
             {n: np.full((chains, draws, rows, layers[n].width), np.nan) for n in kept},
@@ -234,22 +234,12 @@ class Draws:
         # Means are always needed, because exact means check the chains (sure_facts.py).
         out: dict[str, Any] = {"mean": public(target, self.mean)}
         if "marginals" in self.wanted:
-            out["prob"] = squeeze(
-                target,
-                {
-                    n: self._prob(n, target)
-                    for n, layer in s.layers.items()
-                    if layer.unit.support is not None
-                },
-            )
+            prob = {n: self._prob(n, target) for n, count in s.state_counts.items() if count}
+            out["prob"] = squeeze(target, prob)
         if "pairs" in self.wanted:
-            out["pairs"] = squeeze(
-                target,
-                {
-                    c.key: only_parameters(c, target.model.weight(c), self.pairs[c.key] / draws)
-                    for c in s.couplings
-                },
-            )
+            mean = {c: self.pairs[c.key] / draws for c in s.couplings}
+            pairs = {c.key: only_parameters(c, target.model.weight(c), x) for c, x in mean.items()}
+            out["pairs"] = squeeze(target, pairs)
         if "gradient" in self.wanted and self.gradient is not None:
             out["gradient"] = {k: v / draws for k, v in self.gradient.items()}
         if "samples" in self.wanted:

@@ -15,7 +15,7 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import unmixed_notes
 from pgmengine.infer.question.prepared import Method, Scheme
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.sampling.draws.memory import sampler_bytes
 from pgmengine.infer.sampling.draws.prices import collecting, judging
 from pgmengine.infer.sampling.methods.bound_check import Check, check_within
@@ -29,9 +29,7 @@ CHAIN_STATISTICS: dict[str, tuple[Axis, ...]] = {
     "ess": (Axis.ROW, Axis.UNIT),
     "rhat": (Axis.ROW, Axis.UNIT),
     "mcse": (Axis.ROW, Axis.UNIT),
-    "energy_ess": (Axis.ROW,),
-    "energy_rhat": (Axis.ROW,),
-    "energy_mcse": (Axis.ROW,),
+    **by_row("energy_ess", "energy_rhat", "energy_mcse"),
     "energy": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
 }
 

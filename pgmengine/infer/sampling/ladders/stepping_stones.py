@@ -79,10 +79,8 @@ class FromSteppingStones:
         `numbers` has the numbers of the rows in messages.
         """
         with np.errstate(invalid="ignore"):
-            beyond = (
-                self.gap - MAX_STEPPING_STONE_GAP_NATS - ERRORS_PER_INTERVAL_SIDE * self.gap_error
-            )
-        if (row := row_beyond(beyond)) is None:
+            beyond = self.gap - ERRORS_PER_INTERVAL_SIDE * self.gap_error
+        if (row := row_beyond(beyond - MAX_STEPPING_STONE_GAP_NATS)) is None:
             return ()
         return (
             f"stepping stones from above are {self.gap[row]:.3g} nats above the ones from below in "
@@ -95,11 +93,8 @@ class FromSteppingStones:
         `numbers` has the numbers of the rows in messages.
         """
         with np.errstate(invalid="ignore"):
-            beyond = (
-                -self.gap
-                - MAX_CROSSED_ERRORS * self.gap_error
-                - REPLICA_LOG_Z_ROUNDING * (1.0 + np.abs(self.log_z))
-            )
+            beyond = -self.gap - MAX_CROSSED_ERRORS * self.gap_error
+            beyond -= REPLICA_LOG_Z_ROUNDING * (1.0 + np.abs(self.log_z))
         if (row := row_beyond(beyond)) is None:
             return ()
         return (

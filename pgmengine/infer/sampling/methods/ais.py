@@ -40,7 +40,7 @@ from pgmengine.infer.diagnostics.trust import (
 )
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import peak_bytes
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.memory import chain_bytes, packed_bytes, reached_bytes
 from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Betas, count_of
@@ -125,17 +125,9 @@ class AIS(Method):
     source = "importance weights give"
     statistics = {
         "log_weights": (Axis.CHAIN, Axis.ROW),
-        "ess": (Axis.ROW,),
-        "log_weight_sd": (Axis.ROW,),
-        "pareto_shape": (Axis.ROW,),
-        "log_prob_error": (Axis.ROW,),
-        "reverse_log_z": (Axis.ROW,),
-        "reverse_error": (Axis.ROW,),
-        "reverse_ess": (Axis.ROW,),
-        "reverse_pareto_shape": (Axis.ROW,),
-        "reverse_exact": (Axis.ROW,),
-        "references": (Axis.ROW,),
-        "agreed": (Axis.ROW,),
+        **by_row("ess", "log_weight_sd", "pareto_shape", "log_prob_error"),
+        **by_row("reverse_log_z", "reverse_error", "reverse_ess", "reverse_pareto_shape"),
+        **by_row("reverse_exact", "references", "agreed"),
     }
     groups_chains = True
     single = True

@@ -42,7 +42,7 @@ from pgmengine.infer.diagnostics.trust import (
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.splitting import joined
 from pgmengine.infer.question.wanted import answer_bytes, peak_bytes
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import WANTS, Result, Status
 from pgmengine.infer.sampling.draws.resampling import resampled
 from pgmengine.infer.sampling.draws.weighted import drawing_seconds, drawn, moments, weighing
@@ -105,11 +105,8 @@ class Forward(Method):
     source = "draws give"
     statistics = {
         "log_weights": (Axis.DRAW, Axis.ROW),
-        "ess": (Axis.ROW,),
-        "pareto_shape": (Axis.ROW,),
-        "halves_apart": (Axis.ROW,),
-        "drawn": (Axis.ROW,),
         "mcse": (Axis.ROW, Axis.UNIT),
+        **by_row("ess", "pareto_shape", "halves_apart", "drawn"),
     }
 
     draws: int = 1000

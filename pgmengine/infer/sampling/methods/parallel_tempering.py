@@ -31,7 +31,7 @@ from pgmengine.infer.diagnostics.trust import (
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
@@ -101,12 +101,8 @@ class ParallelTempering(Sampler):
     statistics = CHAIN_STATISTICS | {
         "betas": (Axis.RUNG,),
         "swap_rejection": (Axis.RUNG,),
-        "round_trips": (Axis.ROW,),
-        "round_trip_rate": (Axis.ROW,),
-        "tours": (Axis.ROW,),
-        "log_z_rhat": (Axis.ROW,),
         "swap_accepted": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
-        "log_prob_error": (Axis.ROW,),
+        **by_row("round_trips", "round_trip_rate", "tours", "log_z_rhat", "log_prob_error"),
     }
     tempered = True
 

@@ -38,7 +38,7 @@ from pgmengine.infer.diagnostics.trust import (
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws, small, whole
 from pgmengine.infer.sampling.draws.memory import small_bytes
@@ -111,9 +111,7 @@ class SimulatedTempering(Sampler):
         "levels": (Axis.SWEEP, Axis.ROW, Axis.CHAIN),
         "adaptive": (Axis.SWEEP,),
         "betas": (Axis.RUNG,),
-        "round_trips": (Axis.ROW,),
-        "tours": (Axis.ROW,),
-        "log_z_rhat": (Axis.ROW,),
+        **by_row("round_trips", "tours", "log_z_rhat"),
     }
 
     betas: Betas = Linear(12)

@@ -29,7 +29,7 @@ from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result
 from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
@@ -68,7 +68,7 @@ class TemperedTransitions(Sampler):
     (1,)
     """
 
-    statistics = CHAIN_STATISTICS | {"acceptance": (Axis.ROW,)}
+    statistics = CHAIN_STATISTICS | by_row("acceptance")
 
     betas: Betas = Linear(20)
     kernel: Kernel = Gibbs()
