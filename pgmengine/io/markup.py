@@ -33,14 +33,12 @@ from unicodedata import category
 from xml.parsers.expat import ExpatError, ParserCreate
 from xml.sax.saxutils import escape
 
-import numpy as np
-
 from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.tabular import Network
 from pgmengine.io.variables import Variables, check_directed
-from pgmengine.io.words import UNDERFLOW_MESSAGE, number, underflow
+from pgmengine.io.words import as_numbers, fault
 
 # Group 1 is an entity that XML does not define, outside comments and literal text.
 UNDEFINED_ENTITY = re.compile(
@@ -117,18 +115,10 @@ class Element:
                 f"<{self.tag}> has {len(words)} numbers, expected {math.prod(shape)}, the number "
                 "of joint states"
             )
-        values = np.array([number(word) for word in words], dtype=np.float64)
-        good = (values >= 0) & (values < np.inf)
-        if not good.all():
-            k = int(np.flatnonzero(~good)[0])
-            raise self.error(
-                f"number {k + 1} of <{self.tag}> is {words[k][:40]!r}, expected a finite number of "
-                "at least 0"
-            )
-        if (lost := underflow(words, values)) is not None:
-            raise self.error(
-                f"number {lost + 1} of <{self.tag}> is {words[lost][:40]!r}, {UNDERFLOW_MESSAGE}"
-            )
+        values = as_numbers(words, "_" in self.text)
+        if (wrong := fault(words, values)) is not None:
+            k, why = wrong
+            raise self.error(f"number {k + 1} of <{self.tag}> is {words[k][:40]!r}, {why}")
         return values.reshape(shape)
 
 
