@@ -236,6 +236,15 @@ def write_rows(
     lines.writerows(zip(*(_texts(values) for _, values in columns), strict=True))
 
 
+def print_draws(named: Mapping[str, Array]) -> None:
+    """Print a line for each draw and row of evidence, with the states of all layers."""
+    draws, rows = next(iter(named.values())).shape[:2]
+    for i, row in np.ndindex(draws, rows):
+        head = f"row {row}: " if rows > 1 else ""
+        layers = (f"{name}={texts_of_states(value[i, row], ',')}" for name, value in named.items())
+        print(head + "  ".join(layers))
+
+
 def write_csv(out: Path, samples: Mapping[str, Array], structure: Structure) -> None:
     """Write draws to a .csv file."""
     held = StringIO()

@@ -111,20 +111,13 @@ def _tempering(result: Result, rows: int) -> xr.DataTree:
 
     # (sweeps, rows, chains)
     levels = result.stats["levels"]
-    dims = {
-        "chain": np.arange(levels.shape[2]),
-        "sweep": np.arange(len(levels)),
-        "row": np.arange(rows),
+    sizes = {"chain": levels.shape[2], "sweep": len(levels), "row": rows}
+    variables = {
+        "level": (tuple(sizes), levels.transpose(2, 0, 1)),
+        "adaptive": ("sweep", result.stats["adaptive"]),
     }
-    return xr.DataTree(
-        xr.Dataset(
-            {
-                "level": (tuple(dims), levels.transpose(2, 0, 1)),
-                "adaptive": ("sweep", result.stats["adaptive"]),
-            },
-            coords=dims,
-        )
-    )
+    coords = {name: np.arange(size) for name, size in sizes.items()}
+    return xr.DataTree(xr.Dataset(variables, coords=coords))
 
 
 def _by_chain(samples: Array, chains: int) -> Array:

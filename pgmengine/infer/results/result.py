@@ -36,21 +36,10 @@ if TYPE_CHECKING:
 
 WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", "bound")
 
-# Name of an answer -> the wanted quantity to which it belongs.
-ANSWERS = {
-    "mean": "marginals",
-    "prob": "marginals",
-    "log_z": "log_z",
-    "log_z_error": "log_z",
-    "log_z_interval": "log_z",
-    "log_prob": "log_prob",
-    "samples": "samples",
-    "mode": "mode",
-    "pairs": "pairs",
-    "gradient": "gradient",
-    "bound": "bound",
-    "joint": "joint",
-}
+# Name of an answer -> the wanted quantity to which it belongs. Most have the name of the quantity.
+ANSWERS = {name: name for name in (*WANTS, "joint") if name != "marginals"}
+ANSWERS |= {"mean": "marginals", "prob": "marginals"}
+ANSWERS |= {"log_z_error": "log_z", "log_z_interval": "log_z"}
 
 
 class Status(Enum):
