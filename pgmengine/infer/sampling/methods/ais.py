@@ -44,7 +44,7 @@ from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.memory import chain_bytes, packed_bytes, reached_bytes
 from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Betas, count_of
-from pgmengine.infer.sampling.methods.annealing import Annealing
+from pgmengine.infer.sampling.methods.annealing import Annealing, Resources
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, check_within
 from pgmengine.infer.sampling.methods.references import Confirmed, annealed
 
@@ -180,12 +180,12 @@ class AIS(Method):
     ) -> Result:
         """Anneal up and down, with the evidence and, for log_prob, without."""
         target, generator, check = question.target, seeded(rng), question.basis
-        work = question.plan.work
+        by = Resources(generator, question.plan.work, executor)
 
         def judged(run: Target) -> tuple[Confirmed, Array, tuple[str, ...], tuple[str, ...]]:
             """Return the runs of a target, the interval, and the doubts about them."""
             found = check.modes(run)
-            runs = annealed(self, run, found, generator, work, executor)
+            runs = annealed(self, run, found, by)
             ends = _interval(runs)
             return (
                 runs,

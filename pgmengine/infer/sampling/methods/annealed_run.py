@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -51,6 +51,10 @@ class AnnealedRun:
     def take(self, rows: Array) -> AnnealedRun:
         """Return the estimates of some rows."""
         return joined_runs([self], rows)
+
+
+# A forward run, and a reverse run if the settings ask for one.
+Runs: TypeAlias = "tuple[AnnealedRun, AnnealedRun | None]"
 
 
 def closed_run(log_z: Array, target: Target, chains: int) -> AnnealedRun:

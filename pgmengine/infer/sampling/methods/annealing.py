@@ -14,11 +14,11 @@ and a run reports at least the error of this rounding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,6 +39,7 @@ from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import ladder
 from pgmengine.infer.sampling.methods.annealed_run import (
     AnnealedRun,
+    Runs,
     closed_run,
     estimate,
     impossible_run,
@@ -77,6 +78,22 @@ class Reached:
     log_z: float = np.inf
 
 
+@dataclass(frozen=True, eq=False)
+class Resources:
+    """The random numbers, the planned work and the workers that all runs of a question share."""
+
+    rng: np.random.Generator
+    work: float
+    executor: Executor | None
+
+    def chains(
+        self, run: Callable[..., Any], many: Target, kernel: Kernel, x: States, *more: Any
+    ) -> list[Any]:
+        """Return the results of `run` for groups of chains that start at x, in order."""
+        return over_chains(self.executor, run, many, kernel, x, self.rng, self.work, kernel, *more)
+
+
+@dataclass(frozen=True, eq=False)
 class Annealing:
     """Annealing of all rows of a target.
 
@@ -87,52 +104,32 @@ class Annealing:
     starts from these, so that it meets phases that its own forward run may have missed.
     """
 
-    def __init__(
-        self,
-        settings: AIS,
-        target: Target,
-        reference: Mapping[str, ArrayLike] | None = None,
-        drawn: bool = True,
-        reached: Sequence[Reached] = (),
-    ) -> None:
-        self.settings, self.target, self.drawn = settings, target, drawn
-        self.reached = reached
-        self.reference = settings.reference if reference is None else reference
+    settings: AIS
+    target: Target
+    reference: Mapping[str, ArrayLike] | None = None
+    drawn: bool = True
+    reached: Sequence[Reached] = ()
 
     @cached_property
     def exact_draws(self) -> Prepared:
         """The question for exact draws to start the reverse run from; refused where too large."""
-        return quick(
-            self.target.at(1.0),
-            ("samples",),
-            np.log2(MAX_EXACT_DRAW_STATES),
-            MAX_EXACT_DRAW_ENTRIES,
-            self.settings.chains,
-        )
+        target, bits = self.target.at(1.0), np.log2(MAX_EXACT_DRAW_STATES)
+        return quick(target, ("samples",), bits, MAX_EXACT_DRAW_ENTRIES, self.settings.chains)
 
-    def runs(
-        self, rng: np.random.Generator, work: float, executor: Executor | None
-    ) -> tuple[AnnealedRun, AnnealedRun | None]:
+    def runs(self, by: Resources) -> Runs:
         """Return the forward run, and the reverse run if the settings ask for it."""
         moving = np.stack([free.any(axis=1) for free in self.target.free.values()])
         kind = np.unique(moving, axis=1, return_inverse=True)[1].ravel()
         if not kind.any():
-            return self._both(rng, work, executor)
+            return self._both(by)
         rows = [np.flatnonzero(kind == k) for k in range(kind.max() + 1)]
-        parts = [
-            Annealing(
-                self.settings, self.target.take(some), self.reference, self.drawn, self.reached
-            )
-            for some in rows
-        ]
-        ups, downs = zip(*(part._both(rng, work, executor) for part in parts), strict=True)
+        parts = [replace(self, target=self.target.take(some)) for some in rows]
+        ups, downs = zip(*(part._both(by) for part in parts), strict=True)
         check_divided(rows, self.target.rows, "annealing")
         back = np.argsort(np.concatenate(rows))
         return joined_runs(ups, back), None if downs[0] is None else joined_runs(downs, back)
 
-    def _both(
-        self, rng: np.random.Generator, work: float, executor: Executor | None
-    ) -> tuple[AnnealedRun, AnnealedRun | None]:
+    def _both(self, by: Resources) -> Runs:
         """Anneal from independent units to the model, and from draws of the model back.
 
         Where all free units are marginalised in closed form, nothing is annealed.
@@ -141,8 +138,10 @@ class Annealing:
         if closed.plan.accepted:
             up = closed_run(closed.run().log_z, self.target, self.settings.chains)
             return up, up if self.settings.reverse else None
-        count, target = self.settings.chains, self.target.at(0.0, self.reference)
-        betas = ladder(self.settings.betas, target, self.settings.kernel, rng)
+        settings, rng, count = self.settings, by.rng, self.settings.chains
+        given = settings.reference if self.reference is None else self.reference
+        target = self.target.at(0.0, given)
+        betas = ladder(settings.betas, target, settings.kernel, rng)
         betas = betas if betas[0] == 0.0 else np.concatenate(([0.0], betas))
         many = target.take(np.repeat(np.arange(target.rows), count))
         at_0 = target.log_z_at_0()
@@ -150,12 +149,12 @@ class Annealing:
         moves = ~np.isfinite(known)
         # Up: x ~ p_0, one sweep at each rung, and log Z = log Z_0 + log mean w.
         x = many.draw_at_0(rng)
-        log_w, x = self._annealed(executor, many, x, rng, work, 0, betas)
+        log_w, x = self._annealed(by, many, x, 0, betas)
         up = estimate(log_w.reshape(target.rows, -1), at_0, 1.0, known, rounding)
         if target.rows == 1:
             chosen = systematic(_shares(up.log_weights), rng)[0]
             up = replace(up, last={name: value[chosen] for name, value in x.items()})
-        if not self.settings.reverse:
+        if not settings.reverse:
             return up, None
         # Down: x ~ p_1, one sweep at each rung, and log Z = log Z_0 - log mean w.
         # Rows without a possible state have no draws that could be annealed down.
@@ -170,7 +169,7 @@ class Annealing:
                 x, sweeps, exact = others, sweeps_before_reverse(len(betas)), False
             else:
                 x, sweeps, exact = self._model_draws(some, x, up.log_weights[some], len(betas), rng)
-            log_w, _ = self._annealed(executor, many.at(1.0), x, rng, work, sweeps, betas[::-1])
+            log_w, _ = self._annealed(by, many.at(1.0), x, sweeps, betas[::-1])
             down = estimate(
                 log_w.reshape(len(some), -1), at_0[some], -1.0, known[some], rounding[some]
             )
@@ -200,7 +199,7 @@ class Annealing:
         """
         count = self.settings.chains
         whole = len(rows) == self.target.rows
-        part = self if whole else Annealing(self.settings, self.target.take(rows), self.reference)
+        part = self if whole else replace(self, target=self.target.take(rows))
         if self.drawn and part.exact_draws.plan.accepted:
             drawn = part.exact_draws.run(rng).samples
             layers = self.target.structure.layers
@@ -212,18 +211,10 @@ class Annealing:
         return x, sweeps_before_reverse(steps), False
 
     def _annealed(
-        self,
-        executor: Executor | None,
-        many: Target,
-        x: States,
-        rng: np.random.Generator,
-        work: float,
-        sweeps: int,
-        betas: Array,
+        self, by: Resources, many: Target, x: States, sweeps: int, betas: Array
     ) -> tuple[Array, States]:
         """Return log importance weights (rows * chains,) of annealing x, and the last states."""
-        kernel = self.settings.kernel
-        found = over_chains(executor, _anneal, many, kernel, x, rng, work, kernel, sweeps, betas)
+        found = by.chains(_anneal, many, self.settings.kernel, x, sweeps, betas)
         last = {n: np.concatenate([end[n] for _, end in found]) for n in x}
         return np.concatenate([w for w, _ in found]), last
 
@@ -251,12 +242,7 @@ def has_chains(target: Target) -> bool:
 
 
 def swept_chains(
-    settings: AIS,
-    target: Target,
-    sweeps: int,
-    rng: np.random.Generator,
-    work: float,
-    executor: Executor | None,
+    settings: AIS, target: Target, sweeps: int, by: Resources
 ) -> tuple[States, States]:
     """Return the last states (chains, width) of chains of a single row, and their means (1, width).
 
@@ -268,13 +254,11 @@ def swept_chains(
     training = target.model.training
     if training is not None and has_chains(target):
         left = training.chains
-        some = rng.permutation(np.arange(settings.chains) % len(next(iter(left.values()))))
-        x = start(many, rng) | {n: value[some] for n, value in left.items()}
+        some = by.rng.permutation(np.arange(settings.chains) % len(next(iter(left.values()))))
+        x = start(many, by.rng) | {n: value[some] for n, value in left.items()}
     else:
-        x = dispersed(many, settings.chains, settings.kernel, rng)
-    found = over_chains(
-        executor, _swept, many, settings.kernel, x, rng, work, settings.kernel, sweeps
-    )
+        x = dispersed(many, settings.chains, settings.kernel, by.rng)
+    found = by.chains(_swept, many, settings.kernel, x, sweeps)
     last, means = ({n: np.concatenate([f[i][n] for f in found]) for n in x} for i in (0, 1))
     return last, {n: v.mean(axis=0, keepdims=True) for n, v in means.items()}
 

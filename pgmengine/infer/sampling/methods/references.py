@@ -35,11 +35,10 @@ until no more runs are left.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,10 +47,11 @@ from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, few, heavy
 from pgmengine.infer.sampling.ladders.temperatures import Adaptive, count_of
-from pgmengine.infer.sampling.methods.annealed_run import AnnealedRun, joined_runs
+from pgmengine.infer.sampling.methods.annealed_run import AnnealedRun, Runs, joined_runs
 from pgmengine.infer.sampling.methods.annealing import (
     Annealing,
     Reached,
+    Resources,
     has_chains,
     sweeps_before_reverse,
     swept_chains,
@@ -76,10 +76,6 @@ MAX_CONFIRMING_ERROR_NATS = 1.0
 LAST_RUN_LENGTH_RATIO = 4
 
 
-# A forward run, and a reverse run if the settings ask for one.
-Runs: TypeAlias = "tuple[AnnealedRun, AnnealedRun | None]"
-
-
 @dataclass(frozen=True, eq=False)
 class Confirmed:
     """The best run of each row, and whether other runs confirm it.
@@ -99,19 +95,12 @@ class Confirmed:
     high: Array
 
 
-def annealed(
-    settings: AIS,
-    target: Target,
-    found: Modes | None,
-    rng: np.random.Generator,
-    work: float,
-    executor: Executor | None,
-) -> Confirmed:
+def annealed(settings: AIS, target: Target, found: Modes | None, by: Resources) -> Confirmed:
     """Anneal all rows; anneal rows without exact draws again, from other references.
 
     `found` holds the modes of the target, or is None if there are none.
     """
-    up, down = first = Annealing(settings, target).runs(rng, work, executor)
+    up, down = first = Annealing(settings, target).runs(by)
     count, agreed = np.ones(target.rows, dtype=np.int64), np.zeros(target.rows, dtype=bool)
     high, sure = np.full(target.rows, -np.inf), (up.error == 0) | up.closed
     sure |= False if down is None else down.exact
@@ -121,7 +110,8 @@ def annealed(
         alone = target.take(np.array([row]))
         mode = None if found is None else {n: v[row, :1] for n, v in found.mean.items()}
         start = first if target.rows == 1 else _rows(first, np.array([row]))
-        search = _Search(settings, alone, rng, work / target.rows, executor, start)
+        each = replace(by, work=by.work / target.rows)
+        search = _Search(settings, alone, each, [_Tried(start, settings.reference)])
         search.go(mode)
         count[row] = len(search.tried)
         agreed[row], high[row] = search.agreement
@@ -158,21 +148,14 @@ class _Tried:
         )
 
 
+@dataclass(frozen=True, eq=False)
 class _Search:
     """The runs of one row of evidence, in the order in which they were made."""
 
-    def __init__(
-        self,
-        settings: AIS,
-        target: Target,
-        rng: np.random.Generator,
-        work: float,
-        executor: Executor | None,
-        first: Runs,
-    ) -> None:
-        self.settings, self.target, self.rng = settings, target, rng
-        self.work, self.executor = work, executor
-        self.tried = [_Tried(first, settings.reference)]
+    settings: AIS
+    target: Target
+    by: Resources
+    tried: list[_Tried]
 
     @property
     def best(self) -> _Tried:
@@ -199,7 +182,7 @@ class _Search:
     def chains(self) -> tuple[States, States]:
         """The last states (chains, width) of chains of the model, and their means (1, width)."""
         sweeps = sweeps_before_reverse(count_of(self.settings.betas))
-        return swept_chains(self.settings, self.target, sweeps, self.rng, self.work, self.executor)
+        return swept_chains(self.settings, self.target, sweeps, self.by)
 
     def _references(self, mode: States | None) -> Iterator[dict[str, Array]]:
         """Yield the references of further runs: means of chains, base rates, and the best mode."""
@@ -216,8 +199,7 @@ class _Search:
         reached.append(Reached(self.chains[0]))
         # The first run of this row has shown that there are no exact draws.
         again = Annealing(settings, self.target, reference, drawn=False, reached=reached)
-        runs = again.runs(self.rng, self.work, self.executor)
-        self.tried.append(_Tried(runs, reference))
+        self.tried.append(_Tried(again.runs(self.by), reference))
 
     @property
     def agreement(self) -> tuple[bool, float]:
