@@ -204,7 +204,7 @@ def _of_unit(layer: Layer, unit: int, key: object, given: Any, nameless: bool = 
             raise PgmError(
                 f"{what} has shape {array.shape}, expected a log-odds, or one for each row"
             )
-        check_entries(array, ~in_range(array), what, (), IN_RANGE)
+        check_entries(array, ~in_range(array), what, None, IN_RANGE)
         array = array[..., None]
     else:
         array = log_weights(layer, given, what)

@@ -126,15 +126,19 @@ def _state(layer: Layer, key: Hashable, what: str) -> int:
 
 
 def check_entries(
-    array: Array, bad: Array, what: str, names: tuple[Hashable, ...], expected: str
+    array: Array, bad: Array, what: str, names: tuple[Hashable, ...] | None, expected: str
 ) -> None:
-    """PgmError with the position of the first bad number; the last axis are states."""
+    """PgmError with the position of the first bad number.
+
+    The last axis has the states with these names, or without names, unless `names` is None.
+    """
     if not np.any(bad):
         return
     place = tuple(int(i) for i in np.argwhere(bad)[0])
-    by_state = bool(expected != IN_RANGE)
-    where = _place(place[:-1] if by_state else place, array.ndim - by_state)
-    if by_state:
+    if names is None:
+        where = _place(place, array.ndim)
+    else:
+        where = _place(place[:-1], array.ndim - 1)
         where += f", state {names[place[-1]]!r}" if names else f", state {place[-1]}"
     raise PgmError(f"{what}{where} is {array[place]}, expected {expected}")
 

@@ -221,8 +221,8 @@ def _check_entities(text: str) -> None:
             )
 
 
-def parse(text: str, inside: Children) -> Element:
-    """Return the root of an XML text, with the elements that are read."""
+def parse(text: str, inside: Children, tag: str) -> Element:
+    """Return the only element of a tag inside the root of an XML text."""
     tree = Tree(inside)
     try:
         tree.parser.Parse(text, True)
@@ -231,12 +231,7 @@ def parse(text: str, inside: Children) -> Element:
             raise
         raise PgmError(f"not a readable XML file: {error}") from None
     _check_entities(text)
-    return tree.top.children[0]
-
-
-def _root(text: str, inside: Children, tag: str) -> Element:
-    """Return the only element of a tag inside the root."""
-    return parse(text, inside).one(tag)
+    return tree.top.children[0].one(tag)
 
 
 def read_xmlbif(text: str, tolerance: float = 0.0) -> Network:
@@ -256,7 +251,7 @@ def read_xmlbif(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    root = _root(text, XMLBIF_CHILDREN, "network")
+    root = parse(text, XMLBIF_CHILDREN, "network")
     variables = Variables(tolerance)
     for node in root.all("variable"):
         kind = node.attributes.get("type", "nature")
@@ -295,7 +290,7 @@ def read_xdsl(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    root = _root(text, XDSL_CHILDREN, "nodes")
+    root = parse(text, XDSL_CHILDREN, "nodes")
     if AGRUM_APP.search(text):
         raise root.error(
             "written by aGrUM, whose order of probabilities is not that of GeNIe; save the network "
