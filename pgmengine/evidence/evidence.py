@@ -168,14 +168,9 @@ def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]
     array = as_floats(given, f"{what}: {layer.title}")
     values, has_rows = _with_rows(layer, array, what)
     # If all components are NaN, the unit is not observed; if only some are, the value is refused.
-    nan = np.asarray(np.isnan(values))
-    if layer.unit.width > 1:
-        nan = np.all(nan, axis=-1)
-    filled = (
-        np.where(nan[..., None] if layer.unit.width > 1 else nan, 0.0, values)
-        if nan.any()
-        else values
-    )
+    wide = layer.unit.width > 1
+    nan = np.asarray(np.isnan(values).all(axis=-1) if wide else np.isnan(values))
+    filled = np.where(nan[..., None] if wide else nan, 0.0, values) if nan.any() else values
     good = layer.unit.contains(filled)
     if not good.all() and not (good := good | nan).all():
         values, good = _rounded(layer, values, good)
@@ -228,7 +223,10 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
             f"(rows, {n}, {k})"
         )
     if k > 1 and array.shape[-2:] == (n, k) and not square:
-        return (array[None], False) if array.ndim == 2 else _checked(layer, array, 3, what)
+        has_rows = array.ndim != 2
+        array = array if has_rows else array[None]
+        _check_shape(layer, array, 3, what)
+        return array, has_rows
     # For a layer of one unit, a vector has one value for each row. A vector of one number is
     # ambiguous: for a variable it is one row, for a declared layer the value of its unit.
     column = n == 1 and array.ndim == 1 and (array.shape[0] != 1 or layer.is_variable)
@@ -236,12 +234,13 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
     if array.ndim == 0 and n == 1:
         array = array[None]
     has_rows = array.ndim == 2
-    array, _ = _checked(layer, array if has_rows else array[None], 2, what)
+    array = array if has_rows else array[None]
+    _check_shape(layer, array, 2, what)
     return (layer.values_of(array, what), has_rows) if k > 1 else (array, has_rows)
 
 
-def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, bool]:
-    """Return the array and True; PgmError unless its rows have the shape of the layer."""
+def _check_shape(layer: Layer, array: Array, ndim: int, what: str) -> None:
+    """PgmError unless the rows of an array have the shape of the layer."""
     if array.ndim != ndim or array.shape[1] != layer.size:
         n, k = layer.size, layer.unit.width
         expected = (
@@ -251,4 +250,3 @@ def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, b
         )
         shape = array.shape if array.ndim != ndim or array.shape[0] != 1 else array.shape[1:]
         raise PgmError(f"{what}: {layer.title} has shape {shape}, expected {expected}")
-    return array, True

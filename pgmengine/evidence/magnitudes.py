@@ -281,8 +281,7 @@ def _tables(m: Magnitudes, model: Parameters) -> tuple[Array, Array]:
     Return twice their sum at each unit, (units,), and a mask of the units that are in no table with
     zeros. Entries of -inf make states impossible and do not count.
     """
-    s = model.structure
-    units = sum(layer.size for layer in s.layers.values())
+    s, units = model.structure, model.structure.units
     if not s.tables:
         return np.zeros(units), np.ones(units, dtype=bool)
     index, (sizes, whole), place = s.table_index, model.table_sizes, 0

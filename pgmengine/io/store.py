@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.files import CHECKSUM_ENTRY, plain_text, read_tensors, shown, write_tensors
-from pgmengine.base.limits import MAX_AXES
+from pgmengine.base.files import CHECKSUM_ENTRY, plain_text, read_tensors, write_tensors
 from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
 from pgmengine.declare.stored_tables import table_units, variable_units, with_stored_tables
 from pgmengine.io.declared import declared_model
+from pgmengine.io.opened import named
 from pgmengine.io.words import is_not_zero
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.training import Training
@@ -49,6 +48,8 @@ PARAMETERS_ENTRY = "parameters"
 
 # The format of earlier files, which have no checksum.
 FORMAT_WITHOUT_CHECKSUM = "pgmengine-1"
+
+FORMATS = (MODEL_FORMAT, FORMAT_WITH_TABLES, FORMAT_WITH_TRAINING, FORMAT_WITHOUT_CHECKSUM)
 
 # The parts of a sparse parameter, each of which is a tensor "name/part".
 SPARSE_PARTS = ("data", "indices", "indptr", "shape")
@@ -88,12 +89,8 @@ def save(model: ModelLike, path: str | Path) -> None:
     check_names_come_back(model.structure.layers.values())
     for name, value in model.params.items():
         if is_sparse(value):
-            tensors |= {
-                f"{name}/data": value.data,
-                f"{name}/indices": value.indices,
-                f"{name}/indptr": value.indptr,
-                f"{name}/shape": np.array(value.shape),
-            }
+            parts = {part: np.asarray(getattr(value, part)) for part in SPARSE_PARTS}
+            tensors |= {f"{name}/{part}": array for part, array in parts.items()}
         else:
             tensors[name] = value
     structure, form = model.structure, MODEL_FORMAT
@@ -102,10 +99,9 @@ def save(model: ModelLike, path: str | Path) -> None:
         tensors |= {TABLE_UNITS: table_units(structure), VARIABLE_UNITS: variable_units(structure)}
     if model.training is not None:
         form = FORMAT_WITH_TRAINING
-        tensors |= {
-            BASE_RATES_PREFIX + name: value for name, value in model.training.base_rates.items()
-        }
-        tensors |= {CHAINS_PREFIX + name: value for name, value in model.training.chains.items()}
+        rates, chains = model.training.base_rates, model.training.chains
+        tensors |= {BASE_RATES_PREFIX + name: value for name, value in rates.items()}
+        tensors |= {CHAINS_PREFIX + name: value for name, value in chains.items()}
     declaration = json.dumps(declaration_of(model))
     chosen = "by the constructor" if model.fresh else "by hand or by learning"
     metadata = {"format": form, "declaration": declaration, PARAMETERS_ENTRY: chosen}
@@ -137,14 +133,9 @@ def load(path: str | Path) -> Model:
     Traceback (most recent call last):
     PgmError: m.safetensors: not a readable .safetensors file
     """
-    with _of_file(path):
+    with named(path):
         tensors, metadata = read_tensors(path)
-        if metadata.get("format") not in (
-            MODEL_FORMAT,
-            FORMAT_WITH_TABLES,
-            FORMAT_WITH_TRAINING,
-            FORMAT_WITHOUT_CHECKSUM,
-        ):
+        if metadata.get("format") not in FORMATS:
             raise PgmError(
                 f"not a model of pgmengine (format {metadata.get('format')!r}, expected "
                 f"{MODEL_FORMAT!r})"
@@ -223,7 +214,7 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
     Independent units: 1 layer, 3 parameters
       v: 3 Binary
     """
-    with _of_file(path):
+    with named(path):
         try:
             text = plain_text(path)
             declaration = tomllib.loads(text, parse_float=partial(_float, text))
@@ -237,7 +228,7 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
             if not isinstance(weights, str):
                 raise PgmError(f"weights must be the name of a .safetensors file, not {weights!r}")
             file = Path(path).parent / weights
-            with _of_file(file):
+            with named(file):
                 params = _parameters(read_tensors(file)[0])
         return declared_model(declaration, params, rng)
 
@@ -254,34 +245,15 @@ def _float(text: str, word: str) -> float:
     return value
 
 
-@contextmanager
-def _of_file(path: str | Path) -> Iterator[None]:
-    """Turn every error while reading into a PgmError that begins with the file."""
-    try:
-        yield
-    except PgmError as error:
-        named = str(error).startswith(shown(path))
-        raise PgmError(str(error) if named else f"{shown(path)}: {error}") from None
-    except RecursionError:
-        raise PgmError(
-            f"{shown(path)}: cannot be read: lists within lists, more than {MAX_AXES} levels"
-        ) from None
-    except MemoryError:
-        raise PgmError(
-            f"{shown(path)}: cannot be read: it needs more memory than is free"
-        ) from None
-
-
 def _parameters(tensors: Mapping[str, Array]) -> dict[str, Any]:
     """Return the parameters, with sparse ones put together from their parts."""
-    sparse = {
-        name.rpartition("/")[0] for name in tensors if name.rpartition("/")[2] in SPARSE_PARTS
-    }
-    params = {
-        name: value
-        for name, value in tensors.items()
-        if name.rpartition("/")[2] not in SPARSE_PARTS
-    }
+    params, sparse = dict[str, Any](), set[str]()
+    for name, value in tensors.items():
+        whole, _, part = name.rpartition("/")
+        if part in SPARSE_PARTS:
+            sparse.add(whole)
+        else:
+            params[name] = value
     for name in sorted(sparse):
         missing = [part for part in SPARSE_PARTS if f"{name}/{part}" not in tensors]
         if missing:
