@@ -113,12 +113,12 @@ class PlannedTrees:
 
     def scheme(self, target: Target, draws: int) -> Scheme:
         """Return the price of the trees for some draws of samples, or the refusal."""
-        trees = self.trees
-        work = sum([tree.work(draws, self.want) for tree in trees])
+        trees, kinds = self.trees, {*map(quantity, self.want)}
+        work = sum([tree.work(kinds, draws) for tree in trees])
         most = max(trees, key=attrgetter("most"))
         if most.most > self.limits.states:
             return Scheme(work=work, refusal=self._refusal(most))
-        working, fixed = self._needs(draws, 0.0)
+        working, fixed = self._needs(kinds, draws, 0.0)
         if (
             working + fixed >= UNCHECKED_BYTES
             and len(trees) == 1
@@ -126,20 +126,21 @@ class PlannedTrees:
         ):
             # The answers of a single pass are made after it. With several passes, the answers of
             # earlier ones are in memory during a pass.
-            if most.at_once(self.want, draws) >= target.rows:
-                working, fixed = self._needs(draws, answer_bytes(target, self.want, draws))
+            if most.at_once(kinds, draws) >= target.rows:
+                answers = answer_bytes(target, self.want, draws)
+                working, fixed = self._needs(kinds, draws, answers)
         memory = peak_bytes(target, self.want, draws, work, working, fixed=fixed)
         filling = sum([len(tree.rows) * tree.conditioned.filling for tree in trees])
-        tabulated = sum([tree.tabulated(self.want, draws) for tree in trees])
+        tabulated = sum([tree.tabulated(kinds, draws) for tree in trees])
         filling += TABULATED_ENTRY_SECONDS * tabulated
-        if "gradient" in self.want:
+        if "gradient" in kinds:
             filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.first[-1])
         seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(trees) + filling
         return Scheme(most.described, work, memory, seconds, self)
 
-    def _needs(self, draws: int, answers: float) -> tuple[float, float]:
+    def _needs(self, kinds: set[str], draws: int, answers: float) -> tuple[float, float]:
         """Return the bytes of the largest pass: of its rows, and of the arrays that they share."""
-        return max([tree.bytes(self.want, draws, answers) for tree in self.trees], key=sum)
+        return max([tree.bytes(kinds, draws, answers) for tree in self.trees], key=sum)
 
     def _refusal(self, most: Tree) -> str:
         """Return the reason why the largest tree is too large."""

@@ -177,6 +177,8 @@ def test_a_large_table_with_observed_units_is_sliced(*, tolerance=1e-9):
 def test_small_tables_are_placed_and_free_ones_are_views():
     small = declared_one_by_one(*chain_of(5, 3)).build()
     kinds = [type(term) for term in condition(small.given(), Form()).terms[1:]]
+    assert kinds == [FreeTables]
+    kinds = [type(term) for term in condition(small.given({("c", 0): 1}), Form()).terms[1:]]
     assert kinds == [TableTerm]
     model = declared_one_by_one(*chain_of(6, 300)).build()
     (free,) = condition(model.given(), Form()).terms[1:]

@@ -146,9 +146,9 @@ def _eliminated(
     rng: np.random.Generator | None,
 ) -> tuple[Array, Answer]:
     """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...)."""
-    gathered = Gathered(target, "elimination")
+    gathered, kinds = Gathered(target, "elimination"), {*map(quantity, want)}
     for tree in trees:
-        for rows in blocks(tree.rows, tree.at_once(want, draws)):
+        for rows in blocks(tree.rows, tree.at_once(kinds, draws)):
             gathered.add(rows, *_solved(tree, target, rows, want, draws, rng))
     return gathered.complete()
 
