@@ -165,17 +165,14 @@ def _seen(layer: Layer, values: Array) -> Array:
 
 def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]:
     """Return values (rows or 1, width), NaN if not observed, and whether there were rows."""
-    array = as_floats(given, f"{what}: {layer.title}")
+    known = type(given) is np.ndarray and given.dtype == np.float64
+    array = given if known else as_floats(given, f"{what}: {layer.title}")
     values, has_rows = _with_rows(layer, array, what)
     # If all components are NaN, the unit is not observed; if only some are, the value is refused.
-    nan = np.asarray(np.isnan(values))
-    if layer.unit.width > 1:
+    nan, wide = np.asarray(np.isnan(values)), layer.unit.width > 1
+    if wide:
         nan = np.all(nan, axis=-1)
-    filled = (
-        np.where(nan[..., None] if layer.unit.width > 1 else nan, 0.0, values)
-        if nan.any()
-        else values
-    )
+    filled = np.where(nan[..., None] if wide else nan, 0.0, values) if nan.any() else values
     good = layer.unit.contains(filled)
     if not good.all() and not (good := good | nan).all():
         values, good = _rounded(layer, values, good)

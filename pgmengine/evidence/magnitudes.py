@@ -127,7 +127,7 @@ def roughly(model: Parameters) -> float:
     if s.tables:
         # Each joint state reads one entry of each table.
         a = float(model.table_sizes[0].sum())
-    for name in s.layers if model.biased else ():
+    for name in model.biased:
         a += float(np.abs(model.bias(name)).sum())
     for c in s.couplings:
         a += float(np.abs(numbers(model.weight(c))).sum())
@@ -135,7 +135,9 @@ def roughly(model: Parameters) -> float:
     for name, layer in s.layers.items():
         unit, support = layer.unit, layer.unit.support
         if support is not None:
-            most = max(most, float(np.abs(support).max()))
+            # Values of one component are ascending.
+            ends = (support[0], support[-1]) if unit.width == 1 else (support.min(), support.max())
+            most = max(most, float(-ends[0]), float(ends[1]))
             base += layer.size * math.log(len(support))
         elif not unit.bounded and not unit.observed_only:
             if unit.curvature is None or name in s.directed_layers:

@@ -342,6 +342,8 @@ class _Draft:
     key: tuple[Any, ...]
     conditioned: Conditioned
     rough: Order
+    # The tree of the first order, where no other order is sought.
+    small: JunctionTree | None
 
     @property
     def seconds(self) -> float:
@@ -370,10 +372,13 @@ class _Draft:
         """
         conditioned, memo = self.conditioned, self.target.structure.memo
         states, scopes = conditioned.states, conditioned.scopes
+        key = ("tree", search, *self.key)
+        if self.small is not None:
+            return Tree(self.rows, self.form, key, conditioned, self.rough, self.small)
 
         def make() -> tuple[Order, JunctionTree]:
             order = self.rough
-            if _may_fit(order) and order.entries > MAX_ENTRIES_WITHOUT_SEARCH:
+            if _may_fit(order):
                 order = best_order(states, scopes.start, scopes.scope, search, conditioned.passing)
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
@@ -384,7 +389,6 @@ class _Draft:
                 key = ("possible", search, digest, *self.key)
                 found = memo.recall(key, lambda: _reduced(conditioned, zeros, search))
                 return Tree(self.rows, self.form, key, conditioned, *found)
-        key = ("tree", search, *self.key)
         return Tree(self.rows, self.form, key, conditioned, *memo.recall(key, make))
 
 
@@ -401,11 +405,14 @@ def _draft(target: Target, rows: Array, form: Form) -> _Draft:
     key = (form, one.untempered, *one.soft, *map(np.ndarray.tobytes, masks), *acting)
     memo = target.structure.memo
 
-    def make() -> tuple[Conditioned, Order]:
+    def make() -> tuple[Conditioned, Order, JunctionTree | None]:
         c = condition(one, form)
-        return c, best_order(c.states, c.scopes.start, c.scopes.scope, 0.0, c.passing)
+        graph = c.states, c.scopes.start, c.scopes.scope
+        rough = best_order(*graph, 0.0, c.passing)
+        small = rough.entries <= MAX_ENTRIES_WITHOUT_SEARCH
+        return c, rough, JunctionTree(*graph, rough.order) if small else None
 
-    found: tuple[Conditioned, Order] = memo.recall(("draft", *key), make)
+    found: tuple[Conditioned, Order, JunctionTree | None] = memo.recall(("draft", *key), make)
     return _Draft(target, rows, form, key, *found)
 
 
