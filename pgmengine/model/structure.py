@@ -75,7 +75,8 @@ class Structure:
         flat = {
             name
             for name, unit in units.items()
-            if unit.support is not None and ((h := unit.log_base) is None or not np.count_nonzero(h))
+            if unit.support is not None
+            and ((h := unit.log_base) is None or not np.count_nonzero(h))
         }
         return frozenset(self.layers) - flat
 

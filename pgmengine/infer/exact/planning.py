@@ -100,7 +100,7 @@ class PlannedTrees:
     limits: Limits
     target: ReferenceType[Target]
 
-    @property
+    @cached_property
     def trees(self) -> list[Tree]:
         """All trees."""
         return [*self.posterior, *self.without_evidence, *self.slope]
@@ -109,7 +109,7 @@ class PlannedTrees:
     def stats(self) -> dict[str, float]:
         """The table entries of the trees of the posterior, and log2 of those of a clique."""
         width = max([tree.largest for tree in self.posterior], default=0.0)
-        return {"width": width, "entries": float(sum([t.entries.sum() for t in self.posterior]))}
+        return {"width": width, "entries": sum([t.total for t in self.posterior], 0.0)}
 
     def scheme(self, target: Target, draws: int) -> Scheme:
         """Return the price of the trees for some draws of samples, or the refusal."""
@@ -372,9 +372,6 @@ class _Draft:
         """
         conditioned, memo = self.conditioned, self.target.structure.memo
         states, scopes = conditioned.states, conditioned.scopes
-        key = ("tree", search, *self.key)
-        if self.small is not None:
-            return Tree(self.rows, self.form, key, conditioned, self.rough, self.small)
 
         def make() -> tuple[Order, JunctionTree]:
             order = self.rough
@@ -389,6 +386,9 @@ class _Draft:
                 key = ("possible", search, digest, *self.key)
                 found = memo.recall(key, lambda: _reduced(conditioned, zeros, search))
                 return Tree(self.rows, self.form, key, conditioned, *found)
+        key = ("tree", search, *self.key)
+        if self.small is not None:
+            return Tree(self.rows, self.form, key, conditioned, self.rough, self.small)
         return Tree(self.rows, self.form, key, conditioned, *memo.recall(key, make))
 
 

@@ -32,7 +32,6 @@ from pgmengine.infer.exact.junction_tree.causal_independence import (
 )
 from pgmengine.infer.exact.junction_tree.factors import (
     FreeUnits,
-    PairTerm,
     Scopes,
     Term,
     free_units,

@@ -8,8 +8,8 @@ places has a number for each of their entries. There are four kinds:
     placed      all small tables together, with the place of each entry in the model
     observed    a table without a free unit: a constant of each row
 
-If no unit is observed, all tables are free. Otherwise, if all tables of a question are small, all of
-them are placed, which takes the fewest operations.
+If no unit is observed, all tables are free. If some are observed, and all tables of a question are
+small, all of them are placed, which takes the fewest operations.
 """
 
 from __future__ import annotations

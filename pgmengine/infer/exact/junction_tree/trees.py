@@ -105,16 +105,14 @@ class Tree:
         return values or self.form.small
 
     @property
-    def entries(self) -> Array:
-        """The table entries of the pattern, or of each row that shares the tree."""
-        if self.restricted is None:
-            return np.array([self.order.entries])
-        return self.restricted[:, 0]
+    def total(self) -> float:
+        """The table entries of the pattern, or of all rows that share the tree together."""
+        return self.order.entries if self.restricted is None else float(self.restricted[:, 0].sum())
 
     @property
     def most(self) -> float:
         """The largest number of table entries of a row."""
-        return self.order.entries if self.restricted is None else float(self.entries.max())
+        return self.order.entries if self.restricted is None else float(self.restricted[:, 0].max())
 
     @property
     def largest(self) -> float:
@@ -206,8 +204,9 @@ class Tree:
         if "marginals" in kinds:
             passes += sum(map(len, self.conditioned.separate.values()))
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
-        each = self.order.entries if self.restricted is None else float(self.entries.mean())
-        return len(self.rows) * (passes * self.passes * each + drawn)
+        rows = len(self.rows)
+        every = rows * self.total if self.restricted is None else self.total
+        return passes * self.passes * every + rows * drawn
 
     def bytes(self, kinds: set[str], draws: int, answers: float) -> tuple[float, float]:
         """Return the largest memory of a pass in bytes: of its rows, and of tables that they share.
