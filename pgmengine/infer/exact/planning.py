@@ -35,6 +35,7 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import (
     condition,
 )
 from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_order, has_order
+from pgmengine.infer.exact.junction_tree.factors import weighs_units
 from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
 from pgmengine.infer.exact.junction_tree.trees import (
@@ -402,7 +403,7 @@ def _draft(target: Target, rows: Array, form: Form) -> _Draft:
         causes = [n for n in layers if layers[n].unit.independent_causes]
         masks += [one.evidence.values[name] for name in causes]
     acting = one.model.parameter_places if form.structural else one.model.nonzero_places
-    key = (form, one.untempered, *one.soft, *map(np.ndarray.tobytes, masks), *acting)
+    key = (form, one.untempered, weighs_units(one), *one.soft, *map(np.ndarray.tobytes, masks), *acting)
     memo = target.structure.memo
 
     def make() -> tuple[Conditioned, Order, JunctionTree | None]:

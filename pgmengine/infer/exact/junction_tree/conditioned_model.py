@@ -302,7 +302,7 @@ def condition(target: Target, form: Form) -> Conditioned:
     counted = ~np.concatenate([uncounted[name] for name in s.layers])[child] | (child < 0)
     free = free_units(target, left_out)
     of_tables, full = table_terms(target, free, counted)
-    terms: list[Term | None] = [unit_term(free), *of_tables]
+    terms: list[Term | None] = [unit_term(target, free), *of_tables]
     for c in s.undirected:
         terms.append(pair_term(target, free, c, acts(target.model, c, form.structural)))
     chains = dict[str, list[Field]]()

@@ -240,7 +240,7 @@ def _log_off(tree: Tree, target: Target, name: str, units: Array) -> Array:
         )
         added[places.ravel()] += shares(target, c, parents, units)
     parts = conditioned.tables(target)
-    # If any unit is free, the first tables are those of single units.
+    # The first tables are those of single units, because the children hang on arrows.
     alone, others = (parts[:1], parts[1:]) if len(added) else ([], parts)
     parts = [
         np.broadcast_to(p[:, :, None] + added[:, None], (len(p), *lanes)).reshape(len(p), -1)

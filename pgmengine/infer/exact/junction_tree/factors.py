@@ -154,9 +154,16 @@ class UnitTerm:
         return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in parts])
 
 
-def unit_term(free: FreeUnits) -> UnitTerm | None:
-    """Return the term of all free units, or None without any."""
-    n = len(free.states)
+def weighs_units(target: Target) -> bool:
+    """Whether states of free units may have log weights of their own, besides those of tables."""
+    s = target.structure
+    weighed = s.couplings or s.with_base or target.soft or target.model.biased
+    return bool(weighed) or not target.untempered
+
+
+def unit_term(target: Target, free: FreeUnits) -> UnitTerm | None:
+    """Return the term of all free units, or None where all its entries would be 0."""
+    n = len(free.states) if weighs_units(target) else 0
     scopes = Scopes(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32))
     return UnitTerm(free, scopes) if n else None
 
