@@ -403,7 +403,14 @@ def _draft(target: Target, rows: Array, form: Form) -> _Draft:
         causes = [n for n in layers if layers[n].unit.independent_causes]
         masks += [one.evidence.values[name] for name in causes]
     acting = one.model.parameter_places if form.structural else one.model.nonzero_places
-    key = (form, one.untempered, weighs_units(one), *one.soft, *map(np.ndarray.tobytes, masks), *acting)
+    key = (
+        form,
+        one.untempered,
+        weighs_units(one),
+        *one.soft,
+        *map(np.ndarray.tobytes, masks),
+        *acting,
+    )
     memo = target.structure.memo
 
     def make() -> tuple[Conditioned, Order, JunctionTree | None]:
