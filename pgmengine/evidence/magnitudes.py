@@ -136,8 +136,8 @@ def roughly(model: Parameters) -> float:
         unit, support = layer.unit, layer.unit.support
         if support is not None:
             # Values of one component are ascending.
-            ends = (support[0], support[-1]) if unit.width == 1 else (support.min(), support.max())
-            most = max(most, float(-ends[0]), float(ends[1]))
+            low, high = (0, -1) if unit.width == 1 else (support.argmin(), support.argmax())
+            most = max(most, -support.item(low), support.item(high))
             base += layer.size * math.log(len(support))
         elif not unit.bounded and not unit.observed_only:
             if unit.curvature is None or name in s.directed_layers:

@@ -336,13 +336,22 @@ def condition(target: Target, form: Form) -> Conditioned:
     states = free.states
     if auxiliaries := sum([link.auxiliaries for link in links]):
         states = np.concatenate([states, np.full(auxiliaries, 2)])
-    members = np.concatenate([states[scopes.scope], [1]])
-    sizes = np.multiply.reduceat(members, scopes.start[:-1]) if len(scopes) else members[:0]
-    sizes[scopes.start[1:] == scopes.start[:-1]] = 1
+    sizes = _sizes(states, scopes)
     # Barren units that are in no factor still have means, which are computed on their own.
     asked = {} if form.prune else left_out
     separate = {name: np.flatnonzero(mask) for name, mask in asked.items()}
     return Conditioned(free, states, kept, scopes, sizes, counted, full, separate, order)
+
+
+def _sizes(states: Array, scopes: Scopes) -> Array:
+    """Return the number of entries (factors,) of each factor."""
+    members, start = states[scopes.scope], scopes.start
+    empty = start[1:] == start[:-1]
+    if not np.count_nonzero(empty):
+        return np.multiply.reduceat(members, start[:-1]) if len(scopes) else members
+    sizes = np.multiply.reduceat(np.concatenate([members, [1]]), start[:-1])
+    sizes[empty] = 1
+    return sizes
 
 
 def _left_out(target: Target, form: Form) -> dict[str, Array]:

@@ -149,7 +149,7 @@ def _eliminated(
     gathered, kinds = Gathered(target, "elimination"), {*map(quantity, want)}
     for tree in trees:
         for rows in blocks(tree.rows, tree.at_once(kinds, draws)):
-            gathered.add(rows, *_solved(tree, target, rows, want, draws, rng))
+            gathered.add(rows, *_solved(tree, target, rows, want, kinds, draws, rng))
     return gathered.complete()
 
 
@@ -158,12 +158,13 @@ def _solved(
     whole: Target,
     rows: Array,
     want: tuple[str, ...],
+    kinds: set[str],
     draws: int,
     rng: np.random.Generator | None,
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers; they share a pass."""
     given = whole if len(rows) == whole.rows else whole.take(rows)
-    kinds, conditioned = {*map(quantity, want)}, tree.conditioned
+    conditioned = tree.conditioned
     moments, posterior = not NEED_MARGINALS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
     asked = conditioned.asked(kinds)
     target = given if tree.restricted is None else tree.given(given)
