@@ -71,15 +71,17 @@ def parse_evidence(
     if isinstance(evidence, Mapping) and not rows_known:
         _check_one_hot(structure, evidence, what)
     evidence = by_layer(structure, evidence, what)
-    names, parsed, with_rows = structure.names, dict[str, Array](), dict[str, int]()
+    names = structure.names
+    parsed, with_rows = dict[str, tuple[Array, Array]](), dict[str, int]()
     for name, given in evidence.items():
-        flat, has_rows = parse_layer(names.layer(name, what=f"{what}: layer"), given, what)
-        parsed[name] = flat
+        layer = names.layer(name, what=f"{what}: layer")
+        value, seen, has_rows = parse_layer(layer, given, what)
+        parsed[name] = value, seen
         if has_rows:
-            with_rows[name] = flat.shape[0]
+            with_rows[name] = len(value)
     if len(set(with_rows.values())) > 1:
         counts = ", ".join(
-            f"{names.described(name, _seen(structure.layers[name], parsed[name]))} has {n}"
+            f"{names.described(name, np.any(parsed[name][1], axis=0))} has {n}"
             for name, n in with_rows.items()
         )
         raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
@@ -91,8 +93,7 @@ def parse_evidence(
     for name, (value, none) in structure.no_evidence.items():
         seen = none
         if name in parsed:
-            missing, width = np.isnan(parsed[name]), structure.layers[name].unit.width
-            value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, ::width]
+            value, seen = parsed[name]
             # Equal rows are stored once.
             seen = seen[:1].copy() if len(seen) > 1 and (seen == seen[:1]).all() else seen
         if rows > 1:
@@ -158,20 +159,18 @@ def _as_one_hot(structure: Structure, key: Any, given: Any, what: str) -> str | 
     )
 
 
-def _seen(layer: Layer, values: Array) -> Array:
-    """Return which units (size,) of a layer have a value in some row of values (rows, width)."""
-    return np.logical_not(np.isnan(values).all(axis=0))[:: layer.unit.width]
+def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, Array, bool]:
+    """Return values (rows or 1, width), 0 where not observed, as a copy.
 
-
-def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]:
-    """Return values (rows or 1, width), NaN if not observed, and whether there were rows."""
-    array = as_floats(given, f"{what}: {layer.title}")
-    values, has_rows = _with_rows(layer, array, what)
+    Also returns a mask (rows or 1, size) of the observed units, and whether there were rows.
+    """
+    values, has_rows = _with_rows(layer, as_floats(given, f"{what}: {layer.title}"), what)
     # If all components are NaN, the unit is not observed; if only some are, the value is refused.
-    wide = layer.unit.width > 1
-    nan = np.asarray(np.isnan(values).all(axis=-1) if wide else np.isnan(values))
-    filled = np.where(nan[..., None] if wide else nan, 0.0, values) if nan.any() else values
-    good = layer.unit.contains(filled)
+    nan, wide = np.asarray(np.isnan(values)), layer.unit.width > 1
+    if wide:
+        nan = np.all(nan, axis=-1)
+    values = np.where(nan[..., None] if wide else nan, 0.0, values)
+    good = layer.unit.contains(values)
     if not good.all() and not (good := good | nan).all():
         values, good = _rounded(layer, values, good)
         if not good.all():
@@ -180,7 +179,7 @@ def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]
                 f"{what}: {layer.place(index, row if has_rows or layer.size > 1 else None)}: "
                 f"{values[row, index].tolist()} is not a value of {layer.unit!r}{_expected(layer)}"
             )
-    return values.reshape(values.shape[0], layer.width), has_rows
+    return values.reshape(values.shape[0], layer.width), ~nan, has_rows
 
 
 def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:

@@ -128,7 +128,7 @@ def roughly(model: Parameters) -> float:
     if s.tables:
         # Each joint state reads one entry of each table.
         a = float(model.table_sizes[0].sum())
-    for name in s.layers if model.biased else ():
+    for name in model.biased:
         a += float(np.abs(model.bias(name)).sum())
     for c in s.couplings:
         a += float(np.abs(numbers(model.weight(c))).sum())
@@ -136,7 +136,9 @@ def roughly(model: Parameters) -> float:
     for name, layer in s.layers.items():
         unit, support = layer.unit, layer.unit.support
         if support is not None:
-            most = max(most, float(np.abs(support).max()))
+            # Values of one component are ascending.
+            low, high = (0, -1) if unit.width == 1 else (support.argmin(), support.argmax())
+            most = max(most, -support.item(low), support.item(high))
             base += layer.size * math.log(len(support))
         elif not unit.bounded and not unit.observed_only:
             if unit.curvature is None or name in s.directed_layers:

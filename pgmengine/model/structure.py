@@ -75,7 +75,8 @@ class Structure:
         flat = {
             name
             for name, unit in units.items()
-            if unit.support is not None and ((h := unit.log_base) is None or not h.any())
+            if unit.support is not None
+            and ((h := unit.log_base) is None or not np.count_nonzero(h))
         }
         return frozenset(self.layers) - flat
 
@@ -207,7 +208,8 @@ class Structure:
             for name, x in self.layers.items()
         }
         for value, mask in out.values():
-            value.flags.writeable = mask.flags.writeable = False
+            value.setflags(write=False)
+            mask.setflags(write=False)
         return out
 
     @cached_property
