@@ -117,11 +117,15 @@ class Rows:
 
 def rows_of(row: Array, column: Array, count: int) -> Rows:
     """Return the different columns of each of `count` rows, ascending."""
-    wide = int(column.max(initial=0)) + 1
-    # Sorting is faster than np.unique, which puts integers into a table first.
-    keys = np.sort(row * wide + column)
-    rows, columns = np.divmod(keys[np.diff(keys, prepend=-1) > 0], wide)
-    return Rows(np.searchsorted(rows, np.arange(count + 1)), columns)
+    if not len(row):
+        return Rows(np.zeros(count + 1, dtype=np.int64), column)
+    # Slow to import.
+    import scipy.sparse as sp
+
+    shape = count, int(column.max()) + 1
+    found = sp.csr_array((np.ones(len(row), dtype=np.int8), (row, column)), shape=shape)
+    found.sum_duplicates()
+    return Rows(found.indptr.astype(np.int64), found.indices)
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,8 +36,9 @@ def acting(value: Weight) -> tuple[Array, Array, Array]:
         entries = value.tocoo()
         some = entries.data != 0
         return entries.row[some], entries.col[some], entries.data[some]
-    rows, columns = value.nonzero()
-    return rows, columns, value[rows, columns]
+    some = value != 0
+    rows, columns = some.nonzero()
+    return rows, columns, value[some]
 
 
 def count(value: Weight) -> int:

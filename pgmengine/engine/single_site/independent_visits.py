@@ -17,7 +17,7 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.types import Array
 from pgmengine.model.parameters import Parameters
-from pgmengine.model.unit_graph import rows_of, unit_graph
+from pgmengine.model.unit_graph import unit_graph
 
 # Sweeps in progress at once; PGM_SWEEPS_TOGETHER of routines.h.
 SWEEPS_TOGETHER = 8
@@ -63,8 +63,8 @@ def _scopes(model: Parameters) -> tuple[Array, Array, int]:
     once = one < two
     # One scope for each pair of coupled units, then tables, then children with their parents.
     pairs = np.arange(int(once.sum()))
-    scope = [pairs, pairs, len(pairs) + graph.members.rows]
-    unit = [one[once], two[once], graph.members.columns]
-    count = len(pairs) + len(graph.members.start) - 1
-    found = rows_of(np.concatenate(unit), np.concatenate(scope), units)
-    return found.start, found.columns.astype(np.int32), count
+    unit = np.concatenate([one[once], two[once], graph.members.columns])
+    scope = np.concatenate([pairs, pairs, len(pairs) + graph.members.rows])
+    order = np.argsort(unit, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=units))])
+    return start, scope[order].astype(np.int32), len(pairs) + len(graph.members.start) - 1

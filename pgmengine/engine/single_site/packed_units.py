@@ -153,15 +153,15 @@ def pack_parameters(model: Parameters, graph: PackedGraph) -> PackedParameters:
     bias = np.concatenate([model.bias(name) for name in s.layers]).astype(np.float32)
     units = unit_graph(model)
     links, arrows = _packed(graph, units.links), _packed(graph, units.arrows)
-    parents, children = units.parents, units.parents.turned(len(sites))
     index, terms = s.table_index, model.table_terms
     declared, listed = len(index.child), np.zeros(len(sites), bool)
     if s.directed_layers:
-        of_children, entries = Children(sites, graph.kinds, parents, bias, arrows).listed()
+        of_children, entries = Children(sites, graph.kinds, units.parents, bias, arrows).listed()
         index, terms = joined(index, of_children), np.concatenate([terms, entries])
         listed[of_children.child] = True
-        counted = ~listed[children.columns]
-        children = rows_of(children.rows[counted], children.columns[counted], len(sites))
+    child = units.parents.rows
+    summed = ~listed[child]
+    children = rows_of(units.parents.columns[summed], child[summed], len(sites))
     slots, members = _pack_tables(index, declared)
     directed = sites["directed"] * (DENSITIES | SWEEPS * ~listed)
     # The bias of a child belongs to its directed input.
