@@ -101,6 +101,26 @@ class Rows:
     start: Array
     columns: Array
 
+    @classmethod
+    def of_pairs(cls, row: Array, column: Array, count: int) -> Rows:
+        """Return the different columns of each of `count` rows, ascending."""
+        if not len(row):
+            return cls(np.zeros(count + 1, dtype=np.int64), column)
+        # Slow to import.
+        import scipy.sparse as sp
+
+        shape = count, int(column.max()) + 1
+        found = sp.csr_array((np.ones(len(row), dtype=bool), (row, column)), shape=shape)
+        found.sum_duplicates()
+        return cls(found.indptr.astype(np.int64), found.indices)
+
+    @classmethod
+    def of_keys(cls, keys: Array, count: int) -> Rows:
+        """Return the positions of each of the keys 0 .. count - 1, ascending."""
+        start = np.zeros(count + 1, dtype=np.int64)
+        np.cumsum(np.bincount(keys, minlength=count), out=start[1:])
+        return cls(start, np.argsort(keys, kind="stable"))
+
     def of(self, row: int) -> Array:
         """Return the columns of a row."""
         return self.columns[self.start[row] : self.start[row + 1]]
@@ -109,23 +129,6 @@ class Rows:
     def rows(self) -> Array:
         """The row of each column number."""
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
-
-    def turned(self, count: int) -> Rows:
-        """Return the rows in which each of `count` column numbers is."""
-        return rows_of(self.columns, self.rows, count)
-
-
-def rows_of(row: Array, column: Array, count: int) -> Rows:
-    """Return the different columns of each of `count` rows, ascending."""
-    if not len(row):
-        return Rows(np.zeros(count + 1, dtype=np.int64), column)
-    # Slow to import.
-    import scipy.sparse as sp
-
-    shape = count, int(column.max()) + 1
-    found = sp.csr_array((np.ones(len(row), dtype=np.int8), (row, column)), shape=shape)
-    found.sum_duplicates()
-    return Rows(found.indptr.astype(np.int64), found.indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +192,7 @@ class UnitGraph:
     def _by_unit(self, weights: JoinedWeights) -> Rows:
         """Return the units from which weights lead to each unit."""
         owner = units_of(self.structure).owner
-        return rows_of(owner[weights.to], owner[weights.source], self.structure.units)
+        return Rows.of_pairs(owner[weights.to], owner[weights.source], self.structure.units)
 
     @cached_property
     def members(self) -> Rows:
@@ -197,16 +200,16 @@ class UnitGraph:
         s, index = self.structure, self.structure.table_index
         tables, children = len(index.child), np.zeros(s.units, dtype=bool)
         for name in s.directed_layers:
-            children[s.first_unit[name] :][: s.layers[name].size] = True
+            children[s.slices[name]] = True
         own = np.flatnonzero(children)
         factor = [index.table, tables + own, tables + self.parents.rows]
         member = [index.unit, own, self.parents.columns]
-        return rows_of(np.concatenate(factor), np.concatenate(member), tables + s.units)
+        return Rows.of_pairs(np.concatenate(factor), np.concatenate(member), tables + s.units)
 
     @cached_property
     def factors(self) -> Rows:
         """The tables and conditionals of each unit."""
-        return self.members.turned(self.structure.units)
+        return Rows.of_pairs(self.members.columns, self.members.rows, self.structure.units)
 
     def neighbours(self, unit: int) -> Array:
         """Return the neighbours of a unit, and the unit itself if it is in a factor."""

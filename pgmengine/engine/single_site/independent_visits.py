@@ -17,7 +17,7 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.types import Array
 from pgmengine.model.parameters import Parameters
-from pgmengine.model.unit_graph import unit_graph
+from pgmengine.model.unit_graph import Rows, unit_graph
 
 # Sweeps in progress at once; PGM_SWEEPS_TOGETHER of routines.h.
 SWEEPS_TOGETHER = 8
@@ -52,19 +52,19 @@ def waves(model: Parameters, visit: Array) -> Waves:
     """Return the waves of sweeps that visit the units (visits,) in their order."""
     start, scope, count = _scopes(model)
     wave, period = _kernels.waves(visit, start, scope, count)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(wave))])
-    return Waves(visit[np.argsort(wave, kind="stable")], starts, period)
+    visits = Rows.of_keys(wave, int(wave.max(initial=-1)) + 1)
+    return Waves(visit[visits.columns], visits.start, period)
 
 
 def _scopes(model: Parameters) -> tuple[Array, Array, int]:
     """Return the scopes of each unit as a csr matrix (units, scopes): row starts and columns."""
-    graph, units = unit_graph(model), model.structure.units
+    graph = unit_graph(model)
     one, two = graph.pairs.rows, graph.pairs.columns
     once = one < two
     # One scope for each pair of coupled units, then tables, then children with their parents.
     pairs = np.arange(int(once.sum()))
     unit = np.concatenate([one[once], two[once], graph.members.columns])
     scope = np.concatenate([pairs, pairs, len(pairs) + graph.members.rows])
-    order = np.argsort(unit, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=units))])
-    return start, scope[order].astype(np.int32), len(pairs) + len(graph.members.start) - 1
+    found = Rows.of_keys(unit, model.structure.units)
+    count = len(pairs) + len(graph.members.start) - 1
+    return found.start, scope[found.columns].astype(np.int32), count

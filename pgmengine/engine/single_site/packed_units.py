@@ -17,7 +17,7 @@ from pgmengine.engine.single_site.conditional_tables import Children, joined
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import TableIndex
-from pgmengine.model.unit_graph import JoinedWeights, Rows, rows_of, unit_graph, units_of
+from pgmengine.model.unit_graph import JoinedWeights, Rows, unit_graph, units_of
 from pgmengine.units import Unit
 from pgmengine.units.base import Draw
 
@@ -161,7 +161,7 @@ def pack_parameters(model: Parameters, graph: PackedGraph) -> PackedParameters:
         listed[of_children.child] = True
     child = units.parents.rows
     summed = ~listed[child]
-    children = rows_of(units.parents.columns[summed], child[summed], len(sites))
+    children = Rows.of_pairs(units.parents.columns[summed], child[summed], len(sites))
     slots, members = _pack_tables(index, declared)
     directed = sites["directed"] * (DENSITIES | SWEEPS * ~listed)
     # The bias of a child belongs to its directed input.

@@ -224,7 +224,7 @@ class TabledChains:
             return
         s, mask = self.target.structure, np.zeros(len(self.sites), dtype=np.uint8)
         for name in anew:
-            mask[s.first_unit[name] :][: s.layers[name].size] = 1
+            mask[s.slices[name]] = 1
         self._pieces(1, anew=mask)
 
     def trace(self, count: int) -> Array:
@@ -328,8 +328,7 @@ class TabledChains:
         self.sites["soft"], row = -1, 0
         for name, given in soft.items():
             layer = s.layers[name]
-            own = row + layer.unit.width * np.arange(layer.size)
-            self.sites["soft"][s.first_unit[name] :][: layer.size] = own
+            self.sites["soft"][s.slices[name]] = row + layer.unit.width * np.arange(layer.size)
             self._view(out, row, layer.width)[:] = given
             row += layer.width
         return out
@@ -338,15 +337,14 @@ class TabledChains:
         """Return the moving units in the order of a sweep; write their ranks into the sites."""
         target, s = self.target, self.target.structure
         names = [name for names in visited(target) for name in names]
-        order = np.concatenate(
-            [s.first_unit[name] + np.arange(s.layers[name].size) for name in names]
-        )
+        every = np.arange(s.units)
+        order = np.concatenate([every[s.slices[name]] for name in names])
         self.sites["rank"][order] = np.arange(len(order))
         moves = np.concatenate([distinct(target.free[name]).any(axis=0) for name in s.layers])
         self.sites["moves"] = moves
         for bit, backward in ((1, False), (2, True)):
             for name in marginalised_layers(target, backward):
-                self.sites["summed"][s.first_unit[name] :][: s.layers[name].size] |= bit
+                self.sites["summed"][s.slices[name]] |= bit
         moving: Array = order[(moves & (self.sites["states"] > 1))[order]]
         return moving.astype(np.int32)
 
