@@ -217,14 +217,13 @@ def _measured(
         each = rest[name].reshape(len(rest[name]), layer.size, -1).sum(axis=-1)
         log_base = layer.unit.log_base
         each = each + (0.0 if log_base is None else float(np.ptp(log_base)))
-        first = s.first_unit[name]
-        each = each + at_units[first : first + layer.size]
+        each = each + at_units[s.slices[name]]
         unit_free = free[name].reshape(len(free[name]), layer.size, -1)[..., 0]
         finite = layer.unit.support is not None
         m.rest[name] = np.where(unit_free & finite, each, 0.0)
         by_unit = near_seen[name].reshape(len(near_seen[name]), layer.size, -1)
         m.seen[name] = by_unit.sum(axis=-1)
-        m.loose[name] = _loose(model, name, loose[first : first + layer.size])
+        m.loose[name] = _loose(model, name, loose[s.slices[name]])
     return m
 
 
@@ -283,16 +282,16 @@ def _tables(m: Magnitudes, model: Parameters) -> tuple[Array, Array]:
     Return twice their sum at each unit, (units,), and a mask of the units that are in no table with
     zeros. Entries of -inf make states impossible and do not count.
     """
-    s, units = model.structure, model.structure.units
+    s = model.structure
     if not s.tables:
-        return np.zeros(units), np.ones(units, dtype=bool)
+        return np.zeros(s.units), np.ones(s.units, dtype=bool)
     index, (sizes, whole), place = s.table_index, model.table_sizes, 0
     for tables in s.tables:
         part = sizes[place : place + len(tables.index)]
         place += len(tables.index)
         m.whole[f"table {tables.key!r}"] = m.free[f"table {tables.key!r}"] = part.sum(keepdims=True)
-    tied = np.bincount(index.unit[~whole[index.table]], minlength=units)
-    return 2.0 * np.bincount(index.unit, sizes[index.table], units), tied == 0
+    tied = np.bincount(index.unit[~whole[index.table]], minlength=s.units)
+    return 2.0 * np.bincount(index.unit, sizes[index.table], s.units), tied == 0
 
 
 def _loose(model: Parameters, name: str, untied: Array) -> Array:
