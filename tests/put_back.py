@@ -156,9 +156,9 @@ def plans_of_another_pattern(patch):
             free = target.take(rows[:1]).free
             key = (form, *(int(mask.sum()) for mask in free.values()))
             memo = target.structure.memo
-            conditioned_, rough = memo.recall(("draft", "some pattern", key), lambda: (
-                found.conditioned, found.rough))  # fmt: skip
-            return replace(found, conditioned=conditioned_, rough=rough, key=key)
+            kept = memo.recall(("draft", "some pattern", key), lambda: found)
+            own = {"conditioned": kept.conditioned, "rough": kept.rough, "small": kept.small}
+            return replace(found, key=key, **own)
 
         return draft
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pgmengine as pgm
-from pgmengine.infer.sampling.draws.collected import Sampler
+from pgmengine.infer.sampling.draws.sampler import Sampler
 
 UNITS = (
     pgm.Binary(),

@@ -33,6 +33,7 @@ from pgmengine.infer.exact.junction_tree import (
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm
 from pgmengine.infer.exact.junction_tree.table_terms import FreeTables, SlicedTables
 from pgmengine.infer.question import ask, auto, splitting
+from pgmengine.infer.results.result import quantity
 
 INF = np.inf
 
@@ -214,7 +215,7 @@ def _of_trees(found, target, want, limits):
 
 def _of_passes(found, trees, target, want, draws, rng):
     """Yield a shortcut where the rows of a tree are divided."""
-    if any(tree.at_once(want, draws) < len(tree.rows) for tree in trees):
+    if any(tree.at_once({*map(quantity, want)}, draws) < len(tree.rows) for tree in trees):
         yield "several passes on a tree"
 
 

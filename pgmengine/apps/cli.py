@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.console import Console
 
@@ -25,9 +24,9 @@ from pgmengine.apps.cli_answers import (
     flat_answers,
     print_answers,
     print_by_name,
+    print_draws,
     show,
     tables_of_model,
-    texts_of_states,
     write,
     write_csv,
     write_rows,
@@ -183,19 +182,12 @@ def sample(
     arrays = {name: value[:draws] for name, value in result.raw("samples").items()}
     if out is not None and out.suffix == ".csv":
         write_csv(out, arrays, m.structure)
-        return
-    if out is not None:
+    elif out is not None:
         write(out, by_name("samples", arrays, m.structure))
-        return
-    if m.structure.variables:
+    elif m.structure.variables:
         write_rows(arrays, m.structure, sys.stdout, "\t")
-        return
-    rows = next(iter(arrays.values())).shape[1]
-    named = by_name("samples", arrays, m.structure)
-    for i, row in np.ndindex(draws, rows):
-        head = f"row {row}: " if rows > 1 else ""
-        layers = (f"{name}={texts_of_states(value[i, row], ',')}" for name, value in named.items())
-        print(head + "  ".join(layers))
+    else:
+        print_draws(by_name("samples", arrays, m.structure))
 
 
 @app.command()

@@ -36,7 +36,7 @@ def tables_of_model(model: pgm.Model, title: str) -> list[Table]:
     if not s.variables:
         return [_table_of_layers(model, title), _table_of_parameters(model)]
     out = [_table_of_variables(model, title)]
-    if len(s.variables) < sum(layer.size for layer in s.layers.values()):
+    if len(s.variables) < s.units:
         out.append(_table_of_layers(model, "layers beside the variables"))
     return [*out, _table_of_parameters(model)] if s.couplings or len(out) > 1 else out
 
@@ -44,7 +44,8 @@ def tables_of_model(model: pgm.Model, title: str) -> list[Table]:
 def _table_of_variables(model: pgm.Model, title: str) -> Table:
     """Return a table of the variables, with their states and parents."""
     s = model.structure
-    out = Table("variable", "states", "parents", "tables", title=title, caption=_headline(model))
+    caption = headline(s, model.params)
+    out = Table("variable", "states", "parents", "tables", title=title, caption=caption)
     above = parents(s, s.variables)
     inside = Counter(
         place
@@ -60,16 +61,12 @@ def _table_of_variables(model: pgm.Model, title: str) -> Table:
     return out
 
 
-def _headline(model: pgm.Model) -> str:
-    """Return the title of a model with its counts."""
-    return headline(model.structure, model.params)
-
-
 def _table_of_layers(model: pgm.Model, title: str) -> Table:
     """Return a table of the layers whose units are no variables."""
-    caption = None if model.structure.variables else _headline(model)
+    s = model.structure
+    caption = None if s.variables else headline(s, model.params)
     out = Table("layer", "unit", "size", title=title, caption=caption)
-    for x in shown_units(model.structure):
+    for x in shown_units(s):
         if not x.variable:
             out.add_row(x.name, repr(x.layer.unit), str(x.layer.size))
     return out
@@ -233,7 +230,17 @@ def write_rows(
     lines = csv.writer(file, delimiter=comma, lineterminator="\n")
     columns = columns_of_samples(samples, structure)
     lines.writerow(name for name, _ in columns)
-    lines.writerows(zip(*(_texts(values) for _, values in columns), strict=True))
+    texts = ([text_of(x) for x in values.T.ravel().tolist()] for _, values in columns)
+    lines.writerows(zip(*texts, strict=True))
+
+
+def print_draws(named: Mapping[str, Array]) -> None:
+    """Print a line for each draw and row of evidence, with the states of all layers."""
+    draws, rows = next(iter(named.values())).shape[:2]
+    for i, row in np.ndindex(draws, rows):
+        head = f"row {row}: " if rows > 1 else ""
+        layers = (f"{name}={texts_of_states(value[i, row], ',')}" for name, value in named.items())
+        print(head + "  ".join(layers))
 
 
 def write_csv(out: Path, samples: Mapping[str, Array], structure: Structure) -> None:
@@ -242,11 +249,6 @@ def write_csv(out: Path, samples: Mapping[str, Array], structure: Structure) -> 
     write_rows(samples, structure, held, ",")
     write_whole(out, held.getvalue().encode())
     print(f"wrote {out}")
-
-
-def _texts(values: Array) -> list[str]:
-    """Return draws (draws, rows) as text; the draws of a row of evidence are adjacent."""
-    return [text_of(x) for x in values.T.ravel().tolist()]
 
 
 def _as_json(array: Array) -> Any:

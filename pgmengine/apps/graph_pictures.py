@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,35 +55,32 @@ def layers_drawn(model: Model, ax: Axes | None) -> Axes:
     s, ax = model.structure, axes_of(ax, (4.0, 0.9 * len(model.structure.layers)))
     inside = {c.a for c in s.couplings if c.a == c.b}
     place = {name: (0.0, float(i)) for i, name in enumerate(s.children_first)}
-    box = {"boxstyle": "round,pad=0.5", "facecolor": "#eef3fa", "edgecolor": "#35618f"}
+    box = {"boxstyle": "round,pad=0.5", "facecolor": "#eef3fa", "edgecolor": LINE_COLOR}
     for c in s.couplings:
         if c.a == c.b:
             continue
         bend = 0.0 if abs(place[c.a][1] - place[c.b][1]) == 1 else 0.5
-        ax.annotate(
-            "",
-            place[c.b],
-            place[c.a],
-            arrowprops={
-                "arrowstyle": "-|>" if c.directed else "-",
-                "shrinkA": 16,
-                "shrinkB": 16,
-                "color": "#35618f",
-                "connectionstyle": f"arc3,rad={bend}",
-            },
-        )
+        _edge(ax, place[c.a], place[c.b], c.directed, 16, connectionstyle=f"arc3,rad={bend}")
     for name, layer in s.layers.items():
         own = ", coupled inside" if name in inside else ""
-        ax.text(
-            *place[name],
-            f"{name}: {layer.size} {layer.unit!r}{own}",
-            ha="center",
-            va="center",
-            bbox=box,
-        )
+        text = f"{name}: {layer.size} {layer.unit!r}{own}"
+        ax.text(*place[name], text, ha="center", va="center", bbox=box)
     ax.set(xlim=(-1.5, 1.5), ylim=(-0.5, len(place) - 0.5))
     ax.set_axis_off()
     return ax
+
+
+def _edge(
+    ax: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    directed: bool,
+    shrink: float,
+    **look: Any,
+) -> None:
+    """Draw a line or an arrow that ends so many points before its nodes, behind their boxes."""
+    style = {"arrowstyle": "-|>" if directed else "-", "shrinkA": shrink, "shrinkB": shrink}
+    ax.annotate("", end, start, arrowprops={**style, "color": LINE_COLOR, **look}, zorder=1)
 
 
 def variables_drawn(model: Model, ax: Axes | None, result: Result | None, row: int) -> Axes:
@@ -103,16 +100,11 @@ def variables_drawn(model: Model, ax: Axes | None, result: Result | None, row: i
     for one, two, data in nodes.edges(data=True):
         arrow = nodes.is_directed() and data.get("directed", True) and two in widths
         (x1, y1), (x2, y2) = place[one], place[two]
-        style = "-|>" if arrow else "-"
-        look = {"arrowstyle": style, "shrinkA": 0, "shrinkB": 0, "color": LINE_COLOR, "lw": 0.8}
         # Arrows lead from the lower edge of a box to the upper edge of another one, so that their
         # heads are visible.
-        ends = (
-            ((x2, y2 + ABOVE_BOX_INCHES), (x1, y1 - BELOW_BOX_INCHES))
-            if arrow
-            else ((x2, y2), (x1, y1))
-        )
-        ax.annotate("", *ends, arrowprops={**look, "alpha": 0.7}, zorder=1)
+        start = x1, y1 - BELOW_BOX_INCHES * arrow
+        end = x2, y2 + ABOVE_BOX_INCHES * arrow
+        _edge(ax, start, end, arrow, 0, lw=0.8, alpha=0.7)
     for node, name in names.items():
         _variable(ax, name, (*place[node], widths[node]), units[node], result, row)
     for x, y in (place[node] for node in nodes if node not in widths):

@@ -142,9 +142,9 @@ def _tabled(target: Target) -> Engine:
     )
     # The time of log p of a unit at one directed input.
     given = 0.3 * inputs + states * (1.0 + sites["complement"])
-    parent = np.repeat(np.arange(units), np.diff(packed.children.indptr))
+    parent = packed.children.rows
     of_children = np.bincount(
-        parent, given[packed.children.indices] * (states[parent] / 2 + 0.5), units
+        parent, given[packed.children.columns] * (states[parent] / 2 + 0.5), units
     )
     summed = packed.directed & packed_units.SWEEPS
     own = 1.4 + 0.6 * states + 0.1 * links + summed * (0.3 * inputs + 20.0 * sites["complement"])

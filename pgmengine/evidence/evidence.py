@@ -77,15 +77,17 @@ def parse_evidence(
     if isinstance(evidence, Mapping) and not rows_known:
         _check_one_hot(structure, evidence, what)
     evidence = by_layer(structure, evidence, what)
-    names, parsed, with_rows = structure.names, dict[str, Array](), dict[str, int]()
+    names = structure.names
+    parsed, with_rows = dict[str, tuple[Array, Array]](), dict[str, int]()
     for name, given in evidence.items():
-        flat, has_rows = parse_layer(names.layer(name, what=f"{what}: layer"), given, what)
-        parsed[name] = flat
+        layer = names.layer(name, what=f"{what}: layer")
+        value, seen, has_rows = parse_layer(layer, given, what)
+        parsed[name] = value, seen
         if has_rows:
-            with_rows[name] = flat.shape[0]
+            with_rows[name] = len(value)
     if len(set(with_rows.values())) > 1:
         counts = ", ".join(
-            f"{names.described(name, _seen(structure.layers[name], parsed[name]))} has {n}"
+            f"{names.described(name, np.any(parsed[name][1], axis=0))} has {n}"
             for name, n in with_rows.items()
         )
         raise PgmError(f"{what}: layers differ in their number of rows: {counts}")
@@ -97,8 +99,7 @@ def parse_evidence(
     for name, (value, none) in structure.no_evidence.items():
         seen = none
         if name in parsed:
-            missing, width = np.isnan(parsed[name]), structure.layers[name].unit.width
-            value, seen = np.where(missing, 0.0, parsed[name]), ~missing[:, ::width]
+            value, seen = parsed[name]
             # Equal rows are stored once.
             seen = seen[:1].copy() if len(seen) > 1 and (seen == seen[:1]).all() else seen
         if rows > 1:
@@ -165,25 +166,18 @@ def _as_one_hot(structure: Structure, key: Any, given: Any, what: str) -> str | 
     )
 
 
-def _seen(layer: Layer, values: Array) -> Array:
-    """Return which units (size,) of a layer have a value in some row of values (rows, width)."""
-    return np.logical_not(np.isnan(values).all(axis=0))[:: layer.unit.width]
+def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, Array, bool]:
+    """Return values (rows or 1, width), 0 where not observed, as a copy.
 
-
-def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]:
-    """Return values (rows or 1, width), NaN if not observed, and whether there were rows."""
-    array = as_floats(given, f"{what}: {layer.title}")
-    values, has_rows = _with_rows(layer, array, what)
+    Also returns a mask (rows or 1, size) of the observed units, and whether there were rows.
+    """
+    values, has_rows = _with_rows(layer, as_floats(given, f"{what}: {layer.title}"), what)
     # If all components are NaN, the unit is not observed; if only some are, the value is refused.
-    nan = np.asarray(np.isnan(values))
-    if layer.unit.width > 1:
+    nan, wide = np.asarray(np.isnan(values)), layer.unit.width > 1
+    if wide:
         nan = np.all(nan, axis=-1)
-    filled = (
-        np.where(nan[..., None] if layer.unit.width > 1 else nan, 0.0, values)
-        if nan.any()
-        else values
-    )
-    good = layer.unit.contains(filled)
+    values = np.where(nan[..., None] if wide else nan, 0.0, values)
+    good = layer.unit.contains(values)
     if not good.all() and not (good := good | nan).all():
         values, good = _rounded(layer, values, good)
         if not good.all():
@@ -192,7 +186,7 @@ def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, bool]
                 f"{what}: {layer.place(index, row if has_rows or layer.size > 1 else None)}: "
                 f"{values[row, index].tolist()} is not a value of {layer.unit!r}{_expected(layer)}"
             )
-    return values.reshape(values.shape[0], layer.width), has_rows
+    return values.reshape(values.shape[0], layer.width), ~nan, has_rows
 
 
 def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
@@ -235,7 +229,10 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
             f"(rows, {n}, {k})"
         )
     if k > 1 and array.shape[-2:] == (n, k) and not square:
-        return (array[None], False) if array.ndim == 2 else _checked(layer, array, 3, what)
+        has_rows = array.ndim != 2
+        array = array if has_rows else array[None]
+        _check_shape(layer, array, 3, what)
+        return array, has_rows
     # For a layer of one unit, a vector has one value for each row. A vector of one number is
     # ambiguous: for a variable it is one row, for a declared layer the value of its unit.
     column = n == 1 and array.ndim == 1 and (array.shape[0] != 1 or layer.is_variable)
@@ -243,12 +240,13 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
     if array.ndim == 0 and n == 1:
         array = array[None]
     has_rows = array.ndim == 2
-    array, _ = _checked(layer, array if has_rows else array[None], 2, what)
+    array = array if has_rows else array[None]
+    _check_shape(layer, array, 2, what)
     return (layer.values_of(array, what), has_rows) if k > 1 else (array, has_rows)
 
 
-def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, bool]:
-    """Return the array and True; PgmError unless its rows have the shape of the layer."""
+def _check_shape(layer: Layer, array: Array, ndim: int, what: str) -> None:
+    """PgmError unless the rows of an array have the shape of the layer."""
     if array.ndim != ndim or array.shape[1] != layer.size:
         n, k = layer.size, layer.unit.width
         expected = (
@@ -258,4 +256,3 @@ def _checked(layer: Layer, array: Array, ndim: int, what: str) -> tuple[Array, b
         )
         shape = array.shape if array.ndim != ndim or array.shape[0] != 1 else array.shape[1:]
         raise PgmError(f"{what}: {layer.title} has shape {shape}, expected {expected}")
-    return array, True

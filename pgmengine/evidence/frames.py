@@ -171,7 +171,7 @@ def to_frame(
                 text = f"{label}[{part}]" if by_state or layer.unit.width > 1 else label
                 parts[shown.name, text] = values[:, i, k]
     frame = pd.DataFrame(parts)
-    if len(structure.variables) == sum(layer.size for layer in structure.layers.values()):
+    if len(structure.variables) == structure.units:
         frame.columns = pd.Index([text for _, text in parts], name="variable")
     else:
         frame.columns = pd.MultiIndex.from_tuples(frame.columns, names=["layer", "unit"])

@@ -128,7 +128,7 @@ def roughly(model: Parameters) -> float:
     if s.tables:
         # Each joint state reads one entry of each table.
         a = float(model.table_sizes[0].sum())
-    for name in s.layers if model.biased else ():
+    for name in model.biased:
         a += float(np.abs(model.bias(name)).sum())
     for c in s.couplings:
         a += float(np.abs(numbers(model.weight(c))).sum())
@@ -136,7 +136,9 @@ def roughly(model: Parameters) -> float:
     for name, layer in s.layers.items():
         unit, support = layer.unit, layer.unit.support
         if support is not None:
-            most = max(most, float(np.abs(support).max()))
+            # Values of one component are ascending.
+            low, high = (0, -1) if unit.width == 1 else (support.argmin(), support.argmax())
+            most = max(most, -support.item(low), support.item(high))
             base += layer.size * math.log(len(support))
         elif not unit.bounded and not unit.observed_only:
             if unit.curvature is None or name in s.directed_layers:
@@ -215,14 +217,13 @@ def _measured(
         each = rest[name].reshape(len(rest[name]), layer.size, -1).sum(axis=-1)
         log_base = layer.unit.log_base
         each = each + (0.0 if log_base is None else float(np.ptp(log_base)))
-        first = s.first_unit[name]
-        each = each + at_units[first : first + layer.size]
+        each = each + at_units[s.slices[name]]
         unit_free = free[name].reshape(len(free[name]), layer.size, -1)[..., 0]
         finite = layer.unit.support is not None
         m.rest[name] = np.where(unit_free & finite, each, 0.0)
         by_unit = near_seen[name].reshape(len(near_seen[name]), layer.size, -1)
         m.seen[name] = by_unit.sum(axis=-1)
-        m.loose[name] = _loose(model, name, loose[first : first + layer.size])
+        m.loose[name] = _loose(model, name, loose[s.slices[name]])
     return m
 
 
@@ -282,9 +283,8 @@ def _tables(m: Magnitudes, model: Parameters) -> tuple[Array, Array]:
     zeros. Entries of -inf make states impossible and do not count.
     """
     s = model.structure
-    units = sum(layer.size for layer in s.layers.values())
     if not s.tables:
-        return np.zeros(units), np.ones(units, dtype=bool)
+        return np.zeros(s.units), np.ones(s.units, dtype=bool)
     index, (sizes, whole), place = s.table_index, model.table_sizes, 0
     for tables in s.tables:
         part = sizes[place : place + len(tables.index)]
@@ -292,8 +292,8 @@ def _tables(m: Magnitudes, model: Parameters) -> tuple[Array, Array]:
         # Groups of one name share a parameter.
         what = f"table {tables.key!r}"
         m.whole[what] = m.free[what] = m.whole.get(what, 0.0) + part.sum(keepdims=True)
-    tied = np.bincount(index.unit[~whole[index.table]], minlength=units)
-    return 2.0 * np.bincount(index.unit, sizes[index.table], units), tied == 0
+    tied = np.bincount(index.unit[~whole[index.table]], minlength=s.units)
+    return 2.0 * np.bincount(index.unit, sizes[index.table], s.units), tied == 0
 
 
 def _loose(model: Parameters, name: str, untied: Array) -> Array:

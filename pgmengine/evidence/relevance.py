@@ -227,8 +227,7 @@ def _barren_by_tables(target: Target) -> dict[str, Array]:
         _, first, group = np.unique(packed, axis=0, return_index=True, return_inverse=True)
         masks = masks[first]
     found = np.array([_barren_in(s, *np.split(mask, 2)) for mask in masks])[group.ravel()]
-    first_unit = s.first_unit
-    return {n: found[:, first_unit[n] : first_unit[n] + x.size] for n, x in s.layers.items()}
+    return {name: found[:, own] for name, own in s.slices.items()}
 
 
 def _barren_in(s: Structure, able: Array, intervened: Array) -> Array:

@@ -12,34 +12,28 @@ two values and no names it may be one log-odds. The density is multiplied by all
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array, States
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.frames import units_of_columns
 from pgmengine.evidence.named_units import apart, check_by_layer, is_frame
 from pgmengine.evidence.names import Member, Names, Place
-from pgmengine.evidence.state_names import position, state_number
+from pgmengine.evidence.state_weights import (
+    ByState,
+    Likelihoods,
+    check_entries,
+    count_states,
+    log_weights,
+)
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-
-# Numbers of states: an array with a last axis of states, or state -> number or number of each row.
-ByState: TypeAlias = "ArrayLike | Mapping[Hashable, ArrayLike]"
-
-
-@dataclass(frozen=True, eq=False)
-class Likelihoods:
-    """Likelihoods of the states of a unit or a layer, made by `likelihood`."""
-
-    values: ByState
-
 
 # Layer, variable, or (layer, number of a unit) -> its soft evidence.
 Soft: TypeAlias = (
@@ -177,8 +171,8 @@ def _of_layer(table: Names, layer: Layer, given: Any, variables: bool) -> _Part:
         array = as_floats(_columns_in_order(table, layer, given), what)
         shape: tuple[int, ...] = (layer.size,)
     else:
-        array = _log_weights(layer, given, what)
-        shape = layer.size, _count(layer)
+        array = log_weights(layer, given, what)
+        shape = layer.size, count_states(layer)
     array = layer.in_line(array, shape[1:])
     if layer.size == 1 and array.ndim < len(shape) + 1 and array.shape not in (shape, (1,)):
         # As in evidence, the axis of units may be missing: () or (rows,), (K,) or (rows, K).
@@ -212,114 +206,19 @@ def _of_unit(layer: Layer, unit: int, key: object, given: Any, nameless: bool = 
             raise PgmError(
                 f"{what} has shape {array.shape}, expected a log-odds, or one for each row"
             )
-        _check(array, ~in_range(array), what, (), IN_RANGE)
+        check_entries(array, ~in_range(array), what, None, IN_RANGE)
         array = array[..., None]
     else:
-        array = _log_weights(layer, given, what)
+        array = log_weights(layer, given, what)
         # (rows, 1, K), the shape of a layer of one unit.
         array = array[:, 0] if array.ndim == 3 and array.shape[1] == 1 else array
         if array.ndim > 2:
-            k = _count(layer)
+            k = count_states(layer)
             raise PgmError(f"{what} has shape {array.shape}, expected ({k},) or (rows, {k})")
     if not array.size:
         raise PgmError(f"{what} has no rows, expected at least one")
     weights = array.reshape(-1, 1, array.shape[-1])
     return _Part(layer, np.array([unit]), weights, key, array.ndim == 2)
-
-
-def _count(layer: Layer) -> int:
-    """Return the number of states of a layer's units; PgmError if there are infinitely many."""
-    if layer.unit.support is None:
-        raise PgmError(
-            f"soft: {layer.title} has {layer.unit!r} units; soft evidence needs finitely many "
-            "states"
-        )
-    return len(layer.unit.support)
-
-
-def _log_weights(layer: Layer, given: Any, what: str) -> Array:
-    """Return log weights (..., K) by state from an array, by name, or from likelihoods, checked."""
-    k, names = _count(layer), layer.state_names or ()
-    chances = isinstance(given, Likelihoods)
-    given = given.values if isinstance(given, Likelihoods) else given
-    array = _by_state(layer, given, what)
-    if array.ndim and not len(array):
-        raise PgmError(f"{what} has no rows, expected at least one")
-    if array.shape[-1:] != (k,):
-        each = "likelihood" if chances else "log weight"
-        numbers = [*[0.0] * (min(k, 4) - 1), 1.0]
-        example = dict(zip(names, numbers, strict=True)) if len(names) == len(numbers) else numbers
-        why = "; a log-odds does not say which state it favours" if k == 2 and not chances else ""
-        raise PgmError(
-            f"{what} has shape {array.shape}, expected (..., {k}), a {each} for each state, such "
-            f"as {example}{' ...' if k > len(numbers) else ''}{why}"
-        )
-    if chances:
-        good = (array >= 0) & np.isfinite(array)
-        _check(array, ~good, what, names, "a likelihood, a finite number of at least 0")
-        with np.errstate(divide="ignore"):
-            array = np.log(array)
-    else:
-        good = in_range(array) | np.isneginf(array)
-        _check(array, ~good, what, names, f"{IN_RANGE}, or -inf, which excludes a state")
-    # The position of a unit without a possible state, with an arbitrary state.
-    lost = np.isneginf(array).all(axis=-1)
-    if lost.any():
-        place = tuple(int(i) for i in np.argwhere(lost)[0])
-        raise PgmError(f"{what}{_place(place, array.ndim - 1)}: every state is excluded")
-    return array
-
-
-def _by_state(layer: Layer, given: Any, what: str) -> Array:
-    """Return numbers with a last axis of states; a mapping, frame or series may name them."""
-    names: Sequence[Hashable] = layer.state_names or range(_count(layer))
-    if not _names_states(layer, given, what):
-        return as_floats(given, what)
-    found = {_state(layer, key, what): key for key in given.keys()}  # noqa: SIM118
-    if not len(found) == len(names) == len(given.keys()):
-        missing = listed([repr(n) for state, n in enumerate(names) if state not in found])
-        why = f"there is no number for {missing}" if missing != "" else "a state is named twice"
-        raise PgmError(f"{what}: {why}; expected one for each state")
-    order = range(len(names))
-    columns = [as_floats(given[found[i]], f"{what}, state {names[i]!r}") for i in order]
-    shapes = {column.shape for column in columns if column.shape}
-    if len(shapes) > 1:
-        raise PgmError(f"{what}: the states have numbers of different shapes, {sorted(shapes)}")
-    return np.stack(np.broadcast_arrays(*columns), axis=-1)
-
-
-def _names_states(layer: Layer, given: Any, what: str) -> bool:
-    """Return whether numbers come with names of states: a mapping, or an index that has them.
-
-    Integers from 0 do not count, because they are also the default index of pandas. PgmError if
-    they are names of states in another order.
-    """
-    if isinstance(given, Mapping):
-        return True
-    series = hasattr(given, "index") and hasattr(given, "items") and not is_frame(given)
-    if not (series or is_frame(given)):
-        return False
-    keys = list(given.keys())
-    if keys != list(range(len(keys))) or layer.state_table is None:
-        return layer.state_table is not None or any(key in range(_count(layer)) for key in keys)
-    found = [layer.state_table.matches(key) for key in keys]
-    if any(found) and found != [(key,) for key in keys]:
-        raise PgmError(
-            f"{what}: the index {keys} may be names of states, or their order: give a mapping by "
-            "the names, or an array in their order"
-        )
-    return False
-
-
-def _state(layer: Layer, key: Hashable, what: str) -> int:
-    """Return the number of the state that a key names; PgmError if it names none."""
-    if layer.state_table is not None:
-        return layer.state_table.state(key, what)
-    number = position(state_number(layer, key, what))
-    if number is not None and number < _count(layer):
-        return number
-    known = listed([str(x) for x in range(_count(layer))[:8]])
-    raise PgmError(f"{what}: {key!r} is no state, expected {known}")
 
 
 def _columns_in_order(table: Names, layer: Layer, given: Any) -> Any:
@@ -333,24 +232,6 @@ def _columns_in_order(table: Names, layer: Layer, given: Any) -> Any:
     out = np.zeros((len(given), layer.size))
     out[:, list(units)] = as_floats(given, what)
     return out
-
-
-def _check(array: Array, bad: Array, what: str, names: tuple[Hashable, ...], expected: str) -> None:
-    """PgmError with the position of the first bad number; the last axis are states."""
-    if not np.any(bad):
-        return
-    place = tuple(int(i) for i in np.argwhere(bad)[0])
-    by_state = bool(expected != IN_RANGE)
-    where = _place(place[:-1] if by_state else place, array.ndim - by_state)
-    if by_state:
-        where += f", state {names[place[-1]]!r}" if names else f", state {place[-1]}"
-    raise PgmError(f"{what}{where} is {array[place]}, expected {expected}")
-
-
-def _place(place: tuple[int, ...], axes: int) -> str:
-    """Return a position in an array with the axes (), (row,), or (row, index), for a message."""
-    names = {0: (), 1: ("row",), 2: ("row", "index")}.get(axes, ("axis",) * axes)
-    return "".join(f", {axis} {i}" for axis, i in zip(names, place, strict=True))
 
 
 def _joined(parts: list[_Part]) -> SoftEvidence:

@@ -52,6 +52,7 @@ class Target:
     rows : the number of rows of evidence.
     structure : layers, couplings and tables of the model.
     pattern : the evidence pattern of every row, with facts derived from it.
+    intervened : layer -> (rows, size) bool, units set by do(), whose conditionals are absent.
     beta : (rows,) inverse temperatures.
     reference : layer -> (width,) natural parameters of r; 0 where absent.
     weights : (rows,) weight of each row in a gradient; None = 1.
@@ -64,6 +65,7 @@ class Target:
     rows: int = field(init=False, repr=False)
     structure: Structure = field(init=False, repr=False)
     pattern: EvidencePattern = field(init=False, repr=False)
+    intervened: dict[str, Array] = field(init=False, repr=False)
     model: Parameters
     evidence: Evidence
     soft: States
@@ -80,6 +82,7 @@ class Target:
         keep = object.__setattr__
         keep(self, "structure", self.model.structure)
         keep(self, "pattern", self.evidence.pattern)
+        keep(self, "intervened", self.evidence.pattern.intervened)
         keep(self, "rows", self.evidence.pattern.rows)
 
     def __repr__(self) -> str:
@@ -96,11 +99,6 @@ class Target:
     def free(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: the units to be inferred."""
         return self.pattern.free
-
-    @property
-    def intervened(self) -> dict[str, Array]:
-        """Layer -> (rows, size) bool: units set by do(), whose conditionals are absent."""
-        return self.pattern.intervened
 
     def take(self, index: Array) -> Target:
         """Return the same target with the rows `index`; repeats are allowed."""
@@ -204,7 +202,7 @@ class Target:
     @cached_property
     def untempered(self) -> bool:
         """Whether beta = 1 in all rows."""
-        return bool((self.beta == 1.0).all())
+        return not np.count_nonzero(self.beta != 1.0)
 
     def natural(self, x: States, name: str) -> Array:
         """Return the natural parameter (rows, width) of a layer, without the terms of its children.

@@ -215,10 +215,8 @@ class _Rows:
         if self.default is None and len(self.rows) < count:
             raise self.words.error(f"no row for {self._missing()} of the parents", self.at)
         # Memory for the entries, for their logarithms, and for checking them.
-        needed, explained = (
-            32.0 * count * self.size,
-            DATA_MEMORY_PER_TEXT_BYTE * len(self.words.text),
-        )
+        needed = 32.0 * count * self.size
+        explained = DATA_MEMORY_PER_TEXT_BYTE * len(self.words.text)
         if why := too_large(needed, explained, "give the parents fewer states"):
             raise self.words.error(f"the table of {self.names[0]!r}: {why}", self.at)
         values = np.empty((count, self.size))

@@ -53,9 +53,9 @@ A declaration lists layers, couplings, variables, conditionals and tables. In TO
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -72,13 +72,13 @@ from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.variables import check_shape
 
+# An entry of a declaration, or parameters by name. Functions that add entries take out parameters.
+Entry: TypeAlias = dict[str, Any]
+
 COUPLING_ENTRIES = {"couple", "cause", "weight"}
 
 # Names of the entries that hold only numbers.
 NUMERIC_ENTRIES = {"bias", "weight", "values", "index"}
-
-# The names of the lists of a declaration.
-DECLARATION_LISTS = ("layers", "couplings", "variables", "conditionals", "tables")
 
 
 def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) -> Model:
@@ -88,20 +88,17 @@ def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) ->
             f"the declaration must be a table of layers and couplings, not {_kind(declaration)}"
         )
     _check_plain(declaration)
-    for key in DECLARATION_LISTS:
-        for i, entry in enumerate(_tables(declaration, key)):
-            for name in NUMERIC_ENTRIES.intersection(entry):
-                _check_numbers(entry[name], f"{key}[{i}].{name}")
+    entries = [
+        (key, f"{key}[{i}]", entry)
+        for key in DECLARATION_LISTS
+        for i, entry in enumerate(_tables(declaration, key))
+    ]
+    for _, where, entry in entries:
+        for name in NUMERIC_ENTRIES.intersection(entry):
+            _check_numbers(entry[name], f"{where}.{name}")
     b = GraphBuilder()
-    for i, entry in enumerate(_tables(declaration, "layers")):
-        _add_layer(b, dict(entry), params, f"layers[{i}]")
-    for i, entry in enumerate(_tables(declaration, "couplings")):
-        _add_coupling(b, dict(entry), params, f"couplings[{i}]")
-    for i, entry in enumerate(_tables(declaration, "variables")):
-        _add_variable(b, dict(entry), f"variables[{i}]")
-    for key in ("conditionals", "tables"):
-        for i, entry in enumerate(_tables(declaration, key)):
-            _add_table(b, dict(entry), key == "conditionals", f"{key}[{i}]")
+    for key, where, entry in entries:
+        DECLARATION_LISTS[key](b, dict(entry), params, where)
     unknown = [key for key in declaration if key not in DECLARATION_LISTS]
     if unknown:
         raise PgmError(
@@ -157,13 +154,11 @@ def _check_plain(declaration: Mapping[str, Any]) -> None:
                 f"{where} is {_kind(value)}, expected text, a number, a list or a table; write it "
                 "in quotation marks"
             )
-        named = isinstance(value, Mapping)
-        items: Iterable[tuple[Any, Any]] = ()
-        if isinstance(value, Mapping):
-            items = value.items()
-        elif isinstance(value, list):
-            items = enumerate(value)
-        for key, part in items:
+        named, items = (
+            isinstance(value, Mapping),
+            enumerate(value if isinstance(value, list) else ()),
+        )
+        for key, part in value.items() if isinstance(value, Mapping) else items:
             # Floats and text need no check. They are skipped early, because there may be millions.
             if not isinstance(part, (float, str)):
                 place = f"{where}.{key}".removeprefix(".") if named else f"{where}[{key}]"
@@ -183,7 +178,7 @@ def _tables(declaration: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]
     return tables
 
 
-def _add_layer(b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], where: str) -> None:
+def _add_layer(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None:
     """Add the layer of one TOML table; its bias is taken out of `params`."""
     name, kind, size = (entry.pop(key, None) for key in ("name", "unit", "size"))
     if not isinstance(name, str) or not isinstance(kind, str) or size is None:
@@ -227,9 +222,7 @@ def _suggestion(entry: Collection[str], known: set[str]) -> str:
     return next((found for key in entry if (found := nearest(key, known))), "")
 
 
-def _add_coupling(
-    b: GraphBuilder, entry: dict[str, Any], params: dict[str, Any], where: str
-) -> None:
+def _add_coupling(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None:
     """Add the coupling of one TOML table; its weight is taken out of `params`."""
     weight = entry.pop("weight", None)
     kind, ends = next(iter(entry.items()), ("", None))
@@ -245,21 +238,23 @@ def _add_coupling(
     (b.cause if kind == "cause" else b.couple)(a, c, weight=params.pop(key, weight))
 
 
-def _add_variable(b: GraphBuilder, entry: dict[str, Any], where: str) -> None:
+def _add_variable(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None:
     """Add the variable of one TOML table."""
     _check_keys(entry, ("name",), ("name", "states", "shape"), where, "a variable")
     b.variable(entry["name"], entry.get("states", 2), entry.get("shape"))
 
 
-def _add_table(b: GraphBuilder, entry: dict[str, Any], conditional: bool, where: str) -> None:
-    """Add the conditional, the table or the tables of one TOML table."""
-    if conditional:
-        keys = ("child", "parents", "values", "name")
-        _check_keys(entry, ("child", "values"), keys, where, "a conditional")
-        parents = [_member(one, where) for one in _listed(entry.get("parents", []), where)]
-        child, name = _member(entry["child"], where), entry.get("name")
-        b.conditional(child, parents, entry["values"], name=name)
-        return
+def _add_conditional(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None:
+    """Add the conditional of one TOML table."""
+    keys = ("child", "parents", "values", "name")
+    _check_keys(entry, ("child", "values"), keys, where, "a conditional")
+    parents = [_member(one, where) for one in _listed(entry.get("parents", []), where)]
+    child, name = _member(entry["child"], where), entry.get("name")
+    b.conditional(child, parents, entry["values"], name=name)
+
+
+def _add_table(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None:
+    """Add the table or the tables of one TOML table."""
     keys = ("scope", "values", "index", "name")
     _check_keys(entry, ("scope", "values"), keys, where, "a table")
     scope = [_member(one, where) for one in _listed(entry["scope"], where)]
@@ -302,3 +297,13 @@ def _member(value: object, where: str) -> Member:
     raise PgmError(
         f"{where}: a unit is the name of a variable, or [layer, number], not {value!r:.40}"
     )
+
+
+# The lists of a declaration, in the order in which their entries are added to a builder.
+DECLARATION_LISTS: dict[str, Callable[[GraphBuilder, Entry, Entry, str], None]] = {
+    "layers": _add_layer,
+    "couplings": _add_coupling,
+    "variables": _add_variable,
+    "conditionals": _add_conditional,
+    "tables": _add_table,
+}

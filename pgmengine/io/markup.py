@@ -33,14 +33,12 @@ from unicodedata import category
 from xml.parsers.expat import ExpatError, ParserCreate
 from xml.sax.saxutils import escape
 
-import numpy as np
-
 from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.tabular import Network
 from pgmengine.io.variables import Variables, check_directed
-from pgmengine.io.words import UNDERFLOW_MESSAGE, number, underflow
+from pgmengine.io.words import as_numbers, fault
 
 # Group 1 is an entity that XML does not define, outside comments and literal text.
 UNDEFINED_ENTITY = re.compile(
@@ -117,18 +115,10 @@ class Element:
                 f"<{self.tag}> has {len(words)} numbers, expected {math.prod(shape)}, the number "
                 "of joint states"
             )
-        values = np.array([number(word) for word in words], dtype=np.float64)
-        good = (values >= 0) & (values < np.inf)
-        if not good.all():
-            k = int(np.flatnonzero(~good)[0])
-            raise self.error(
-                f"number {k + 1} of <{self.tag}> is {words[k][:40]!r}, expected a finite number of "
-                "at least 0"
-            )
-        if (lost := underflow(words, values)) is not None:
-            raise self.error(
-                f"number {lost + 1} of <{self.tag}> is {words[lost][:40]!r}, {UNDERFLOW_MESSAGE}"
-            )
+        values = as_numbers(words, "_" in self.text)
+        if (wrong := fault(words, values)) is not None:
+            k, why = wrong
+            raise self.error(f"number {k + 1} of <{self.tag}> is {words[k][:40]!r}, {why}")
         return values.reshape(shape)
 
 
@@ -231,8 +221,8 @@ def _check_entities(text: str) -> None:
             )
 
 
-def parse(text: str, inside: Children) -> Element:
-    """Return the root of an XML text, with the elements that are read."""
+def parse(text: str, inside: Children, tag: str) -> Element:
+    """Return the only element of a tag inside the root of an XML text."""
     tree = Tree(inside)
     try:
         tree.parser.Parse(text, True)
@@ -241,12 +231,7 @@ def parse(text: str, inside: Children) -> Element:
             raise
         raise PgmError(f"not a readable XML file: {error}") from None
     _check_entities(text)
-    return tree.top.children[0]
-
-
-def _root(text: str, inside: Children, tag: str) -> Element:
-    """Return the only element of a tag inside the root."""
-    return parse(text, inside).one(tag)
+    return tree.top.children[0].one(tag)
 
 
 def read_xmlbif(text: str, tolerance: float = 0.0) -> Network:
@@ -266,7 +251,7 @@ def read_xmlbif(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    root = _root(text, XMLBIF_CHILDREN, "network")
+    root = parse(text, XMLBIF_CHILDREN, "network")
     variables = Variables(tolerance)
     for node in root.all("variable"):
         kind = node.attributes.get("type", "nature")
@@ -305,7 +290,7 @@ def read_xdsl(text: str, tolerance: float = 0.0) -> Network:
     >>> n.states, n.conditionals[0].values
     ((('u', 'v'),), array([0.25, 0.75]))
     """
-    root = _root(text, XDSL_CHILDREN, "nodes")
+    root = parse(text, XDSL_CHILDREN, "nodes")
     if AGRUM_APP.search(text):
         raise root.error(
             "written by aGrUM, whose order of probabilities is not that of GeNIe; save the network "

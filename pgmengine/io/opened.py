@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.files import as_path, readable, shown, write_whole
+from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.work.memory import too_large
 
 # Bytes of memory for each byte of text while a file is read, for lists of words and their numbers.
@@ -42,12 +43,16 @@ def suffix_of(path: object) -> str:
 
 @contextmanager
 def named(path: object) -> Iterator[None]:
-    """Let every PgmError begin with the file, and turn a lack of memory into a PgmError."""
+    """Let every PgmError begin with the file; a lack of memory or of stack becomes a PgmError."""
     try:
         yield
     except PgmError as error:
         begins = str(error).startswith(shown(path))
         raise PgmError(str(error) if begins else f"{shown(path)}: {error}") from None
+    except RecursionError:
+        raise PgmError(
+            f"{shown(path)}: cannot be read: lists within lists, more than {MAX_AXES} levels"
+        ) from None
     except MemoryError:
         raise PgmError(f"{shown(path)}: needs more memory than is free") from None
 

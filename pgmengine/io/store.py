@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -20,8 +19,7 @@ from typing import Any, overload
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.files import CHECKSUM_ENTRY, plain_text, read_tensors, shown, write_tensors
-from pgmengine.base.limits import MAX_AXES
+from pgmengine.base.files import CHECKSUM_ENTRY, plain_text, read_tensors, write_tensors
 from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike, Weight
 from pgmengine.declare.builder import GraphBuilder
@@ -34,6 +32,7 @@ from pgmengine.declare.stored_tables import (
 )
 from pgmengine.declare.template import Template, as_template
 from pgmengine.io.declared import declared_model
+from pgmengine.io.opened import named
 from pgmengine.io.words import is_not_zero
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.training import Training
@@ -69,6 +68,14 @@ TEMPLATE_FORMAT, TEMPLATE_ENTRY = "pgmengine-template-1", "template"
 
 # The format of earlier files, which have no checksum.
 FORMAT_WITHOUT_CHECKSUM = "pgmengine-1"
+
+FORMATS = (
+    MODEL_FORMAT,
+    FORMAT_WITH_TABLES,
+    FORMAT_WITH_UNSHARED,
+    FORMAT_WITH_TRAINING,
+    FORMAT_WITHOUT_CHECKSUM,
+)
 
 # The parts of a sparse parameter, each of which is a tensor "name/part".
 SPARSE_PARTS = ("data", "indices", "indptr", "shape")
@@ -114,15 +121,11 @@ def save(model: ModelLike | Template, path: str | Path) -> None:
     structure, form = model.structure, MODEL_FORMAT
     if model.training is not None:
         form = FORMAT_WITH_TRAINING
-        tensors |= {
-            BASE_RATES_PREFIX + name: value for name, value in model.training.base_rates.items()
-        }
-        tensors |= {CHAINS_PREFIX + name: value for name, value in model.training.chains.items()}
-    if (
-        structure.tables
-        or structure.variables
-        or any(x.is_array for x in structure.layers.values())
-    ):
+        rates, chains = model.training.base_rates, model.training.chains
+        tensors |= {BASE_RATES_PREFIX + name: value for name, value in rates.items()}
+        tensors |= {CHAINS_PREFIX + name: value for name, value in chains.items()}
+    arrays = any(layer.is_array for layer in structure.layers.values())
+    if structure.tables or structure.variables or arrays:
         form = FORMAT_WITH_TABLES
         tensors |= {
             TABLE_UNITS: table_units(structure),
@@ -173,17 +176,11 @@ def load(
     Traceback (most recent call last):
     PgmError: m.safetensors: not a readable .safetensors file
     """
-    with _of_file(path):
+    with named(path):
         tensors, metadata = read_tensors(path)
         if metadata.get("format") == TEMPLATE_FORMAT or declare is not None:
             return template_of(_parameters(tensors), metadata, declare)
-        if metadata.get("format") not in (
-            MODEL_FORMAT,
-            FORMAT_WITH_TABLES,
-            FORMAT_WITH_UNSHARED,
-            FORMAT_WITH_TRAINING,
-            FORMAT_WITHOUT_CHECKSUM,
-        ):
+        if metadata.get("format") not in FORMATS:
             raise PgmError(
                 f"not a model of pgmengine (format {metadata.get('format')!r}, expected "
                 f"{MODEL_FORMAT!r})"
@@ -217,8 +214,8 @@ def tensors_of(params: Mapping[str, Weight]) -> dict[str, Array]:
     tensors: dict[str, Array] = {}
     for name, value in params.items():
         if is_sparse(value):
-            parts = (value.data, value.indices, value.indptr, np.array(value.shape))
-            tensors |= {f"{name}/{p}": x for p, x in zip(SPARSE_PARTS, parts, strict=True)}
+            parts = {part: np.asarray(getattr(value, part)) for part in SPARSE_PARTS}
+            tensors |= {f"{name}/{part}": array for part, array in parts.items()}
         else:
             tensors[name] = value
     return tensors
@@ -313,7 +310,7 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
     Independent units: 1 layer, 3 parameters
       v: 3 Binary
     """
-    with _of_file(path):
+    with named(path):
         try:
             text = plain_text(path)
             declaration = tomllib.loads(text, parse_float=partial(_float, text))
@@ -327,7 +324,7 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
             if not isinstance(weights, str):
                 raise PgmError(f"weights must be the name of a .safetensors file, not {weights!r}")
             file = Path(path).parent / weights
-            with _of_file(file):
+            with named(file):
                 params = _parameters(read_tensors(file)[0])
         return declared_model(declaration, params, rng)
 
@@ -344,34 +341,15 @@ def _float(text: str, word: str) -> float:
     return value
 
 
-@contextmanager
-def _of_file(path: str | Path) -> Iterator[None]:
-    """Turn every error while reading into a PgmError that begins with the file."""
-    try:
-        yield
-    except PgmError as error:
-        named = str(error).startswith(shown(path))
-        raise PgmError(str(error) if named else f"{shown(path)}: {error}") from None
-    except RecursionError:
-        raise PgmError(
-            f"{shown(path)}: cannot be read: lists within lists, more than {MAX_AXES} levels"
-        ) from None
-    except MemoryError:
-        raise PgmError(
-            f"{shown(path)}: cannot be read: it needs more memory than is free"
-        ) from None
-
-
 def _parameters(tensors: Mapping[str, Array]) -> dict[str, Any]:
     """Return the parameters, with sparse ones put together from their parts."""
-    sparse = {
-        name.rpartition("/")[0] for name in tensors if name.rpartition("/")[2] in SPARSE_PARTS
-    }
-    params = {
-        name: value
-        for name, value in tensors.items()
-        if name.rpartition("/")[2] not in SPARSE_PARTS
-    }
+    params, sparse = dict[str, Any](), set[str]()
+    for name, value in tensors.items():
+        whole, _, part = name.rpartition("/")
+        if part in SPARSE_PARTS:
+            sparse.add(whole)
+        else:
+            params[name] = value
     for name in sorted(sparse):
         missing = [part for part in SPARSE_PARTS if f"{name}/{part}" not in tensors]
         if missing:

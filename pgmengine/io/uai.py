@@ -35,7 +35,7 @@ from pgmengine.declare.tabular import Conditional, Network, Table, check_acyclic
 from pgmengine.io.opened import DATA_MEMORY_PER_TEXT_BYTE
 from pgmengine.io.uai_orders import REMARK, Order, order_of
 from pgmengine.io.variables import ADVICE_FOR_ROUNDED_ROWS
-from pgmengine.io.words import UNDERFLOW_MESSAGE, number, underflow
+from pgmengine.io.words import as_numbers, fault
 from pgmengine.model.tables import as_printed, rows_are_one, wrong_row
 
 PREAMBLES = ("MARKOV", "BAYES")
@@ -54,12 +54,7 @@ class Numbers:
         self.text = text
         self.words = words
         self.skip = skip
-        try:
-            self.values = np.array(list(map(float, islice(words, skip, None))))
-        except ValueError:
-            self.values = np.array([number(word) for word in words[skip:]])
-        if "_" in text:
-            self.values = np.array([number(word) for word in words[skip:]])
+        self.values = as_numbers(words[skip:], "_" in text)
         # Lists are faster than arrays if few numbers are taken at a time.
         self.listed: list[float] = self.values.tolist()
         self.good = bool((self.values >= 0).all() and (self.values < np.inf).all())
@@ -78,14 +73,6 @@ class Numbers:
             return PgmError(f"after word {len(self.words)}, the last one: {message}")
         line = self.text.count("\n", 0, match.start()) + 1
         return PgmError(f"line {line}, word {k + 1} ({match[0][:40]!r}): {message}")
-
-    def lost(self, first: int, values: Array) -> int | None:
-        """Return the place of the first of these words that is not 0 but is read as 0, or None."""
-        if values.all():
-            return None
-        begin = self.skip + first
-        found = underflow(self.words[begin : begin + values.size], values)
-        return None if found is None else first + found
 
     def whole(self, what: str, least: int = 0, below: float = math.inf) -> int:
         """Take an integer in [least, below)."""
@@ -216,16 +203,12 @@ def _factors(
             )
         numbers.need(count, f"entries of factor {k}")
         values = numbers.values[numbers.i : numbers.i + count]
-        if not numbers.good and not ((values >= 0) & (values < np.inf)).all():
-            bad = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
-            raise numbers.error(
-                f"entry {bad} of factor {k}, expected a finite number of at least 0",
-                numbers.i + bad,
-            )
-        if (lost := numbers.lost(numbers.i, values)) is not None:
-            raise numbers.error(
-                f"entry {lost - numbers.i} of factor {k} is {UNDERFLOW_MESSAGE}", lost
-            )
+        if not (numbers.good and values.all()):
+            first = numbers.skip + numbers.i
+            wrong = fault(numbers.words[first : first + count], values)
+            if wrong is not None:
+                at, why = wrong
+                raise numbers.error(f"entry {at} of factor {k}, {why}", numbers.i + at)
         starts.append(numbers.i)
         numbers.i += count
         factors.append(values.reshape(shape))

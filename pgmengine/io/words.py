@@ -113,19 +113,33 @@ class Words:
 
     def numbers(self, words: Sequence[str], places: Sequence[int]) -> Array:
         """Return words as finite numbers of at least 0; `places` are their indices."""
-        try:
-            values = np.array(list(map(float, words)), dtype=np.float64)
-        except ValueError:
-            values = np.array([number(word) for word in words], dtype=np.float64)
-        good = (values >= 0) & (values < np.inf)
-        if not good.all() or any("_" in word for word in words):
-            k = next(k for k, word in enumerate(words) if not 0 <= number(word) < np.inf)
-            raise self.error(
-                f"{words[k][:40]!r}, expected a finite number of at least 0", places[k]
-            )
-        if (lost := underflow(words, values)) is not None:
-            raise self.error(f"{words[lost][:40]!r}, {UNDERFLOW_MESSAGE}", places[lost])
+        values = as_numbers(words, any("_" in word for word in words))
+        if (wrong := fault(words, values)) is not None:
+            k, why = wrong
+            raise self.error(f"{words[k][:40]!r}, {why}", places[k])
         return values
+
+
+def as_numbers(words: Sequence[str], underscores: bool) -> Array:
+    """Return words as numbers, NaN for words that are none.
+
+    `underscores` says whether a word may have one, as numbers have in Python and not in files.
+    """
+    if not underscores:
+        try:
+            return np.array(list(map(float, words)), dtype=np.float64)
+        except ValueError:
+            pass
+    return np.array([number(word) for word in words], dtype=np.float64)
+
+
+def fault(words: Sequence[str], values: Array) -> tuple[int, str] | None:
+    """Return the index of the first word that no table can have, and why; None if all fit."""
+    bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
+    if len(bad):
+        return int(bad[0]), "expected a finite number of at least 0"
+    lost = underflow(words, values)
+    return None if lost is None else (lost, UNDERFLOW_MESSAGE)
 
 
 def underflow(words: Sequence[str], values: Array) -> int | None:

@@ -75,8 +75,9 @@ def largest_entries(logs: Array, first: Array) -> tuple[Array, Array]:
         # Most models have few entries, and this is faster for their first question.
         part = np.abs(logs)
         finite = part < np.inf
-        if not finite.all():
-            part[~finite] = 0.0
+        if np.count_nonzero(finite) == len(logs):
+            return np.maximum.reduceat(part, first[:-1]), np.ones(len(first) - 1, dtype=bool)
+        part[~finite] = 0.0
         return np.maximum.reduceat(part, first[:-1]), np.logical_and.reduceat(finite, first[:-1])
     sizes, whole = np.zeros(len(first) - 1), np.ones(len(first) - 1, dtype=bool)
     for begin in range(0, len(logs), BLOCK_ENTRIES):

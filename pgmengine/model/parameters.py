@@ -153,7 +153,8 @@ class Parameters:
     def biased(self) -> frozenset[str]:
         """Layers with a bias other than 0."""
         params = self.params
-        return frozenset([name for name in self.structure.layers if params[f"{name}.bias"].any()])
+        names = self.structure.layers
+        return frozenset([name for name in names if np.count_nonzero(params[f"{name}.bias"])])
 
     @cached_property
     def neighbours(self) -> dict[str, tuple[tuple[str, Weight], ...]]:

@@ -76,7 +76,7 @@ def drawing_steps(s: Structure) -> tuple[Step, ...]:
     node = np.arange(units)
     for number, name in enumerate(names):
         if name in s.directed_layers:
-            node[s.first_unit[name] : s.first_unit[name] + s.layers[name].size] = units + number
+            node[s.slices[name]] = units + number
     is_node = np.concatenate((has, [name in s.directed_layers for name in names]))
     parents, children = [node[parent]], [child]
     for c in s.arrows:
@@ -102,14 +102,14 @@ def _conditionals(s: Structure) -> tuple[Array, Array, Array]:
     index = s.table_index
     child_of_axis = index.child[index.table]
     pairs = (child_of_axis >= 0) & (index.unit != child_of_axis)
-    has = np.zeros(sum(layer.size for layer in s.layers.values()), dtype=bool)
+    has = np.zeros(s.units, dtype=bool)
     has[index.child[index.child >= 0]] = True
     return index.unit[pairs], child_of_axis[pairs], has
 
 
 def _by_layer(s: Structure, units: Array) -> dict[str, Array]:
     """Return ascending numbers of units over all layers as layer -> units."""
-    begins = [*s.first_unit.values(), sum(layer.size for layer in s.layers.values())]
+    begins = [*s.first_unit.values(), s.units]
     ends = np.searchsorted(units, begins)
     parts = zip(s.layers, begins, ends, ends[1:], strict=False)
     return {name: units[a:b] - begin for name, begin, a, b in parts if a < b}

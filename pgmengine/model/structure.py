@@ -65,6 +65,12 @@ class Structure:
         return dict(zip(self.layers, map(int, ends), strict=False))
 
     @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Layer -> its units among the units of all layers."""
+        begin = self.first_unit
+        return {name: slice(begin[name], begin[name] + x.size) for name, x in self.layers.items()}
+
+    @cached_property
     def state_counts(self) -> dict[str, int]:
         """Layer -> the number of states of its units, 0 if there are infinitely many."""
         supports = {name: layer.unit.support for name, layer in self.layers.items()}
@@ -77,7 +83,8 @@ class Structure:
         flat = {
             name
             for name, unit in units.items()
-            if unit.support is not None and ((h := unit.log_base) is None or not h.any())
+            if unit.support is not None
+            and ((h := unit.log_base) is None or not np.count_nonzero(h))
         }
         return frozenset(self.layers) - flat
 
@@ -107,8 +114,7 @@ class Structure:
         found = np.full(self.units, -1)
         child = self.table_index.child
         found[child[child >= 0]] = np.flatnonzero(child >= 0)
-        first = self.first_unit
-        return {n: found[first[n] : first[n] + x.size] for n, x in self.layers.items()}
+        return {name: found[own] for name, own in self.slices.items()}
 
     @cached_property
     def has_bias(self) -> dict[str, Array]:
@@ -136,8 +142,7 @@ class Structure:
         """Layer -> (size,) bool: the units in the scope of a table."""
         inside = np.zeros(self.units, dtype=bool)
         inside[self.table_index.unit] = True
-        first = self.first_unit
-        return {n: inside[first[n] : first[n] + x.size] for n, x in self.layers.items()}
+        return {name: inside[own] for name, own in self.slices.items()}
 
     @cached_property
     def names(self) -> Names:
@@ -233,7 +238,8 @@ class Structure:
             for name, x in self.layers.items()
         }
         for value, mask in out.values():
-            value.flags.writeable = mask.flags.writeable = False
+            value.setflags(write=False)
+            mask.setflags(write=False)
         return out
 
     @cached_property

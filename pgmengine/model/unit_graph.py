@@ -12,7 +12,9 @@ never visit the whole layer for each unit.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import networkx as nx
@@ -23,7 +25,7 @@ from pgmengine.base.work.cache import remembered
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.weights import is_sparse
+from pgmengine.model.weights import acting, is_sparse
 
 if TYPE_CHECKING:
     from pgmengine.model.parameters import Parameters
@@ -36,10 +38,10 @@ def acts(model: Parameters, c: Coupling, structural: bool) -> Weight:
     derivative in a weight of zero is not zero.
     """
     weight = model.weight(c)
-    parameters = c.parameters(weight)
     if structural:
-        return parameters
-    return (parameters * (weight != 0)).tocsr() if is_sparse(weight) else (weight != 0) * 1.0
+        return c.parameters(weight)
+    other = weight != 0
+    return (c.parameters(weight) * other).tocsr() if is_sparse(weight) else other * 1.0
 
 
 def joined_units(structure: Structure, c: Coupling, weight: Weight) -> tuple[Array, Array]:
@@ -60,44 +62,154 @@ def joined_units(structure: Structure, c: Coupling, weight: Weight) -> tuple[Arr
 
 
 @dataclass(frozen=True, eq=False)
+class Units:
+    """The units of all layers of a structure, and their components, layer after layer.
+
+    Attributes
+    ----------
+    states : (units,) the number of states of each unit, 0 if there are infinitely many.
+    width : (units,) the number of its components.
+    component : (units,) its first component.
+    owner : (components,) the unit of each component.
+    first_component : layer -> its first component.
+    """
+
+    states: Array
+    width: Array
+    component: Array
+    owner: Array
+    first_component: dict[str, int]
+
+
+@remembered
+def units_of(s: Structure) -> Units:
+    """Return the units of a structure; they are computed once for it."""
+    sizes = [layer.size for layer in s.layers.values()]
+    states, width = (
+        np.repeat(np.array(each, dtype=np.int64), sizes)
+        for each in (list(s.state_counts.values()), [x.unit.width for x in s.layers.values()])
+    )
+    component = np.cumsum(width) - width
+    first = {name: int(component[begin]) for name, begin in s.first_unit.items()}
+    return Units(states, width, component, np.repeat(np.arange(len(width)), width), first)
+
+
+@dataclass(frozen=True, eq=False)
 class Rows:
     """The column numbers in the rows of a sparse matrix: row i has columns[start[i]:start[i+1]]."""
 
     start: Array
     columns: Array
 
+    @classmethod
+    def of_pairs(cls, row: Array, column: Array, count: int) -> Rows:
+        """Return the different columns of each of `count` rows, ascending."""
+        if not len(row):
+            return cls(np.zeros(count + 1, dtype=np.int64), column)
+        # Slow to import.
+        import scipy.sparse as sp
+
+        shape = count, int(column.max()) + 1
+        found = sp.csr_array((np.ones(len(row), dtype=bool), (row, column)), shape=shape)
+        found.sum_duplicates()
+        return cls(found.indptr.astype(np.int64), found.indices)
+
+    @classmethod
+    def of_keys(cls, keys: Array, count: int) -> Rows:
+        """Return the positions of each of the keys 0 .. count - 1, ascending."""
+        start = np.zeros(count + 1, dtype=np.int64)
+        np.cumsum(np.bincount(keys, minlength=count), out=start[1:])
+        return cls(start, np.argsort(keys, kind="stable"))
+
     def of(self, row: int) -> Array:
         """Return the columns of a row."""
         return self.columns[self.start[row] : self.start[row + 1]]
 
+    @property
+    def rows(self) -> Array:
+        """The row of each column number."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
-def _rows(row: list[Array], column: list[Array], count: int) -> Rows:
-    """Return the different columns of each of `count` rows, ascending."""
-    rows, columns = np.concatenate(row), np.concatenate(column)
-    order = np.lexsort((columns, rows))
-    rows, columns = rows[order], columns[order]
-    first = np.ones(len(rows), dtype=bool)
-    first[1:] = (np.diff(rows) != 0) | (np.diff(columns) != 0)
-    rows, columns = rows[first], columns[first]
-    return Rows(np.searchsorted(rows, np.arange(count + 1)), columns)
+
+@dataclass(frozen=True, eq=False)
+class JoinedWeights:
+    """The weights of several couplings other than 0, with components numbered over all layers.
+
+    The field or the input of component `to` gains `weight` times the value of component `source`.
+    Weights of undirected couplings are here both ways.
+    """
+
+    source: Array
+    to: Array
+    weight: Array
+
+
+def joined_weights(model: Parameters, couplings: Iterable[Coupling]) -> JoinedWeights:
+    """Return the weights of some couplings of a model."""
+    first, none = units_of(model.structure).first_component, np.zeros(0, dtype=np.int64)
+    parts = [(none, none, np.zeros(0))]
+    for c in couplings:
+        row, column, weight = acting(model.weight(c))
+        row, column = row + first[c.a], column + first[c.b]
+        parts.append((row, column, weight))
+        # The weight of a coupling inside a layer is symmetric.
+        if not c.directed and c.a != c.b:
+            parts.append((column, row, weight))
+    return JoinedWeights(*(np.concatenate(some) for some in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
 class UnitGraph:
-    """The units of a model and the factors that join them.
+    """The units of a model, and the weights and factors that join them.
 
     Attributes
     ----------
-    bits : [unit] log2 of the number of states; 1 for units with infinitely many values.
-    pairs : the units to which undirected couplings join each unit, ascending.
-    members : the units in each table, and in the conditional of each child of arrows.
-    factors : the tables and conditionals of each unit.
+    structure : the layers and tables of the model.
+    links, arrows : the weights of its undirected couplings, and of its arrows.
     """
 
-    bits: list[float]
-    pairs: Rows
-    members: Rows
-    factors: Rows
+    structure: Structure
+    links: JoinedWeights
+    arrows: JoinedWeights
+
+    @cached_property
+    def bits(self) -> list[float]:
+        """[unit] log2 of the number of states; 1 for units with infinitely many values."""
+        states = units_of(self.structure).states
+        bits: list[float] = np.log2(np.where(states == 0, 2, states)).tolist()
+        return bits
+
+    @cached_property
+    def pairs(self) -> Rows:
+        """The units to which undirected couplings join each unit, ascending."""
+        return self._by_unit(self.links)
+
+    @cached_property
+    def parents(self) -> Rows:
+        """The parents of each unit by arrows, ascending."""
+        return self._by_unit(self.arrows)
+
+    def _by_unit(self, weights: JoinedWeights) -> Rows:
+        """Return the units from which weights lead to each unit."""
+        owner = units_of(self.structure).owner
+        return Rows.of_pairs(owner[weights.to], owner[weights.source], self.structure.units)
+
+    @cached_property
+    def members(self) -> Rows:
+        """The units in each table, and then in the conditional of each child of arrows."""
+        s, index = self.structure, self.structure.table_index
+        tables, children = len(index.child), np.zeros(s.units, dtype=bool)
+        for name in s.directed_layers:
+            children[s.slices[name]] = True
+        own = np.flatnonzero(children)
+        factor = [index.table, tables + own, tables + self.parents.rows]
+        member = [index.unit, own, self.parents.columns]
+        return Rows.of_pairs(np.concatenate(factor), np.concatenate(member), tables + s.units)
+
+    @cached_property
+    def factors(self) -> Rows:
+        """The tables and conditionals of each unit."""
+        return Rows.of_pairs(self.members.columns, self.members.rows, self.structure.units)
 
     def neighbours(self, unit: int) -> Array:
         """Return the neighbours of a unit, and the unit itself if it is in a factor."""
@@ -111,36 +223,8 @@ class UnitGraph:
 @remembered
 def unit_graph(model: Parameters) -> UnitGraph:
     """Return the graph of the units of a model; it is computed once for each model."""
-    s, index = model.structure, model.structure.table_index
-    units, tables = sum(layer.size for layer in s.layers.values()), len(index.child)
-    one, two = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for c in s.undirected:
-        a, b = _joined(model, c)
-        one, two = [*one, a, b], [*two, b, a]
-    # Factors are numbered: first the tables, then the conditionals of children of arrows.
-    factor, member = [index.table], [index.unit]
-    for name in s.directed_layers:
-        children = s.first_unit[name] + np.arange(s.layers[name].size)
-        factor, member = [*factor, tables + children], [*member, children]
-        for arrow in s.arrows_into[name]:
-            parent, child = _joined(model, arrow)
-            factor, member = [*factor, tables + child], [*member, parent]
-    bits = [
-        np.full(layer.size, np.log2(s.state_counts[name] or 2)) for name, layer in s.layers.items()
-    ]
-    return UnitGraph(
-        np.concatenate(bits).tolist(),
-        _rows(one, two, units),
-        _rows(factor, member, tables + units),
-        _rows(member, factor, units),
-    )
-
-
-def _joined(model: Parameters, c: Coupling) -> tuple[Array, Array]:
-    """Return the pairs of units that a coupling joins, numbered over all layers."""
     s = model.structure
-    one, two = joined_units(s, c, acts(model, c, structural=False))
-    return s.first_unit[c.a] + one, s.first_unit[c.b] + two
+    return UnitGraph(s, joined_weights(model, s.undirected), joined_weights(model, s.arrows))
 
 
 def arrows_inside(model: Parameters, name: str) -> list[Weight]:

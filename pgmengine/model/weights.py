@@ -30,6 +30,17 @@ def numbers(value: Weight) -> Array:
     return np.ascontiguousarray(value.data if is_sparse(value) else value).reshape(-1)
 
 
+def acting(value: Weight) -> tuple[Array, Array, Array]:
+    """Return the rows and columns of the numbers other than 0, and these numbers."""
+    if is_sparse(value):
+        entries = value.tocoo()
+        some = entries.data != 0
+        return entries.row[some], entries.col[some], entries.data[some]
+    some = value != 0
+    rows, columns = some.nonzero()
+    return rows, columns, value[some]
+
+
 def count(value: Weight) -> int:
     """Return how many numbers a parameter has, or a sparse parameter stores."""
     return int(value.nnz if is_sparse(value) else value.size)

@@ -11,9 +11,9 @@ from pgmengine.base.numerics import expit
 from pgmengine.base.types import Array
 from pgmengine.units.base import Unit
 
-# The support, made once because methods read it often.
-ZERO_ONE = np.array([0.0, 1.0])
-ZERO_ONE.flags.writeable = False
+# The support and the base measure, made once because methods read them often.
+ZERO_ONE, FLAT = np.array([0.0, 1.0]), np.zeros(2)
+ZERO_ONE.flags.writeable = FLAT.flags.writeable = False
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,11 @@ class Binary(Unit):
     0.5
     """
 
+    width: ClassVar[int] = 1
     support: ClassVar[Array] = ZERO_ONE
+    log_base: ClassVar[Array] = FLAT
+    one_hot: ClassVar[bool] = False
+    curvature: ClassVar[None] = None
 
     def log_normalizer(self, eta: Array) -> Array:
         """Return log(1 + e^eta), in single precision for eta in single precision."""
@@ -64,4 +68,5 @@ class Binary(Unit):
 
     def contains(self, x: Array) -> Array:
         """Return whether x is 0 or 1."""
-        return np.asarray((np.asarray(x) == 0) | (np.asarray(x) == 1))
+        x = np.asarray(x)
+        return np.asarray((x == 0) | (x == 1))

@@ -16,7 +16,7 @@ from pgmengine.infer.diagnostics.convergence import least_error, series_statisti
 from pgmengine.infer.diagnostics.trust import few, few_tours, normal_end, pareto_shape
 from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.methods import annealing, references
-from pgmengine.infer.sampling.methods.annealing import AnnealedRun
+from pgmengine.infer.sampling.methods.annealed_run import AnnealedRun
 from pgmengine.infer.sampling.methods.simulated_tempering import round_trips
 from pgmengine.infer.variational.modes import SHRINK_SHARE
 from pgmengine.model.training import Training
@@ -88,8 +88,9 @@ def test_rates_and_chains_of_training_need_not_be_true(monkeypatch):
     assert low <= exact <= high and abs(r.log_z[0] - exact) < 1
 
 
-def some_search(model):
-    return references._Search(pgm.AIS(), model.given(), np.random.default_rng(0), 1.0, None, None)
+def some_search(target):
+    by = annealing.Resources(np.random.default_rng(0), 1.0, None)
+    return references._Search(pgm.AIS(), target, by, [])
 
 
 def test_base_rates_of_training_are_a_reference():
@@ -97,8 +98,8 @@ def test_base_rates_of_training_are_a_reference():
     bias = np.random.default_rng(0).normal(size=40) * 4
     model = pgm.rbm(40, 30, rng=0).with_params({"v.bias": bias})
     rates = Training({"v": 1 / (1 + np.exp(-bias))})
-    assert len(list(some_search(model)._references(None))) == 1
-    _, reference = some_search(model.with_training(rates))._references(None)
+    assert len(list(some_search(model.given())._references(None))) == 1
+    _, reference = some_search(model.with_training(rates).given())._references(None)
     assert list(reference) == ["v"]
     middle = rates.base_rates["v"] + SHRINK_SHARE * (0.5 - rates.base_rates["v"])
     np.testing.assert_allclose(1 / (1 + np.exp(-reference["v"])), middle)
@@ -115,7 +116,7 @@ def test_chains_of_training_are_a_reference(apart=8.0):
     for share in (0.0, 0.2, 1.0):
         signs = np.where(np.arange(50) < 50 * share, 1.0, -1.0)
         chains = {name: np.outer(signs, np.ones(n)) for name in ("v", "h")}
-        search = some_search(model.with_training(Training({}, chains)))
+        search = some_search(model.with_training(Training({}, chains)).given())
         reference = next(search._references(None))
         mean = np.tanh(np.concatenate(list(reference.values())))
         np.testing.assert_allclose(mean, (1 - SHRINK_SHARE) * (2 * share - 1), atol=0.02)
@@ -128,9 +129,9 @@ def test_a_further_run_comes_down_from_the_states_of_the_chains(n=20, apart=8.0)
     )
     down_there = {name: np.full(n, -2.0) for name in ("v", "h")}
     settings = pgm.AIS(chains=200, betas=np.linspace(0, 1, 300), reference=down_there)
-    target, rng = model.given(), np.random.default_rng(0)
-    first = annealing.Annealing(settings, target, drawn=False).runs(rng, 1.0, None)
-    search = references._Search(settings, target, rng, 1.0, None, first)
+    target, by = model.given(), annealing.Resources(np.random.default_rng(0), 1.0, None)
+    first = annealing.Annealing(settings, target, drawn=False).runs(by)
+    search = references._Search(settings, target, by, [references._Tried(first, down_there)])
     up_there = {name: np.ones((200, n)) for name in ("v", "h")}
     search.__dict__["chains"] = up_there, up_there
     search._run(settings, {name: -2.0 * np.ones(n) for name in ("v", "h")})
@@ -149,8 +150,7 @@ def test_chains_of_training_start_at_the_evidence():
     chains = {"v": np.ones((5, 12)), "h": np.ones((5, 8))}
     evidence = {"v": [0.0] * 6 + [np.nan] * 6}
     target = model.with_training(Training({}, chains)).given(evidence)
-    search = references._Search(pgm.AIS(), target, np.random.default_rng(0), 1.0, None, None)
-    last, mean = search.chains
+    last, mean = some_search(target).chains
     assert not last["v"][:, :6].any() and 0 < mean["v"][0, 6:].mean() < 1
 
 

@@ -22,7 +22,7 @@ from registry import (
 from tiny import MODELS
 
 import pgmengine as pgm
-from pgmengine.infer.sampling.draws.collected import Sampler
+from pgmengine.infer.sampling.draws.sampler import Sampler
 
 pytestmark = pytest.mark.smoke
 

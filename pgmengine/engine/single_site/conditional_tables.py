@@ -17,6 +17,7 @@ import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.model.tables import TableIndex, index_scopes
+from pgmengine.model.unit_graph import Rows
 from pgmengine.units import Unit
 
 if TYPE_CHECKING:
@@ -32,47 +33,39 @@ class Children:
 
     Attributes
     ----------
-    unit : (n,) the number of each child.
-    parents : csr (n, units), with an entry for each parent.
+    sites, kinds : the units, and the unit type of each kind.
+    parents : the parents of each unit.
     bias : (components,) of all units.
     arrows : weights from parents, csr (components, values).
-    component, value : (units,) the first component of each unit, and its first row in the values.
-    kind, kinds : (units,) the kind of each unit, and kind -> unit type.
-    states : (units,) the number of states of each unit.
     """
 
-    unit: Array
-    parents: sp.csr_array
+    sites: Array
+    kinds: dict[int, Unit]
+    parents: Rows
     bias: Array
     arrows: sp.csr_array
-    component: Array
-    value: Array
-    kind: Array
-    kinds: dict[int, Unit]
-    states: Array
 
     def listed(self) -> tuple[TableIndex, Array]:
         """Return the tables of children with few entries, parents first, and their entries."""
-        counts = np.diff(self.parents.indptr)
-        owner = np.repeat(np.arange(len(self.unit)), counts)
-        of_parents = np.log2(self.states[self.parents.indices])
+        states, counts = self.sites["states"], np.diff(self.parents.start)
+        of_parents = np.log2(states[self.parents.columns])
         # bincount returns integers if there are no parents.
-        bits = np.log2(self.states[self.unit]) + np.bincount(owner, of_parents, len(self.unit))
-        few = bits <= np.log2(MAX_LISTED_ENTRIES) + 1e-9
+        bits = np.log2(states) + np.bincount(self.parents.rows, of_parents, len(states))
+        few = (bits <= np.log2(MAX_LISTED_ENTRIES) + 1e-9) & (self.sites["directed"] > 0)
         scopes, terms = list[Array](), [np.empty(0)]
         for scope in self._alike(np.flatnonzero(few), counts):
             scopes.append(scope)
             terms.append(self._terms(scope).ravel())
-        index = index_scopes((scope, self.states[scope[0]], True) for scope in scopes)
+        index = index_scopes((scope, states[scope[0]], True) for scope in scopes)
         return index, np.concatenate(terms)
 
     def _alike(self, some: Array, counts: Array) -> Iterator[Array]:
         """Yield the scopes (children, members) of children of one kind with parents of one kind."""
         for count in np.unique(counts[some]):
             own = some[counts[some] == count]
-            places = self.parents.indptr[own][:, None] + np.arange(count)
-            scope = np.column_stack((self.parents.indices[places], self.unit[own]))
-            _, group = np.unique(self.kind[scope], axis=0, return_inverse=True)
+            places = self.parents.start[own][:, None] + np.arange(count)
+            scope = np.column_stack((self.parents.columns[places], own))
+            _, group = np.unique(self.sites["support"][scope], axis=0, return_inverse=True)
             group = group.ravel()
             for g in range(group.max(initial=-1) + 1):
                 yield scope[group == g]
@@ -82,16 +75,16 @@ class Children:
 
         The axes are children, joint states of the parents, and states of the child.
         """
-        *parents, child = (self.kinds[k] for k in self.kind[scope[0]].tolist())
+        *parents, child = (self.kinds[k] for k in self.sites["support"][scope[0]].tolist())
         supports = [_rows(unit) for unit in parents]
         joint = np.array(list(product(*(range(len(rows)) for rows in supports))), dtype=np.int64)
         x = [rows[states] for rows, states in zip(supports, joint.T, strict=True)]
         values = np.concatenate([np.empty((len(joint), 0)), *x], axis=1)
-        row = self.component[scope[:, -1]][:, None] + np.arange(child.width)
+        row = self.sites["component"][scope[:, -1]][:, None] + np.arange(child.width)
         weight: Array = np.empty((len(scope), child.width, 0))
         if parents:
             columns = [
-                self.value[scope[:, i]][:, None] + np.arange(unit.width)
+                self.sites["value"][scope[:, i]][:, None] + np.arange(unit.width)
                 for i, unit in enumerate(parents)
             ]
             column = np.concatenate(columns, axis=1)

@@ -16,8 +16,8 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.types import Array
-from pgmengine.engine.single_site.packed_units import packed_graph, packed_parameters
 from pgmengine.model.parameters import Parameters
+from pgmengine.model.unit_graph import Rows, unit_graph
 
 # The number of sweeps in progress at once, as PGM_SWEEPS_TOGETHER in routines.h.
 SWEEPS_TOGETHER = 8
@@ -52,25 +52,19 @@ def waves(model: Parameters, visit: Array) -> Waves:
     """Return the waves of sweeps that visit the units (visits,) in their order."""
     start, scope, count = _scopes(model)
     wave, period = _kernels.waves(visit, start, scope, count)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(wave))])
-    return Waves(visit[np.argsort(wave, kind="stable")], starts, period)
+    visits = Rows.of_keys(wave, int(wave.max(initial=-1)) + 1)
+    return Waves(visit[visits.columns], visits.start, period)
 
 
 def _scopes(model: Parameters) -> tuple[Array, Array, int]:
     """Return the scopes of each unit as a csr matrix (units, scopes): row starts and columns."""
-    s, p = model.structure, packed_parameters(model)
-    sites, units = packed_graph(s).sites, len(packed_graph(s).sites)
-    owner = np.repeat(np.arange(units), sites["width"])
-    holds = sites["value"] >= 0
-    holder = np.repeat(np.arange(units)[holds], sites["width"][holds])
-    links, arrows = p.links.tocoo(), p.arrows.tocoo()
-    edges, tables = len(links.data), len(s.table_index.child)
-    # One scope for each entry of a coupling, then tables, then children with their parents.
-    unit = [owner[links.row], holder[links.col], s.table_index.unit]
-    scope = [np.arange(edges), np.arange(edges), edges + s.table_index.table]
-    unit += [owner[arrows.row], holder[arrows.col]]
-    scope += [edges + tables + owner[arrows.row]] * 2
-    at, columns = np.concatenate(unit), np.concatenate(scope)
-    order = np.argsort(at, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=units))])
-    return start, columns[order].astype(np.int32), edges + tables + units
+    graph = unit_graph(model)
+    one, two = graph.pairs.rows, graph.pairs.columns
+    once = one < two
+    # One scope for each pair of coupled units, then tables, then children with their parents.
+    pairs = np.arange(int(once.sum()))
+    unit = np.concatenate([one[once], two[once], graph.members.columns])
+    scope = np.concatenate([pairs, pairs, len(pairs) + graph.members.rows])
+    found = Rows.of_keys(unit, model.structure.units)
+    count = len(pairs) + len(graph.members.start) - 1
+    return found.start, scope[found.columns].astype(np.int32), count

@@ -39,6 +39,7 @@ from pgmengine.engine.visits import marginalised_layers, visited
 from pgmengine.evidence.target import Target, times
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
+from pgmengine.model.unit_graph import units_of
 from pgmengine.model.weights import count
 from pgmengine.units.base import Draw
 
@@ -99,7 +100,7 @@ def many_small(model: Parameters) -> bool:
     entries: int = s.memo.recall(
         "entries of weights", lambda: sum(count(model.weight(c)) for c in s.couplings)
     )
-    return entries <= MAX_ENTRIES_A_UNIT * sum(layer.size for layer in s.layers.values())
+    return entries <= MAX_ENTRIES_A_UNIT * s.units
 
 
 class TabledChains:
@@ -136,11 +137,10 @@ class TabledChains:
         self._place(x)
         self.visit = self._order()
         self.units = len(self.visit)
-        components = sum(layer.width for layer in s.layers.values())
-        reference = zeros((components,)) if target.reference else None
+        reference = zeros((s.width,)) if target.reference else None
         for name, given in target.reference.items():
             assert reference is not None
-            at = self.graph.first_component[name]
+            at = units_of(s).first_component[name]
             reference[at : at + len(given)] = given
         self.routine = _kernels.TabledSweeps(
             chains=self.rows,
@@ -181,7 +181,8 @@ class TabledChains:
             p.bias,
             *_csr(p.links),
             *_csr(p.arrows),
-            *_csr(p.children)[:2],
+            p.children.start,
+            _some(p.children.columns.astype(np.int32)),
         )
         self.planned = not self.alone
         self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
@@ -197,8 +198,9 @@ class TabledChains:
         for name, given in x.items():
             layer = s.layers[name]
             self._view(self.state, s.first_unit[name], layer.size)[:] = layer.states(given)
-            if name in self.graph.first_value:
-                self._view(self.value, self.graph.first_value[name], layer.width)[:] = given
+            row = int(self.sites["value"][s.first_unit[name]])
+            if row >= 0:
+                self._view(self.value, row, layer.width)[:] = given
 
     def sweep(self, count: int, backward: bool = False) -> None:
         """Make `count` sweeps."""
@@ -222,7 +224,7 @@ class TabledChains:
             return
         s, mask = self.target.structure, np.zeros(len(self.sites), dtype=np.uint8)
         for name in anew:
-            mask[s.first_unit[name] :][: s.layers[name].size] = 1
+            mask[s.slices[name]] = 1
         self._pieces(1, anew=mask)
 
     def trace(self, count: int) -> Array:
@@ -326,8 +328,7 @@ class TabledChains:
         self.sites["soft"], row = -1, 0
         for name, given in soft.items():
             layer = s.layers[name]
-            own = row + layer.unit.width * np.arange(layer.size)
-            self.sites["soft"][s.first_unit[name] :][: layer.size] = own
+            self.sites["soft"][s.slices[name]] = row + layer.unit.width * np.arange(layer.size)
             self._view(out, row, layer.width)[:] = given
             row += layer.width
         return out
@@ -336,15 +337,14 @@ class TabledChains:
         """Return the moving units in the order of a sweep; write their ranks into the sites."""
         target, s = self.target, self.target.structure
         names = [name for names in visited(target) for name in names]
-        order = np.concatenate(
-            [s.first_unit[name] + np.arange(s.layers[name].size) for name in names]
-        )
+        every = np.arange(s.units)
+        order = np.concatenate([every[s.slices[name]] for name in names])
         self.sites["rank"][order] = np.arange(len(order))
         moves = np.concatenate([distinct(target.free[name]).any(axis=0) for name in s.layers])
         self.sites["moves"] = moves
         for bit, backward in ((1, False), (2, True)):
             for name in marginalised_layers(target, backward):
-                self.sites["summed"][s.first_unit[name] :][: s.layers[name].size] |= bit
+                self.sites["summed"][s.slices[name]] |= bit
         moving: Array = order[(moves & (self.sites["states"] > 1))[order]]
         return moving.astype(np.int32)
 

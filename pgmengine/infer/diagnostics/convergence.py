@@ -90,16 +90,13 @@ def chain_statistics(
     out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}}
     out |= {f"energy_{key}": value[:, 0] for key, value in total.items()}
     free = {name: x.components(target.free[name]) for name, x in target.structure.layers.items()}
+    parts_of = {name: _by_chain(series, target.rows, chains) for name, series in trace.items()}
     found = {
-        name: series_statistics(
-            _by_chain(series, target.rows, chains), variance[name], step, free=free[name]
-        )
-        for name, series in trace.items()
+        name: series_statistics(series, variance[name], step, free=free[name])
+        for name, series in parts_of.items()
     }
     draws = energy.size / target.rows
-    slowest = _slowest(
-        found, variance, np.where(total["ess"][:, 0] < draws, total["ess"][:, 0], draws)
-    )
+    slowest = _slowest(found, variance, np.fmin(total["ess"][:, 0], draws))
     for name, stats in found.items():
         layer = target.structure.layers[name]
         unchanged = variance[name] == 0

@@ -63,6 +63,9 @@ MAX_ROWS_NAMED = 3
 # Answers whose axis 0 has the rows of the evidence, if the evidence had rows.
 ANSWERS_BY_ROW = ("mean", "prob", "pairs", "joint", "mode")
 
+# Answers (rows,) that are logarithms of sums over states.
+LOG_ANSWERS = frozenset({"log_z", "log_prob", "bound"})
+
 
 def fits(target: Target, single: bool) -> bool:
     """Return whether terms are small enough for any answer, by bounds that are quick to compute."""
@@ -237,12 +240,7 @@ def _own_sum(target: Target, name: str) -> tuple[Array, Array]:
 
 def withheld(result: Result, eased: Eased, single: bool, target: Target) -> Result:
     """Return a result for the original target; answers whose digits are wrong become NaN."""
-    answers, lost = dict(result.answers), eased.lost(single)
-    for name in ("log_z", "log_prob", "bound"):
-        if name in answers:
-            answers[name] = answers[name] + eased.gain
-    if "log_z_interval" in answers:
-        answers["log_z_interval"] = answers["log_z_interval"] + eased.gain[:, None]
+    answers, lost = _shifted(result, eased.gain), eased.lost(single)
     bad = dict[str, Array]()
     for name in ("log_z", "bound"):
         if name in answers:
@@ -252,22 +250,24 @@ def withheld(result: Result, eased: Eased, single: bool, target: Target) -> Resu
     return _without(replace(result, answers=answers), bad, eased.sizes, target)
 
 
+def _shifted(result: Result, change: Array) -> dict[str, Any]:
+    """Return the answers, with a change (rows,) added to all that are logarithms."""
+    out = {n: v + change if n in LOG_ANSWERS else v for n, v in result.answers.items()}
+    if "log_z_interval" in out:
+        out["log_z_interval"] = out["log_z_interval"] + change[:, None]
+    return out
+
+
 def raised(result: Result, common: Array, target: Target) -> Result:
     """Return a result whose log Z includes a log weight (rows,) that all states have in common.
 
     Rows in which log Z loses its digits, because it cancels against a large weight, become NaN.
     """
-    answers, lost = dict(result.answers), np.zeros(len(common), dtype=bool)
     common = target.beta * common
-    for name in ("log_z", "log_prob", "bound"):
-        if name in answers:
-            answers[name] = answers[name] + common
-            lost |= _cancels(2.0 * np.abs(common), answers[name]) & ~np.isnan(answers[name])
-    if "log_z_interval" in answers:
-        answers["log_z_interval"] = answers["log_z_interval"] + common[:, None]
-    bad = dict[str, Array]()
-    if lost.any():
-        bad |= {name: lost for name in ("log_z", "log_prob", "bound") if name in answers}
+    answers, lost = _shifted(result, common), np.zeros(len(common), dtype=bool)
+    for name in LOG_ANSWERS & answers.keys():
+        lost |= _cancels(2.0 * np.abs(common), answers[name]) & ~np.isnan(answers[name])
+    bad = dict.fromkeys(LOG_ANSWERS & answers.keys(), lost) if lost.any() else {}
     return _without(replace(result, answers=answers), bad, magnitudes(target), target)
 
 
@@ -356,7 +356,7 @@ def _without(result: Result, bad: Mapping[str, Array], sizes: Magnitudes, target
     if "log_z" in bad and "log_prob" in answers:
         answers["log_prob"] = np.where(bad["log_z"], np.nan, answers["log_prob"])
     rows = np.flatnonzero(np.any(list(bad.values()), axis=0))
-    posterior = any(name not in ("log_z", "bound", "log_prob") for name in bad)
+    posterior = not bad.keys() <= LOG_ANSWERS
     lines = [_line(int(row), sizes, target, posterior) for row in rows[:MAX_ROWS_NAMED]]
     if len(rows) > MAX_ROWS_NAMED:
         lines.append(f"the same holds for {len(rows) - MAX_ROWS_NAMED} more rows")

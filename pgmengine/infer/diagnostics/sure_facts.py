@@ -19,7 +19,11 @@ import numpy as np
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, MAX_MEAN_GAP_IN_ERRORS
+from pgmengine.infer.diagnostics.trust import (
+    ERRORS_PER_INTERVAL_SIDE,
+    MAX_MEAN_GAP_IN_ERRORS,
+    row_beyond,
+)
 from pgmengine.infer.exact.exact import quick
 from pgmengine.infer.question.prepared import Prepared
 from pgmengine.infer.results.result import Plan, Result, Status
@@ -103,8 +107,7 @@ def _outside(rows: Array, exact: Array, ends: Array, what: str) -> Iterator[str]
     with np.errstate(invalid="ignore"):
         beyond = np.maximum(ends[:, 0] - exact, exact - ends[:, 1])
         beyond = beyond - ESTIMATE_ROUNDING * (1.0 + np.abs(exact))
-    at = int(np.nan_to_num(beyond, nan=-np.inf).argmax())
-    if beyond[at] > 0:
+    if (at := row_beyond(beyond)) is not None:
         yield (
             f"an exact sum gives {what} of row {rows[at]} as {exact[at]:.6g}, outside of the "
             f"interval from {ends[at, 0]:.6g} to {ends[at, 1]:.6g}"
@@ -135,12 +138,8 @@ def _too_probable(target: Target, result: Result) -> Iterator[str]:
     rows = np.flatnonzero(np.isfinite(log_p) & np.isfinite(error) & _probabilities(target))
     for some in _alternatives(target, rows):
         total = float(log_sum(log_p[some]))
-        if (
-            total
-            - ERRORS_PER_INTERVAL_SIDE * float(error[some].max())
-            - ESTIMATE_ROUNDING * (1.0 + abs(total))
-            > 0
-        ):
+        slack = ERRORS_PER_INTERVAL_SIDE * float(error[some].max())
+        if total - slack - ESTIMATE_ROUNDING * (1.0 + abs(total)) > 0:
             worst = target.row_numbers[some[log_p[some].argmax()]]
             alone = f"the probability of row {worst} is"
             several = f"{len(some)} rows that exclude each other, row {worst} and others, sum to"

@@ -88,13 +88,9 @@ def interval(low: Array, low_error: Array, high: Array, high_error: Array) -> Ar
     An end that is NaN, since an estimate or its error is infinite, becomes -inf or inf.
     """
     with np.errstate(invalid="ignore"):
-        ends = np.stack(
-            (
-                low - ERRORS_PER_INTERVAL_SIDE * low_error,
-                high + ERRORS_PER_INTERVAL_SIDE * high_error,
-            ),
-            axis=1,
-        )
+        low = low - ERRORS_PER_INTERVAL_SIDE * low_error
+        high = high + ERRORS_PER_INTERVAL_SIDE * high_error
+    ends = np.stack((low, high), axis=1)
     return np.where(np.isnan(ends), (-np.inf, np.inf), ends)
 
 
@@ -122,6 +118,38 @@ def few(ess: Array, draws: int) -> bool:
     """Return whether the smallest effective number (rows,) of draws is too small to be trusted."""
     # The negation makes NaN count as too small.
     return not ess.min() >= max(MIN_WEIGHT_SHARE * draws, min(MIN_EFFECTIVE_DRAWS, draws / 3))
+
+
+def few_weights(ess: Array, draws: int, numbers: Array, what: str = "draws") -> tuple[str, ...]:
+    """Return a warning where few of a row's draws carry most of the importance weight.
+
+    `ess` (rows,) is their effective number, and `numbers` has the numbers of the rows in messages.
+    """
+    if not few(ess, draws):
+        return ()
+    return (
+        f"an effective {ess.min():.3g} of {draws} {what} carry the importance weight of row "
+        f"{numbers[ess.argmin()]}",
+    )
+
+
+def heavy_tail(shape: Array, numbers: Array) -> tuple[str, ...]:
+    """Return a warning where the Pareto shape (rows,) of importance weights is too large."""
+    if not len(rows := heavy(shape)):
+        return ()
+    return (
+        f"the importance weights of row {numbers[rows[0]]} have a heavy tail, of Pareto shape "
+        f"{shape[rows[0]]:.2g}: the largest of them is yet to come",
+    )
+
+
+def row_beyond(beyond: Array) -> int | None:
+    """Return the row with the largest number above 0, or None; NaN counts as no number.
+
+    A row with NaN, such as one with a bound of -inf, has no verdict and must not hide other rows.
+    """
+    row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf)))
+    return row if beyond[row] > 0 else None
 
 
 def pareto_shape(log_weights: Array, ess: Array) -> Array:

@@ -19,7 +19,7 @@ Answer = dict[str, dict[Any, Any]]
 
 def check_possible(log_z: Array, rows: Array, target: Target) -> None:
     """Raise PgmError where the evidence of a row is impossible."""
-    if log_z.min() == -np.inf:
+    if np.count_nonzero(log_z == -np.inf):
         row = target.row_numbers[rows[np.isneginf(log_z).argmax()]]
         raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
 
@@ -65,7 +65,7 @@ class Gathered:
         check_divided(self.jobs, target.rows, self.what)
         # A target without rows has no jobs, and the check above has raised an error.
         log_z = np.empty(0) if self.log_z is None else self.log_z
-        if (unknown := np.isnan(log_z)).any():
+        if np.count_nonzero(unknown := np.isnan(log_z)):
             row = target.row_numbers[unknown.argmax()]
             raise InternalError(f"{self.what}: log Z of row {row} is no number")
         return log_z, self.found

@@ -35,6 +35,7 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import (
     condition,
 )
 from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_order, has_order
+from pgmengine.infer.exact.junction_tree.factors import weighs_units
 from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
 from pgmengine.infer.exact.junction_tree.trees import (
@@ -100,7 +101,7 @@ class PlannedTrees:
     limits: Limits
     target: ReferenceType[Target]
 
-    @property
+    @cached_property
     def trees(self) -> list[Tree]:
         """All trees."""
         return [*self.posterior, *self.without_evidence, *self.slope]
@@ -109,16 +110,16 @@ class PlannedTrees:
     def stats(self) -> dict[str, float]:
         """The table entries of the posterior's trees, and log2 of those of the largest clique."""
         width = max([tree.largest for tree in self.posterior], default=0.0)
-        return {"width": width, "entries": float(sum([t.entries.sum() for t in self.posterior]))}
+        return {"width": width, "entries": sum([t.total for t in self.posterior], 0.0)}
 
     def scheme(self, target: Target, draws: int) -> Scheme:
         """Return the price of the trees for some draws of samples, or the refusal."""
-        trees = self.trees
-        work = sum([tree.work(draws, self.want) for tree in trees])
+        trees, kinds = self.trees, {*map(quantity, self.want)}
+        work = sum([tree.work(kinds, draws) for tree in trees])
         most = max(trees, key=attrgetter("most"))
         if most.most > self.limits.states:
             return Scheme(work=work, refusal=self._refusal(most))
-        working, fixed = self._needs(draws, 0.0)
+        working, fixed = self._needs(kinds, draws, 0.0)
         if (
             working + fixed >= UNCHECKED_BYTES
             and len(trees) == 1
@@ -126,20 +127,21 @@ class PlannedTrees:
         ):
             # The answers of a single pass are made after it. With several passes, the answers of
             # earlier ones are in memory during a pass.
-            if most.at_once(self.want, draws) >= target.rows:
-                working, fixed = self._needs(draws, answer_bytes(target, self.want, draws))
+            if most.at_once(kinds, draws) >= target.rows:
+                answers = answer_bytes(target, self.want, draws)
+                working, fixed = self._needs(kinds, draws, answers)
         memory = peak_bytes(target, self.want, draws, work, working, fixed=fixed)
         filling = sum([len(tree.rows) * tree.conditioned.filling for tree in trees])
-        tabulated = sum([tree.tabulated(self.want, draws) for tree in trees])
+        tabulated = sum([tree.tabulated(kinds, draws) for tree in trees])
         filling += TABULATED_ENTRY_SECONDS * tabulated
-        if "gradient" in self.want:
+        if "gradient" in kinds:
             filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.size.sum())
         seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(trees) + filling
         return Scheme(most.described, work, memory, seconds, self)
 
-    def _needs(self, draws: int, answers: float) -> tuple[float, float]:
+    def _needs(self, kinds: set[str], draws: int, answers: float) -> tuple[float, float]:
         """Return the bytes of the largest pass: of its rows, and of the arrays that they share."""
-        return max([tree.bytes(self.want, draws, answers) for tree in self.trees], key=sum)
+        return max([tree.bytes(kinds, draws, answers) for tree in self.trees], key=sum)
 
     def _refusal(self, most: Tree) -> str:
         """Return the reason why the largest tree is too large."""
@@ -341,6 +343,8 @@ class _Draft:
     key: tuple[Any, ...]
     conditioned: Conditioned
     rough: Order
+    # The tree of the first order, where no other order is sought.
+    small: JunctionTree | None
 
     @property
     def seconds(self) -> float:
@@ -372,7 +376,7 @@ class _Draft:
 
         def make() -> tuple[Order, JunctionTree]:
             order = self.rough
-            if _may_fit(order) and order.entries > MAX_ENTRIES_WITHOUT_SEARCH:
+            if _may_fit(order):
                 order = best_order(states, scopes.start, scopes.scope, search, conditioned.passing)
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
@@ -384,6 +388,8 @@ class _Draft:
                 found = memo.recall(key, lambda: _reduced(conditioned, zeros, search))
                 return Tree(self.rows, self.form, key, conditioned, *found)
         key = ("tree", search, *self.key)
+        if self.small is not None:
+            return Tree(self.rows, self.form, key, conditioned, self.rough, self.small)
         return Tree(self.rows, self.form, key, conditioned, *memo.recall(key, make))
 
 
@@ -397,14 +403,24 @@ def _draft(target: Target, rows: Array, form: Form) -> _Draft:
         causes = [n for n in layers if layers[n].unit.independent_causes]
         masks += [one.evidence.values[name] for name in causes]
     acting = one.model.parameter_places if form.structural else one.model.nonzero_places
-    key = (form, one.untempered, *one.soft, *map(np.ndarray.tobytes, masks), *acting)
+    key = (
+        form,
+        one.untempered,
+        weighs_units(one),
+        *one.soft,
+        *map(np.ndarray.tobytes, masks),
+        *acting,
+    )
     memo = target.structure.memo
 
-    def make() -> tuple[Conditioned, Order]:
+    def make() -> tuple[Conditioned, Order, JunctionTree | None]:
         c = condition(one, form)
-        return c, best_order(c.states, c.scopes.start, c.scopes.scope, 0.0, c.passing)
+        graph = c.states, c.scopes.start, c.scopes.scope
+        rough = best_order(*graph, 0.0, c.passing)
+        small = rough.entries <= MAX_ENTRIES_WITHOUT_SEARCH
+        return c, rough, JunctionTree(*graph, rough.order) if small else None
 
-    found: tuple[Conditioned, Order] = memo.recall(("draft", *key), make)
+    found: tuple[Conditioned, Order, JunctionTree | None] = memo.recall(("draft", *key), make)
     return _Draft(target, rows, form, key, *found)
 
 

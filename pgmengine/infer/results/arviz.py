@@ -18,6 +18,7 @@ from pgmengine.evidence import frames
 from pgmengine.evidence.frames import Shown, component_names, different_texts, shown_units
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.by_name import asked
 
 # The axes of statistics that have a value for each draw.
 AXES_OF_DRAWS = (Axis.CHAIN, Axis.DRAW, Axis.ROW)
@@ -34,7 +35,7 @@ def to_arviz(result: Result) -> xr.DataTree:
     with needed_by("to_arviz()"):
         from arviz_base import from_dict
 
-    target = _target(result)
+    target = asked(result.target)
     # This raises NotAsked if the result has no samples.
     samples, shown = result.raw("samples"), shown_units(target.structure)
     taken = {"chain", "draw", "row", *(dim for one in shown for dim in _dims(one))}
@@ -83,19 +84,9 @@ def to_arviz(result: Result) -> xr.DataTree:
 
 def to_frame(result: Result) -> pd.DataFrame:
     """Return probabilities, means and evidence as a DataFrame; see Result.to_frame."""
-    target = _target(result)
+    target = asked(result.target)
     # This raises NotAsked if the result has no marginals.
     return frames.to_frame(target.structure, result.raw("mean"), result.raw("prob"), target.rows)
-
-
-def _target(result: Result) -> Target:
-    """Return the target of a result; raise PgmError for results of the `run` of a method."""
-    if result.target is None:
-        raise PgmError(
-            "only results of pgm.infer know their model and evidence; this is a result of a "
-            "method's run"
-        )
-    return result.target
 
 
 def _sample_stats(result: Result, energy: Array | None) -> dict[str, Array]:
@@ -118,20 +109,13 @@ def _tempering(result: Result, rows: int) -> xr.DataTree:
 
     # (sweeps, rows, chains)
     levels = result.stats["levels"]
-    dims = {
-        "chain": np.arange(levels.shape[2]),
-        "sweep": np.arange(len(levels)),
-        "row": np.arange(rows),
+    sizes = {"chain": levels.shape[2], "sweep": len(levels), "row": rows}
+    variables = {
+        "level": (tuple(sizes), levels.transpose(2, 0, 1)),
+        "adaptive": ("sweep", result.stats["adaptive"]),
     }
-    return xr.DataTree(
-        xr.Dataset(
-            {
-                "level": (tuple(dims), levels.transpose(2, 0, 1)),
-                "adaptive": ("sweep", result.stats["adaptive"]),
-            },
-            coords=dims,
-        )
-    )
+    coords = {name: np.arange(size) for name, size in sizes.items()}
+    return xr.DataTree(xr.Dataset(variables, coords=coords))
 
 
 def _by_chain(samples: Array, chains: int) -> Array:

@@ -26,3 +26,8 @@ class Axis(Enum):
 
 # Name of a statistic -> its axes. A mapping by layer has these axes in each of its arrays.
 Statistics = Mapping[str, tuple[Axis, ...]]
+
+
+def by_row(*names: str) -> dict[str, tuple[Axis, ...]]:
+    """Return the axes of statistics that have one number for each row of evidence."""
+    return dict.fromkeys(names, (Axis.ROW,))

@@ -13,6 +13,7 @@ from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.evidence.frames import state_keys
 from pgmengine.evidence.names import Member, Names
+from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import check_finite
@@ -100,6 +101,16 @@ class Joints(dict[Any, Array]):
                 if sorted(map(repr, asked)) == sorted(map(repr, places)):
                     return known, [places.index(place) for place in asked]
         return None, []
+
+
+def asked(target: Target | None) -> Target:
+    """Return the target of a result; raise PgmError if it has none, as after `run` of a method."""
+    if target is None:
+        raise PgmError(
+            "only results of pgm.infer and of prepared questions know their model, its names and "
+            "the evidence; this is a result of a method's own run: ask by pgm.infer"
+        )
+    return target
 
 
 def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:

@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.base.errors import NoSuchName, NotAsked, PgmError, listed
+from pgmengine.base.errors import NoSuchName, NotAsked, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Snapshot
 from pgmengine.evidence.names import Member, Names
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.arviz import to_arviz, to_frame
-from pgmengine.infer.results.by_name import Joint, Joints, assignment, marginal, samples_frame
+from pgmengine.infer.results.by_name import (
+    Joint,
+    Joints,
+    asked,
+    assignment,
+    marginal,
+    samples_frame,
+)
 from pgmengine.infer.results.overview import result_html, result_text
 
 if TYPE_CHECKING:
@@ -29,21 +36,10 @@ if TYPE_CHECKING:
 
 WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient", "bound")
 
-# Name of an answer -> the wanted quantity to which it belongs.
-ANSWERS = {
-    "mean": "marginals",
-    "prob": "marginals",
-    "log_z": "log_z",
-    "log_z_error": "log_z",
-    "log_z_interval": "log_z",
-    "log_prob": "log_prob",
-    "samples": "samples",
-    "mode": "mode",
-    "pairs": "pairs",
-    "gradient": "gradient",
-    "bound": "bound",
-    "joint": "joint",
-}
+# Name of an answer -> the wanted quantity to which it belongs. Most have the name of the quantity.
+ANSWERS = {name: name for name in (*WANTS, "joint") if name != "marginals"}
+ANSWERS |= {"mean": "marginals", "prob": "marginals"}
+ANSWERS |= {"log_z_error": "log_z", "log_z_interval": "log_z"}
 
 
 class Status(Enum):
@@ -319,7 +315,7 @@ class Result:
         State -> probability; an array over rows if the evidence has rows. For an array or a layer,
         its shape follows the axis of rows. States without names are numbers.
         """
-        return marginal(self._asked.structure, self.raw("prob"), name)
+        return marginal(asked(self.target).structure, self.raw("prob"), name)
 
     def assignment(self) -> dict[Hashable, Any]:
         """Return the most probable complete state by the names of units and states.
@@ -328,7 +324,7 @@ class Result:
         name has the key (layer, number).
         Values are arrays over rows if the evidence has rows. It needs want=("mode",).
         """
-        return assignment(self._asked.structure, self.raw("mode"))
+        return assignment(asked(self.target).structure, self.raw("mode"))
 
     def samples_frame(self) -> pd.DataFrame:
         """Return the draws as a pandas DataFrame (extra "arviz"), with states by name.
@@ -337,15 +333,8 @@ class Result:
         (layer, number), which is a text in files. Evidence and data can be read from such files. It
         has a row for each draw, with the index (row, draw) if the evidence has rows.
         """
-        target = self._asked
+        target = asked(self.target)
         return samples_frame(target.structure, self.raw("samples"), target.evidence.has_rows)
-
-    @property
-    def _asked(self) -> Target:
-        """The target; PgmError for results of the `run` of a method, which have none."""
-        if self.target is None:
-            raise PgmError("names are known to results of infer and of prepared questions only")
-        return self.target
 
     def to_arviz(self) -> xr.DataTree:
         """Return the samples as an ArviZ DataTree (extra "arviz").

@@ -14,7 +14,8 @@ from pgmengine.infer.variational.packed_tables import scope_arrays
 from pgmengine.model.couplings import Arrow, Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.parameters import Parameters
-from pgmengine.model.weights import is_sparse, like
+from pgmengine.model.unit_graph import Rows
+from pgmengine.model.weights import is_sparse, like, numbers
 
 # Values (sets, K, width) and log base (K,) of the terms log sum_k h_k e^(y_k z) of each child.
 Sums = tuple[Array, Array]
@@ -152,9 +153,10 @@ class Net:
                     place.append(begin + np.arange(len(edges.parent)) * wide)
                 self.edges.append(edges)
                 begin += edges.count
-        order = np.argsort(_joined(term), kind="stable")
-        unit_of, term_of = _joined(unit)[order], _joined(term)[order]
         units, terms = len(self.arrays["unit_kind"]), len(self.arrays["term_kind"])
+        up = Rows.of_keys(_joined(term), terms)
+        unit_of, term_of = _joined(unit)[up.columns], up.rows
+        down = Rows.of_keys(unit_of, units)
         states, width, curvature = np.array([k[:3] for k in self.kinds]).reshape(-1, 3).T
         of_unit, of_term = self.arrays["unit_kind"], self.arrays["term_kind"]
         others = np.bincount(
@@ -167,11 +169,11 @@ class Net:
         return {
             "edge_unit": unit_of.astype(np.int32),
             "edge_term": term_of.astype(np.int32),
-            "edge_weight": _joined(place)[order],
-            "up_start": _starts(np.bincount(term_of, minlength=terms)),
-            "down_start": _starts(np.bincount(unit_of, minlength=units)),
+            "edge_weight": _joined(place)[up.columns],
+            "up_start": up.start,
+            "down_start": down.start,
             "term_plain": plain.astype(np.int32),
-            "down_edge": np.argsort(unit_of, kind="stable"),
+            "down_edge": down.columns,
             "capacity": int(load.max(initial=0)),
         }
 
@@ -183,10 +185,10 @@ class Net:
                 rows, columns = _places(block)
                 source.append(self.units[other].first_comp + rows)
                 to.append(self.units[name].first_comp + columns)
-        own = _joined(to)
-        self.order = np.argsort(own, kind="stable")
+        links = Rows.of_keys(_joined(to), self.arrays["comps"])
+        self.order = links.columns
         return {
-            "link_start": _starts(np.bincount(own, minlength=self.arrays["comps"])),
+            "link_start": links.start,
             "link_from": _joined(source)[self.order].astype(np.int32),
         }
 
@@ -230,14 +232,12 @@ class Net:
         """Return the weights of all edges."""
         out = np.zeros(sum(e.count for e in self.edges))
         for e in self.edges:
-            out[e.begin + e.place] = _entries(model.weight(e.arrow))
+            out[e.begin + e.place] = numbers(model.weight(e.arrow))
         return out
 
     def link_weights(self, model: Parameters) -> Array:
         """Return the weights of all links."""
-        blocks = [
-            _entries(block) for c in self.links for _, _, block in _linear(c, model.weight(c))
-        ]
+        blocks = [numbers(block) for c in self.links for _, _, block in _linear(c, model.weight(c))]
         return np.ascontiguousarray(_joined(blocks, np.float64)[self.order])
 
 
@@ -271,7 +271,7 @@ def _linear(c: Coupling, weight: Weight) -> list[tuple[str, str, Weight]]:
 
 
 def _places(weight: Weight) -> tuple[Array, Array]:
-    """Return the rows and columns of the entries of a weight."""
+    """Return the rows and columns of the numbers of a weight."""
     if is_sparse(weight):
         entries = weight.tocoo()
         return entries.row.astype(np.int64), entries.col.astype(np.int64)
@@ -279,19 +279,9 @@ def _places(weight: Weight) -> tuple[Array, Array]:
     return row, column
 
 
-def _entries(weight: Weight) -> Array:
-    """Return the entries of a weight in the order of `_places`."""
-    return weight.tocoo().data if is_sparse(weight) else np.ravel(weight)
-
-
 def _joined(parts: list[Array], dtype: type = np.int64) -> Array:
     """Return the arrays joined in one, which is empty if there are none."""
     return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
-
-
-def _starts(counts: Array) -> Array:
-    """Return 0, followed by the running sums of the counts."""
-    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)))
 
 
 def as_blocks(value: Array, blocks: int, fill: float | None = None) -> Array:

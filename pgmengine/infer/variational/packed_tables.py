@@ -16,6 +16,7 @@ from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
+from pgmengine.model.unit_graph import Rows
 
 # Smaller probabilities of units in tables with zeros are taken as 0. The limit is larger if
 # products of probabilities would otherwise fall below MIN_PRODUCT.
@@ -26,22 +27,21 @@ MIN_PRODUCT = 1e-290
 def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, Any]:
     """Return the arrays of all tables; `first` is the number of the first unit of each layer."""
     index = s.table_index
-    number = np.full(sum(layer.size for layer in s.layers.values()), -1, dtype=np.int64)
+    number = np.full(s.units, -1, dtype=np.int64)
     own = np.full(units, -1, dtype=np.int64)
     for name, begin in first.items():
-        size = s.layers[name].size
-        number[s.first_unit[name] : s.first_unit[name] + size] = begin + np.arange(size)
-        own[begin : begin + size] = s.child_tables[name]
+        there = np.arange(begin, begin + s.layers[name].size)
+        number[s.slices[name]], own[there] = there, s.child_tables[name]
     axis_unit = number[index.unit]
-    counts = np.bincount(axis_unit, minlength=units)
+    axes = Rows.of_keys(axis_unit, units)
     return {
         "table_start": index.start,
         "table_entry": index.first,
         "axis_unit": axis_unit,
         "axis_table": index.table.astype(np.int64),
         "axis_stride": index.stride,
-        "in_start": np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-        "in_axis": np.argsort(axis_unit, kind="stable").astype(np.int64),
+        "in_start": axes.start,
+        "in_axis": axes.columns,
         "own_table": own,
     }
 

@@ -20,6 +20,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.learn.whole.objective import Evaluation, Objective
 from pgmengine.model.model import Model
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.weights import plus
 
 
@@ -103,7 +104,7 @@ def _idle_in_all(parts: Sequence[Objective]) -> dict[str, Array]:
     return {key: mask for key, mask in out.items() if mask.any()}
 
 
-def check_shared(first: Model, other: Model) -> None:
+def check_shared(first: Parameters, other: Parameters) -> None:
     """PgmError unless the parameters that can learn have the same shapes in both models.
 
     Biases of arrays of variables, and of units with a conditional, do not count.

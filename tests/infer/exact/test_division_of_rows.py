@@ -43,7 +43,7 @@ def test_rows_of_one_pattern_on_both_sides_of_the_limit_of_a_shared_tree(seed, m
     evidence = rows_of_few_patterns(model, 30, 6, seed)
     alone = [pgm.infer(model, row(evidence, i), want, pgm.Elimination()) for i in range(30)]
     limits = planning.Limits(2.0**27, 0)
-    sizes = planning._trees(model.given(evidence), want, limits)[0].entries
+    sizes = planning._trees(model.given(evidence), want, limits)[0].restricted[:, 0]
     parted = 0
     for size in np.unique(sizes)[:-1]:
         limit = 3 * planning.PASSED_ENTRY_SECONDS * size * (1 + 1e-9)

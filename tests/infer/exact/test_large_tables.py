@@ -176,10 +176,12 @@ def test_a_large_table_with_observed_units_is_sliced(*, tolerance=1e-9):
 
 def test_small_tables_are_placed_and_free_ones_are_views():
     small = declared_one_by_one(*chain_of(5, 3)).build()
-    kinds = [type(term) for term in condition(small.given(), Form()).terms[1:]]
+    kinds = [type(term) for term in condition(small.given(), Form()).terms]
+    assert kinds == [FreeTables]
+    kinds = [type(term) for term in condition(small.given({("c", 0): 1}), Form()).terms]
     assert kinds == [TableTerm]
     model = declared_one_by_one(*chain_of(6, 300)).build()
-    (free,) = condition(model.given(), Form()).terms[1:]
+    (free,) = condition(model.given(), Form()).terms
     assert isinstance(free, FreeTables) and len(free.runs) == 1
     assert np.shares_memory(free.values(model.given()), model.params["c[0],c[1].table"])
 

@@ -13,7 +13,7 @@ import pgmengine as pgm
 from pgmengine.engine import layerwise, reference
 from pgmengine.engine.chains import make_chains, refusal, start
 from pgmengine.infer.sampling.methods.ais import _interval
-from pgmengine.infer.sampling.methods.annealing import AnnealedRun
+from pgmengine.infer.sampling.methods.annealed_run import AnnealedRun
 from pgmengine.infer.sampling.methods.base_rates import base_rates
 from pgmengine.infer.sampling.methods.references import Confirmed
 

@@ -127,7 +127,8 @@ class CompiledEnumerator:
 
         done = shared_out(run, self._tasks())
         if moments:
-            return sums, _averages(done, np.zeros((p.target.rows, moments, p.columns)))
+            total = np.zeros((p.target.rows, moments, p.columns))
+            return sums, _averages(done, total, p.size <= STATES_PER_TASK)
         for _ in done:
             pass
         return sums, None
@@ -209,8 +210,10 @@ class _Sums:
     moments: Array | None
 
 
-def _averages(done: Iterator[_Sums], out: Array) -> Array:
+def _averages(done: Iterator[_Sums], out: Array, alone: bool) -> Array:
     """Return the expectations `out` of each row from the sums of tasks, in their order.
+
+    `alone`: each row has one task, so that no common scale of several tasks is needed.
 
     They are divided by the sum of the same weights, so that they are averages even where the log
     weights are rounded.
@@ -219,6 +222,9 @@ def _averages(done: Iterator[_Sums], out: Array) -> Array:
     for part in done:
         rows, gained = part.rows, part.moments
         assert gained is not None
+        if alone:
+            out[rows], total[rows] = gained, part.mass
+            continue
         new = np.maximum(scales[rows], part.scale)
         # Rows without a possible state so far.
         safe = np.where(np.isneginf(new), 0.0, new)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class FiniteBlock:
     value: Array
     complement: bool = False
 
-    @property
+    @cached_property
     def padded(self) -> int:
         """The number of units with padding, as the compiled routine reads them."""
         return -(-len(self.index) // LANES) * LANES
@@ -117,7 +118,7 @@ class LogLinearForm:
     smooth: list[SmoothBlock] = field(default_factory=list)
     quadratic: list[QuadraticBlock] = field(default_factory=list)
 
-    @property
+    @cached_property
     def columns(self) -> int:
         """The number of columns of the moments; see enumerator.py."""
         finite: int = sum([b.padded * b.offset.shape[2] for b in self.finite])

@@ -126,6 +126,8 @@ class AbsentTerm:
     parents: tuple[tuple[Arrow, Array], ...]
     scopes: Scopes
 
+    by_row = True
+
     def values(self, target: Target) -> Array:
         """Return the entries of the parents, and the constant."""
         children = np.flatnonzero(self.children)
@@ -203,6 +205,8 @@ class ChainTerm:
     joined: tuple[Links, ...]
     auxiliaries: int
     scopes: Scopes
+
+    by_row = True
 
     def values(self, target: Target) -> Array:
         """Return the entries of all factors."""

@@ -32,7 +32,6 @@ from pgmengine.infer.exact.junction_tree.causal_independence import (
 )
 from pgmengine.infer.exact.junction_tree.factors import (
     FreeUnits,
-    PairTerm,
     Scopes,
     Term,
     free_units,
@@ -56,7 +55,6 @@ from pgmengine.infer.exact.junction_tree.table_terms import (
     TableTerm,
     observed_constant,
     table_terms,
-    whole_tables,
 )
 from pgmengine.model.unit_graph import acts
 
@@ -108,6 +106,8 @@ class JointTerm:
 
     scopes: Scopes
     entries: int
+
+    by_row = False
 
     def values(self, target: Target) -> Array:
         """Return zeros."""
@@ -169,14 +169,14 @@ class Conditioned:
         """
         out = np.zeros(int(self.sizes.sum()), dtype=bool)
         some = [(term, span) for term, _, span in self.spans if _may_exclude(target, term)]
-        entries = float(sum(place.stop - place.start for term, place in some if by_row(term)))
+        entries = float(sum(place.stop - place.start for term, place in some if term.by_row))
         each = COPIES_PER_FILLED_TABLE * 8.0 * entries
         if why := no_room(each):
             raise PgmError(f"the factors of a row have {self.sizes.sum():.3g} entries: {why}")
         for term, place in some:
-            if not by_row(term):
+            if not term.by_row:
                 np.isneginf(term.values(target)[:, 0], out=out[place])
-        rows = [(term, place) for term, place in some if by_row(term)]
+        rows = [(term, place) for term, place in some if term.by_row]
         parts = blocks(np.arange(target.rows), MAX_SEARCH_BYTES / max(each, 1.0)) if rows else []
         for number, part in enumerate(parts):
             given = target if len(parts) == 1 else target.take(part)
@@ -235,6 +235,12 @@ class Conditioned:
         """Return the factors whose marginals the wanted quantities need, ascending."""
         return np.arange(len(self.scopes)) if NEED_ALL_FACTORS & kinds else self.for_means
 
+    def asked_entries(self, kinds: set[str]) -> float:
+        """Return the number of entries of these factors."""
+        every, some = NEED_ALL_FACTORS & kinds, (InfiniteTerm, JointTerm)
+        spans = [s for term, _, s in self.spans if every or isinstance(term, some)]
+        return float(sum([s.stop - s.start for s in spans]))
+
     def places(self, kind: type[T] | tuple[type[T], ...]) -> list[tuple[T, slice]]:
         """Return the terms of a kind, or of several, with the places of their factors."""
         return [(term, place) for term, place, _ in self.spans if isinstance(term, kind)]
@@ -243,9 +249,10 @@ class Conditioned:
     def spans(self) -> list[tuple[Term, slice, slice]]:
         """All terms, with the places of their factors, and of their entries."""
         out, first, begin = list[tuple[Term, slice, slice]](), 0, 0
+        ends = self.sizes.cumsum()
         for term in self.terms:
             last = first + len(term.scopes)
-            end = begin + int(self.sizes[first:last].sum())
+            end = int(ends[last - 1]) if last else 0
             out.append((term, slice(first, last), slice(begin, end)))
             first, begin = last, end
         return out
@@ -262,7 +269,7 @@ class Conditioned:
             if isinstance(term, KINDS_OF_TABLE_TERMS):
                 total += term.held(lanes)
             else:
-                total += 8.0 * (span.stop - span.start) * (lanes if by_row(term) else 1)
+                total += 8.0 * (span.stop - span.start) * (lanes if term.by_row else 1)
         return total
 
 
@@ -273,15 +280,6 @@ def _may_exclude(target: Target, term: Term) -> bool:
     if isinstance(term, KINDS_OF_TABLE_TERMS):
         return not target.model.table_sizes[1][term.tables].all()
     return isinstance(term, ChainTerm)
-
-
-def by_row(term: Term) -> bool:
-    """Whether the entries of a term may differ between rows of one pattern."""
-    return (
-        term.by_row
-        if isinstance(term, KINDS_OF_TABLE_TERMS)
-        else not isinstance(term, (PairTerm, JointTerm))
-    )
 
 
 def condition(target: Target, form: Form) -> Conditioned:
@@ -304,7 +302,8 @@ def condition(target: Target, form: Form) -> Conditioned:
     child = s.table_index.child
     counted = ~np.concatenate([uncounted[name] for name in s.layers])[child] | (child < 0)
     free = free_units(target, left_out)
-    terms: list[Term | None] = [unit_term(free), *table_terms(target, free, counted)]
+    of_tables, full = table_terms(target, free, counted)
+    terms: list[Term | None] = [unit_term(target, free), *of_tables]
     for c in s.undirected:
         terms.append(pair_term(target, free, c, acts(target.model, c, form.structural)))
     chains = dict[str, list[Field]]()
@@ -338,14 +337,22 @@ def condition(target: Target, form: Form) -> Conditioned:
     states = free.states
     if auxiliaries := sum([link.auxiliaries for link in links]):
         states = np.concatenate([states, np.full(auxiliaries, 2)])
-    members = np.concatenate([states[scopes.scope], [1]])
-    sizes = np.multiply.reduceat(members, scopes.start[:-1]) if len(scopes) else members[:0]
-    sizes[scopes.start[1:] == scopes.start[:-1]] = 1
-    full = whole_tables(target, counted)
+    sizes = _sizes(states, scopes)
     # Barren units that are in no factor still have means, which are computed on their own.
     asked = {} if form.prune else left_out
     separate = {name: np.flatnonzero(mask) for name, mask in asked.items()}
     return Conditioned(free, states, kept, scopes, sizes, counted, full, separate, order)
+
+
+def _sizes(states: Array, scopes: Scopes) -> Array:
+    """Return the number of entries (factors,) of each factor."""
+    members, start = states[scopes.scope], scopes.start
+    empty = start[1:] == start[:-1]
+    if not np.count_nonzero(empty):
+        return np.multiply.reduceat(members, start[:-1]) if len(scopes) else members
+    sizes = np.multiply.reduceat(np.concatenate([members, [1]]), start[:-1])
+    sizes[empty] = 1
+    return sizes
 
 
 def _left_out(target: Target, form: Form) -> dict[str, Array]:

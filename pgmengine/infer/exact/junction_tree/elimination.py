@@ -146,10 +146,10 @@ def _eliminated(
     rng: np.random.Generator | None,
 ) -> tuple[Array, Answer]:
     """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...)."""
-    gathered = Gathered(target, "elimination")
+    gathered, kinds = Gathered(target, "elimination"), {*map(quantity, want)}
     for tree in trees:
-        for rows in blocks(tree.rows, tree.at_once(want, draws)):
-            gathered.add(rows, *_solved(tree, target, rows, want, draws, rng))
+        for rows in blocks(tree.rows, tree.at_once(kinds, draws)):
+            gathered.add(rows, *_solved(tree, target, rows, want, kinds, draws, rng))
     return gathered.complete()
 
 
@@ -158,12 +158,13 @@ def _solved(
     whole: Target,
     rows: Array,
     want: tuple[str, ...],
+    kinds: set[str],
     draws: int,
     rng: np.random.Generator | None,
 ) -> tuple[Array, Answer]:
     """Return log_z of some rows of a pattern, and the other answers; they share a pass."""
     given = whole if len(rows) == whole.rows else whole.take(rows)
-    kinds, conditioned = {*map(quantity, want)}, tree.conditioned
+    conditioned = tree.conditioned
     moments, posterior = not NEED_MARGINALS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
     asked = conditioned.asked(kinds)
     target = given if tree.restricted is None else tree.given(given)
@@ -240,7 +241,7 @@ def _log_off(tree: Tree, target: Target, name: str, units: Array) -> Array:
         )
         added[places.ravel()] += shares(target, c, parents, units)
     parts = conditioned.tables(target)
-    # The first tables are those of single units, if there is a free unit.
+    # The first tables are those of single units, because the children hang on arrows.
     alone, others = (parts[:1], parts[1:]) if len(added) else ([], parts)
     parts = [
         np.broadcast_to(p[:, :, None] + added[:, None], (len(p), *lanes)).reshape(len(p), -1)

@@ -44,14 +44,18 @@ class Scopes:
         return len(self.start) - 1
 
 
+NO_SCOPES = Scopes(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32))
+
+
 def joined(parts: list[Scopes]) -> Scopes:
     """Return the factors of several terms, in order."""
-    starts, last = [np.zeros(1, dtype=np.int64)], 0
+    starts, last = [NO_SCOPES.start], 0
     for part in parts:
         starts.append(part.start[1:] + last)
         last += len(part.scope)
-    scope = np.concatenate([np.empty(0, dtype=np.int32), *[part.scope for part in parts]])
-    return Scopes(np.concatenate(starts), scope.astype(np.int32, copy=False))
+    return Scopes(
+        np.concatenate(starts), np.concatenate([NO_SCOPES.scope, *[p.scope for p in parts]])
+    )
 
 
 def of_equal_length(scope: Array) -> Scopes:
@@ -86,21 +90,20 @@ def free_units(target: Target, left_out: dict[str, Array]) -> FreeUnits:
     `left_out` holds masks, layer -> (size,), of units that count as neither free nor observed, such
     as barren ones.
     """
-    s = target.structure
-    number = np.full(s.units, -1, dtype=np.int64)
-    layers: dict[str, Array] = {}
-    count, free = 0, target.free
+    s, free = target.structure, target.pattern.free
+    masks, layers = list[Array](), dict[str, Array]()
     for name, states in s.state_counts.items():
-        if not states:
-            continue
-        mask = free[name][0]
-        if name in left_out:
+        mask = free[name][0] if states else np.zeros(s.layers[name].size, dtype=bool)
+        if states and name in left_out:
             mask = mask & ~left_out[name]
+        masks.append(mask)
         units = mask.nonzero()[0]
         if len(units):
             layers[name] = units
-            number[s.first_unit[name] + units] = np.arange(count, count + len(units))
-            count += len(units)
+    joint = np.concatenate(masks)
+    number = joint.cumsum()
+    number -= 1
+    number[~joint] = -1
     lengths = list(map(len, layers.values()))
     each = np.array([s.state_counts[name] for name in layers], dtype=np.int64).repeat(lengths)
     return FreeUnits(number, layers, each)
@@ -108,6 +111,10 @@ def free_units(target: Target, left_out: dict[str, Array]) -> FreeUnits:
 
 class Term(Protocol):
     """One kind of factors of the conditioned model."""
+
+    @property
+    def by_row(self) -> bool:
+        """Whether the entries may differ between rows of one pattern."""
 
     @property
     def scopes(self) -> Scopes:
@@ -123,6 +130,8 @@ class UnitTerm:
 
     free: FreeUnits
     scopes: Scopes
+
+    by_row = True
 
     def values(self, target: Target) -> Array:
         """Return the sum of bias, soft evidence, base measure and field of observed units."""
@@ -145,11 +154,18 @@ class UnitTerm:
         return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in parts])
 
 
-def unit_term(free: FreeUnits) -> UnitTerm | None:
-    """Return the term of all free units, or None without any."""
-    if not len(free.states):
-        return None
-    return UnitTerm(free, of_equal_length(np.arange(len(free.states))[:, None]))
+def weighs_units(target: Target) -> bool:
+    """Whether states of free units may have log weights of their own, besides those of tables."""
+    s = target.structure
+    weighed = s.couplings or s.with_base or target.soft or target.model.biased
+    return bool(weighed) or not target.untempered
+
+
+def unit_term(target: Target, free: FreeUnits) -> UnitTerm | None:
+    """Return the term of all free units, or None where all its entries would be 0."""
+    n = len(free.states) if weighs_units(target) else 0
+    scopes = Scopes(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32))
+    return UnitTerm(free, scopes) if n else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +176,8 @@ class PairTerm:
     first: Array
     second: Array
     scopes: Scopes
+
+    by_row = False
 
     def values(self, target: Target) -> Array:
         """Return the entries of all pairs, which no evidence changes."""

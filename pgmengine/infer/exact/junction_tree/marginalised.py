@@ -167,6 +167,8 @@ class ChildTerm:
     free: Array
     scopes: Scopes
 
+    by_row = True
+
     def values(self, target: Target) -> Array:
         """Return the entries of all children."""
         parts = [self.logs(target, f) for f in self.fields]
@@ -256,6 +258,8 @@ class InfiniteTerm:
     fields: tuple[Field, ...]
     scopes: Scopes
     leaf: bool
+
+    by_row = True
 
     def values(self, target: Target) -> Array:
         """Return the entries of all units."""

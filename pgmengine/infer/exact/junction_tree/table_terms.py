@@ -8,7 +8,8 @@ places has a number for each of their entries. There are four kinds:
     placed      all small tables together, with the place of each entry in the model
     observed    a table without a free unit: a constant of each row
 
-If all tables of a question are small, all of them are placed, which takes the fewest operations.
+If no unit is observed, all tables are free. If some are observed, and all tables of a question are
+small, all of them are placed, which takes the fewest operations.
 """
 
 from __future__ import annotations
@@ -61,14 +62,18 @@ class Entries:
         return places
 
 
+NO_PLACES = np.empty(0, dtype=np.int64)
+NO_ENTRIES = Entries(NO_PLACES, NO_PLACES, NO_PLACES, NO_PLACES, NO_PLACES)
+
+
 def _entries(target: Target, tables: Array, base: Array, owner: Array, seen: Array) -> Entries:
     """Return the entries of some tables; the mask `seen` (S,) marks the axes of observed units."""
-    index, none = target.structure.table_index, np.empty(0, dtype=np.int64)
+    index = target.structure.table_index
     mine = np.zeros(len(index.child), dtype=bool)
     mine[tables] = True
     axes = mine[index.table].nonzero()[0]
     if not seen[axes].any():
-        return Entries(base, owner, none, none, none)
+        return Entries(base, owner, NO_PLACES, NO_PLACES, NO_PLACES)
     lengths = index.start[tables + 1] - index.start[tables]
     stride = np.where(seen[axes], index.stride[axes], 0)[:, None]
     return Entries(base, owner, index.unit[axes], stride, np.cumsum(lengths) - lengths)
@@ -266,19 +271,42 @@ class _Active:
         return _Active(self.tables[mine], axes, start, self.size[mine], self.number)
 
 
-def table_terms(target: Target, free: FreeUnits, counted: Array) -> list[TablesTerm]:
-    """Return the terms of the tables with free units; `counted` (F,) are the tables that count."""
-    index = target.structure.table_index
-    number = free.number[index.unit]
-    active = (number >= 0) & counted[index.table]
-    if not active.any():
-        return []
+def table_terms(
+    target: Target, free: FreeUnits, counted: Array
+) -> tuple[list[TablesTerm], Entries]:
+    """Return the terms of the tables with free units, and the entries of all other tables.
+
+    `counted` (F,) are the tables that count.
+    """
+    s = target.structure
+    if not s.tables:
+        return [], NO_ENTRIES
+    index = s.table_index
+    number = free.number.take(index.unit)
+    active = number >= 0
+    every = counted.all()
+    if every and active.all():
+        scopes = Scopes(index.start, number.astype(np.int32))
+        run = 0, int(index.first[-1])
+        return [FreeTables(np.arange(len(counted)), scopes, (run,))], NO_ENTRIES
+    if not every:
+        active &= counted[index.table]
     lengths = np.add.reduceat(active, index.start[:-1], dtype=np.int64)
+    observed = (counted & (lengths == 0)).nonzero()[0]
+    seen = number < 0
+    whole = _entries(target, observed, index.first[observed], np.arange(len(observed)), seen)
     tables, axes = lengths.nonzero()[0], active.nonzero()[0]
+    if not len(tables):
+        return [], whole
     start = np.zeros(len(tables) + 1, dtype=np.int64)
     lengths[tables].cumsum(out=start[1:])
     size = np.multiply.reduceat(index.states[axes], start[:-1])
-    every = _Active(tables, axes, start, size, number)
+    return _terms(target, _Active(tables, axes, start, size, number)), whole
+
+
+def _terms(target: Target, every: _Active) -> list[TablesTerm]:
+    """Return the terms of the tables with free units, where some units are observed."""
+    index, tables, size = target.structure.table_index, every.tables, every.size
     if size.sum() <= MAX_PLACED_ENTRIES:
         return [_placed(target, every)]
     # Small tables that places share are placed like tables with observed units.
@@ -361,19 +389,6 @@ def _places(index: TableIndex, axes: Array, start: Array, owner: Array, local: A
         found += local % states * np.where(have, index.stride[axis], 0)[owner]
         local = local // states
     return found
-
-
-def whole_tables(target: Target, counted: Array) -> Entries:
-    """Return the entries of the counted tables without a free unit."""
-    s, none = target.structure, np.empty(0, dtype=np.int64)
-    free = target.free
-    observed = ~np.concatenate([free[name][0] for name in s.layers])
-    if not s.tables or not observed.any():
-        return Entries(none, none, none, none, none)
-    index = s.table_index
-    seen = observed[index.unit]
-    tables = (counted & np.logical_and.reduceat(seen, index.start[:-1])).nonzero()[0]
-    return _entries(target, tables, index.first[tables], np.arange(len(tables)), seen)
 
 
 def observed_constant(target: Target, whole: Entries) -> Array:

@@ -22,14 +22,12 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import (
     KINDS_OF_TABLE_TERMS,
     Conditioned,
     Form,
-    by_row,
 )
 from pgmengine.infer.exact.junction_tree.cutset import Cutset, Factors, condition_on_cutset
 from pgmengine.infer.exact.junction_tree.elimination_order import Order
 from pgmengine.infer.exact.junction_tree.factors import Term
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible
 from pgmengine.infer.exact.shared_rows import freed, observed_states
-from pgmengine.infer.results.result import quantity
 
 # Number of passes over a tree for marginals; log Z alone takes one.
 PASSES_FOR_MARGINALS = 3
@@ -107,16 +105,14 @@ class Tree:
         return values or self.form.small
 
     @property
-    def entries(self) -> Array:
-        """The table entries of the pattern, or of each row that shares the tree."""
-        if self.restricted is None:
-            return np.array([self.order.entries])
-        return self.restricted[:, 0]
+    def total(self) -> float:
+        """The table entries of the pattern, or of all rows that share the tree together."""
+        return self.order.entries if self.restricted is None else float(self.restricted[:, 0].sum())
 
     @property
     def most(self) -> float:
         """The largest number of table entries of a row."""
-        return self.order.entries if self.restricted is None else float(self.entries.max())
+        return self.order.entries if self.restricted is None else float(self.restricted[:, 0].max())
 
     @property
     def largest(self) -> float:
@@ -202,41 +198,40 @@ class Tree:
             kept[i, : len(some)] = some
         return np.asarray(kept[np.arange(len(kept)), states])
 
-    def work(self, draws: int, want: tuple[str, ...]) -> float:
+    def work(self, kinds: set[str], draws: int) -> float:
         """Return the number of table entries of all passes and rows."""
-        kinds = {*map(quantity, want)}
         passes = 1 + (PASSES_FOR_MARGINALS - 1) * bool(NEED_MARGINALS & kinds) + ("mode" in kinds)
         if "marginals" in kinds:
             passes += sum(map(len, self.conditioned.separate.values()))
         drawn = draws * len(self.conditioned.free.states) * ("samples" in kinds)
-        each = self.order.entries if self.restricted is None else float(self.entries.mean())
-        return len(self.rows) * (passes * self.passes * each + drawn)
+        rows = len(self.rows)
+        every = rows * self.total if self.restricted is None else self.total
+        return passes * self.passes * every + rows * drawn
 
-    def bytes(self, want: tuple[str, ...], draws: int, answers: float) -> tuple[float, float]:
+    def bytes(self, kinds: set[str], draws: int, answers: float) -> tuple[float, float]:
         """Return the largest memory of a pass in bytes: of its rows, and of tables that they share.
 
         `answers` are the bytes of answers that are made after all passes, when tables and messages
         are freed.
         """
         if len(self.rows) == 1:
-            return self._bytes(1, want, draws, answers), 0.0
-        rows = min(len(self.rows), self.at_once(want, draws))
-        common = self._bytes(0, want, draws, answers)
-        return max(self._bytes(rows, want, draws, answers) - common, 0.0), common
+            return self._bytes(1, kinds, draws, answers), 0.0
+        rows = min(len(self.rows), self.at_once(kinds, draws))
+        common = self._bytes(0, kinds, draws, answers)
+        return max(self._bytes(rows, kinds, draws, answers) - common, 0.0), common
 
-    def at_once(self, want: tuple[str, ...], draws: int) -> int:
+    def at_once(self, kinds: set[str], draws: int) -> int:
         """Return the number of rows that share a pass."""
         if len(self.rows) == 1:
             return 1
-        each = self._bytes(2, want, draws) - self._bytes(1, want, draws)
+        each = self._bytes(2, kinds, draws) - self._bytes(1, kinds, draws)
         return int(max(1, MAX_PASS_BYTES // max(each, 1)))
 
-    def _bytes(self, rows: int, want: tuple[str, ...], draws: int, answers: float = 0.0) -> float:
+    def _bytes(self, rows: int, kinds: set[str], draws: int, answers: float = 0.0) -> float:
         """Return the bytes of a pass over some rows: of its results, tables and messages."""
-        kinds, c = {*map(quantity, want)}, self.conditioned
-        draws = draws if "samples" in kinds else 0
+        c, draws = self.conditioned, draws if "samples" in kinds else 0
         units = float(c.free.states.sum())
-        asked = float(c.sizes[c.asked(kinds)].sum()) if NEED_MARGINALS & kinds else 0.0
+        asked = c.asked_entries(kinds) if NEED_MARGINALS & kinds else 0.0
         # A drawn state takes 4 bytes, and 8 more while values are looked up.
         results = 12.0 * rows * draws * len(c.free.states)
         # Marginals of the units, and of the factors that are asked for.
@@ -244,10 +239,10 @@ class Tree:
         needs = self._pass_bytes(rows, bool(kinds - {"log_z", "log_prob"}), draws)
         return results + max(needs - answers, 0.0)
 
-    def tabulated(self, want: tuple[str, ...], draws: int) -> float:
+    def tabulated(self, kinds: set[str], draws: int) -> float:
         """Return the number of entries of tables of the model in all passes and lanes."""
         rows = len(self.rows)
-        passes = math.ceil(rows / self.at_once(want, draws)) * self.passes
+        passes = math.ceil(rows / self.at_once(kinds, draws)) * self.passes
         tables = [(t, n) for t, n in self._entries_left if isinstance(t, KINDS_OF_TABLE_TERMS)]
         return sum([entries * (rows if term.by_row else passes) for term, entries in tables])
 
@@ -255,7 +250,7 @@ class Tree:
         """Return the memory of tables and messages; `more`: whether more than log Z is wanted."""
         entries = [0.0, 0.0]
         for term, left in self._entries_left:
-            entries[by_row(term)] += left
+            entries[term.by_row] += left
         narrow, wide = entries
         # The values of all terms, and copies of those at possible states, or of all joined.
         memory = self.conditioned.held(rows)

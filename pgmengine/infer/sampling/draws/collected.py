@@ -11,7 +11,6 @@ Arrays of chains are flat, (rows * chains, width), with the chains of a row of e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -23,9 +22,7 @@ from pgmengine.engine.chains import Chains
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import chain_statistics
 from pgmengine.infer.diagnostics.trust import unmixed_notes
-from pgmengine.infer.question.prepared import Method
 from pgmengine.infer.question.wanted import add_gradients, public, squeeze
-from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Status
 from pgmengine.infer.sampling.draws.rao_blackwell import SomeDraws, with_gaps
 from pgmengine.model.couplings import only_parameters
@@ -42,35 +39,6 @@ MAX_TRACE_BATCHES = 200
 # conditionals (rao_blackwell.py). Between them, one chain of each row keeps at most
 # MAX_COMPARED_NUMBERS numbers.
 MAX_COMPARED_DRAWS, MIN_COMPARED_DRAWS, MAX_COMPARED_NUMBERS = 256, 64, 2**22
-
-# The wanted quantities that draws of a posterior can answer.
-WANTS_BY_DRAWS = frozenset({"marginals", "samples", "pairs", "gradient"})
-
-# The statistics of chains.
-CHAIN_STATISTICS: dict[str, tuple[Axis, ...]] = {
-    "ess": (Axis.ROW, Axis.UNIT),
-    "rhat": (Axis.ROW, Axis.UNIT),
-    "mcse": (Axis.ROW, Axis.UNIT),
-    "energy_ess": (Axis.ROW,),
-    "energy_rhat": (Axis.ROW,),
-    "energy_mcse": (Axis.ROW,),
-    "energy": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
-}
-
-
-class Sampler(Method):
-    """Base of the methods whose answers are draws of chains, judged by R-hat up to `rhat_limit`."""
-
-    gives = WANTS_BY_DRAWS
-    source = "draws give"
-    statistics = CHAIN_STATISTICS
-    single = True
-
-    rhat_limit: float
-
-    def unmixed(self, stats: Mapping[str, Any], structure: Structure) -> tuple[str, ...]:
-        """Return a warning for each quantity that has not mixed."""
-        return unmixed_notes(stats, self.rhat_limit, structure)
 
 
 @dataclass(eq=False)
@@ -125,7 +93,7 @@ class Draws:
         """
         layers, many, batches = target.structure.layers, target.rows, min(draws, MAX_TRACE_BATCHES)
         rows, pairs = many // chains, [c for c in target.structure.couplings if "pairs" in wanted]
-        supports = {n: x.unit.support for n, x in layers.items() if x.unit.support is not None}
+        counts = target.structure.state_counts
         kept = layers if "samples" in wanted else {}
         some = compared(target.structure, rows, draws) if examined else 0
         # The picked draws are evenly spaced, and the last one is among them.
@@ -139,11 +107,11 @@ class Draws:
             np.zeros((batches, many)),
             np.full((draws, many), np.nan),
             {
-                n: np.zeros((many, layers[n].size, len(support)))
-                for n, support in supports.items()
-                if not by_mean(layers[n].unit)
+                n: np.zeros((many, x.size, counts[n]))
+                for n, x in layers.items()
+                if counts[n] and not by_mean(x.unit)
             },
-            {n: np.zeros((many, x.width)) for n, x in layers.items() if n not in supports},
+            {n: np.zeros((many, x.width)) for n, x in layers.items() if not counts[n]},
             {c.key: np.zeros((rows, layers[c.a].width, layers[c.b].width)) for c in pairs},
             frozenset(picked),
             {n: np.full((chains, draws, rows, layers[n].width), np.nan) for n in kept},
@@ -266,22 +234,12 @@ class Draws:
         # Means are always needed, because exact means check the chains (sure_facts.py).
         out: dict[str, Any] = {"mean": public(target, self.mean)}
         if "marginals" in self.wanted:
-            out["prob"] = squeeze(
-                target,
-                {
-                    n: self._prob(n, target)
-                    for n, layer in s.layers.items()
-                    if layer.unit.support is not None
-                },
-            )
+            prob = {n: self._prob(n, target) for n, count in s.state_counts.items() if count}
+            out["prob"] = squeeze(target, prob)
         if "pairs" in self.wanted:
-            out["pairs"] = squeeze(
-                target,
-                {
-                    c.key: only_parameters(c, target.model.weight(c), self.pairs[c.key] / draws)
-                    for c in s.couplings
-                },
-            )
+            mean = {c: self.pairs[c.key] / draws for c in s.couplings}
+            pairs = {c.key: only_parameters(c, target.model.weight(c), x) for c, x in mean.items()}
+            out["pairs"] = squeeze(target, pairs)
         if "gradient" in self.wanted and self.gradient is not None:
             out["gradient"] = {k: v / draws for k, v in self.gradient.items()}
         if "samples" in self.wanted:
@@ -395,7 +353,7 @@ def _in_order(parts: Array) -> Array:
 
 def compared(structure: Structure, rows: int, draws: int) -> int:
     """Return the number of draws of a chain that are compared with exact conditionals."""
-    units = sum(layer.size for layer in structure.layers.values()) * rows
+    units = structure.units * rows
     return min(
         draws, max(MIN_COMPARED_DRAWS, min(MAX_COMPARED_DRAWS, MAX_COMPARED_NUMBERS // units))
     )

@@ -69,19 +69,16 @@ def sampler_bytes(
     replicas : number of chains that move for each chain whose draws are kept.
     more : bytes of other working arrays of the method.
     """
-    width = sum(layer.width for layer in target.structure.layers.values())
+    width = target.structure.width
     working = chain_bytes(target, chains * replicas) + _of_draws(target, wanted, chains, draws)
     # These are three statistics of each unit, the energies, and the last states.
     statistics = 8.0 * target.rows * (3 * width + chains * (draws + width))
     fixed = packed_bytes(target)
     if limit < math.inf:
-        batches, energies = (
-            (target.rows * width, min(draws, MAX_TRACE_BATCHES)),
-            (target.rows, draws),
-        )
-        judging = max(judging_bytes(series, chains, n) for series, n in (batches, energies))
+        batches = judging_bytes(target.rows * width, chains, min(draws, MAX_TRACE_BATCHES))
+        energies = judging_bytes(target.rows, chains, draws)
         # The draws are judged, and then compared with exact conditionals.
-        fixed += max(judging, _of_comparison(target))
+        fixed += max(batches, energies, _of_comparison(target))
     # The gradient of one draw and the new sum are held in addition to the old sum.
     fixed += 2 * answer_bytes(target, ("gradient",), 0) * ("gradient" in wanted)
     samples = chains * draws
@@ -90,16 +87,14 @@ def sampler_bytes(
 
 def _of_comparison(target: Target) -> float:
     """Return the memory of the comparison with exact conditionals (rao_blackwell.py)."""
-    s = target.structure
-    width = sum(layer.width for layer in s.layers.values())
-    units = sum(layer.size for layer in s.layers.values())
+    s, units = target.structure, target.structure.units
     entries = float(sum(count(target.model.weight(c)) for c in s.couplings))
     entries += float(s.table_index.axis_entries.sum())
     distinct = float(min(MAX_DISTINCT_DRAWS, MAX_DISTINCT_NUMBERS // units))
     states = min(distinct * 2.0 ** min(units, 50), MAX_BLOCK_STATES / MAX_BLOCKS)
     return (
         BYTES_PER_GRAPH_ENTRY * entries
-        + BYTES_PER_DISTINCT_NUMBER * width * distinct
+        + BYTES_PER_DISTINCT_NUMBER * s.width * distinct
         + BYTES_PER_BLOCK_STATE * states
     )
 
@@ -114,30 +109,22 @@ def chain_bytes(target: Target, chains: int) -> float:
 
     Chains with evidence have copies of it, and compute its terms of the log density.
     """
-    each = BYTES_PER_NUMBER_OF_CHAIN * sum(
-        layer.width for layer in target.structure.layers.values()
-    )
+    width = target.structure.width
+    each = BYTES_PER_NUMBER_OF_CHAIN * width
     if target.rows > 1:
-        each += (
-            each * BYTES_PER_NUMBER_OF_ROW_EVIDENCE / BYTES_PER_NUMBER_OF_CHAIN
-            + evidence_bytes(target) / target.rows
-        )
+        each += BYTES_PER_NUMBER_OF_ROW_EVIDENCE * width + evidence_bytes(target) / target.rows
     return target.rows * chains * each
 
 
 def reached_bytes(target: Target, chains: int) -> float:
     """Return the memory of states that further runs of one row start from."""
-    return (
-        BYTES_PER_REACHED_NUMBER
-        * sum(layer.width for layer in target.structure.layers.values())
-        * chains
-    )
+    return BYTES_PER_REACHED_NUMBER * target.structure.width * chains
 
 
 def _of_draws(target: Target, wanted: tuple[str, ...], chains: int, draws: int) -> float:
     """Return the memory of `Draws` beside samples."""
     s, many = target.structure, target.rows * chains
-    numbers: float = min(draws, MAX_TRACE_BATCHES) * sum(layer.width for layer in s.layers.values())
+    numbers: float = min(draws, MAX_TRACE_BATCHES) * s.width
     # While energies are judged there are two copies, one of them without rounding.
     numbers += 2 * draws
     # The draws for the comparison with exact conditionals are copied while they are ordered.

@@ -7,7 +7,7 @@ import numpy as np
 from pgmengine.engine.cost import NS, US, Price, free_units, state_count
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import MAX_SERIES_EXAMINED
-from pgmengine.infer.sampling.draws.collected import MAX_TRACE_BATCHES
+from pgmengine.infer.sampling.draws.collected import MAX_TRACE_BATCHES, by_mean
 from pgmengine.infer.sampling.draws.rao_blackwell import comparing
 from pgmengine.model.weights import count
 
@@ -19,14 +19,9 @@ MAX_COUNTED_VALUES = 32
 def collecting(target: Target, wanted: tuple[str, ...], chains: float, draws: float) -> float:
     """Return the seconds of adding draws of chains (of all rows) to the statistics."""
     s = target.structure
-    width = sum(layer.width for layer in s.layers.values())
-    each = Price(2 * US * len(s.layers), (1 + 2 * ("samples" in wanted)) * NS * width)
+    each = Price(2 * US * len(s.layers), (1 + 2 * ("samples" in wanted)) * NS * s.width)
     for name, layer in s.layers.items():
-        if (
-            layer.unit.support is not None
-            and not layer.unit.one_hot
-            and state_count(target, name) > 2
-        ):
+        if layer.unit.support is not None and not by_mean(layer.unit):
             each += Price(15 * US, 30 * NS * layer.size * state_count(target, name))
     for c in s.couplings:
         if "pairs" in wanted:

@@ -204,18 +204,16 @@ def gaps(some: DistinctDraws, mean: States, ess: States, most: float) -> Iterato
     """
     target, seconds, units = some.target, 0.0, 0
     layers = target.structure.layers
-    all_units = sum(layer.size for layer in layers.values())
-    growing, conditioning = (
-        GROWING_SECONDS_PER_UNIT * all_units,
-        CONDITIONING_SECONDS_PER_UNIT * all_units * len(some.row),
-    )
+    # The seconds for growing a block, and for conditioning on the rest of each draw.
+    own = GROWING_SECONDS_PER_UNIT + CONDITIONING_SECONDS_PER_UNIT * len(some.row)
+    own *= target.structure.units
     # The seed is fixed, so that blocks do not depend on the random numbers of the chains.
     each = blocks(target, MAX_BLOCK_STATES / MAX_BLOCKS / len(some.row), np.random.default_rng(0))
     for (block, closed), _ in zip(each, range(MAX_BLOCKS), strict=False):
         inside = _inside(target, block)
         rest, group = some.given_rest(inside)
         question = BLOCK_METHOD.prepare(rest, ("marginals",))
-        seconds += question.plan.seconds + growing + conditioning
+        seconds += question.plan.seconds + own
         units += len(block)
         if seconds > most:
             return

@@ -254,7 +254,7 @@ def _weighing_tables(target: Target) -> Array:
 def drawing_seconds(target: Target, wanted: tuple[str, ...], draws: float) -> float:
     """Return the seconds of ancestral draws of each row: conditionals, products, generations."""
     s, n = target.structure, target.rows * draws
-    width = sum(layer.width for layer in s.layers.values())
+    width = s.width
     each, calls = Price(0.0, 30 * NS * width * ("samples" in wanted)), 0.0
     for name, layer in s.layers.items():
         tabled = float((s.child_tables[name] >= 0).sum())

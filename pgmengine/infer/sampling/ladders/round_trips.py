@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 # in one case of ten thousand.
 MAX_CROSSING_TIMES_WITHOUT_CHAIN = 10
 
+# The counts that a snapshot holds.
+STORED = ("visits", "seen", "from_below", "counts")
+
 
 @dataclass(frozen=True, eq=False)
 class Entry:
@@ -116,14 +119,9 @@ class Travels:
 
     def state(self) -> dict[str, Any]:
         """Return a snapshot of all counts; its names differ from all layers."""
-        return {
-            "/travels/visits": self.visits,
-            "/travels/seen": self.seen,
-            "/travels/from_below": self.from_below,
-            "/travels/counts": self.counts,
-        }
+        return {f"/travels/{name}": getattr(self, name) for name in STORED}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a snapshot."""
-        for name in ("visits", "seen", "from_below", "counts"):
+        for name in STORED:
             getattr(self, name)[...] = state[f"/travels/{name}"]

@@ -28,7 +28,12 @@ import numpy as np
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array
 from pgmengine.infer.diagnostics.convergence import series_statistics
-from pgmengine.infer.diagnostics.trust import BATCHES_PER_CHAIN, ERRORS_PER_INTERVAL_SIDE, interval
+from pgmengine.infer.diagnostics.trust import (
+    BATCHES_PER_CHAIN,
+    ERRORS_PER_INTERVAL_SIDE,
+    interval,
+    row_beyond,
+)
 
 # The factor of d in each of the four expectations: over the lower rung if positive, else the upper.
 STEP_SHARES = (1.0, -1.0, 0.5, -0.5)
@@ -74,11 +79,8 @@ class FromSteppingStones:
         `numbers` has the numbers of the rows in messages.
         """
         with np.errstate(invalid="ignore"):
-            beyond = (
-                self.gap - MAX_STEPPING_STONE_GAP_NATS - ERRORS_PER_INTERVAL_SIDE * self.gap_error
-            )
-        row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf)))
-        if not beyond[row] > 0:
+            beyond = self.gap - ERRORS_PER_INTERVAL_SIDE * self.gap_error
+        if (row := row_beyond(beyond - MAX_STEPPING_STONE_GAP_NATS)) is None:
             return ()
         return (
             f"stepping stones from above are {self.gap[row]:.3g} nats above the ones from below in "
@@ -91,13 +93,9 @@ class FromSteppingStones:
         `numbers` has the numbers of the rows in messages.
         """
         with np.errstate(invalid="ignore"):
-            beyond = (
-                -self.gap
-                - MAX_CROSSED_ERRORS * self.gap_error
-                - REPLICA_LOG_Z_ROUNDING * (1.0 + np.abs(self.log_z))
-            )
-        row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf)))
-        if not beyond[row] > 0:
+            beyond = -self.gap - MAX_CROSSED_ERRORS * self.gap_error
+            beyond -= REPLICA_LOG_Z_ROUNDING * (1.0 + np.abs(self.log_z))
+        if (row := row_beyond(beyond)) is None:
             return ()
         return (
             f"stepping stones from below are {-self.gap[row]:.3g} nats above the ones from above "

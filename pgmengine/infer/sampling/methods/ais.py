@@ -33,18 +33,18 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import (
     ERRORS_PER_INTERVAL_SIDE,
-    few,
-    heavy,
+    few_weights,
+    heavy_tail,
     interval,
     normal_end,
 )
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import peak_bytes
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.memory import chain_bytes, packed_bytes, reached_bytes
 from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Betas, count_of
-from pgmengine.infer.sampling.methods.annealing import Annealing
+from pgmengine.infer.sampling.methods.annealing import Annealing, Resources
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, check_within
 from pgmengine.infer.sampling.methods.references import Confirmed, annealed
 
@@ -128,17 +128,9 @@ class AIS(Method):
     source = "importance weights give"
     statistics = {
         "log_weights": (Axis.CHAIN, Axis.ROW),
-        "ess": (Axis.ROW,),
-        "log_weight_sd": (Axis.ROW,),
-        "pareto_shape": (Axis.ROW,),
-        "log_prob_error": (Axis.ROW,),
-        "reverse_log_z": (Axis.ROW,),
-        "reverse_error": (Axis.ROW,),
-        "reverse_ess": (Axis.ROW,),
-        "reverse_pareto_shape": (Axis.ROW,),
-        "reverse_exact": (Axis.ROW,),
-        "references": (Axis.ROW,),
-        "agreed": (Axis.ROW,),
+        **by_row("ess", "log_weight_sd", "pareto_shape", "log_prob_error"),
+        **by_row("reverse_log_z", "reverse_error", "reverse_ess", "reverse_pareto_shape"),
+        **by_row("reverse_exact", "references", "agreed"),
     }
     groups_chains = True
     single = True
@@ -191,12 +183,12 @@ class AIS(Method):
     ) -> Result:
         """Anneal up and down, with the evidence and, for log_prob, without."""
         target, generator, check = question.target, seeded(rng), question.basis
-        work = question.plan.work
+        by = Resources(generator, question.plan.work, executor)
 
         def judged(run: Target) -> tuple[Confirmed, Array, tuple[str, ...], tuple[str, ...]]:
             """Return the runs of a target, the interval, and the doubts about them."""
             found = check.modes(run)
-            runs = annealed(self, self.confirm, run, found, generator, work, executor)
+            runs = annealed(self, run, found, by)
             ends = _interval(runs)
             return (
                 runs,
@@ -291,24 +283,16 @@ def _notes(runs: Confirmed, chains: int, numbers: Array) -> tuple[str, ...]:
     """Return a warning for each reason not to trust the importance weights of the best runs."""
     (up, down), out = runs.best, list[str]()
     for name, run in (("forward", up), ("reverse", down)):
-        if run is not None and chains > 1 and few(run.ess, chains):
-            out.append(
-                f"{name} annealing: an effective {run.ess.min():.3g} of {chains} chains carry the "
-                f"importance weight of row {numbers[run.ess.argmin()]}"
-            )
-        if run is not None and len(rows := heavy(run.shape)):
-            out.append(
-                f"{name} annealing: the importance weights of row {numbers[rows[0]]} have a heavy "
-                f"tail, of Pareto shape {run.shape[rows[0]]:.2g}: the largest of them is yet to "
-                "come"
-            )
+        if run is not None:
+            lines = few_weights(run.ess, chains, numbers, "chains") if chains > 1 else ()
+            lines += heavy_tail(run.shape, numbers)
+            out += [f"{name} annealing: {line}" for line in lines]
     if down is not None:
         # Rows without a possible state have -inf in both.
         same = up.log_z == down.log_z
         gap = np.where(same, 0.0, up.log_z) - np.where(same, 0.0, down.log_z)
-        wide = 5.0 * np.hypot(up.error, down.error) + ANNEALED_LOG_Z_ROUNDING * (
-            1.0 + np.abs(up.log_z)
-        )
+        wide = 5.0 * np.hypot(up.error, down.error)
+        wide += ANNEALED_LOG_Z_ROUNDING * (1.0 + np.abs(up.log_z))
         if np.any(gap > wide) or np.any(-gap > np.maximum(wide, 1.0)):
             row = int(np.abs(gap).argmax())
             out.append(

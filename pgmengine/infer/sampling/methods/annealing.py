@@ -14,17 +14,16 @@ and a run reports at least the error of this rounding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.limits import SINGLE_ROUNDING
-from pgmengine.base.numerics import log_sum, softmax
+from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import check_divided
 from pgmengine.engine.chains import make_chains, over_chains, start
@@ -32,13 +31,23 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.visits import marginalised_layers
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import known_log_z, rounding_of_chains
-from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, pareto_shape
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import quick
 from pgmengine.infer.question.prepared import Prepared
 from pgmengine.infer.sampling.draws.resampling import systematic
 from pgmengine.infer.sampling.draws.starts import dispersed
-from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
+from pgmengine.infer.sampling.ladders.temperatures import ladder
+from pgmengine.infer.sampling.methods.annealed_run import (
+    AnnealedRun,
+    Runs,
+    closed_run,
+    estimate,
+    impossible_run,
+    joined_runs,
+)
+
+if TYPE_CHECKING:
+    from pgmengine.infer.sampling.methods.ais import AIS
 
 # A reverse run may start from states that other chains have reached, if the log Z of their phase is
 # at most this many nats below that of the forward run. A phase far below holds almost no
@@ -55,62 +64,6 @@ MAX_EXACT_DRAW_STATES = 2.0**16
 MAX_EXACT_DRAW_ENTRIES = 2.0**20
 
 
-class Settings(Protocol):
-    """The settings of an annealing run."""
-
-    @property
-    def chains(self) -> int:
-        """Number of chains for each row."""
-
-    @property
-    def betas(self) -> Betas:
-        """The ladder."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of the chains."""
-
-    @property
-    def reverse(self) -> bool:
-        """Whether to anneal down as well."""
-
-    @property
-    def reference(self) -> Mapping[str, ArrayLike] | None:
-        """Natural parameters of the units at beta = 0."""
-
-
-@dataclass(frozen=True, eq=False)
-class AnnealedRun:
-    """Estimates of log Z by one run, with the statistics of their importance weights.
-
-    Attributes
-    ----------
-    log_z, error : (rows,), in nats.
-    ess : (rows,), effective number of chains.
-    log_weights : (rows, chains), log importance weights.
-    shape : (rows,), shape of the Pareto tail of the importance weights.
-    exact : (rows,), whether the run started from exact draws.
-    last : layer -> (chains, width), last states, resampled by importance weight; of a single row.
-    """
-
-    log_z: Array
-    error: Array
-    ess: Array
-    log_weights: Array
-    shape: Array
-    exact: Array
-    last: States = field(default_factory=dict)
-
-    @property
-    def closed(self) -> Array:
-        """Mask (rows,) of rows that are marginalised in closed form: all log weights are 0."""
-        return np.asarray((self.log_weights == 0.0).all(axis=1))
-
-    def take(self, rows: Array) -> AnnealedRun:
-        """Return the estimates of some rows."""
-        return joined_runs([self], rows)
-
-
 @dataclass(frozen=True, eq=False)
 class Reached:
     """States of one row that chains have reached, and the log Z of the phases they are in.
@@ -125,6 +78,22 @@ class Reached:
     log_z: float = np.inf
 
 
+@dataclass(frozen=True, eq=False)
+class Resources:
+    """The random numbers, the planned work and the workers that all runs of a question share."""
+
+    rng: np.random.Generator
+    work: float
+    executor: Executor | None
+
+    def chains(
+        self, run: Callable[..., Any], many: Target, kernel: Kernel, x: States, *more: Any
+    ) -> list[Any]:
+        """Return the results of `run` for groups of chains that start at x, in order."""
+        return over_chains(self.executor, run, many, kernel, x, self.rng, self.work, kernel, *more)
+
+
+@dataclass(frozen=True, eq=False)
 class Annealing:
     """Annealing of all rows of a target.
 
@@ -135,62 +104,44 @@ class Annealing:
     starts from these, so that it meets phases that its own forward run may have missed.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        target: Target,
-        reference: Mapping[str, ArrayLike] | None = None,
-        drawn: bool = True,
-        reached: Sequence[Reached] = (),
-    ) -> None:
-        self.settings, self.target, self.drawn = settings, target, drawn
-        self.reached = reached
-        self.reference = settings.reference if reference is None else reference
+    settings: AIS
+    target: Target
+    reference: Mapping[str, ArrayLike] | None = None
+    drawn: bool = True
+    reached: Sequence[Reached] = ()
 
     @cached_property
     def exact_draws(self) -> Prepared:
         """The question for exact draws, which start the reverse run; it is refused if too large."""
-        return quick(
-            self.target.at(1.0),
-            ("samples",),
-            np.log2(MAX_EXACT_DRAW_STATES),
-            MAX_EXACT_DRAW_ENTRIES,
-            self.settings.chains,
-        )
+        target, bits = self.target.at(1.0), np.log2(MAX_EXACT_DRAW_STATES)
+        return quick(target, ("samples",), bits, MAX_EXACT_DRAW_ENTRIES, self.settings.chains)
 
-    def runs(
-        self, rng: np.random.Generator, work: float, executor: Executor | None
-    ) -> tuple[AnnealedRun, AnnealedRun | None]:
+    def runs(self, by: Resources) -> Runs:
         """Return the forward run, and the reverse run if the settings ask for it."""
         moving = np.stack([free.any(axis=1) for free in self.target.free.values()])
         kind = np.unique(moving, axis=1, return_inverse=True)[1].ravel()
         if not kind.any():
-            return self._both(rng, work, executor)
+            return self._both(by)
         rows = [np.flatnonzero(kind == k) for k in range(kind.max() + 1)]
-        parts = [
-            Annealing(
-                self.settings, self.target.take(some), self.reference, self.drawn, self.reached
-            )
-            for some in rows
-        ]
-        ups, downs = zip(*(part._both(rng, work, executor) for part in parts), strict=True)
+        parts = [replace(self, target=self.target.take(some)) for some in rows]
+        ups, downs = zip(*(part._both(by) for part in parts), strict=True)
         check_divided(rows, self.target.rows, "annealing")
         back = np.argsort(np.concatenate(rows))
         return joined_runs(ups, back), None if downs[0] is None else joined_runs(downs, back)
 
-    def _both(
-        self, rng: np.random.Generator, work: float, executor: Executor | None
-    ) -> tuple[AnnealedRun, AnnealedRun | None]:
+    def _both(self, by: Resources) -> Runs:
         """Anneal from independent units to the model, and from draws of the model back.
 
         Where all free units are marginalised in closed form, nothing is annealed.
         """
         closed = Enumeration(0.0, 1).prepare(self.target.at(1.0), ("log_z",))
         if closed.plan.accepted:
-            up = _closed_run(closed.run().log_z, self.target, self.settings.chains)
+            up = closed_run(closed.run().log_z, self.target, self.settings.chains)
             return up, up if self.settings.reverse else None
-        count, target = self.settings.chains, self.target.at(0.0, self.reference)
-        betas = ladder(self.settings.betas, target, self.settings.kernel, rng)
+        settings, rng, count = self.settings, by.rng, self.settings.chains
+        given = settings.reference if self.reference is None else self.reference
+        target = self.target.at(0.0, given)
+        betas = ladder(settings.betas, target, settings.kernel, rng)
         betas = betas if betas[0] == 0.0 else np.concatenate(([0.0], betas))
         many = target.take(np.repeat(np.arange(target.rows), count))
         at_0 = target.log_z_at_0()
@@ -198,17 +149,17 @@ class Annealing:
         moves = ~np.isfinite(known)
         # Up: x ~ p_0, one sweep at each rung, and log Z = log Z_0 + log mean w.
         x = many.draw_at_0(rng)
-        log_w, x = self._annealed(executor, many, x, rng, work, 0, betas)
-        up = _estimate(log_w.reshape(target.rows, -1), at_0, 1.0, known, rounding)
+        log_w, x = self._annealed(by, many, x, 0, betas)
+        up = estimate(log_w.reshape(target.rows, -1), at_0, 1.0, known, rounding)
         if target.rows == 1:
             chosen = systematic(_shares(up.log_weights), rng)[0]
             up = replace(up, last={name: value[chosen] for name, value in x.items()})
-        if not self.settings.reverse:
+        if not settings.reverse:
             return up, None
         # Down: x ~ p_1, one sweep at each rung, and log Z = log Z_0 - log mean w.
         # Rows without a possible state have no draws that could be annealed down.
         some, rest = np.flatnonzero(up.ess > 0), np.flatnonzero(~(up.ess > 0))
-        runs = [_impossible_run(len(rest), count)]
+        runs = [impossible_run(len(rest), count)]
         if len(some):
             if len(rest):
                 chains = (some[:, None] * count + np.arange(count)).ravel()
@@ -218,8 +169,8 @@ class Annealing:
                 x, sweeps, exact = others, sweeps_before_reverse(len(betas)), False
             else:
                 x, sweeps, exact = self._model_draws(some, x, up.log_weights[some], len(betas), rng)
-            log_w, _ = self._annealed(executor, many.at(1.0), x, rng, work, sweeps, betas[::-1])
-            down = _estimate(
+            log_w, _ = self._annealed(by, many.at(1.0), x, sweeps, betas[::-1])
+            down = estimate(
                 log_w.reshape(len(some), -1), at_0[some], -1.0, known[some], rounding[some]
             )
             runs.insert(0, replace(down, exact=exact | ~moves[some]))
@@ -248,7 +199,7 @@ class Annealing:
         """
         count = self.settings.chains
         whole = len(rows) == self.target.rows
-        part = self if whole else Annealing(self.settings, self.target.take(rows), self.reference)
+        part = self if whole else replace(self, target=self.target.take(rows))
         if self.drawn and part.exact_draws.plan.accepted:
             drawn = part.exact_draws.run(rng).samples
             layers = self.target.structure.layers
@@ -260,18 +211,10 @@ class Annealing:
         return x, sweeps_before_reverse(steps), False
 
     def _annealed(
-        self,
-        executor: Executor | None,
-        many: Target,
-        x: States,
-        rng: np.random.Generator,
-        work: float,
-        sweeps: int,
-        betas: Array,
+        self, by: Resources, many: Target, x: States, sweeps: int, betas: Array
     ) -> tuple[Array, States]:
         """Return log importance weights (rows * chains,) of annealing x, and the last states."""
-        kernel = self.settings.kernel
-        found = over_chains(executor, _anneal, many, kernel, x, rng, work, kernel, sweeps, betas)
+        found = by.chains(_anneal, many, self.settings.kernel, x, sweeps, betas)
         last = {n: np.concatenate([end[n] for _, end in found]) for n in x}
         return np.concatenate([w for w, _ in found]), last
 
@@ -291,36 +234,6 @@ def _anneal(
     return chains.anneal(betas, backward=_backward(many)), chains.values()
 
 
-def _closed_run(log_z: Array, target: Target, chains: int) -> AnnealedRun:
-    """Return the run of rows with log Z in closed form; rounding is the only error."""
-    known, rows = known_log_z(target), target.rows
-    possible = np.isfinite(log_z)
-    error = np.where(np.isfinite(known), 0.0, SINGLE_ROUNDING * np.abs(log_z))
-    every, none = np.where(possible, float(chains), 0.0), np.full(rows, np.nan)
-    log_z = np.where(np.isfinite(known), known, log_z)
-    weights = np.where(possible[:, None], np.zeros((rows, chains)), -np.inf)
-    return AnnealedRun(log_z, error, every, weights, none, possible)
-
-
-def _impossible_run(rows: int, chains: int) -> AnnealedRun:
-    """Return the reverse run of rows without a possible state."""
-    unknown = np.full(rows, np.inf)
-    none = np.full((rows, chains), -np.inf)
-    return AnnealedRun(unknown, unknown, np.zeros(rows), none, -unknown, np.zeros(rows, dtype=bool))
-
-
-def joined_runs(runs: Sequence[AnnealedRun], order: Array) -> AnnealedRun:
-    """Return runs of different rows as one run, with the rows in the given order.
-
-    The joined run has no last states.
-    """
-    names = [f.name for f in fields(AnnealedRun) if f.name != "last"]
-    joined: dict[str, Any] = {
-        name: np.concatenate([getattr(run, name) for run in runs])[order] for name in names
-    }
-    return AnnealedRun(**joined)
-
-
 def has_chains(target: Target) -> bool:
     """Return whether the training of the model has left chains, and nothing is observed."""
     training = target.model.training
@@ -329,12 +242,7 @@ def has_chains(target: Target) -> bool:
 
 
 def swept_chains(
-    settings: Settings,
-    target: Target,
-    sweeps: int,
-    rng: np.random.Generator,
-    work: float,
-    executor: Executor | None,
+    settings: AIS, target: Target, sweeps: int, by: Resources
 ) -> tuple[States, States]:
     """Return the last states (chains, width) of chains of a single row, and their means (1, width).
 
@@ -346,13 +254,11 @@ def swept_chains(
     training = target.model.training
     if training is not None and has_chains(target):
         left = training.chains
-        some = rng.permutation(np.arange(settings.chains) % len(next(iter(left.values()))))
-        x = start(many, rng) | {n: value[some] for n, value in left.items()}
+        some = by.rng.permutation(np.arange(settings.chains) % len(next(iter(left.values()))))
+        x = start(many, by.rng) | {n: value[some] for n, value in left.items()}
     else:
-        x = dispersed(many, settings.chains, settings.kernel, rng)
-    found = over_chains(
-        executor, _swept, many, settings.kernel, x, rng, work, settings.kernel, sweeps
-    )
+        x = dispersed(many, settings.chains, settings.kernel, by.rng)
+    found = by.chains(_swept, many, settings.kernel, x, sweeps)
     last, means = ({n: np.concatenate([f[i][n] for f in found]) for n in x} for i in (0, 1))
     return last, {n: v.mean(axis=0, keepdims=True) for n, v in means.items()}
 
@@ -361,10 +267,8 @@ def _swept(
     many: Target, x: States, rng: np.random.Generator, streams: Array, kernel: Kernel, sweeps: int
 ) -> tuple[States, States]:
     """Sweep some chains; return their last states and their means over time."""
-    chains, total = (
-        make_chains(many, kernel, x, rng, streams),
-        {n: np.zeros_like(v) for n, v in x.items()},
-    )
+    chains = make_chains(many, kernel, x, rng, streams)
+    total = {n: np.zeros_like(v) for n, v in x.items()}
     for _ in range(SNAPSHOTS_PER_CHAIN):
         chains.sweep(-(-sweeps // SNAPSHOTS_PER_CHAIN))
         states = chains.values()
@@ -391,37 +295,3 @@ def _backward(target: Target) -> bool:
         for back in (False, True)
     ]
     return 0 < sizes[1] < sizes[0] or not sizes[0]
-
-
-def _estimate(
-    log_weights: Array, at_0: Array, sign: float, known: Array, rounding: Array
-) -> AnnealedRun:
-    """Return log Z = log Z_0 + sign * log mean w from log importance weights (rows, chains).
-
-    Rows without annealed units have their `known` log Z. `rounding` is the error of single
-    precision.
-    """
-    count = log_weights.shape[1]
-    top = log_weights.max(axis=1, keepdims=True)
-    w = np.exp(log_weights - np.where(np.isfinite(top), top, 0.0))
-    mean = w.mean(axis=1)
-    # Where all importance weights of a row are 0, the division is by 0.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if count > 1:
-            error = w.std(axis=1, ddof=1) / (mean * np.sqrt(count))
-        else:
-            error = np.full(len(w), np.inf)
-        # Where all layers are marginalised, nothing is drawn, and rounding is the only error.
-        sums = SINGLE_ROUNDING * np.maximum(np.abs(at_0), np.abs(top[:, 0]))
-        error = np.sqrt(error**2 + sums**2 + (rounding / ERRORS_PER_INTERVAL_SIDE) ** 2)
-        error = np.where(mean > 0, np.where(np.isfinite(known), 0.0, error), np.inf)
-        ess = np.where(mean > 0, w.sum(axis=1) ** 2 / np.square(w).sum(axis=1), 0.0)
-    log_z = at_0 + sign * (log_sum(log_weights, axis=1) - np.log(count))
-    return AnnealedRun(
-        np.where(np.isfinite(known), known, log_z),
-        error,
-        ess,
-        log_weights,
-        pareto_shape(log_weights, ess),
-        np.full(len(w), True),
-    )

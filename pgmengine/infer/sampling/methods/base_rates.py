@@ -78,7 +78,8 @@ def _values(layer: Layer, given: ArrayLike) -> Array:
     Units of one component take any number in their range, such as grey levels for two values.
     """
     if layer.unit.width > 1:
-        return parse_layer(layer, given, "data")[0]
+        values, seen, _ = parse_layer(layer, given, "data")
+        return np.where(layer.components(seen), values, np.nan)
     x = as_floats(given, f"data: {layer.title}")
     # A vector is one column for a layer of one unit, as in fit.
     x = x[:, None] if x.ndim == 1 and layer.size == 1 else x

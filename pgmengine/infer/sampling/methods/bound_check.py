@@ -19,6 +19,7 @@ import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.trust import row_beyond
 from pgmengine.infer.variational.mean_field import by_tables
 from pgmengine.infer.variational.modes import CLIMB, Modes, modes, start_count
 from pgmengine.infer.variational.prices import rounds_seconds
@@ -93,9 +94,7 @@ def below_a_bound(target: Target, interval: Array, found: Modes | None) -> tuple
         return ()
     bound = found.bound[:, 0]
     above = bound - interval[:, 1] - BOUND_ROUNDING * (1.0 + np.abs(bound))
-    # A row with NaN, such as one with a bound of -inf, has no verdict and must not hide other rows.
-    row = int(np.argmax(np.where(np.isnan(above), -np.inf, above)))
-    if not above[row] > 0:
+    if (row := row_beyond(above)) is None:
         return ()
     return (
         f"row {target.row_numbers[row]}: mean field proves that log Z is at least "
@@ -117,8 +116,7 @@ def below_a_state(target: Target, highest: Array, interval: Array) -> tuple[str,
     if any(layer.unit.support is None and target.free[n].any() for n, layer in layers):
         return ()
     above = highest - interval[:, 1] - BOUND_ROUNDING * (1.0 + np.abs(highest))
-    row = int(np.argmax(np.nan_to_num(above, nan=-np.inf)))
-    if not above[row] > 0:
+    if (row := row_beyond(above)) is None:
         return ()
     return (
         f"row {target.row_numbers[row]}: a state that chains have met has a log density of "

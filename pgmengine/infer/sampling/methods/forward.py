@@ -34,15 +34,15 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import least_error
 from pgmengine.infer.diagnostics.trust import (
     ERRORS_PER_INTERVAL_SIDE,
-    few,
-    heavy,
+    few_weights,
+    heavy_tail,
     interval,
     pareto_shape,
 )
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.splitting import joined
 from pgmengine.infer.question.wanted import answer_bytes, peak_bytes
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import WANTS, Result, Status
 from pgmengine.infer.sampling.draws.resampling import resampled
 from pgmengine.infer.sampling.draws.weighted import drawing_seconds, drawn, moments, weighing
@@ -105,11 +105,8 @@ class Forward(Method):
     source = "draws give"
     statistics = {
         "log_weights": (Axis.DRAW, Axis.ROW),
-        "ess": (Axis.ROW,),
-        "pareto_shape": (Axis.ROW,),
-        "halves_apart": (Axis.ROW,),
-        "drawn": (Axis.ROW,),
         "mcse": (Axis.ROW, Axis.UNIT),
+        **by_row("ess", "pareto_shape", "halves_apart", "drawn"),
     }
 
     draws: int = 1000
@@ -145,10 +142,8 @@ class Forward(Method):
         seconds = drawing_seconds(target, want, self.draws)
         how, check = f"{self.draws} draws, parents first", Check()
         if weighing(target).any():
-            check, annealing = (
-                check_within(target, seconds),
-                ANNEALING_CHECK.plan(target, ("log_z",)),
-            )
+            check = check_within(target, seconds)
+            annealing = ANNEALING_CHECK.plan(target, ("log_z",))
             how += check.how
             work += check.work + annealing.work * annealing.accepted
             seconds += check.seconds + annealing.seconds * annealing.accepted
@@ -263,18 +258,7 @@ class Forward(Method):
         """Return the result with its status: whether the importance weights can be trusted."""
         ess, count = found.stats["ess"], int(found.stats["drawn"][0])
         numbers = target.row_numbers
-        note: tuple[str, ...] = ()
-        if few(ess, count):
-            note += (
-                f"an effective {ess.min():.3g} of {count} draws carry the importance weight of row "
-                f"{numbers[ess.argmin()]}",
-            )
-        if len(rows := heavy(found.stats["pareto_shape"])):
-            note += (
-                f"the importance weights of row {numbers[rows[0]]} have a heavy tail, of Pareto "
-                f"shape {found.stats['pareto_shape'][rows[0]]:.2g}: the largest of them is yet to "
-                "come",
-            )
+        note = few_weights(ess, count, numbers) + heavy_tail(found.stats["pareto_shape"], numbers)
         if len(rows := np.flatnonzero(found.stats["halves_apart"])):
             note += (f"two halves of the draws disagree on log Z of row {numbers[rows[0]]}",)
         # Where evidence lies below free units, equal importance weights prove nothing, because all
@@ -291,9 +275,8 @@ class Forward(Method):
 
 def _numbers(target: Target) -> int:
     """Return the numbers of one draw: values of all units, and their states for tables."""
-    layers = target.structure.layers.values()
-    states = sum(layer.size for layer in layers) if target.structure.tables else 0
-    return states + sum(layer.width for layer in layers)
+    s = target.structure
+    return s.width + (s.units if s.tables else 0)
 
 
 def _bytes_of_draw(target: Target, want: tuple[str, ...]) -> float:
@@ -312,7 +295,7 @@ def _bytes_of_draw(target: Target, want: tuple[str, ...]) -> float:
         numbers += sum(widths) * (1 + ("gradient" in want)) + max(widths)
     else:
         numbers += sum(drawn_whole)
-    states = sum(layer.size for layer in layers.values()) if s.tables else 0
+    states = s.units if s.tables else 0
     return 8.0 * (numbers + 5 * max(drawn_whole, default=0)) + 4.0 * states
 
 
@@ -332,9 +315,8 @@ def _apart(one: tuple[Array, Array], two: tuple[Array, Array]) -> Array:
     """Return whether log Z of two halves differs by more than the errors explain, (rows,)."""
     with np.errstate(invalid="ignore"):
         gap = np.abs(one[0] - two[0])
-        explained = MAX_ERRORS_BETWEEN_HALVES * np.hypot(
-            one[1], two[1]
-        ) + FORWARD_LOG_Z_ROUNDING * (1.0 + np.abs(one[0]))
+        explained = MAX_ERRORS_BETWEEN_HALVES * np.hypot(one[1], two[1])
+        explained += FORWARD_LOG_Z_ROUNDING * (1.0 + np.abs(one[0]))
         return np.asarray(gap > explained)
 
 

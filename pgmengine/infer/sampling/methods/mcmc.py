@@ -16,21 +16,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.checks import check_whole, seeded
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.declare.validate import as_floats
-from pgmengine.engine.chains import make_chains, over_chains, refusal, sweep_work
+from pgmengine.engine.chains import make_chains, over_chains, sweep_work
 from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.result import Result
-from pgmengine.infer.sampling.draws.collected import Draws, Sampler
-from pgmengine.infer.sampling.draws.memory import sampler_bytes
-from pgmengine.infer.sampling.draws.prices import collecting, judging
+from pgmengine.infer.sampling.draws.collected import Draws
+from pgmengine.infer.sampling.draws.sampler import Sampler
 from pgmengine.infer.sampling.draws.starts import dispersed
 
 # Sweeps of the warm-up in one call. Where visits are independent, the sweeps of one call overlap
@@ -80,9 +79,8 @@ class MCMC(Sampler):
     rhat_limit: float = 1.05
 
     def __post_init__(self) -> None:
-        check_whole(self, "chains", "draws", "thin")
-        check_whole(self, "warmup", least=0)
-        check_limit(self, "rhat_limit")
+        super().__post_init__()
+        check_whole(self, "thin")
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains.
@@ -92,25 +90,11 @@ class MCMC(Sampler):
         sweeps = self.warmup + self.draws * self.thin
         slow = sorted(map(repr, target.structure.names.declared(target.pattern.by_unit)))
         how = f"unit by unit in {listed(slow)}" if slow else "layer by layer"
-        work = sweeps * target.rows * self.chains * sweep_work(target)
-        return Scheme(
-            f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}",
-            work,
-            sampler_bytes(target, want, self.chains, self.draws, self.rhat_limit, work),
-            self._seconds(target, want),
-            refusal=refusal(target),
-        )
-
-    def _seconds(self, target: Target, want: tuple[str, ...]) -> float:
-        """Return the seconds of chains (of each row) that warm up, draw, and are judged."""
         e, n = engine(target, self.kernel), target.rows * self.chains
-        calls = self.warmup + self.draws
-        drawing = (
-            e.run(n, self.warmup + self.draws * self.thin, calls)
-            + (e.density + e.values).of(n, self.draws)
-            + collecting(target, want, n, self.draws)
-        )
-        return drawing + judging(target, self.chains, self.draws, self.rhat_limit, drawing)
+        moving = e.run(n, sweeps, self.warmup + self.draws)
+        moving += (e.density + e.values).of(n, self.draws)
+        how = f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}"
+        return self.scheme_of(target, want, how, sweeps * n * sweep_work(target), moving)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.checks import check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.progress import track
-from pgmengine.engine.chains import refusal, sweep_work
+from pgmengine.engine.chains import sweep_work
 from pgmengine.engine.cost import NS, US, Price, engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
@@ -31,20 +31,14 @@ from pgmengine.infer.diagnostics.trust import (
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.sampling.draws.collected import (
-    CHAIN_STATISTICS,
-    WANTS_BY_DRAWS,
-    Draws,
-    Sampler,
-)
-from pgmengine.infer.sampling.draws.memory import sampler_bytes
-from pgmengine.infer.sampling.draws.prices import collecting, judging
+from pgmengine.infer.sampling.draws.collected import Draws
+from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
 from pgmengine.infer.sampling.ladders.replicas import Ladders
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones
 from pgmengine.infer.sampling.ladders.temperatures import Betas, count_of, ladder
-from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
+from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state
 from pgmengine.infer.sampling.methods.references import training_rates
 from pgmengine.infer.variational.modes import Modes
 
@@ -110,12 +104,8 @@ class ParallelTempering(Sampler):
     statistics = CHAIN_STATISTICS | {
         "betas": (Axis.RUNG,),
         "swap_rejection": (Axis.RUNG,),
-        "round_trips": (Axis.ROW,),
-        "round_trip_rate": (Axis.ROW,),
-        "tours": (Axis.ROW,),
-        "log_z_rhat": (Axis.ROW,),
         "swap_accepted": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
-        "log_prob_error": (Axis.ROW,),
+        **by_row("round_trips", "round_trip_rate", "tours", "log_z_rhat", "log_prob_error"),
     }
     tempered = True
 
@@ -128,50 +118,33 @@ class ParallelTempering(Sampler):
     rhat_limit: float = 1.05
 
     def __post_init__(self) -> None:
-        check_whole(
-            self, "chains", "draws", "thin", *(["rungs"] if isinstance(self.rungs, int) else [])
-        )
-        check_whole(self, "warmup", least=0)
-        check_limit(self, "rhat_limit")
+        super().__post_init__()
+        check_whole(self, "thin", *(["rungs"] if isinstance(self.rungs, int) else []))
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of all ladders."""
         rungs = count_of(self.rungs)
         if rungs < 2 and {"log_z", "log_prob"} & set(want):
             return Scheme(refusal="one temperature gives no log_z")
-        twice = "log_prob" in want and not target.structure.normalized
-        ladders = self.chains * (1 + twice)
-        sweeps = self.warmup + self.draws * self.thin
-        seconds = self._seconds(target, want, ladders)
-        check = check_within(target, seconds)
-        work = sweeps * target.rows * ladders * rungs * sweep_work(target) + check.work
-        size = (self.chains, self.draws, self.rhat_limit)
         # Ladders without evidence run after the draws, which stay in memory.
-        replicas, more = (
-            rungs * (1 + twice),
-            8.0 * (self.draws + STEPPING_STONE_NUMBERS_PER_RUNG * rungs),
+        questions = 1 + ("log_prob" in want and not target.structure.normalized)
+        sweeps, e = self.warmup + self.draws * self.thin, engine(target, self.kernel)
+        tops = target.rows * self.chains * questions
+        n, swapping = tops * rungs, Price(80 * US, 60 * NS)
+        moving = (e.sweep + e.density + swapping).of(n, sweeps) + e.density.of(n, self.draws)
+        moving += e.values.of(tops, self.draws)
+        more = 8.0 * (self.draws + STEPPING_STONE_NUMBERS_PER_RUNG * rungs)
+        return self.scheme_of(
+            target,
+            want,
+            f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps",
+            sweeps * n * sweep_work(target),
+            moving,
+            questions=questions,
+            replicas=rungs,
+            more=more * target.rows * self.chains,
+            bounded=True,
         )
-        more *= target.rows * self.chains
-        return Scheme(
-            f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps{check.how}",
-            work,
-            sampler_bytes(target, want, *size, work, replicas, more),
-            seconds + check.seconds,
-            check,
-            refusal=refusal(target),
-        )
-
-    def _seconds(self, target: Target, want: tuple[str, ...], ladders: int) -> float:
-        """Return the seconds of ladders (of each row) whose replicas may swap after each sweep."""
-        e, tops = engine(target, self.kernel), target.rows * ladders
-        n, swapping = tops * count_of(self.rungs), Price(80 * US, 60 * NS)
-        drawing = (
-            (e.sweep + e.density + swapping).of(n, self.warmup + self.draws * self.thin)
-            + e.density.of(n, self.draws)
-            + e.values.of(tops, self.draws)
-            + collecting(target, want, tops, self.draws)
-        )
-        return drawing + judging(target, ladders, self.draws, self.rhat_limit, drawing)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None

@@ -35,31 +35,31 @@ until no more runs are left.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.types import Array, States
-from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import ERRORS_PER_INTERVAL_SIDE, few, heavy
-from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Betas, count_of
+from pgmengine.infer.sampling.ladders.temperatures import Adaptive, count_of
+from pgmengine.infer.sampling.methods.annealed_run import AnnealedRun, Runs, joined_runs
 from pgmengine.infer.sampling.methods.annealing import (
-    AnnealedRun,
     Annealing,
     Reached,
-    Settings,
+    Resources,
     has_chains,
-    joined_runs,
     sweeps_before_reverse,
     swept_chains,
 )
 from pgmengine.infer.variational.modes import Modes, near
+
+if TYPE_CHECKING:
+    from pgmengine.infer.sampling.methods.ais import AIS
 
 # Nats by which two runs that agree may differ in addition to their errors.
 MIN_AGREEMENT_NATS = 0.01
@@ -74,10 +74,6 @@ MAX_CONFIRMING_ERROR_NATS = 1.0
 
 # The number of temperatures of the last run, as a multiple of that of the others.
 LAST_RUN_LENGTH_RATIO = 4
-
-
-# A forward run, and a reverse run if the settings ask for one.
-Runs: TypeAlias = "tuple[AnnealedRun, AnnealedRun | None]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,31 +95,24 @@ class Confirmed:
     high: Array
 
 
-def annealed(
-    settings: Settings,
-    confirm: int,
-    target: Target,
-    found: Modes | None,
-    rng: np.random.Generator,
-    work: float,
-    executor: Executor | None,
-) -> Confirmed:
-    """Anneal all rows; anneal rows without exact draws again, from up to `confirm` references.
+def annealed(settings: AIS, target: Target, found: Modes | None, by: Resources) -> Confirmed:
+    """Anneal all rows; anneal rows without exact draws again, from other references.
 
     `found` holds the modes of the target, or is None if there are none.
     """
-    up, down = first = Annealing(settings, target).runs(rng, work, executor)
+    up, down = first = Annealing(settings, target).runs(by)
     count, agreed = np.ones(target.rows, dtype=np.int64), np.zeros(target.rows, dtype=bool)
     high, sure = np.full(target.rows, -np.inf), (up.error == 0) | up.closed
     sure |= False if down is None else down.exact
-    again = np.flatnonzero(~sure) if confirm else np.flatnonzero(sure[:0])
+    again = np.flatnonzero(~sure) if settings.confirm else np.flatnonzero(sure[:0])
     best = list[Runs]()
     for row in again:
         alone = target.take(np.array([row]))
         mode = None if found is None else {n: v[row, :1] for n, v in found.mean.items()}
         start = first if target.rows == 1 else _rows(first, np.array([row]))
-        search = _Search(settings, alone, rng, work / target.rows, executor, start)
-        search.go(mode, confirm)
+        each = replace(by, work=by.work / target.rows)
+        search = _Search(settings, alone, each, [_Tried(start, settings.reference)])
+        search.go(mode)
         count[row] = len(search.tried)
         agreed[row], high[row] = search.agreement
         best.append(search.best.runs)
@@ -147,7 +136,7 @@ class _Tried:
     @property
     def least(self) -> float:
         """The lower end of the forward estimate."""
-        return _least(self.runs[0])
+        return _end(self.runs[0], -1.0)
 
     @property
     def sound(self) -> bool:
@@ -159,21 +148,14 @@ class _Tried:
         )
 
 
+@dataclass(frozen=True, eq=False)
 class _Search:
     """The runs of one row of evidence, in the order in which they were made."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        target: Target,
-        rng: np.random.Generator,
-        work: float,
-        executor: Executor | None,
-        first: Runs,
-    ) -> None:
-        self.settings, self.target, self.rng = settings, target, rng
-        self.work, self.executor = work, executor
-        self.tried = [_Tried(first, settings.reference)]
+    settings: AIS
+    target: Target
+    by: Resources
+    tried: list[_Tried]
 
     @property
     def best(self) -> _Tried:
@@ -185,22 +167,22 @@ class _Search:
         """True if another run agrees with the best one, and this has enough effective weights."""
         return self.agreement[0] and self.best.sound
 
-    def go(self, mode: States | None, most: int) -> None:
-        """Make at most `most` runs, and then a longer one if the row is not finished."""
-        for reference in islice(self._references(mode), most):
+    def go(self, mode: States | None) -> None:
+        """Make further runs, and then a longer one if the row is not finished."""
+        for reference in islice(self._references(mode), self.settings.confirm):
             self._run(self.settings, reference)
             if self.finished:
                 return
         steps = LAST_RUN_LENGTH_RATIO * count_of(self.settings.betas)
         if isinstance(self.settings.betas, Adaptive):
-            betas: Betas = replace(self.settings.betas, count=steps)
-            self._run(_Longer(self.settings, betas), self.best.reference)
+            longer = replace(self.settings, betas=replace(self.settings.betas, count=steps))
+            self._run(longer, self.best.reference)
 
     @cached_property
     def chains(self) -> tuple[States, States]:
         """The last states (chains, width) of chains of the model, and their means (1, width)."""
         sweeps = sweeps_before_reverse(count_of(self.settings.betas))
-        return swept_chains(self.settings, self.target, sweeps, self.rng, self.work, self.executor)
+        return swept_chains(self.settings, self.target, sweeps, self.by)
 
     def _references(self, mode: States | None) -> Iterator[dict[str, Array]]:
         """Yield the references of further runs: means of chains, base rates, and the best mode."""
@@ -210,44 +192,19 @@ class _Search:
         if mode is not None:
             yield _only(near(self.target, mode))
 
-    def _run(self, settings: Settings, reference: Mapping[str, ArrayLike] | None) -> None:
+    def _run(self, settings: AIS, reference: Mapping[str, ArrayLike] | None) -> None:
         """Anneal up from a reference, and down from states that other chains have reached."""
         ups = [one.runs[0] for one in self.tried]
         reached = [Reached(up.last, float(up.log_z[0])) for up in ups if up.last]
         reached.append(Reached(self.chains[0]))
         # The first run of this row has shown that there are no exact draws.
         again = Annealing(settings, self.target, reference, drawn=False, reached=reached)
-        runs = again.runs(self.rng, self.work, self.executor)
-        self.tried.append(_Tried(runs, reference))
+        self.tried.append(_Tried(again.runs(self.by), reference))
 
     @property
     def agreement(self) -> tuple[bool, float]:
         """The value of `_agreement`: whether further runs agree, and the upper end of these."""
         return _agreement(self.tried, has_chains(self.target))
-
-
-@dataclass(frozen=True)
-class _Longer:
-    """Settings of annealing with another ladder."""
-
-    settings: Settings
-    betas: Betas
-
-    @property
-    def chains(self) -> int:
-        return self.settings.chains
-
-    @property
-    def kernel(self) -> Kernel:
-        return self.settings.kernel
-
-    @property
-    def reverse(self) -> bool:
-        return self.settings.reverse
-
-    @property
-    def reference(self) -> Mapping[str, ArrayLike] | None:
-        return self.settings.reference
 
 
 def training_rates(target: Target) -> dict[str, Array]:
@@ -282,7 +239,7 @@ def _agreement(tried: Sequence[_Tried], trained: bool) -> tuple[bool, float]:
     # The reverse run of the first run starts from its own states, and confirms nothing.
     ways = [one.reference for one in [*down, *tried[:1]] if one in alike and _precise(one.runs)]
     agreed = bool(down) and (trained or any(way is not ways[0] for way in ways))
-    ends = [_most(one.runs[0]) for one in alike]
+    ends = [_end(one.runs[0], 1.0) for one in alike]
     return agreed, max(ends)
 
 
@@ -305,16 +262,10 @@ def _alike(run: AnnealedRun, best: AnnealedRun, most: float = np.inf) -> bool:
     return bool(abs(run.log_z[0] - best.log_z[0]) <= min(wide, most))
 
 
-def _least(up: AnnealedRun) -> float:
-    """Return the lower end of the estimate of a single row; -inf without an estimate."""
+def _end(up: AnnealedRun, side: float) -> float:
+    """Return the lower (-1) or upper (1) end of the estimate of a single row, -inf without one."""
     known = np.isfinite(up.log_z[0]) and np.isfinite(up.error[0])
-    return float(up.log_z[0] - ERRORS_PER_INTERVAL_SIDE * up.error[0]) if known else -np.inf
-
-
-def _most(up: AnnealedRun) -> float:
-    """Return the upper end of the estimate of a single row; -inf without an estimate."""
-    known = np.isfinite(up.log_z[0]) and np.isfinite(up.error[0])
-    return float(up.log_z[0] + ERRORS_PER_INTERVAL_SIDE * up.error[0]) if known else -np.inf
+    return float(up.log_z[0] + side * ERRORS_PER_INTERVAL_SIDE * up.error[0]) if known else -np.inf
 
 
 def _rows(runs: Runs, rows: Array) -> Runs:

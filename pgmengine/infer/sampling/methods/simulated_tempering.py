@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
-from pgmengine.engine.chains import refusal, sweep_work
+from pgmengine.engine.chains import sweep_work
 from pgmengine.engine.cost import NS, US, Price, engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
@@ -38,18 +38,11 @@ from pgmengine.infer.diagnostics.trust import (
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.sampling.draws.collected import (
-    CHAIN_STATISTICS,
-    WANTS_BY_DRAWS,
-    Draws,
-    Sampler,
-    small,
-    whole,
-)
-from pgmengine.infer.sampling.draws.memory import sampler_bytes, small_bytes
-from pgmengine.infer.sampling.draws.prices import collecting, judging
+from pgmengine.infer.sampling.draws.collected import Draws, small, whole
+from pgmengine.infer.sampling.draws.memory import small_bytes
+from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
 from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, count_of, ladder
 from pgmengine.infer.sampling.ladders.wandering import (
     FlatHistogram,
@@ -57,7 +50,7 @@ from pgmengine.infer.sampling.ladders.wandering import (
     Levels,
     check_gamma,
 )
-from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state, check_within
+from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state
 
 # Bytes for each sweep of a chain: for its rung, and for the last sweeps at both ends of the ladder,
 # by which round trips are counted.
@@ -121,9 +114,7 @@ class SimulatedTempering(Sampler):
         "levels": (Axis.SWEEP, Axis.ROW, Axis.CHAIN),
         "adaptive": (Axis.SWEEP,),
         "betas": (Axis.RUNG,),
-        "round_trips": (Axis.ROW,),
-        "tours": (Axis.ROW,),
-        "log_z_rhat": (Axis.ROW,),
+        **by_row("round_trips", "tours", "log_z_rhat"),
     }
 
     betas: Betas = Linear(12)
@@ -135,44 +126,28 @@ class SimulatedTempering(Sampler):
     rhat_limit: float = 1.05
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_gamma(self)
-        check_whole(self, "chains", "draws")
-        check_whole(self, "warmup", least=0)
-        check_limit(self, "rhat_limit")
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""
-        rungs, chains = count_of(self.betas), target.rows * self.chains
-        sweeps = self.warmup + self.draws
-        seconds = self._seconds(target, want)
-        check = check_within(target, seconds)
-        work = sweeps * chains * sweep_work(target) + check.work
-        draws = max(self.draws // max(rungs, 1), 1)
-        # These are the rungs of all sweeps, the counts of round trips, and the states at beta = 1.
-        more = TRIP_BYTES_PER_SWEEP * chains * sweeps + chains * draws * small_bytes(
-            target.structure
-        )
-        size = (self.chains, draws, self.rhat_limit)
-        return Scheme(
-            f"{self.chains} chains over {rungs} rungs, {self.warmup} adaptive sweeps, "
-            f"{self.draws} with fixed weights{check.how}",
-            work,
-            sampler_bytes(target, want, *size, work, 1, more),
-            seconds + check.seconds,
-            check,
-            refusal=refusal(target),
-        )
-
-    def _seconds(self, target: Target, want: tuple[str, ...]) -> float:
-        """Return the seconds of chains (of each row), which are at each rung equally often."""
+        rungs, sweeps = count_of(self.betas), self.warmup + self.draws
         e, n = engine(target, self.kernel), target.rows * self.chains
-        kept, hopping = self.draws / max(count_of(self.betas), 1), Price(120 * US, 60 * NS)
-        drawing = (
-            (e.sweep + e.density + hopping).of(n, self.warmup + self.draws)
-            + (e.density + e.values).of(n, self.draws)
-            + collecting(target, want, n, kept)
+        hopping = Price(120 * US, 60 * NS)
+        moving = (e.sweep + e.density + hopping).of(n, sweeps)
+        moving += (e.density + e.values).of(n, self.draws)
+        # A chain is at beta = 1, where its state is a draw, in one sweep for each rung.
+        kept = self.draws / max(rungs, 1)
+        # These are the rungs of all sweeps, the counts of round trips, and the states at beta = 1.
+        each = TRIP_BYTES_PER_SWEEP * sweeps + max(int(kept), 1) * small_bytes(target.structure)
+        how = (
+            f"{self.chains} chains over {rungs} rungs, {self.warmup} adaptive sweeps, "
+            f"{self.draws} with fixed weights"
         )
-        return drawing + judging(target, self.chains, kept, self.rhat_limit, drawing)
+        work = sweeps * n * sweep_work(target)
+        return self.scheme_of(
+            target, want, how, work, moving, draws=kept, more=n * each, bounded=True
+        )
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None

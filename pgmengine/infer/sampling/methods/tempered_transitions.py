@@ -20,20 +20,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.checks import seeded
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.progress import track
-from pgmengine.engine.chains import Chains, make_chains, refusal, sweep_work
+from pgmengine.engine.chains import Chains, make_chains, sweep_work
 from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import Axis
+from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result
-from pgmengine.infer.sampling.draws.collected import CHAIN_STATISTICS, Draws, Sampler
-from pgmengine.infer.sampling.draws.memory import sampler_bytes
-from pgmengine.infer.sampling.draws.prices import collecting, judging
+from pgmengine.infer.sampling.draws.collected import Draws
+from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
 from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, count_of, ladder
 
@@ -69,7 +68,7 @@ class TemperedTransitions(Sampler):
     (1,)
     """
 
-    statistics = CHAIN_STATISTICS | {"acceptance": (Axis.ROW,)}
+    statistics = CHAIN_STATISTICS | by_row("acceptance")
 
     betas: Betas = Linear(20)
     kernel: Kernel = Gibbs()
@@ -78,33 +77,16 @@ class TemperedTransitions(Sampler):
     draws: int = 500
     rhat_limit: float = 1.05
 
-    def __post_init__(self) -> None:
-        check_whole(self, "chains", "draws")
-        check_whole(self, "warmup", least=0)
-        check_limit(self, "rhat_limit")
-
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""
         steps, count = count_of(self.betas), self.warmup + self.draws
-        work = count * 2.0 * steps * target.rows * self.chains * sweep_work(target)
-        return Scheme(
-            f"{self.chains} chains of {count} excursions over {steps} temperatures",
-            work,
-            sampler_bytes(target, want, self.chains, self.draws, self.rhat_limit, work),
-            self._seconds(target, want),
-            refusal=refusal(target),
-        )
-
-    def _seconds(self, target: Target, want: tuple[str, ...]) -> float:
-        """Return the seconds of excursions: up and down the ladder, and back if rejected."""
         e, n = engine(target, self.kernel), target.rows * self.chains
-        each = 2 * e.anneal(n, count_of(self.betas)) + (e.sweep + e.density + e.values * 3).of(n)
-        drawing = (
-            (self.warmup + self.draws) * each
-            + (e.density + e.values).of(n, self.draws)
-            + collecting(target, want, n, self.draws)
-        )
-        return drawing + judging(target, self.chains, self.draws, self.rhat_limit, drawing)
+        # An excursion goes down and up the ladder, and back if it is rejected.
+        each = 2 * e.anneal(n, steps) + (e.sweep + e.density + e.values * 3).of(n)
+        moving = count * each + (e.density + e.values).of(n, self.draws)
+        work = count * 2.0 * steps * n * sweep_work(target)
+        how = f"{self.chains} chains of {count} excursions over {steps} temperatures"
+        return self.scheme_of(target, want, how, work, moving)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None

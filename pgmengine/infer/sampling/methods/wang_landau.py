@@ -20,24 +20,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.checks import check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
-from pgmengine.engine.chains import refusal, sweep_work
+from pgmengine.engine.chains import sweep_work
 from pgmengine.engine.cost import NS, US, Price, free_units, plain, state_count
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.reference import Tilt, sweep
 from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import few
+from pgmengine.infer.diagnostics.trust import few_weights
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Named, Result, Status
-from pgmengine.infer.sampling.draws.collected import CHAIN_STATISTICS, Draws, Sampler, small, whole
-from pgmengine.infer.sampling.draws.memory import sampler_bytes, small_bytes
-from pgmengine.infer.sampling.draws.prices import collecting, judging
+from pgmengine.infer.sampling.draws.collected import Draws, small, whole
+from pgmengine.infer.sampling.draws.memory import small_bytes
+from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, Weights, check_gamma
 
 # The largest number of bins in the estimate of memory, because a larger integer may not fit a
@@ -109,10 +109,9 @@ class WangLandau(Sampler):
     layers: tuple[Member, ...] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_gamma(self)
-        check_whole(self, "bins", "chains", "draws")
-        check_whole(self, "warmup", least=0)
-        check_limit(self, "rhat_limit")
+        check_whole(self, "bins")
         if not callable(self.partition):
             raise PgmError(f"WangLandau: partition must be a function, not {self.partition!r}")
         if self.layers is not None:
@@ -121,34 +120,22 @@ class WangLandau(Sampler):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""
-        sweeps = self.warmup + self.draws
-        work = 20.0 * sweeps * target.rows * self.chains * sweep_work(target)
+        sweeps, n = self.warmup + self.draws, target.rows * self.chains
         # Memory holds states, bins and importance weights of all draws, and the resampled draws.
         each = small_bytes(target.structure) + 8.0 * 8
-        more = each * target.rows * self.chains * self.draws
-        more += 32.0 * target.rows * min(self.bins, MAX_COUNTED_BINS)
-        size = (self.chains, self.draws, self.rhat_limit)
-        return Scheme(
-            f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, "
-            f"{self.draws} with fixed ones",
-            work,
-            sampler_bytes(target, want, *size, work, 1, more),
-            self._seconds(target, want),
-            refusal=refusal(target),
-        )
-
-    def _seconds(self, target: Target, want: tuple[str, ...]) -> float:
-        """Return the seconds of sweeps in numpy, which find the bins of all states of units."""
-        e, n, asking = plain(target), target.rows * self.chains, Price()
+        more = each * n * self.draws + 32.0 * target.rows * min(self.bins, MAX_COUNTED_BINS)
+        # Sweeps in numpy ask for a bin for each state of each unit that the partition reads.
+        e, asking = plain(target), Price()
         for name in self._read(target):
             one = Price(70 * US, 300 * NS) + Price(25 * US, 100 * NS) * state_count(target, name)
             asking += one * free_units(target, name)
-        drawing = (
-            (e.sweep + asking).of(n, self.warmup + self.draws)
-            + e.density.of(n, self.draws)
-            + collecting(target, want, n, self.draws)
+        moving = (e.sweep + asking).of(n, sweeps) + e.density.of(n, self.draws)
+        how = (
+            f"{self.chains} chains over {self.bins} bins, {self.warmup} adaptive sweeps, "
+            f"{self.draws} with fixed ones"
         )
-        return drawing + judging(target, self.chains, self.draws, self.rhat_limit, drawing)
+        work = 20.0 * sweeps * n * sweep_work(target)
+        return self.scheme_of(target, want, how, work, moving, more=more)
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
@@ -172,12 +159,9 @@ class WangLandau(Sampler):
         for t, x in enumerate(states):
             draws.add(t, whole(target.structure, x), energy[t], w[t].ravel())
         stats, status, note = draws.judged(target, self.rhat_limit, question.plan.seconds)
-        if few(ess := effective(w), self.draws * self.chains):
-            status = Status.FEW_WEIGHTS
-            note += (
-                f"an effective {ess.min():.3g} of {self.draws * self.chains} draws carry the "
-                f"importance weight of row {target.row_numbers[ess.argmin()]}",
-            )
+        ess = effective(w)
+        if more := few_weights(ess, self.draws * self.chains, target.row_numbers):
+            status, note = Status.FEW_WEIGHTS, note + more
         _resample(draws, target, w, generator)
         stats |= _bin_statistics(weights.log_g, bins)
         stats |= {"weight_ess": ess, "energy": draws.energies(target)}

@@ -1,0 +1,102 @@
+"""The base of methods whose answers are draws of chains: settings, statistics, and the plan.
+
+All of them move some chains for each row of evidence, drop a warm-up, keep draws, and judge these
+by R-hat and effective sample sizes. They differ in how the chains move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pgmengine.base.checks import check_limit, check_whole
+from pgmengine.engine.chains import refusal
+from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.trust import unmixed_notes
+from pgmengine.infer.question.prepared import Method, Scheme
+from pgmengine.infer.results.axes import Axis, by_row
+from pgmengine.infer.sampling.draws.memory import sampler_bytes
+from pgmengine.infer.sampling.draws.prices import collecting, judging
+from pgmengine.infer.sampling.methods.bound_check import Check, check_within
+from pgmengine.model.structure import Structure
+
+# The wanted quantities that draws of a posterior can answer.
+WANTS_BY_DRAWS = frozenset({"marginals", "samples", "pairs", "gradient"})
+
+# The statistics of chains.
+CHAIN_STATISTICS: dict[str, tuple[Axis, ...]] = {
+    "ess": (Axis.ROW, Axis.UNIT),
+    "rhat": (Axis.ROW, Axis.UNIT),
+    "mcse": (Axis.ROW, Axis.UNIT),
+    **by_row("energy_ess", "energy_rhat", "energy_mcse"),
+    "energy": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
+}
+
+
+class Sampler(Method):
+    """Base of the methods whose answers are draws of chains, judged by R-hat up to `rhat_limit`."""
+
+    gives = WANTS_BY_DRAWS
+    source = "draws give"
+    statistics = CHAIN_STATISTICS
+    single = True
+
+    kernel: Kernel
+    chains: int
+    warmup: int
+    draws: int
+    rhat_limit: float
+
+    def __post_init__(self) -> None:
+        check_whole(self, "chains", "draws")
+        check_whole(self, "warmup", least=0)
+        check_limit(self, "rhat_limit")
+
+    def unmixed(self, stats: Mapping[str, Any], structure: Structure) -> tuple[str, ...]:
+        """Return a warning for each quantity that has not mixed."""
+        return unmixed_notes(stats, self.rhat_limit, structure)
+
+    def scheme_of(
+        self,
+        target: Target,
+        want: tuple[str, ...],
+        how: str,
+        work: float,
+        moving: float,
+        *,
+        draws: float | None = None,
+        questions: int = 1,
+        replicas: int = 1,
+        more: float = 0.0,
+        bounded: bool = False,
+    ) -> Scheme:
+        """Return the plan of chains that move, and whose draws are collected and judged.
+
+        Parameters
+        ----------
+        target, want : the question.
+        how : the description of the plan.
+        work : number of unit updates.
+        moving : seconds in which the chains move.
+        draws : the draws that each chain is expected to keep, by default the setting.
+        questions : 2 if other chains answer without evidence afterwards, else 1.
+        replicas : number of chains that move for each chain whose draws are kept.
+        more : bytes of other working arrays of the method.
+        bounded : whether the answer is checked against proven lower bounds of log Z.
+        """
+        kept = self.draws if draws is None else draws
+        chains, limit = self.chains * questions, self.rhat_limit
+        seconds = moving + collecting(target, want, target.rows * chains, kept)
+        seconds += judging(target, chains, kept, limit, seconds)
+        check = check_within(target, seconds) if bounded else Check()
+        work += check.work
+        size = (self.chains, max(int(kept), 1), limit)
+        return Scheme(
+            how + check.how,
+            work,
+            sampler_bytes(target, want, *size, work, replicas * questions, more),
+            seconds + check.seconds,
+            check if bounded else None,
+            refusal=refusal(target),
+        )
