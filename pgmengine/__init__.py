@@ -66,6 +66,7 @@ from pgmengine.learn.starting.base_rate_start import base_rate_start
 from pgmengine.learn.starting.pretraining import pretrain
 from pgmengine.learn.steps.em import EM
 from pgmengine.learn.steps.fixed import Fixed
+from pgmengine.learn.steps.lbfgs import LBFGS
 from pgmengine.learn.steps.optimizers import SGD, Adam, AdaMax
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import GrowingBlend, harmonic, linear_decay
@@ -137,6 +138,7 @@ __all__ = [
     "GrowingBlend",
     "Input",
     "Joint",
+    "LBFGS",
     "Linear",
     "MCMC",
     "MeanField",

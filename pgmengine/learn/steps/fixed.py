@@ -15,9 +15,9 @@ from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.optimizers import check_optimizer
+from pgmengine.learn.whole.fixed_rows import slopes_with_kept, with_kept
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Objective
-from pgmengine.learn.whole.starts import with_kept
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import like, numbers
@@ -114,12 +114,14 @@ class Fixed:
         """Return the parameters after step t, in which the fixed entries have not moved."""
         assert isinstance(self.optimizer, Optimizer)
         masks = self.masks(params)
+        rows = {t.key for t in structure.tables if t.conditional}
         slopes = {
-            name: like(gradient[name], np.where(mask.ravel(), 0.0, numbers(gradient[name])))
+            name: slopes_with_kept(params[name], gradient[name], mask)
+            if name in rows
+            else like(gradient[name], np.where(mask.ravel(), 0.0, numbers(gradient[name])))
             for name, mask in masks.items()
         }
         stepped = self.optimizer.step(structure, params, gradient.replaced(slopes), moments, t)
-        rows = {t.key for t in structure.tables if t.conditional}
         kept = {
             name: _kept(params[name], stepped[name], mask, name in rows)
             for name, mask in masks.items()
@@ -129,7 +131,16 @@ class Fixed:
     def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
         """Return the result of update t on all rows, in which the fixed entries do not move."""
         assert isinstance(self.optimizer, FullBatch)
-        fixed = objective.with_fixed(self.masks(model.params))
+        masks = self.masks(model.params)
+        for c in model.structure.undirected:
+            if (key := f"{c.key}.weight") in masks:
+                both = c.projected(model.weight(c), like(model.weight(c), 1.0 * masks[key]))
+                if not np.isin(numbers(both), (0.0, 1.0)).all():
+                    raise PgmError(
+                        f"Fixed: {key!r} is symmetric, and its mask is not: fix both entries of "
+                        "each pair of units"
+                    )
+        fixed = objective.with_fixed(masks)
         return self.optimizer.ascend(fixed, model, moments, t)
 
 
