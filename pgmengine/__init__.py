@@ -66,6 +66,8 @@ from pgmengine.learn.negative import (
 from pgmengine.learn.starting.base_rate_start import base_rate_start
 from pgmengine.learn.starting.pretraining import pretrain
 from pgmengine.learn.steps.em import EM
+from pgmengine.learn.steps.fixed import Fixed
+from pgmengine.learn.steps.lbfgs import LBFGS
 from pgmengine.learn.steps.optimizers import SGD, Adam, AdaMax
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import GrowingBlend, harmonic, linear_decay
@@ -124,6 +126,7 @@ __all__ = [
     "Finding",
     "FindingKind",
     "Fit",
+    "Fixed",
     "FlatHistogram",
     "FlipRates",
     "FlipState",
@@ -136,6 +139,7 @@ __all__ = [
     "GrowingBlend",
     "Input",
     "Joint",
+    "LBFGS",
     "Linear",
     "MCMC",
     "MeanField",

@@ -17,6 +17,7 @@ from pgmengine.evidence.names import Member
 from pgmengine.evidence.target import Target
 from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
 from pgmengine.learn.steps.optimizers import check_optimizer
+from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
@@ -110,7 +111,12 @@ def check_settings(
     negative: object, positive: object, optimizer: object, callbacks: object
 ) -> None:
     """Raise PgmError unless the arguments are phases, an optimizer and callbacks."""
-    if optimizer is not None and not isinstance(optimizer, FullBatch):
+    if holds(optimizer, FullBatch) and not hasattr(optimizer, "ascend"):
+        raise PgmError(
+            f"optimizer: {type(optimizer).__name__} needs steps along gradients of mini-batches, "
+            "and the optimizer inside it sees all rows; only Fixed goes around it"
+        )
+    if optimizer is not None and not holds(optimizer, FullBatch):
         check_optimizer(optimizer, "optimizer")
     check_instance(negative, "negative")
     if not (negative is None or isinstance(negative, Negative)):

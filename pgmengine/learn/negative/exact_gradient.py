@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.enumeration.product_mixture import Mixture, mixture_of
 from pgmengine.infer.exact.exact import Exact
@@ -59,12 +60,23 @@ class _Phase(ModelPhase):
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
         """Enumerate each row, or the single row of the model phase."""
-        target, weights = batch.given, batch.weights / len(batch.weights)
-        if target is None:
-            target, weights = self.given.with_model(batch.model), np.array([batch.weights.mean()])
         out = batch.nothing()
-        self.method.expect(target, weights, out, rng)
+        self.method.expect(*self._rows(batch), out, rng)
         return out
+
+    def exact(self, batch: Batch) -> tuple[Statistics, float]:
+        """Return the expectation with the mean log normaliser."""
+        target, weights = self._rows(batch)
+        question = self.method.prepare(replace(target, weights=weights), ("log_z", "gradient"))
+        result, out = question.run(), batch.nothing()
+        out.arrays(result.gradient, 1.0, float(weights.sum()))
+        return out, float(weights @ result.log_z)
+
+    def _rows(self, batch: Batch) -> tuple[Target, Array]:
+        """Return the rows of the model phase, and their weights."""
+        if batch.given is not None:
+            return batch.given, batch.weights / len(batch.weights)
+        return self.given.with_model(batch.model), np.array([batch.weights.mean()])
 
 
 class _MixturePhase(ModelPhase):

@@ -30,9 +30,10 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.target import Target
+from pgmengine.learn.whole.fixed_rows import with_kept
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Evaluation, Objective
-from pgmengine.learn.whole.starts import look_alike, perturbed, with_kept
+from pgmengine.learn.whole.starts import look_alike, perturbed
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 

@@ -30,6 +30,7 @@ from pgmengine.learn.positive import data_phase, default_positive, posterior_dra
 from pgmengine.learn.statistics import Statistics
 from pgmengine.learn.steps.optimizers import projected
 from pgmengine.learn.whole.counting import CountingModel, counted, is_complete, merged
+from pgmengine.learn.whole.fixed_rows import slopes_with_kept, with_kept
 from pgmengine.model.model import Model
 
 # The largest share by which sums of counts may leave their range through rounding.
@@ -109,10 +110,22 @@ class Objective:
         """Whether expectations given the data are exact."""
         return self.complete or getattr(self.method, "guarantee", "") == "exact"
 
-    def at(self, params: Params) -> Model:
-        """Return the model at parameters, which are put into their ranges."""
+    def at(self, params: Params, before: Model) -> Model:
+        """Return the model at parameters, which are put into their ranges.
+
+        Fixed entries of conditionals are those of the model `before`.
+        """
         s = self.target.structure
-        return Model(s, projected(s, params))
+        kept = {
+            t.key: with_kept(
+                before.params[t.key],
+                np.exp(params[t.key] - params[t.key].max(axis=-1, keepdims=True)),
+                self.fixed[t.key],
+            )
+            for t in s.tables
+            if t.conditional and t.key in self.fixed
+        }
+        return Model(s, projected(s, {**params, **kept}))
 
     def counts(self, model: Model) -> Evaluation:
         """Return the log-likelihood, and the expected counts of all table entries."""
@@ -188,6 +201,10 @@ class Objective:
         data = Statistics(np.float64)
         data.arrays(slopes, 1.0, 1.0)
         total = (data - found[0]).total(model)
+        for t in model.structure.tables:
+            if t.conditional and t.key in self.fixed:
+                fixed = self.fixed[t.key]
+                total[t.key] = slopes_with_kept(model.params[t.key], total[t.key], fixed)
         return Evaluation(float(share @ log_z) - found[1], total)
 
 

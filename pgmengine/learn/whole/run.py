@@ -75,4 +75,9 @@ class WholeRun(Run):
         """Make one update of all rows; return the reason for which learning ends, or ""."""
         found = self.optimizer.ascend(self.objective, self.model, self.moments, self.count)
         self.model, self.value, self.count = found.model, found.value, self.count + 1
+        self.notes.pop("converged", None)
+        if not found.stopped and self.objective.exact:
+            self.notes["converged"] = (
+                f"{self.count} updates have not converged; go on with more (updates=)"
+            )
         return str(found.stopped)

@@ -14,6 +14,7 @@ import numpy as np
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
+from pgmengine.learn.whole.fixed_rows import with_kept
 from pgmengine.model.model import Model
 from pgmengine.model.tables import normalised
 from pgmengine.model.weights import numbers
@@ -64,21 +65,3 @@ def perturbed(
             moved = logs + CHANGE_OF_LOGS * rng.standard_normal(logs.shape)
             params[t.key] = with_kept(logs, np.exp(normalised(t, moved)), fixed.get(t.key))
     return Model(s, params)
-
-
-def with_kept(logs: Array, weights: Array, fixed: Array | None) -> Array:
-    """Return the logarithms of rows proportional to weights, in which fixed entries stay.
-
-    Entries that are not fixed share the probability that the fixed ones of their row leave over.
-    A row without any weight to share stays as it is.
-    """
-    left = 1.0
-    if fixed is not None and fixed.any():
-        weights = np.where(fixed, 0.0, weights)
-        left = 1.0 - np.where(fixed, np.exp(logs), 0.0).sum(axis=-1, keepdims=True)
-        left = np.maximum(left, 0.0)
-    total = weights.sum(axis=-1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shared = np.log(weights) - np.log(total) + np.log(left)
-    stays = total == 0 if fixed is None else (total == 0) | fixed
-    return np.where(stays, logs, shared)
