@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pgmengine.base.checks import check_instance, check_method
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.rows import distinct
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, LayerValues
 from pgmengine.declare.validate import as_floats
-from pgmengine.evidence.names import Member
+from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.given import make_target
+from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
 from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
 from pgmengine.learn.steps.optimizers import check_optimizer
@@ -174,3 +176,17 @@ def mean_one(weights: Array) -> Array:
     share = weights / weights.max()
     scaled: Array = share / share.mean()
     return scaled
+
+
+def target_of(
+    model: Model, data: LayerValues, given: Iterable[Member] | None
+) -> tuple[Target, dict[str, Any], dict[str, Array]]:
+    """Return the target of the data, the data by layer, and the units that are given."""
+    table = model.structure.names
+    names = () if given is None else table.alone_or_several(as_members(given, "given"))
+    rows, known = data_by_layer(model.structure, data), table.units(names, "given")
+    keys = tuple(getattr(data, "columns", data))
+    target = make_target(model, check_data(model, rows, known, names, keys), what="data")
+    check_evidence(target, known)
+    check_possible_data(target)
+    return target, rows, known

@@ -19,23 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 from pgmengine.base.checks import seeded, whole
 from pgmengine.base.names import nearest
-from pgmengine.base.types import Array, LayerValues, RngLike
+from pgmengine.base.types import Array, RngLike
 from pgmengine.base.work.progress import track
 from pgmengine.base.work.threads import one_blas_thread
-from pgmengine.evidence.frames import data_by_layer
-from pgmengine.evidence.given import make_target
-from pgmengine.evidence.names import Member, as_members
-from pgmengine.evidence.target import Target
+from pgmengine.declare.template import Template, as_template
+from pgmengine.evidence.names import Member
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
-    check_data,
-    check_evidence,
     check_left,
-    check_possible_data,
     check_settings,
     check_start,
     mean_one,
     row_weights,
+    target_of,
     written,
 )
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
@@ -49,6 +45,7 @@ from pgmengine.learn.overview import fit_html, fit_text
 from pgmengine.learn.run import Run, State
 from pgmengine.learn.starting.base_rate_start import observed_means, started
 from pgmengine.learn.steps.wrappers import Tied, averaged, holds
+from pgmengine.learn.template_fit import fit_template
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.run import WholeRun
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
@@ -124,8 +121,8 @@ class Fit(StandsForModel):
 
 
 def fit(
-    model: ModelLike,
-    data: LayerValues,
+    model: ModelLike | Template,
+    data: Any,
     negative: Negative | None = None,
     positive: Positive | Method | None = None,
     given: Iterable[Member] | None = (),
@@ -216,10 +213,27 @@ def fit(
     >>> f.history["norm v-h.weight"]["update"]
     array([ 0, 10, 20])
     """
+    if (template := as_template(model)) is not None:
+        more: dict[str, Any] = {
+            "negative": negative,
+            "positive": positive,
+            "given": given,
+            "batch_size": batch_size,
+            "epochs": epochs,
+            "updates": updates,
+            "callbacks": callbacks,
+            "rng": rng,
+            "progress": progress,
+            "checkpoint": checkpoint,
+            "state": state,
+            "executor": executor,
+        }
+        learned: Fit = fit_template(template, data, optimizer, sample_weight, more, fit)
+        return learned
     model = as_model(model)
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
-    target, rows, known = _target_of(model, data, given)
+    target, rows, known = target_of(model, data, given)
     optimizer, why = chosen(optimizer, target, known, negative)
     all_rows = holds(optimizer, FullBatch)
     size = target.rows if all_rows else batch_size
@@ -303,20 +317,6 @@ def fit(
         findings,
         tuple(run.notes.values()),
     )
-
-
-def _target_of(
-    model: Model, data: LayerValues, given: Iterable[Member] | None
-) -> tuple[Target, dict[str, Any], dict[str, Array]]:
-    """Return the target of the data, the data by layer, and the units that are given."""
-    table = model.structure.names
-    names = () if given is None else table.alone_or_several(as_members(given, "given"))
-    rows, known = data_by_layer(model.structure, data), table.units(names, "given")
-    keys = tuple(getattr(data, "columns", data))
-    target = make_target(model, check_data(model, rows, known, names, keys), what="data")
-    check_evidence(target, known)
-    check_possible_data(target)
-    return target, rows, known
 
 
 def _sizes(rows: int, batch_size: int, epochs: int | None, updates: int | None) -> tuple[int, int]:

@@ -104,6 +104,11 @@ class Structure:
         return {key: slice(*ends[i : i + 2]) for i, key in enumerate(self.table_groups)}
 
     @cached_property
+    def stored_entries(self) -> int:
+        """The number of entries of all parameters of tables."""
+        return max((places.stop for places in self.table_places.values()), default=0)
+
+    @cached_property
     def table_index(self) -> TableIndex:
         """All tables as arrays."""
         return index_tables(self)

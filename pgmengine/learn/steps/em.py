@@ -168,7 +168,7 @@ class EM(FullBatch):
         if found.value is None:
             return None
         prior = 0.0
-        for t in model.structure.tables:
+        for t in model.structure.table_groups.values():
             logs = model.params[t.key]
             added = self._added(t.key, logs)
             some = added > 0
@@ -179,7 +179,7 @@ class EM(FullBatch):
         """Return the model after the M step."""
         counts, params = objective.counts(model).slopes, dict(model.params)
         kept: dict[str, int] = {}
-        for t in model.structure.tables:
+        for t in model.structure.table_groups.values():
             logs = model.params[t.key]
             fixed = objective.fixed.get(t.key)
             total = np.maximum(counts[t.key], 0.0) + self._added(t.key, logs)

@@ -41,7 +41,7 @@ def counted(structure: Structure, states: Array, weights: Array) -> dict[str, Ar
     weights : (rows,) weight of each row.
     """
     index = structure.table_index
-    total = np.zeros(int(index.first[-1]))
+    total = np.zeros(structure.stored_entries)
     step = max(1, AXES_AT_ONCE // max(len(index.unit), 1))
     for first in range(0, len(states), step):
         some, heavy = np.ascontiguousarray(states[first : first + step].T), weights[first:][:step]
@@ -49,7 +49,7 @@ def counted(structure: Structure, states: Array, weights: Array) -> dict[str, Ar
             entry = some[index.unit[begin]] * index.stride[begin]
             for axis in range(begin + 1, end):
                 entry += some[index.unit[axis]] * index.stride[axis]
-            place = slice(index.first[table], index.first[table + 1])
+            place = slice(index.first[table], index.first[table] + index.size[table])
             total[place] += np.bincount(entry, heavy, place.stop - place.start)
     return table_gradient(structure, np.full(len(total), -np.inf), total)
 

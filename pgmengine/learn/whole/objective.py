@@ -11,6 +11,7 @@ in nats a row. It is known where both phases are exact.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from copy import copy
@@ -122,7 +123,7 @@ class Objective:
                 np.exp(params[t.key] - params[t.key].max(axis=-1, keepdims=True)),
                 self.fixed[t.key],
             )
-            for t in s.tables
+            for t in s.table_groups.values()
             if t.conditional and t.key in self.fixed
         }
         return Model(s, projected(s, {**params, **kept}))
@@ -152,16 +153,19 @@ class Objective:
         log_z, expected = self._expected(counting, self.weights)
         self._check_counts(expected)
         value = None if log_z is None else float(self.weights @ log_z) / self.total
-        return Evaluation(value, {t.key: expected[t.key] for t in model.structure.tables})
+        return Evaluation(value, {key: expected[key] for key in model.structure.table_groups})
 
     def _check_counts(self, found: Mapping[str, Array]) -> None:
         """Raise InternalError unless counts are sums of weights times probabilities."""
+        places = Counter[str]()
         for t in self.target.structure.tables:
-            least, total = found[t.key].min(), found[t.key].sum() / len(t.index)
+            places[t.key] += len(t.index)
+        for key, number in places.items():
+            least, total = found[key].min(), found[key].sum() / number
             within = least >= -COUNT_ROUNDING * self.total
             if not (within and total <= self.total * (1 + COUNT_ROUNDING)):
                 raise InternalError(
-                    f"the expected counts of {t.key!r} add to {total:g} for {self.total:g} rows, "
+                    f"the expected counts of {key!r} add to {total:g} for {self.total:g} rows, "
                     f"and the smallest is {least:g}"
                 )
 
@@ -201,7 +205,7 @@ class Objective:
         data = Statistics(np.float64)
         data.arrays(slopes, 1.0, 1.0)
         total = (data - found[0]).total(model)
-        for t in model.structure.tables:
+        for t in model.structure.table_groups.values():
             if t.conditional and t.key in self.fixed:
                 fixed = self.fixed[t.key]
                 total[t.key] = slopes_with_kept(model.params[t.key], total[t.key], fixed)

@@ -39,7 +39,7 @@ def look_alike(model: Model, target: Target) -> list[str]:
             if index.child[table] == unit:
                 continue
             axes = slice(index.start[table], index.start[table + 1])
-            own = entries[index.first[table] : index.first[table + 1]]
+            own = entries[index.first[table] : index.first[table] + index.size[table]]
             whole = own.reshape(index.states[axes])
             first = np.moveaxis(whole, axis - index.start[table], 0)
             slices.append(first.reshape(len(first), -1))

@@ -1,0 +1,174 @@
+"""Learning of a template from rows of any length, by optimizers that see all rows at once.
+
+The rows of each length have the model of this length, and an objective of their own. An optimizer
+gets the objective of all of them (whole/joined.py); the model with the most steps holds the
+parameters. Everything else is a fit of this model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, Params, Snapshot
+from pgmengine.declare.template import Row, Template, rows_of_data
+from pgmengine.learn.arguments import row_weights, target_of
+from pgmengine.learn.contracts import Optimizer
+from pgmengine.learn.defaults import chosen
+from pgmengine.learn.whole.full_batch import Ascended, FullBatch
+from pgmengine.learn.whole.joined import JoinedObjective, check_shared
+from pgmengine.learn.whole.objective import Objective
+from pgmengine.learn.whole.run import WholeRun
+from pgmengine.model.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class OfLengths(FullBatch):
+    """An optimizer for rows of several lengths.
+
+    Attributes
+    ----------
+    optimizer : makes the updates.
+    lengths : the number of steps and of rows of each other length.
+    others : the objectives of the rows of other lengths than the longest.
+    """
+
+    optimizer: FullBatch
+    lengths: tuple[tuple[int, int], ...]
+    others: tuple[Objective, ...]
+
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments of the optimizer."""
+        return self.optimizer.start(params)
+
+    def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
+        """Return the model after an update on rows of all lengths."""
+        return self.optimizer.ascend(self._joined(objective), model, moments, t)
+
+    def _joined(self, objective: Objective) -> Objective:
+        """Return the objective of all rows; it is kept, because it remembers complete counts."""
+        joined = self.__dict__.get("joined")
+        if joined is None or joined.parts[0] is not objective:
+            joined = JoinedObjective((objective, *self.others))
+            self.__dict__["joined"] = joined
+        return cast(Objective, joined)
+
+
+def fit_template(
+    template: Template,
+    data: object,
+    optimizer: Optimizer | FullBatch | None,
+    sample_weight: Any,
+    settings: Mapping[str, Any],
+    fit: Callable[..., Any],
+) -> Any:
+    """Learn the shared parameters of a template.
+
+    Parameters
+    ----------
+    template : the template at which learning begins.
+    data : the rows, as `rows_of_data` takes them.
+    optimizer, sample_weight : as in `fit`.
+    settings : the other arguments of `fit`.
+    fit : learns one model.
+
+    Returns
+    -------
+    A Fit whose `model` is the template with the learned parameters.
+
+    Raises
+    ------
+    PgmError
+        For rows without a number of steps, parameters whose shape depends on it, and optimizers
+        that take mini-batches.
+    """
+    rows = rows_of_data(data, "data")
+    groups = template.groups(rows, "data")
+    weights = None if sample_weight is None else _weights(sample_weight, len(rows))
+    longest, *lengths = sorted(groups, reverse=True)
+    first, values = template(longest), _together(template(longest), rows, groups[longest])
+    target, _, known = target_of(first, values, settings["given"])
+    by, why = chosen(optimizer, target, known, settings["negative"])
+    if not isinstance(by, FullBatch):
+        raise PgmError(
+            "a template learns from all rows at once: give optimizer=pgm.EM() or pgm.LBFGS(), not "
+            f"{'the default of mini-batches' if by is None else repr(by)}"
+        )
+    others = []
+    for steps in lengths:
+        model = template(steps)
+        check_shared(first, model)
+        own = None if weights is None else weights[groups[steps]]
+        others.append(_objective(model, _together(model, rows, groups[steps]), by, settings, own))
+    counts = tuple((steps, len(groups[steps])) for steps in lengths)
+    own = None if weights is None else weights[groups[longest]]
+    joined = OfLengths(by, counts, tuple(others))
+    found = fit(first, values, optimizer=joined, sample_weight=own, **settings)
+    learned = {k: v for k, v in found.model.params.items() if _is_shared(first, k)}
+    notes = (*found.notes, why) if why else found.notes
+    # Fit.model has the type of the usual case.
+    learned_template = cast(Model, template.with_params(learned))
+    return replace(found, model=learned_template, optimizer=by, notes=notes)
+
+
+def _weights(given: Any, rows: int) -> Array:
+    """Return the weights of rows; PgmError unless there is one for each row."""
+    array = np.asarray(given, dtype=np.float64)
+    if array.shape != (rows,):
+        raise PgmError(f"sample_weight has shape {array.shape}, expected ({rows},)")
+    return array
+
+
+def _objective(
+    model: Model,
+    values: dict[Any, Any],
+    optimizer: FullBatch,
+    settings: Mapping[str, Any],
+    weights: Array | None,
+) -> Objective:
+    """Return the objective of the rows of one length."""
+    target, _, known = target_of(model, values, settings["given"])
+    rng = np.random.default_rng(0)
+    run = WholeRun(
+        model,
+        target,
+        row_weights(target, weights),
+        settings["negative"],
+        settings["positive"],
+        known,
+        optimizer,
+        rng,
+        (target.rows, 1),
+        settings["executor"],
+    )
+    return run.objective
+
+
+def _is_shared(model: Model, key: str) -> bool:
+    """Whether a parameter is shared: all but the biases of layers without any."""
+    name = key.removesuffix(".bias")
+    biases = model.structure.has_bias.get(name) if key.endswith(".bias") else None
+    return biases is None or bool(biases.any())
+
+
+def _together(model: Model, rows: Sequence[Row], numbers: Sequence[int]) -> dict[Any, Any]:
+    """Return some rows of one length as name -> values with an axis of rows.
+
+    Names that a row leaves out are not observed in it.
+    """
+    chosen_rows = [rows[i] if isinstance(rows[i], Mapping) else {} for i in numbers]
+    keys = list(dict.fromkeys(key for row in chosen_rows for key in cast(Any, row)))
+    layers = model.structure.layers
+    out = {}
+    for key in keys:
+        blank = np.full(layers[key].grid if key in layers else (), None, dtype=object)
+        values = [np.asarray(cast(Any, row).get(key, blank)) for row in chosen_rows]
+        plain = all(array.dtype.kind in "biuf" for array in values)
+        if not plain:
+            values = [np.asarray(array, dtype=object) for array in values]
+        out[key] = np.stack(values)
+    return out
