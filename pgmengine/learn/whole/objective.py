@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.types import Array, Params, Weight
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import Method, Planned, Prepared
 from pgmengine.infer.question.splitting import answer
 from pgmengine.learn.batch import Batch
 from pgmengine.learn.contracts import ModelPhase, Positive
@@ -90,6 +91,8 @@ class Objective:
         # Objectives that differ in their fixed entries share these.
         self._counted: list[dict[str, Array]] = []
         self._last: list[tuple[Model, str, Evaluation]] = []
+        # The zeros of the parameters at which the question to the data was planned, and the plan.
+        self._planned: dict[str, Any] = {}
 
     def with_fixed(self, fixed: Mapping[str, Array]) -> Objective:
         """Return the objective in which further numbers of parameters stay as they are."""
@@ -174,12 +177,26 @@ class Objective:
         target = self.target.with_model(model)
         method = self.method
         if isinstance(method, Method) and method.guarantee == "exact":
-            question = method.prepare(replace(target, weights=weights), ("log_z", "gradient"))
+            question = self._question(method, replace(target, weights=weights))
             result = answer(self.executor, question, self.rng)
             return result.log_z, result.gradient
         total = Statistics(np.float64)
         data_phase(method, self.executor).expect(target, weights, total, self.rng)
         return None, total.total(model)
+
+    def _question(self, method: Method, target: Target) -> Prepared:
+        """Return the question about log Z and the gradient, planned anew where zeros have moved.
+
+        A plan depends on the evidence patterns, which stay, and on the zeros of the parameters.
+        """
+        model = target.model
+        zeros = (np.isneginf(model.table_entries).tobytes(), model.nonzero_places)
+        if self._planned.get("zeros") != zeros:
+            question = method.prepare(target, ("log_z", "gradient"))
+            self._planned.update(zeros=zeros, question=question.detached())
+            return question
+        planned: Planned = self._planned["question"]
+        return planned.on(target)
 
     def _gradient(self, model: Model) -> Evaluation:
         share = self.weights / self.total
