@@ -61,6 +61,7 @@ from pgmengine.learn.negative import (
     AdaptiveSAP,
     ExactGradient,
     FastPCD,
+    PseudoGradient,
     TransSAP,
 )
 from pgmengine.learn.starting.base_rate_start import base_rate_start
@@ -156,6 +157,7 @@ __all__ = [
     "PgmError",
     "Plan",
     "Prepared",
+    "PseudoGradient",
     "PseudoLikelihood",
     "ReconstructionError",
     "Result",

@@ -152,6 +152,7 @@ OPTIMIZERS = {
     "Centered": pgm.Centered(pgm.Adam(0.01)),
     "Averaged": pgm.Averaged(pgm.Adam(0.01)),
     "Scaled": pgm.Scaled(pgm.SGD(0.1)),
+    "Fixed": pgm.Fixed(pgm.SGD(0.1, momentum=0.5), ("v.bias",)),
     "Tied": pgm.Tied(pgm.SGD(0.1), (("v.bias",),)),
 }
 

@@ -9,18 +9,23 @@ import numpy as np
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
+from pgmengine.learn.batch import only
 from pgmengine.learn.contracts import Negative, Optimizer
-from pgmengine.learn.negative import CD, PCD, ExactGradient
+from pgmengine.learn.negative import CD, PCD, ExactGradient, PseudoGradient
 from pgmengine.learn.steps.em import EM, counting_suffices
+from pgmengine.learn.steps.lbfgs import LBFGS, concave
 from pgmengine.learn.steps.optimizers import SGD, Adam, floors
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import linear_decay
 from pgmengine.learn.steps.wrappers import Centered
+from pgmengine.learn.whole.counting import is_complete
 from pgmengine.learn.whole.full_batch import FullBatch
 
 # The largest planned time, in seconds, of exact answers about a mini-batch that are computed at
 # every update.
 MAX_UPDATE_SECONDS = 2e-3
+# The largest planned time, in seconds, of exact answers about all rows, for LBFGS by default.
+MAX_ROWS_SECONDS = 0.1
 # The largest log2 of the number of states, and the largest number of table entries, for which exact
 # answers are considered.
 MAX_BATCH_BITS, MAX_BATCH_ENTRIES = 14, 2**14
@@ -46,11 +51,30 @@ def chosen(
 
     None is for mini-batches, whose default depends on the phases.
     """
-    if optimizer is not None or negative is not None:
+    if optimizer is not None:
         return optimizer, ""
-    if counting_suffices(target, given):
+    if negative is None and counting_suffices(target, given):
         return EM(), "learned by EM, because every parameter is the table of a conditional"
+    if not (is_complete(target) and concave(target.structure)):
+        return None, ""
+    if isinstance(negative, PseudoGradient):
+        return LBFGS(), "learned by LBFGS, because the pseudo-likelihood is concave"
+    if negative is None and cheap_normaliser(target, given):
+        return LBFGS(), (
+            "learned by LBFGS, because the likelihood of complete data is concave and its "
+            "normaliser is cheap"
+        )
     return None, ""
+
+
+def cheap_normaliser(target: Target, given: Mapping[str, Array]) -> bool:
+    """Return whether the exact gradient of all rows takes little time."""
+    rows = only(target, given)
+    if any(x.unit.support is None and rows.free[n].any() for n, x in rows.structure.layers.items()):
+        return False
+    exact = Exact(MAX_BATCH_BITS, max_states=MAX_BATCH_ENTRIES, max_work=0)
+    plan = exact.plan(rows, ("log_z", "gradient"))
+    return plan.accepted and plan.seconds <= MAX_ROWS_SECONDS
 
 
 def default_negative(conditioned: Target, given: bool, batch: int) -> Negative:

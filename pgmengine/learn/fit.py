@@ -71,11 +71,13 @@ class Fit(StandsForModel):
     Attributes
     ----------
     model : the learned model; after Ctrl-C, the one after the last complete update.
-    history : name -> {"update": (n,), "value": (n,)} of every monitor; empty without callbacks.
+    history : name -> {"update": (n,), "value": (n,)} of every monitor. EM and LBFGS add
+        "objective", in nats a row, which they maximise.
     state : the state that `fit(state=)` takes to go on: arrays and numbers by name. Its entry
         "update" is the number of updates made.
     interrupted : whether Ctrl-C ended the fit.
-    stopped : the reason for which a callback ended the fit, or an empty string.
+    stopped : the reason for which a callback ended the fit, or EM or LBFGS has converged, or an
+        empty string.
     positive, negative : the methods of the data phase and of the model phase, given or chosen by
         default; `negative` is None for a normalised model.
     unsaved : the reason for which the checkpoint could not be written at the end (the disk may have
@@ -138,10 +140,12 @@ def fit(
     state: Mapping[str, Any] | None = None,
     executor: Executor | None = None,
 ) -> Fit:
-    """Learn the parameters of a model from data, by stochastic gradient ascent.
+    """Learn the parameters of a model from data.
 
-    Each update takes a mini-batch of rows and steps along the gradient of their mean
-    log-likelihood, theta += step(E[d log_density | data] - E[d log_density | given]).
+    Networks of conditionals are learned by counting and EM, and small observed models by L-BFGS,
+    on all rows at once. Other models are learned by stochastic gradient ascent: each update takes a
+    mini-batch of rows and steps along the gradient of their mean log-likelihood, theta +=
+    step(E[d log_density | data] - E[d log_density | given]).
 
     Parameters
     ----------
@@ -160,12 +164,18 @@ def fit(
         stands in for exact answers where many evidence patterns make them three times slower.
     given : layers, variables, or units (layer, number) to condition on: log p(rest | given) is
         maximised.
-    optimizer : by default centred gradients, with steps that fit the units and the sizes of the
+    optimizer : EM(), LBFGS(), or an optimizer of mini-batches. By default EM() where every
+        parameter is the table of a conditional and no `negative` is given; LBFGS() where complete
+        data make the objective concave and its normaliser is cheap, or with
+        `negative=PseudoGradient()`; `Fit.notes` says so. Elsewhere centred gradients, with steps that fit the units and the sizes of the
         layers and fall to 0 at the last update: Centered(Scaled(SGD(linear_decay(rate, updates)))),
         and for models with tables or noisy-or units Adam(linear_decay(0.1, updates)).
         `Fit.optimizer` is the choice.
-    batch_size : rows of an update; the last one of a pass over the data may have fewer.
-    epochs : passes over the data, in all, as in `updates`.
+    batch_size : rows of an update; the last one of a pass over the data may have fewer. EM and
+        LBFGS always take all rows.
+    epochs : passes over the data, in all, as in `updates`; 10 by default. An update of EM or LBFGS
+        is a pass. They end when they have converged, and by default after 1,000 passes, or 50 where
+        the objective is only estimated.
     updates : number of updates in all, including the ones that a checkpoint or `state` has made;
         overrides `epochs`.
     callbacks : monitors, called as callback(model, update) from update 0 (before learning) to the
@@ -182,7 +192,8 @@ def fit(
         file beside it that ends with the process. If it cannot be written, as on a full disk, a
         warning is logged, learning goes on and tries again; `Fit.unsaved` reports a failure at the
         end.
-    sample_weight : (rows,) weight of each row, from 0 up; they are scaled to 1 on average.
+    sample_weight : (rows,) weight of each row, from 0 up. Mini-batches scale them to 1 on average;
+        EM counts a row of weight 2 as two rows.
     state : `Fit.state` of an earlier fit to go on from, with its model, on the same or other data.
     executor : where the data phase is sampled, if `positive` samples and there is enough to do; the
         bits are the same.

@@ -55,6 +55,8 @@ def _lines(fit: Fit) -> Iterator[tuple[str, str]]:
         yield "steps", f"by {type(fit.optimizer).__name__}"
     if fit.started:
         yield "started", f"at the base rates of {few(fit.started)}"
+    for note in fit.notes:
+        yield "note", note
     for finding in fit.findings:
         yield "finding", str(finding)
     for name, entry in fit.history.items():

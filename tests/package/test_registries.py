@@ -60,6 +60,8 @@ PLACES = {
 
 # Public classes that are of no kind which has a contract.
 OTHERS = {
+    # Optimizers that see all rows, and a phase of observed models: tests/learn has their contracts.
+    "whole data": {pgm.EM, pgm.LBFGS, pgm.PseudoGradient},
     "errors": {pgm.NotAsked, pgm.PgmError},
     # A single value: no draw, no slope.
     "units": {pgm.Constant},

@@ -6,7 +6,18 @@ from pgmengine.learn.negative.cd import CD
 from pgmengine.learn.negative.exact_gradient import ExactGradient
 from pgmengine.learn.negative.fast_pcd import FastPCD
 from pgmengine.learn.negative.pcd import PCD
+from pgmengine.learn.negative.pseudo_gradient import PseudoGradient
 from pgmengine.learn.negative.pt import PT
 from pgmengine.learn.negative.trans_sap import TransSAP
 
-__all__ = ["CAST", "CD", "PCD", "PT", "AdaptiveSAP", "ExactGradient", "FastPCD", "TransSAP"]
+__all__ = [
+    "CAST",
+    "CD",
+    "PCD",
+    "PT",
+    "AdaptiveSAP",
+    "ExactGradient",
+    "FastPCD",
+    "PseudoGradient",
+    "TransSAP",
+]

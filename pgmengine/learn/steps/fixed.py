@@ -54,7 +54,7 @@ class Fixed:
     >>> steps = pgm.Fixed(pgm.EM(), ["rain|.table"])
     >>> data = {"wet": ["yes", "yes", "yes", "no"]}
     >>> f = pgm.fit(b.build(), data, optimizer=steps, progress=False)
-    >>> pgm.infer(f.model).marginal("rain")["yes"].round(6)
+    >>> round(pgm.infer(f.model).marginal("rain")["yes"], 6)
     0.2
     """
 
