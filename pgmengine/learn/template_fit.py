@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.declare.template import Row, Template, rows_of_data
@@ -87,7 +88,7 @@ def fit_template(
         that take mini-batches.
     """
     rows = rows_of_data(data, "data")
-    groups = template.groups(rows, "data")
+    groups = _with_values(template.groups(rows, "data"), rows)
     weights = None if sample_weight is None else _weights(sample_weight, len(rows))
     longest, *lengths = sorted(groups, reverse=True)
     first, values = template(longest), _together(template(longest), rows, groups[longest])
@@ -113,6 +114,28 @@ def fit_template(
     # Fit.model has the type of the usual case.
     learned_template = cast(Model, template.with_params(learned))
     return replace(found, model=learned_template, optimizer=by, notes=notes)
+
+
+def _with_values(groups: dict[int, list[int]], rows: Sequence[Row]) -> dict[int, list[int]]:
+    """Return the groups without rows in which nothing is observed, unless there is no other row."""
+    seen = {
+        steps: [i for i in numbers if not _is_blank(rows[i])] for steps, numbers in groups.items()
+    }
+    kept = {steps: numbers for steps, numbers in seen.items() if numbers}
+    return kept or groups
+
+
+def _is_blank(row: Row) -> bool:
+    """Whether a row observes nothing."""
+    if not isinstance(row, Mapping):
+        return True
+    arrays = [np.asarray(value) for value in row.values()]
+    return all(
+        np.isnan(a).all()
+        if a.dtype.kind == "f"
+        else a.dtype.kind == "O" and all(map(is_missing, a.flat))
+        for a in arrays
+    )
 
 
 def _weights(given: Any, rows: int) -> Array:

@@ -127,18 +127,23 @@ class TableIndex:
         return np.repeat(np.arange(len(self.child)), np.diff(self.start))
 
     @cached_property
+    def apart(self) -> bool:
+        """Whether no places share a table, so that entries follow each other as tables do."""
+        return bool((self.first[1:] > self.first[:-1]).all())
+
+    @cached_property
     def stored(self) -> tuple[Array, Array]:
         """The first entry of each stored table, ascending, and the number of each place's table."""
-        if (self.first[1:] > self.first[:-1]).all():
+        if self.apart:
             return self.first, np.arange(len(self.first))
         return np.unique(self.first, return_inverse=True)
 
     @cached_property
     def shared(self) -> Array:
         """Whether the table of each place is used in other places, too, (F,)."""
-        first, number = self.stored
-        if len(first) == len(number):
-            return np.zeros(len(number), dtype=bool)
+        if self.apart:
+            return np.zeros(len(self.first), dtype=bool)
+        _, number = self.stored
         return np.bincount(number)[number] > 1
 
     @cached_property

@@ -185,14 +185,17 @@ class Objective:
         return None, total.total(model)
 
     def _question(self, method: Method, target: Target) -> Prepared:
-        """Return the question about log Z and the gradient, planned anew where zeros have moved.
+        """Return the question about log Z and the gradient, planned anew where that is needed.
 
-        A plan depends on the evidence patterns, which stay, and on the zeros of the parameters.
+        Without couplings and biases, a plan depends on the evidence patterns, which stay, and on
+        the zeros of tables.
         """
-        model = target.model
-        zeros = (np.isneginf(model.table_entries).tobytes(), model.nonzero_places)
+        s, want = target.structure, ("log_z", "gradient")
+        if s.couplings or any(units.any() for units in s.has_bias.values()):
+            return method.prepare(target, want)
+        zeros = np.isneginf(target.model.table_entries).tobytes()
         if self._planned.get("zeros") != zeros:
-            question = method.prepare(target, ("log_z", "gradient"))
+            question = method.prepare(target, want)
             self._planned.update(zeros=zeros, question=question.detached())
             return question
         planned: Planned = self._planned["question"]

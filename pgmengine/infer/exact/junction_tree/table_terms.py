@@ -285,9 +285,9 @@ def table_terms(
     number = free.number.take(index.unit)
     active = number >= 0
     every = counted.all()
-    if every and active.all():
+    if every and index.apart and active.all():
         scopes = Scopes(index.start, number.astype(np.int32))
-        run = 0, int(index.first[-1])
+        run = 0, int(index.first[-1] + index.size[-1])
         return [FreeTables(np.arange(len(counted)), scopes, (run,))], NO_ENTRIES
     if not every:
         active &= counted[index.table]

@@ -1,0 +1,292 @@
+"""Templates: rows of any length, answered and learned as by plain recursions for Markov chains."""
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+
+START = np.array([0.5, 0.3, 0.2])
+TRANSITION = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
+EMISSION = np.array([[0.6, 0.3, 0.1, 0.0], [0.1, 0.1, 0.4, 0.4], [0.25, 0.25, 0.25, 0.25]])
+SYMBOLS = ("a", "b", "c", "d")
+
+
+def hmm(steps):
+    b = pgm.GraphBuilder()
+    z = b.variable("z", states=3, shape=steps)
+    x = b.variable("x", states=SYMBOLS, shape=steps)
+    b.conditional(z[0], (), START, name="start")
+    b.conditional(z[1:], (z[:-1],), TRANSITION, name="transition")
+    b.conditional(x, (z,), EMISSION, name="emission")
+    return b
+
+
+def drawn(rng, steps, missing=0.0):
+    """A sequence of symbols, None where missing."""
+    state, out = rng.choice(3, p=START), []
+    for _ in range(steps):
+        symbol = rng.choice(4, p=EMISSION[state])
+        out.append(None if rng.random() < missing else SYMBOLS[symbol])
+        state = rng.choice(3, p=TRANSITION[state])
+    return out
+
+
+def likelihoods(row):
+    """p(x_t | z_t) of each step, (steps, states); 1 where nothing is observed."""
+    return np.array([np.ones(3) if x is None else EMISSION[:, SYMBOLS.index(x)] for x in row])
+
+
+def forward_backward(row, start=START, transition=TRANSITION, emission=EMISSION):
+    """Log-likelihood, posteriors (steps, states), and summed pair posteriors, by Rabiner (1989)."""
+    p = np.array([np.ones(3) if x is None else emission[:, SYMBOLS.index(x)] for x in row])
+    alpha, beta, scale = np.zeros(p.shape), np.ones(p.shape), np.zeros(len(p))
+    for t in range(len(p)):
+        alpha[t] = p[t] * (start if t == 0 else alpha[t - 1] @ transition)
+        scale[t] = alpha[t].sum()
+        alpha[t] /= scale[t]
+    for t in range(len(p) - 2, -1, -1):
+        beta[t] = transition @ (p[t + 1] * beta[t + 1]) / scale[t + 1]
+    pairs = np.zeros((3, 3))
+    for t in range(len(p) - 1):
+        pairs += alpha[t][:, None] * transition * (p[t + 1] * beta[t + 1])[None] / scale[t + 1]
+    return np.log(scale).sum(), alpha * beta, pairs
+
+
+def baum_welch(rows, updates):
+    """Parameters after some iterations of EM without pseudocounts, and the log-likelihoods.
+
+    Steps after the last observed one are left out: they are barren, and say nothing.
+    """
+    last = [max((t + 1 for t, x in enumerate(row) if x is not None), default=0) for row in rows]
+    rows = [row[:end] for row, end in zip(rows, last, strict=True) if end]
+    theta, history = (START, TRANSITION, EMISSION), []
+    for _ in range(updates):
+        first, moves, seen, total = np.zeros(3), np.zeros((3, 3)), np.zeros((3, 4)), 0.0
+        for row in rows:
+            log_p, post, pairs = forward_backward(row, *theta)
+            total += log_p
+            first += post[0]
+            moves += pairs
+            for x, q in zip(row, post, strict=True):
+                if x is not None:
+                    seen[:, SYMBOLS.index(x)] += q
+        theta = tuple(n / n.sum(axis=-1, keepdims=True) for n in (first, moves, seen))
+        history.append(total)
+    return theta, history
+
+
+def rows_of(seed, count=12, most=7, missing=0.3):
+    rng = np.random.default_rng(seed)
+    return [drawn(rng, int(rng.integers(1, most)), missing) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_any_length_are_answered(seed):
+    rows = rows_of(seed)
+    template = pgm.Template(hmm)
+    want = ("marginals", "log_prob", "mode")
+    found = pgm.infer(template, [{"x": row} for row in rows], want)
+    by_name = pgm.infer(template, {"x": rows}, want)
+    for r, s, row in zip(found, by_name, rows, strict=True):
+        log_p, post, _ = forward_backward(row)
+        assert r.log_prob == pytest.approx([log_p], abs=1e-12) and s.log_prob == r.log_prob
+        each = np.stack([r.marginal("z")[k] for k in range(3)], axis=-1)
+        np.testing.assert_allclose(each, post, atol=1e-12)
+        path = r.assignment()["z"]
+        alone = pgm.infer(template(len(row)), {"x": row}, want)
+        assert path.shape == (len(row),) and (path == alone.assignment()["z"]).all()
+        assert r.mean["x"].shape == alone.mean["x"].shape and repr(r) == repr(alone)
+
+
+def test_soft_evidence_interventions_gradients_and_lengths_without_evidence():
+    template = pgm.Template(hmm)
+    rows = [{"x": ["a", None]}, 3, {"x": ["b", "c"]}]
+    soft = [{"z[1]": [0.0, 1.0, 2.0]}, None, None]
+    do = [None, {"z[0]": 2}, None]
+    found = pgm.infer(template, rows, ("marginals", "log_z"), soft=soft, do=do)
+    for i, (row, steps) in enumerate(zip(rows, (2, 3, 2), strict=True)):
+        one = pgm.infer(template(steps), row if i != 1 else {}, ("log_z",), soft=soft[i], do=do[i])
+        assert found[i].log_z == pytest.approx(one.log_z)
+    np.testing.assert_allclose(found[1].marginal("z")[0][1], TRANSITION[2, 0])
+    steep = pgm.infer(template, rows, ("gradient",))
+    np.testing.assert_allclose(
+        steep[2].gradient["transition"],
+        pgm.infer(template(2), rows[2], ("gradient",)).gradient["transition"],
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_em_is_baum_welch(seed):
+    rows, updates = rows_of(seed, count=15), 4
+    # Zeros of the emissions would stay; the plain recursion has them as well.
+    em = pgm.EM(pseudocount=0.0, tolerance=0.0)
+    found = pgm.fit(
+        pgm.Template(hmm),
+        [{"x": row} for row in rows],
+        optimizer=em,
+        updates=updates,
+        progress=False,
+    )
+    theta, history = baum_welch(rows, updates + 1)
+    theta, _ = baum_welch(rows, updates)
+    for name, value in zip(("start", "transition", "emission"), theta, strict=True):
+        np.testing.assert_allclose(np.exp(found.model.learned[name]), value, atol=1e-10)
+    seen = sum(any(x is not None for x in row) for row in rows)
+    values = np.asarray(found.history["objective"]["value"]) * seen
+    np.testing.assert_allclose(values, history[1:], rtol=1e-12)
+    assert (np.diff(values) >= -1e-9).all()
+    assert found.model(300).params["transition"].shape == (3, 3)
+    assert not np.allclose(
+        found.model(1).params["emission"], pgm.Template(hmm)(1).params["emission"]
+    )
+
+
+def test_the_default_is_em_and_weights_count():
+    rows = rows_of(0)
+    twice = pgm.fit(pgm.Template(hmm), [{"x": row} for row in (*rows, *rows)], progress=False)
+    heavy = pgm.fit(
+        pgm.Template(hmm),
+        [{"x": r} for r in rows],
+        sample_weight=np.full(len(rows), 2.0),
+        progress=False,
+    )
+    assert isinstance(twice.optimizer, pgm.EM) and any("EM" in note for note in twice.notes)
+    for name, value in twice.model.learned.items():
+        np.testing.assert_allclose(heavy.model.learned[name], value, atol=1e-9)
+
+
+def field(steps):
+    """A chain of labels with features: p(y | x), undirected."""
+    b = pgm.GraphBuilder()
+    x = b.variable("x", states=3, shape=steps)
+    y = b.variable("y", states=2, shape=steps)
+    b.table((y[1:], y[:-1]), [[1.0, 1.0], [1.0, 1.0]], name="pairs")
+    b.table((x, y), np.ones((3, 2)), name="features")
+    return b
+
+
+def conditional_log_likelihood(theta, rows):
+    pairs, features = theta
+    total = 0.0
+    for x, y in rows:
+        scores = {}
+        for path in np.ndindex(*(2,) * len(x)):
+            scores[path] = sum(features[a, b] for a, b in zip(x, path, strict=True)) + sum(
+                pairs[path[t + 1], path[t]] for t in range(len(x) - 1)
+            )
+        top = max(scores.values())
+        total += scores[tuple(y)] - top - np.log(sum(np.exp(s - top) for s in scores.values()))
+    return total
+
+
+def test_a_conditional_random_field_of_rows_of_any_length_reaches_its_optimum():
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(25):
+        n = int(rng.integers(1, 6))
+        y = (np.cumsum(rng.random(n) < 0.3) + rng.integers(2)) % 2
+        rows.append(((y + (rng.random(n) < 0.3)).astype(int), y))
+    data = [{"x": x, "y": y} for x, y in rows]
+    found = pgm.fit(
+        pgm.Template(field),
+        data,
+        given=("x",),
+        optimizer=pgm.LBFGS(l2=0.5),
+        updates=200,
+        progress=False,
+    )
+    theta = found.model.learned["pairs"], found.model.learned["features"]
+
+    def objective(t):
+        penalty = 0.25 * sum((part**2).sum() for part in t)
+        return conditional_log_likelihood(t, rows) / len(rows) - penalty
+
+    best = objective(theta)
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        moved = [part + 0.01 * rng.standard_normal(part.shape) for part in theta]
+        assert objective(moved) < best
+    # The optimum is flat: finite differences of the plain objective.
+    for k, part in enumerate(theta):
+        for at in np.ndindex(part.shape):
+            step = np.zeros(part.shape)
+            step[at] = 1e-4
+            up, down = (
+                objective([p + s * step * (i == k) for i, p in enumerate(theta)]) for s in (1, -1)
+            )
+            assert abs(up - down) / 2e-4 < 2e-5
+
+
+def test_learned_templates_are_saved_without_their_function(tmp_path):
+    found = pgm.fit(
+        pgm.Template(hmm), [{"x": row} for row in rows_of(1)], updates=2, progress=False
+    )
+    pgm.save(found, tmp_path / "t.safetensors")
+    back = pgm.load(tmp_path / "t.safetensors", declare=hmm)
+    for name, value in found.model.learned.items():
+        np.testing.assert_array_equal(back.learned[name], value)
+    with pytest.raises(pgm.PgmError, match="template 'hmm': give declare="):
+        pgm.load(tmp_path / "t.safetensors")
+    pgm.save(found.model(3), tmp_path / "m.safetensors")
+    with pytest.raises(pgm.PgmError, match="holds no template"):
+        pgm.load(tmp_path / "m.safetensors", declare=hmm)
+    with pytest.raises(pgm.PgmError, match="no learned parameters"):
+        pgm.save(pgm.Template(hmm), tmp_path / "n.safetensors")
+
+
+def shifted(steps):
+    """Arrays whose lengths are not the number of steps."""
+    b = pgm.GraphBuilder()
+    e = b.variable("e", shape=2 * steps + 1)
+    b.conditional(e, (), [0.5, 0.5], name="coin")
+    return b
+
+
+def test_the_number_of_steps_follows_from_shapes():
+    template = pgm.Template(shifted)
+    assert template.steps_of({"e": [0, 1, 1, 0, 1, 0, 1]}) == 3
+    with pytest.raises(pgm.PgmError, match="no number of steps"):
+        template.steps_of({"e": [0, 1, 1, 0]})
+
+
+def by_length(steps):
+    b = pgm.GraphBuilder()
+    e = b.variable("e", shape=steps)
+    b.conditional(e, (), np.full((steps, 2), 0.5), name="own")
+    return b
+
+
+BAD = {
+    "no function": (lambda: pgm.Template(3), "needs a function"),
+    "no builder": (lambda: pgm.Template(lambda n: n)(2), "must return a GraphBuilder"),
+    "no steps": (lambda: pgm.Template(hmm)(0), "integer of at least 1"),
+    "no rows": (lambda: pgm.infer(pgm.Template(hmm), []), "list of rows"),
+    "no evidence": (lambda: pgm.infer(pgm.Template(hmm), None), "list of rows"),
+    "no length": (
+        lambda: pgm.infer(pgm.Template(hmm), [{"x": ["a"]}, {"z[0]": 1}]),
+        "evidence: row 1 gives hmm no number of steps",
+    ),
+    "row": (lambda: pgm.infer(pgm.Template(hmm), [[1, 2]]), "row 0 must map names to values"),
+    "soft": (lambda: pgm.infer(pgm.Template(hmm), [3], soft={"z": 1}), "soft of a template"),
+    "symbol": (lambda: pgm.infer(pgm.Template(hmm), [{"x": ["a", "e"]}]), "'e'"),
+    "unequal": (lambda: pgm.infer(pgm.Template(hmm), {"x": [["a"]], "z": []}), "as many rows"),
+    "mini-batches": (
+        lambda: pgm.fit(pgm.Template(hmm), [{"x": ["a"]}], optimizer=pgm.Adam(0.1)),
+        "learns from all rows at once",
+    ),
+    "shapes": (
+        lambda: pgm.fit(pgm.Template(by_length), [{"e": [0]}, {"e": [0, 1]}], progress=False),
+        r"parameter 'own' of shape \(1, 2\) has shape \(2, 2\)",
+    ),
+    "weights": (
+        lambda: pgm.fit(pgm.Template(hmm), [{"x": ["a"]}], sample_weight=[1, 2]),
+        r"sample_weight has shape \(2,\), expected \(1,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_rows_are_refused_and_named(name):
+    act, match = BAD[name]
+    with pytest.raises(pgm.PgmError, match=match):
+        act()
