@@ -55,10 +55,9 @@ def forward_backward(row, start=START, transition=TRANSITION, emission=EMISSION)
 def baum_welch(rows, updates):
     """Parameters after some iterations of EM without pseudocounts, and the log-likelihoods.
 
-    Steps after the last observed one are left out: they are barren, and say nothing.
+    Missing symbols have their expected counts. Rows without any symbol are left out.
     """
-    last = [max((t + 1 for t, x in enumerate(row) if x is not None), default=0) for row in rows]
-    rows = [row[:end] for row, end in zip(rows, last, strict=True) if end]
+    rows = [row for row in rows if any(x is not None for x in row)]
     theta, history = (START, TRANSITION, EMISSION), []
     for _ in range(updates):
         first, moves, seen, total = np.zeros(3), np.zeros((3, 3)), np.zeros((3, 4)), 0.0
@@ -68,7 +67,9 @@ def baum_welch(rows, updates):
             first += post[0]
             moves += pairs
             for x, q in zip(row, post, strict=True):
-                if x is not None:
+                if x is None:
+                    seen += q[:, None] * theta[2]
+                else:
                     seen[:, SYMBOLS.index(x)] += q
         theta = tuple(n / n.sum(axis=-1, keepdims=True) for n in (first, moves, seen))
         history.append(total)
@@ -212,7 +213,7 @@ def test_a_conditional_random_field_of_rows_of_any_length_reaches_its_optimum():
             step = np.zeros(part.shape)
             step[at] = 1e-4
             up, down = (
-                objective([p + s * step * (i == k) for i, p in enumerate(theta)]) for s in (1, -1)
+                objective([p + (s * step if i == k else 0.0) for i, p in enumerate(theta)]) for s in (1, -1)
             )
             assert abs(up - down) / 2e-4 < 2e-5
 
