@@ -196,15 +196,14 @@ class UnitGraph:
 
     @cached_property
     def members(self) -> Rows:
-        """The units in each table, and then in the conditional of each child of arrows."""
-        s, index = self.structure, self.structure.table_index
-        tables, children = len(index.child), np.zeros(s.units, dtype=bool)
-        for name in s.directed_layers:
-            children[s.slices[name]] = True
-        own = np.flatnonzero(children)
-        factor = [index.table, tables + own, tables + self.parents.rows]
-        member = [index.unit, own, self.parents.columns]
-        return Rows.of_pairs(np.concatenate(factor), np.concatenate(member), tables + s.units)
+        """The units in each table, and then each child of arrows with its parents, by unit."""
+        s, index, parents = self.structure, self.structure.table_index, self.parents
+        every = np.arange(s.units)
+        own = np.concatenate([every[:0], *(every[s.slices[name]] for name in s.directed_layers)])
+        row, column = np.append(own, parents.rows), np.append(own, parents.columns)
+        families = Rows.of_pairs(row, column, s.units)
+        start = np.append(index.start, index.start[-1] + families.start[1:])
+        return Rows(start, np.append(index.unit, families.columns))
 
     @cached_property
     def factors(self) -> Rows:
