@@ -1,9 +1,12 @@
 """The graph of units: which units of all layers a coupling, a table or a conditional joins.
 
-Units are numbered over all layers, in the order of the layers. Two units are neighbours if a table,
-an undirected coupling, or the conditional of a common child joins them. The neighbours by couplings
-are kept as sparse rows. Tables and conditionals are kept as factors with their members, because a
-factor of n units would have n^2 pairs.
+Units, and the components of their values, are numbered over all layers, in the order of the layers
+(`Units`). All weights other than 0 are listed together, by components. Pairs of coupled units, and
+parents and children, follow from these lists and are computed where they are asked for.
+
+Two units are neighbours if a table, an undirected coupling, or the conditional of a common child
+joins them. The neighbours by couplings are kept as sparse rows. Tables and conditionals are kept as
+factors with their members, because a factor of n units would have n^2 pairs.
 
 Arrows inside a layer order its units by generation. Such a layer may be one chain of 100,000 units.
 The functions about them therefore take time and memory proportional to the number of arrows, and
