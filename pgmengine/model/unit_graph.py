@@ -1,9 +1,12 @@
 """The graph of units: which units of all layers a coupling, a table or a conditional joins.
 
-Units are numbered over all layers, in the order of the layers. Two units are neighbours if a table,
-an undirected coupling, or the conditional of a common child joins them. The neighbours by couplings
-are kept as sparse rows. Tables and conditionals are kept as factors with their members, because a
-factor of n units would have n^2 pairs.
+Units, and the components of their values, are numbered over all layers, in the order of the layers
+(`Units`). All weights other than 0 are listed together, by components. Pairs of coupled units, and
+parents and children, follow from these lists and are computed where they are asked for.
+
+Two units are neighbours if a table, an undirected coupling, or the conditional of a common child
+joins them. The neighbours by couplings are kept as sparse rows. Tables and conditionals are kept as
+factors with their members, because a factor of n units would have n^2 pairs.
 
 Arrows inside a layer order its units by generation. Such a layer may be one chain of 100,000 units.
 The functions about them therefore take time and memory proportional to the number of arrows, and
@@ -196,15 +199,14 @@ class UnitGraph:
 
     @cached_property
     def members(self) -> Rows:
-        """The units in each table, and then in the conditional of each child of arrows."""
-        s, index = self.structure, self.structure.table_index
-        tables, children = len(index.child), np.zeros(s.units, dtype=bool)
-        for name in s.directed_layers:
-            children[s.slices[name]] = True
-        own = np.flatnonzero(children)
-        factor = [index.table, tables + own, tables + self.parents.rows]
-        member = [index.unit, own, self.parents.columns]
-        return Rows.of_pairs(np.concatenate(factor), np.concatenate(member), tables + s.units)
+        """The units in each table, and then each child of arrows with its parents, by unit."""
+        s, index, parents = self.structure, self.structure.table_index, self.parents
+        every = np.arange(s.units)
+        own = np.concatenate([every[:0], *(every[s.slices[name]] for name in s.directed_layers)])
+        row, column = np.append(own, parents.rows), np.append(own, parents.columns)
+        families = Rows.of_pairs(row, column, s.units)
+        start = np.append(index.start, index.start[-1] + families.start[1:])
+        return Rows(start, np.append(index.unit, families.columns))
 
     @cached_property
     def factors(self) -> Rows:

@@ -48,9 +48,9 @@ class Children:
     def listed(self) -> tuple[TableIndex, Array]:
         """Return the tables of children with few entries, parents first, and their entries."""
         states, counts = self.sites["states"], np.diff(self.parents.start)
-        of_parents = np.log2(states[self.parents.columns])
+        own = np.log2(states)
         # bincount returns integers if there are no parents.
-        bits = np.log2(states) + np.bincount(self.parents.rows, of_parents, len(states))
+        bits = own + np.bincount(self.parents.rows, own[self.parents.columns], len(states))
         few = (bits <= np.log2(MAX_LISTED_ENTRIES) + 1e-9) & (self.sites["directed"] > 0)
         scopes, terms = list[Array](), [np.empty(0)]
         for scope in self._alike(np.flatnonzero(few), counts):

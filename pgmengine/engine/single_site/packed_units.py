@@ -1,7 +1,8 @@
 """Structures and models in the layout of the compiled sweeps of single units (tabled.h).
 
 The units, tables and kinds of units are packed once for a structure, the parameters once for a
-model: float32, with all couplings of a kind as one matrix.
+model: float32, with all couplings of a kind as one matrix. Units, weights and parents come from the
+graph of units (model/unit_graph.py).
 """
 
 from __future__ import annotations
