@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from pgmengine.declare.converters import add_quadratic, network_from_pgmpy, netw
 from pgmengine.declare.from_networkx import add_variables
 from pgmengine.declare.scopes import Declared, add_tables
 from pgmengine.declare.tabular import Declares, Network
+from pgmengine.declare.values.declared import Values, rows_of, values_of
 from pgmengine.declare.validate import (
     as_floats,
     check_bias,
@@ -148,7 +149,15 @@ class GraphBuilder:
         """
         self.variables.append(check_variable(name, states))
 
-    def conditional(self, child: Member, parents: Sequence[Member], values: ArrayLike) -> None:
+    def conditional(
+        self,
+        child: Member,
+        parents: Sequence[Member],
+        values: Values | None = None,
+        *,
+        rows: Mapping[Any, Any] | None = None,
+        otherwise: Any = None,
+    ) -> None:
         """Add the conditional distribution p(child | parents) of a unit.
 
         Parameters
@@ -156,27 +165,58 @@ class GraphBuilder:
         child : the name of a variable, or (layer, number of a unit).
         parents : the parents in order, empty for a root.
         values : probabilities; the axes are the parents in order, then the child. Each row must
-            sum to 1 up to 1e-6, and is normalised.
+            sum to 1 up to 1e-6, and is normalised. It may also be a function, which `build` calls
+            with the states of the parents, and which returns the state of the child, or a row; or a
+            noisy gate, such as `pgm.noisy_or([0.4, 0.8])`.
+        rows : in place of values, the rows of a few joint states: (states of the parents) -> row. A
+            row is a list of probabilities, a dictionary from states to probabilities, or the state
+            that has probability one.
+        otherwise : the row of all states of the parents that `rows` leaves out.
+
+        States are given by their names, and by their numbers where they have no names.
+
+        >>> import pgmengine as pgm
+        >>> b = pgm.GraphBuilder()
+        >>> for name in ("a", "b", "c"):
+        ...     b.variable(name, states=("no", "yes"))
+        >>> b.conditional("a", (), [0.5, 0.5])
+        >>> b.conditional("b", ("a",), rows={"yes": [0.1, 0.9]}, otherwise="no")
+        >>> b.conditional("c", ("a", "b"), lambda a, b: "yes" if a == b else "no")
+        >>> round(float(pgm.infer(b.build()).marginal("c")["yes"]), 6)
+        0.95
         """
         if not is_sequence(parents):
             raise PgmError(
                 f"the parents of {child!r} must be a sequence such as ({parents!r},), not "
                 f"{parents!r}"
             )
-        table = as_floats(values, f"conditional of {child!r}")
+        what = f"conditional of {child!r}"
+        table = values_of(values, what) if rows is None else rows_of(rows, otherwise, values, what)
+        if rows is None and otherwise is not None:
+            raise PgmError(f"{what}: otherwise= needs rows=, the rows of some joint states")
         self.declared.append(Declared((*parents, child), table, conditional=True))
 
-    def table(self, scope: Sequence[Member], values: ArrayLike) -> None:
+    def table(self, scope: Sequence[Member], values: Values) -> None:
         """Add a potential: the density is multiplied by the entry at the states of the scope.
 
         Parameters
         ----------
         scope : names of variables, or (layer, number of a unit), one for each axis.
-        values : the entries, axes in the order of the scope; 0 means impossible.
+        values : the entries, axes in the order of the scope; 0 means impossible. It may also be a
+            function, which `build` calls with the states of the scope, and which returns an entry,
+            or True or False for 1 or 0.
+
+        >>> import pgmengine as pgm
+        >>> b = pgm.GraphBuilder()
+        >>> for region in ("north", "south"):
+        ...     b.variable(region, states=("red", "green", "blue"))
+        >>> b.table(("north", "south"), lambda north, south: north != south)
+        >>> pgm.infer(b.build(), {"north": "red"}).marginal("south")["red"]
+        np.float64(0.0)
         """
         if not is_sequence(scope):
             raise PgmError(f"the scope must be a sequence such as ({scope!r},), not {scope!r}")
-        self.declared.append(Declared(tuple(scope), as_floats(values, f"table of {scope!r}")))
+        self.declared.append(Declared(tuple(scope), values_of(values, f"table of {scope!r}")))
 
     def tables(self, layers: Sequence[str], index: ArrayLike, values: ArrayLike) -> None:
         """Add many potentials of one shape over units of the same layers, or of variables.

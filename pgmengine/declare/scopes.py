@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -12,8 +12,11 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
+from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.evidence.names import Member, Place
 from pgmengine.evidence.state_names import text_of_number
+from pgmengine.model.gates.gate import Gate, PlacedGate, fits_as_table
+from pgmengine.model.gates.unfolding import unfolded_structure
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_table
 from pgmengine.model.unit_graph import joined_units
@@ -31,13 +34,14 @@ class Declared:
     Attributes
     ----------
     scope : the unit of each axis; the layer of each axis where `index` is given.
-    values : entries; of many tables (n, ...), or (...) for n equal ones.
+    values : entries; of many tables (n, ...), or (...) for n equal ones; or a form that becomes
+        entries or a gate when the units of the scope are known.
     index : (n, m) numbers of units of many tables, None for a single table.
     conditional : whether it is p(last | others).
     """
 
     scope: tuple[Member, ...]
-    values: Array
+    values: Array | Form | Gate
     index: Array | None = None
     conditional: bool = False
 
@@ -51,13 +55,16 @@ def add_tables(
     """Return the structure with its variables and declared tables, and all parameters."""
     made: dict[str, Tables] = {}
     found: list[tuple[Tables, Declared, str]] = []
+    gates: list[PlacedGate] = []
     total = 0
-    for one in declared:
-        tables, what = _single(structure, one) if one.index is None else _many(structure, one)
+    for tables, one, what in _with_values(structure, declared):
         shape = tables.shape(structure)
         given = one.values.shape
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
+        if isinstance(one.values, Gate):
+            gates.append(_placed(tables, one.values))
+            continue
         total += math.prod(shape)
         if why := no_room(BYTES_AN_ENTRY * total, "take a smaller scope"):
             raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
@@ -67,11 +74,45 @@ def add_tables(
         found.append((tables, one, what))
     logs = _logs(structure, found, total)
     places = tuple(structure.names.unique[v.name] for v in variables)
-    whole = replace(structure, tables=tuple(made.values()), variables=places)
-    if made:
+    kept = tuple(made.values())
+    whole = replace(structure, tables=kept, variables=places, gates=tuple(gates))
+    if made or gates:
         check_conditionals(whole, params)
         _check_complete(whole)
     return whole, params | logs
+
+
+def _with_values(
+    structure: Structure, declared: Sequence[Declared]
+) -> Iterator[tuple[Tables, Declared, str]]:
+    """Yield each declaration with its values as an array or a gate, and its name in messages.
+
+    A gate that is small enough comes twice: as a gate, and as a table. A gate in several places is
+    a table.
+    """
+    made = [(_single if x.index is None else _many)(structure, x) for x in declared]
+    values = [
+        x.values.on(_axes(structure, x), x.conditional, what)
+        if isinstance(x.values, Form)
+        else x.values
+        for x, (_, what) in zip(declared, made, strict=True)
+    ]
+    small = iter(fits_as_table([v for v in values if isinstance(v, Gate)]))
+    for one, (tables, what), value in zip(declared, made, values, strict=True):
+        if not isinstance(value, Gate):
+            yield tables, replace(one, values=value), what
+            continue
+        is_small, single = next(small), len(tables.index) == 1
+        if single:
+            yield tables, replace(one, values=value), what
+        if is_small or not single:
+            yield tables, replace(one, values=value.whole(what)), what
+
+
+def _placed(tables: Tables, gate: Gate) -> PlacedGate:
+    """Return a gate with the places of its units."""
+    scope = zip(tables.layers, tables.index[0].tolist(), strict=True)
+    return PlacedGate(tables.name, tuple(scope), gate)
 
 
 def _logs(
@@ -86,7 +127,9 @@ def _logs(
     for tables, one, what in found:
         shape = tables.shape(structure)
         out = entries[place : place + math.prod(shape)].reshape(shape)
-        check_table(one.values, one.conditional, what, _axes(structure, one), out)
+        assert isinstance(one.values, np.ndarray)
+        scope = [(axis.name, axis.states) for axis in _axes(structure, one)]
+        check_table(one.values, one.conditional, what, scope, out)
         logs[tables.key] = out
         place += out.size
     entries.flags.writeable = False
@@ -99,12 +142,10 @@ def _check_complete(structure: Structure) -> None:
     The user has probably forgotten it, and it would be uniform. In other models, couplings, arrows
     and tables may give the variable its distribution.
     """
-    index = structure.table_index
     if structure.couplings or not all(tables.conditional for tables in structure.tables):
         return
-    children = set(index.child.tolist())
     for name, i in structure.variables:
-        if structure.first_unit[name] + i in children or structure.state_counts[name] == 1:
+        if structure.conditioned[name][i] or structure.state_counts[name] == 1:
             continue
         variable, count = structure.names.of((name, i)), structure.state_counts[name]
         raise PgmError(
@@ -114,16 +155,16 @@ def _check_complete(structure: Structure) -> None:
         )
 
 
-def _axes(structure: Structure, one: Declared) -> list[tuple[str, tuple[Hashable, ...]]]:
-    """Return the name of each axis of a declaration and the names of its states, for messages."""
-    out: list[tuple[str, tuple[Hashable, ...]]] = []
+def _axes(structure: Structure, one: Declared) -> list[Axis]:
+    """Return the name of each axis of a declaration, and its states."""
+    out = list[Axis]()
     for member in one.scope:
         many = one.index is not None
         layer = (
             _first_unit(structure, member)[0] if many else structure.names.unit(member, "table")[0]
         )
-        names = structure.layers[layer].state_names
-        out.append((str(member), names or tuple(range(structure.state_counts[layer]))))
+        count, names = structure.state_counts[layer], structure.layers[layer].state_names
+        out.append(Axis(str(member), count, names))
     return out
 
 
@@ -218,6 +259,10 @@ def check_units(structure: Structure, layers: Sequence[str], given: Array, what:
 
 def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> None:
     """PgmError unless each unit has at most one conditional, then no bias, and no cycle occurs."""
+    check_no_bias(structure, params)
+    if structure.compact_gates:
+        # The small tables of a gate join its parents and its child.
+        structure = unfolded_structure(structure, structure.compact_gates)
     index, layers = structure.table_index, structure.layers
     children = index.child[index.child >= 0]
     units, counts = np.unique(children, return_counts=True)
@@ -229,7 +274,6 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
         if inside.any() and structure.arrows_into[name]:
             unit = structure.names.of((name, int(np.flatnonzero(inside)[0])))
             raise PgmError(f"unit {unit!r} has a conditional, and arrows into its layer {name!r}")
-    check_no_bias(structure, params)
     # The parents of a unit are the other members of its conditional. Arrows also join parents and
     # children.
     child_of_axis = index.child[index.table]
@@ -245,15 +289,16 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
         graph.add_edges_from(zip(*ends, strict=True))
     if not nx.is_directed_acyclic_graph(graph):
         names = structure.names
-        cycle = [names.of(names.at(edge[0])) for edge in nx.find_cycle(graph)]
+        places = [names.at(edge[0]) for edge in nx.find_cycle(graph)]
+        cycle = [names.of(place) for place in places if place[0] not in structure.auxiliary]
         raise PgmError(f"the conditionals form a cycle: {' -> '.join([*cycle, cycle[0]])}")
 
 
 def check_no_bias(structure: Structure, params: Mapping[str, Weight]) -> None:
     """PgmError if a unit with a conditional has a bias."""
-    for name, layer in structure.layers.items() if structure.tables else ():
+    for name, layer in structure.layers.items() if structure.tables or structure.gates else ():
         bias = np.asarray(params[f"{name}.bias"]).reshape(layer.size, -1)
-        wrong = (structure.child_tables[name] >= 0) & (bias != 0).any(axis=1)
+        wrong = structure.conditioned[name] & (bias != 0).any(axis=1)
         if wrong.any():
             unit = structure.names.of((name, int(np.flatnonzero(wrong)[0])))
             raise PgmError(f"unit {unit!r} has a conditional, and a bias, expected 0")

@@ -14,6 +14,7 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.names import Names
 from pgmengine.model.couplings import Arrow, Coupling, Undirected
+from pgmengine.model.gates.gate import PlacedGate
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
 from pgmengine.model.tables import TableIndex, Tables, index_tables
@@ -24,6 +25,8 @@ class Structure:
     """Layers in the order of their declaration, couplings and tables; shared during learning.
 
     `variables` are the places (layer, unit) of the units that were declared as variables, in order.
+    `gates` are the conditionals with causal independence; a gate whose name is not among the tables
+    is compact. `auxiliary` are the layers of auxiliary variables of gates (gates/unfolding.py).
     `findings` is the name of the layer of virtual findings (findings.py), "" if there are none.
     """
 
@@ -31,6 +34,8 @@ class Structure:
     couplings: tuple[Coupling, ...]
     tables: tuple[Tables, ...] = ()
     variables: tuple[tuple[str, int], ...] = ()
+    gates: tuple[PlacedGate, ...] = ()
+    auxiliary: frozenset[str] = frozenset()
     findings: str = ""
     # Covers and belief nets of evidence patterns. They depend on the graph, the pattern and the
     # positions of zero weights. All models of a structure share them, also during learning.
@@ -92,6 +97,21 @@ class Structure:
         found[child[child >= 0]] = np.flatnonzero(child >= 0)
         first = self.first_unit
         return {n: found[first[n] : first[n] + x.size] for n, x in self.layers.items()}
+
+    @cached_property
+    def compact_gates(self) -> tuple[PlacedGate, ...]:
+        """The gates whose conditional is too large for a table."""
+        tables = {tables.name for tables in self.tables} if self.gates else set[str]()
+        return tuple([one for one in self.gates if one.name not in tables])
+
+    @cached_property
+    def conditioned(self) -> dict[str, Array]:
+        """Layer -> (size,) bool: the units with a conditional, by a table or a gate."""
+        found = {name: tables >= 0 for name, tables in self.child_tables.items()}
+        for one in self.compact_gates:
+            name, unit = one.scope[-1]
+            found[name][unit] = True
+        return found
 
     @cached_property
     def conditional_generations(self) -> tuple[dict[str, Array], ...]:
@@ -221,7 +241,7 @@ class Structure:
         return (
             not self.undirected
             and all(t.conditional for t in self.tables)
-            and all(n in directed or (self.child_tables[n] >= 0).all() for n in self.layers)
+            and all(n in directed or self.conditioned[n].all() for n in self.layers)
         )
 
 
