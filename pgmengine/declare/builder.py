@@ -19,7 +19,6 @@ from pgmengine.declare.converters import add_quadratic, network_from_pgmpy, netw
 from pgmengine.declare.from_networkx import add_variables
 from pgmengine.declare.scopes import Declared, add_tables
 from pgmengine.declare.tabular import Declares, Network
-from pgmengine.declare.values.declared import Values, rows_of, values_of
 from pgmengine.declare.validate import (
     as_floats,
     check_bias,
@@ -29,6 +28,7 @@ from pgmengine.declare.validate import (
     check_structure,
     check_weight,
 )
+from pgmengine.declare.values.declared import Values, rows_of, values_of
 from pgmengine.evidence.names import Member
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.model.layer import Layer

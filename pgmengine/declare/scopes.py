@@ -57,13 +57,12 @@ def add_tables(
     found: list[tuple[Tables, Declared, str]] = []
     gates: list[PlacedGate] = []
     total = 0
-    for tables, one, what in _with_values(structure, declared):
-        shape = tables.shape(structure)
-        given = one.values.shape
+    for tables, values, one, what in _with_values(structure, declared):
+        shape, given = tables.shape(structure), values.shape
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
-        if isinstance(one.values, Gate):
-            gates.append(_placed(tables, one.values))
+        if isinstance(values, Gate):
+            gates.append(_placed(tables, values))
             continue
         total += math.prod(shape)
         if why := no_room(BYTES_AN_ENTRY * total, "take a smaller scope"):
@@ -71,7 +70,7 @@ def add_tables(
         if tables.name in made:
             tables = replace(tables, name=_free(tables.name, made))
         made[tables.name] = tables
-        found.append((tables, one, what))
+        found.append((tables, replace(one, values=values), what))
     logs = _logs(structure, found, total)
     places = tuple(structure.names.unique[v.name] for v in variables)
     kept = tuple(made.values())
@@ -84,8 +83,8 @@ def add_tables(
 
 def _with_values(
     structure: Structure, declared: Sequence[Declared]
-) -> Iterator[tuple[Tables, Declared, str]]:
-    """Yield each declaration with its values as an array or a gate, and its name in messages.
+) -> Iterator[tuple[Tables, Array | Gate, Declared, str]]:
+    """Yield the units and the values of each declaration, and its name in messages.
 
     A gate that is small enough comes twice: as a gate, and as a table. A gate in several places is
     a table.
@@ -100,13 +99,13 @@ def _with_values(
     small = iter(fits_as_table([v for v in values if isinstance(v, Gate)]))
     for one, (tables, what), value in zip(declared, made, values, strict=True):
         if not isinstance(value, Gate):
-            yield tables, replace(one, values=value), what
+            yield tables, value, one, what
             continue
         is_small, single = next(small), len(tables.index) == 1
         if single:
-            yield tables, replace(one, values=value), what
+            yield tables, value, one, what
         if is_small or not single:
-            yield tables, replace(one, values=value.whole(what)), what
+            yield tables, value.whole(what), one, what
 
 
 def _placed(tables: Tables, gate: Gate) -> PlacedGate:

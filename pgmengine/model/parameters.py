@@ -14,7 +14,7 @@ conditional table has no base measure of its own, because its table sums to one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self
@@ -27,7 +27,7 @@ from pgmengine.declare.scopes import check_no_bias
 from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.couplings import Coupling, weighted_sum
 from pgmengine.model.gates.gate import PlacedGate
-from pgmengine.model.gates.unfolding import unfolded
+from pgmengine.model.gates.unfolding import unfolded_params, unfolded_structure
 from pgmengine.model.joined_tables import (
     MIN_UNCOPIED_ENTRIES,
     joined_entries,
@@ -133,7 +133,16 @@ class Parameters:
     def unfolded(self) -> Self:
         """The model with the auxiliary variables of its compact gates, which targets have."""
         gates = self.structure.compact_gates
-        return unfolded(self, gates) if gates else self
+        return self.unfold(gates) if gates else self
+
+    def unfold(self, gates: Sequence[PlacedGate]) -> Self:
+        """Return the model with the auxiliary variables of some of its gates."""
+        s = self.structure
+        # Structures cache plans, so that equal questions share a structure.
+        key = ("unfolded", *(one.name for one in gates))
+        structure: Structure = s.memo.recall(key, lambda: unfolded_structure(s, gates))
+        params = unfolded_params(structure, gates, self.params)
+        return type(self)(structure, params, self.training)
 
     @cached_property
     def intact_gates(self) -> tuple[PlacedGate, ...]:

@@ -34,6 +34,6 @@ def rows_of(rows: object, otherwise: Any, values: object, what: str) -> FromRows
         raise PgmError(f"{what}: both values and rows= are given, expected one of the two")
     if not isinstance(rows, Mapping):
         raise PgmError(
-            f"{what}: rows must be a dictionary from the states of the parents to rows, not {rows!r}"
+            f"{what}: rows must be a dictionary (states of the parents) -> row, not {rows!r}"
         )
     return FromRows(rows, otherwise)

@@ -100,7 +100,7 @@ def row_of(given: Any, child: Axis, what: str) -> Array:
     """
     given = given.item() if isinstance(given, np.ndarray) and given.ndim == 0 else given
     if (state := child.state(given)) is not None:
-        return np.eye(child.count)[state]
+        return np.asarray(np.eye(child.count)[state])
     expected = f"expected a state or {child.count} probabilities; {child.expected(given)}"
     if isinstance(given, Mapping):
         row = np.array([real(x) for x in by_state(given, child, f"{what} {given!r}", 0.0)])

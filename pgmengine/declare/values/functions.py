@@ -53,10 +53,14 @@ class FromFunction(Form):
 
 def _entry(given: Any, what: str) -> float:
     """Return an entry of a table that is no conditional; True is 1, and False is 0."""
-    given = given.item() if isinstance(given, (np.ndarray, np.generic)) and not given.ndim else given
+    given = (
+        given.item() if isinstance(given, (np.ndarray, np.generic)) and not given.ndim else given
+    )
     number = float(given) if isinstance(given, bool) else real(given)
     if not 0 <= number < math.inf:
-        raise PgmError(f"{what} {given!r}, expected a finite number of at least 0, or True or False")
+        raise PgmError(
+            f"{what} {given!r}, expected a finite number of at least 0, or True or False"
+        )
     return number
 
 

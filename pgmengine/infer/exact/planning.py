@@ -56,6 +56,7 @@ from pgmengine.infer.question.prepared import Scheme
 from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import quantity
+from pgmengine.model.gates.gate import PlacedGate
 
 # Seconds for one table entry in one pass; and for each clique of a row that has its own tree.
 PASSED_ENTRY_SECONDS, CLIQUE_SECONDS = 3e-9, 3e-7
@@ -99,6 +100,8 @@ class PlannedTrees:
     slope: list[Tree]
     limits: Limits
     target: ReferenceType[Target]
+    # The gates whose auxiliary variables are in the trees, in place of their tables.
+    gates: tuple[PlacedGate, ...] = ()
 
     @property
     def trees(self) -> list[Tree]:

@@ -6,7 +6,7 @@ has one parent x_i, and changes an auxiliary variable a_i:
 
     p(a_0) = start,    p(a_i | a_i-1, x_i) = links[i],    the child is a_n
 
-    p(child | x) = sum over a_0 .. a_n-1 of start[a_0] links[1][a_0, x_1, a_1] ... links[n][a_n-1, x_n, child]
+    p(child | x) = sum over a_0 .. a_n-1 of start[a_0] product over i of links[i][a_i-1, x_i, a_i]
 
 The n tables have (S_i-1, K_i, S_i) entries, so that the size of a gate grows linearly with the
 number of parents. All numbers are probabilities and none is subtracted, so that no digits cancel.
@@ -65,10 +65,12 @@ class Gate:
         """Return the conditional as one table; `what` names it in the message of a PgmError."""
         if why := no_room(16 * self.entries, "take fewer parents"):
             raise PgmError(f"{what} as one table with {self.entries:.3g} entries: {why}")
-        rows = self.start[None]
-        for link in self.links:
-            rows = np.tensordot(rows, link, axes=1).reshape(-1, link.shape[2])
-        return rows.reshape(self.shape)
+        # One product of two halves is faster than n products with a growing number of rows.
+        half = len(self.links) // 2
+        first = _product(self.start[None], self.links[:half])
+        second = _product(np.eye(first.shape[1]), self.links[half:])
+        rest = second.reshape(first.shape[1], -1)
+        return np.asarray(first @ rest).reshape(self.shape)
 
     def small_tables(self) -> tuple[Array, ...]:
         """Return a conditional for each parent: p(a_1 | x_1), then p(a_i | a_i-1, x_i).
@@ -87,6 +89,13 @@ class Gate:
             rows = np.einsum("rj,jrk->rk", rows, link[:, parent])
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(rows[np.arange(len(states)), states[:, -1]]))
+
+
+def _product(rows: Array, links: Sequence[Array]) -> Array:
+    """Return rows (R, S) times some links: (R times the joint states of the parents, S_after)."""
+    for link in links:
+        rows = np.tensordot(rows, link, axes=1).reshape(-1, link.shape[2])
+    return rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ the maximum over the states of the model's own variables, so that the mode has n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,26 +24,25 @@ from pgmengine.model.tables import Tables
 from pgmengine.model.variables import Variable, free_name
 
 if TYPE_CHECKING:
-    from pgmengine.model.parameters import Parameters
     from pgmengine.model.structure import Structure
 
-P = TypeVar("P", bound="Parameters")
 
+def unfolded_params(
+    structure: Structure, gates: Sequence[PlacedGate], params: Mapping[str, Weight]
+) -> dict[str, Weight]:
+    """Return parameters with the small tables of some gates in place of their conditionals.
 
-def unfolded(model: P, gates: Sequence[PlacedGate]) -> P:
-    """Return a model with the small tables of some of its gates in place of their conditionals."""
-    s = model.structure
-    key = ("unfolded", *(one.name for one in gates))
-    structure: Structure = s.memo.recall(key, lambda: unfolded_structure(s, gates))
+    `structure` has the auxiliary variables, as `unfolded_structure` returns it.
+    """
     gone = {f"{one.name}.table" for one in gates}
-    params: dict[str, Weight] = {k: v for k, v in model.params.items() if k not in gone}
+    out: dict[str, Weight] = {k: v for k, v in params.items() if k not in gone}
     for name in structure.auxiliary:
-        params[f"{name}.bias"] = np.zeros(structure.layers[name].bias_shape)
+        out[f"{name}.bias"] = np.zeros(structure.layers[name].bias_shape)
     for one in gates:
         for i, table in enumerate(one.gate.small_tables()):
             with np.errstate(divide="ignore"):
-                params[f"{_part(one, i)}.table"] = np.log(table)
-    return type(model)(structure, params, model.training)
+                out[f"{_part(one, i)}.table"] = np.log(table)
+    return out
 
 
 def unfolded_structure(s: Structure, gates: Sequence[PlacedGate]) -> Structure:
