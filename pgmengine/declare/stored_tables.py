@@ -2,7 +2,8 @@
 
 A record is plain data: the name, the layers and the number of tables of a group. The units of all
 axes of all tables are in one array, because there may be hundreds of thousands of tables. The
-logarithms of the entries of tables are stored as parameters, so that no bit is lost.
+logarithms of the entries of tables are stored as parameters, so that no bit is lost. The numbers of
+gates are few, and are part of the plain data.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.scopes import check_conditionals, check_units
 from pgmengine.declare.validate import as_floats
+from pgmengine.model.gates.gate import Gate, PlacedGate
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import Tables, check_finite, check_logs
+from pgmengine.model.tables import Tables, check_finite, check_logs, rows_are_one
 
 # The fields of a record, and their types.
 FIELD_TYPES: dict[str, type] = {
@@ -45,6 +47,20 @@ def table_entries(structure: Structure) -> list[dict[str, Any]]:
     ]
 
 
+def gate_entries(structure: Structure) -> list[dict[str, Any]]:
+    """Return a record of plain data for each gate; its units are numbered over all layers."""
+    first = structure.first_unit
+    return [
+        {
+            "name": one.name,
+            "units": [first[name] + unit for name, unit in one.scope],
+            "start": one.gate.start.tolist(),
+            "links": [link.tolist() for link in one.gate.links],
+        }
+        for one in structure.gates
+    ]
+
+
 def table_units(structure: Structure) -> Array:
     """Return the units of the axes of all tables, one after the other, each within its layer."""
     parts = [t.index.ravel() for t in structure.tables]
@@ -57,7 +73,12 @@ def variable_units(structure: Structure) -> Array:
 
 
 def with_stored_tables(
-    model: Model, entries: object, units: Array, variables: Array, params: Mapping[str, Any]
+    model: Model,
+    entries: object,
+    gates: object,
+    units: Array,
+    variables: Array,
+    params: Mapping[str, Any],
 ) -> Model:
     """Return a model with tables and variables that a file holds.
 
@@ -65,6 +86,7 @@ def with_stored_tables(
     ----------
     model : the layers and couplings.
     entries : as `table_entries` returns them.
+    gates : as `gate_entries` returns them.
     units : as `table_units` returns them.
     variables : as `variable_units` returns them.
     params : parameter name -> logarithms of entries.
@@ -95,6 +117,7 @@ def with_stored_tables(
         for name, layer in structure.layers.items()
     }
     whole = replace(structure, layers=layers, tables=tuple(tables), variables=places)
+    whole = replace(whole, gates=_gates(whole, gates))
     logs = {t.key: _logs(whole, t, params) for t in tables}
     check_conditionals(whole, model.params)
     return Model(whole, {**model.params, **logs})
@@ -135,6 +158,39 @@ def _tables(structure: Structure, entry: object, units: Array, what: str) -> Tab
         entry["conditional"],
         entry["single"],
     )
+
+
+def _gates(structure: Structure, entries: object) -> tuple[PlacedGate, ...]:
+    """Return the gates of records."""
+    if not isinstance(entries, list):
+        raise PgmError(f"'gates' must be a list, not {type(entries).__name__}")
+    return tuple(_gate(structure, entry, f"gates[{i}]") for i, entry in enumerate(entries))
+
+
+def _gate(structure: Structure, entry: object, what: str) -> PlacedGate:
+    """Return the gate of a record; PgmError unless its tables fit its units and sum to one."""
+    if not isinstance(entry, Mapping) or set(entry) != {"name", "units", "start", "links"}:
+        raise PgmError(f"{what} is damaged, expected the fields name, units, start and links")
+    if not isinstance(entry["name"], str) or not isinstance(entry["links"], list):
+        raise PgmError(f"{what} is damaged, expected a name as text, and a list of links")
+    scope = _places(structure, _units(entry["units"], f"{what}: units"))
+    start = as_floats(entry["start"], f"{what}: start")
+    links = tuple(as_floats(link, f"{what}: a link") for link in entry["links"])
+    dims = [start.ndim == 1, *(link.ndim == 3 for link in links)]
+    sizes = [start.shape[-1:], *((link.shape[-1],) for link in links)]
+    joined = all(
+        before == link.shape[:1] for before, link in zip(sizes, links, strict=False) if link.ndim
+    )
+    if not all(dims) or not joined:
+        raise PgmError(f"{what} is damaged: its links do not fit each other")
+    gate = Gate(start, links)
+    states = tuple(structure.state_counts[name] for name, _ in scope)
+    if gate.shape != states:
+        raise PgmError(f"{what} is damaged: it has the states {gate.shape}, its units {states}")
+    for part in (start, *links):
+        if not ((part >= 0).all() and rows_are_one(part)):
+            raise PgmError(f"{what} is damaged: its rows are no probabilities that sum to one")
+    return PlacedGate(entry["name"], scope, gate)
 
 
 def _places(structure: Structure, variables: Array) -> tuple[tuple[str, int], ...]:

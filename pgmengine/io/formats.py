@@ -128,8 +128,8 @@ def write(model: ModelLike, path: str | Path) -> None:
     ------
     PgmError
         For unknown suffixes, and for models that the format cannot hold: units with infinitely many
-        values, arrows, names that the format has no way to write, and, in all files but .uai,
-        factors that are not conditionals.
+        values, arrows, noisy gates with more than 2^24 joint states, names that the format has no
+        way to write, and, in all files but .uai, factors that are not conditionals.
     OSError
         If the disk is full or broken. An existing file is then unchanged.
 

@@ -364,7 +364,8 @@ def write_xmlbif(network: Network) -> str:
     for c in network.conditionals:
         lines += ["<DEFINITION>", f"  <FOR>{names[c.child]}</FOR>"]
         lines += [f"  <GIVEN>{names[i]}</GIVEN>" for i in c.parents]
-        rows = c.values.reshape(-1, c.values.shape[-1]).tolist()
+        values = network.table_of(c)
+        rows = values.reshape(-1, values.shape[-1]).tolist()
         lines += ["  <TABLE>", *("    " + " ".join(map(repr, row)) for row in rows), "  </TABLE>"]
         lines += ["</DEFINITION>"]
     return "\n".join([*lines, "</NETWORK>", "</BIF>"]) + "\n"

@@ -34,9 +34,10 @@ from pgmengine.model.weights import is_sparse
 
 MODEL_FORMAT = "pgmengine-2"
 
-# The formats of models with tables or variables, and of models with a training, which may also have
-# tables. Earlier versions of the package read neither.
+# The formats of models with tables or variables, of models with a training, which may also have
+# tables, and of models with gates, which may have both. Earlier versions of the package read none.
 FORMAT_WITH_TABLES, FORMAT_WITH_TRAINING = "pgmengine-3", "pgmengine-4"
+FORMAT_WITH_GATES = "pgmengine-5"
 
 # The names of the tensors with the units of tables and of variables.
 TABLE_UNITS, VARIABLE_UNITS = "tables/units", "variables/units"
@@ -106,6 +107,7 @@ def save(model: ModelLike, path: str | Path) -> None:
             BASE_RATES_PREFIX + name: value for name, value in model.training.base_rates.items()
         }
         tensors |= {CHAINS_PREFIX + name: value for name, value in model.training.chains.items()}
+    form = FORMAT_WITH_GATES if structure.gates else form
     declaration = json.dumps(declaration_of(model))
     chosen = "by the constructor" if model.fresh else "by hand or by learning"
     metadata = {"format": form, "declaration": declaration, PARAMETERS_ENTRY: chosen}
@@ -143,6 +145,7 @@ def load(path: str | Path) -> Model:
             MODEL_FORMAT,
             FORMAT_WITH_TABLES,
             FORMAT_WITH_TRAINING,
+            FORMAT_WITH_GATES,
             FORMAT_WITHOUT_CHECKSUM,
         ):
             raise PgmError(
@@ -157,8 +160,14 @@ def load(path: str | Path) -> Model:
             declaration = json.loads(metadata["declaration"])
         except ValueError as error:
             raise PgmError(f"its declaration cannot be read: {error}") from None
-        trained = metadata["format"] == FORMAT_WITH_TRAINING
-        tabled = metadata["format"] == FORMAT_WITH_TABLES or (trained and TABLE_UNITS in tensors)
+        prefixes = (BASE_RATES_PREFIX, CHAINS_PREFIX)
+        gated = metadata["format"] == FORMAT_WITH_GATES
+        trained = metadata["format"] == FORMAT_WITH_TRAINING or (
+            gated and any(name.startswith(prefixes) for name in tensors)
+        )
+        tabled = metadata["format"] == FORMAT_WITH_TABLES or (
+            (trained or gated) and TABLE_UNITS in tensors
+        )
         training = _take_training(tensors) if trained else None
         tabled &= isinstance(declaration, dict)
         stored = _take_tables(declaration, tensors) if tabled else None
@@ -183,16 +192,18 @@ def _take_training(tensors: dict[str, Array]) -> Training:
 
 def _take_tables(
     declaration: dict[str, Any], tensors: dict[str, Array]
-) -> tuple[object, Array, Array, dict[str, Array]]:
+) -> tuple[object, object, Array, Array, dict[str, Array]]:
     """Take tables and variables out of a declaration and its tensors, as `stored_tables` made them.
 
-    The parts are the entries, the units of the tables and of the variables, and the logarithms.
+    The parts are the entries, the gates, the units of the tables and of the variables, and the
+    logarithms.
     """
     if missing := [name for name in (TABLE_UNITS, VARIABLE_UNITS) if name not in tensors]:
         raise PgmError(f"is damaged: the tensor {missing[0]!r} is missing")
     logs = {name: tensors.pop(name) for name in list(tensors) if name.endswith(".table")}
     entries = declaration.pop("tables", [])
-    return entries, tensors.pop(TABLE_UNITS), tensors.pop(VARIABLE_UNITS), logs
+    gates = declaration.pop("gates", [])
+    return entries, gates, tensors.pop(TABLE_UNITS), tensors.pop(VARIABLE_UNITS), logs
 
 
 def load_declaration(path: str | Path, rng: RngLike = None) -> Model:

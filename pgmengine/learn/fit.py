@@ -30,6 +30,7 @@ from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
     check_data,
     check_evidence,
+    check_learnable,
     check_left,
     check_possible_data,
     check_settings,
@@ -208,6 +209,7 @@ def fit(
     array([ 0, 10, 20])
     """
     model = as_model(model)
+    check_learnable(model)
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     target, rows, known = _target_of(model, data, given)
