@@ -10,6 +10,7 @@ errors do not depend on its source.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -164,7 +165,7 @@ class Network:
         what = f"the conditional of {name!r}"
         scope = (*parents, child)
         if isinstance(values, Gate):
-            check_scope(sizes, scope, what)
+            check_scope(sizes, scope, what, most=math.inf)
             if values.shape != (shape := tuple(sizes[i] for i in scope)):
                 raise PgmError(
                     f"{what} has a gate of shape {values.shape}, expected {shape}, the numbers of "
@@ -227,7 +228,9 @@ def check_different(names: Sequence[str], what: str) -> None:
         raise PgmError(f"{twice!r} is a {what} twice, expected different names")
 
 
-def check_scope(sizes: Sequence[int], scope: Sequence[int], what: str) -> None:
+def check_scope(
+    sizes: Sequence[int], scope: Sequence[int], what: str, most: float = MAX_AXES
+) -> None:
     """Raise PgmError for unknown or repeated variables of a scope, or too many of them."""
     for i in scope:
         if not 0 <= i < len(sizes):
@@ -235,8 +238,8 @@ def check_scope(sizes: Sequence[int], scope: Sequence[int], what: str) -> None:
     if len(set(scope)) < len(scope):
         twice = next(i for i in scope if scope.count(i) > 1)
         raise PgmError(f"{what}: variable number {twice} occurs twice in the scope")
-    if len(scope) > MAX_AXES:
-        raise PgmError(f"{what}: {len(scope)} variables in a scope, expected at most {MAX_AXES}")
+    if len(scope) > most:
+        raise PgmError(f"{what}: {len(scope)} variables in a scope, expected at most {most}")
 
 
 def check_entries(values: Array, what: str) -> None:

@@ -28,6 +28,7 @@ from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_several
 from pgmengine.base.types import Array
+from pgmengine.base.work.memory import no_room
 from pgmengine.declare.values.forms import Axis, Form, by_state, row_of
 from pgmengine.model.gates.gate import Gate
 
@@ -252,12 +253,21 @@ class NoisyExtreme(Form):
         _check_conditional(conditional, what)
         neutral = 0 if self.largest else child.count - 1
         start = _leak_row(neutral if self.leak is None else self.leak, child, what)
-        choose = np.maximum if self.largest else np.minimum
-        states = np.arange(child.count)
-        # both[j, c, k]: whether contribution c leads from state j to state k.
-        both = choose(states[:, None], states)[..., None] == states
         tables = _tables(self.tables, parents, child, what, neutral)
-        return Gate(start, tuple(np.einsum("xc,jck->jxk", t, both) for t in tables))
+        return Gate(start, tuple(self._link(table) for table in tables))
+
+    def _link(self, table: Array) -> Array:
+        """Return the small table (K, K_i, K) of a parent.
+
+        In a noisy-max, state j is kept by contributions up to j, and others lead to themselves.
+        """
+        if not self.largest:
+            return NoisyExtreme((), None, True)._link(table[:, ::-1])[::-1, :, ::-1]
+        count = table.shape[1]
+        link = np.where(np.tri(count, dtype=bool)[:, None], 0.0, table)
+        states = np.arange(count)
+        link[states, :, states] = np.cumsum(table, axis=1).T
+        return link
 
 
 def noisy_max(tables: Iterable[Any], leak: Any = None) -> NoisyExtreme:
@@ -444,6 +454,9 @@ def _tables(
     `neutral` is the contribution of states that a dictionary leaves out; None if they are refused.
     """
     _check_count(given, parents, what, "tables")
+    numbers = child.count**2 * sum(parent.count for parent in parents)
+    if why := no_room(16 * numbers, "take fewer states"):
+        raise PgmError(f"{what}: its small tables with {numbers:.3g} entries do not fit: {why}")
     pairs = zip(given, parents, strict=True)
     return [_table(one, parent, child, what, neutral) for one, parent in pairs]
 
