@@ -32,8 +32,10 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.memory import no_room
 
 # The most entries of a gate's conditional for which the structure also has the whole table: 20
-# parents with two states. All gates of a model together get MAX_ALL_WHOLE_ENTRIES, in equal shares.
-MAX_WHOLE_ENTRIES, MAX_ALL_WHOLE_ENTRIES = 2**21, 2**24
+# parents with two states, and a child with four. Chains on the table mix well, where chains on the
+# auxiliary variables need thousands of sweeps to move from one cause to another. All gates of a
+# model together get MAX_ALL_WHOLE_ENTRIES, in equal shares.
+MAX_WHOLE_ENTRIES, MAX_ALL_WHOLE_ENTRIES = 2**22, 2**24
 
 
 @dataclass(frozen=True, eq=False)
