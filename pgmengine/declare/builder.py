@@ -211,8 +211,8 @@ class GraphBuilder:
         >>> for region in ("north", "south"):
         ...     b.variable(region, states=("red", "green", "blue"))
         >>> b.table(("north", "south"), lambda north, south: north != south)
-        >>> pgm.infer(b.build(), {"north": "red"}).marginal("south")["red"]
-        np.float64(0.0)
+        >>> pgm.infer(b.build(), {"north": "red"}).marginal("south")
+        {'red': 0.0, 'green': 0.5, 'blue': 0.5}
         """
         if not is_sequence(scope):
             raise PgmError(f"the scope must be a sequence such as ({scope!r},), not {scope!r}")

@@ -176,12 +176,11 @@ def _gate(structure: Structure, entry: object, what: str) -> PlacedGate:
     scope = _places(structure, _units(entry["units"], f"{what}: units"))
     start = as_floats(entry["start"], f"{what}: start")
     links = tuple(as_floats(link, f"{what}: a link") for link in entry["links"])
-    dims = [start.ndim == 1, *(link.ndim == 3 for link in links)]
-    sizes = [start.shape[-1:], *((link.shape[-1],) for link in links)]
-    joined = all(
-        before == link.shape[:1] for before, link in zip(sizes, links, strict=False) if link.ndim
-    )
-    if not all(dims) or not joined:
+    fits = start.ndim == 1 and all(link.ndim == 3 for link in links)
+    if not fits or not all(
+        before.shape[-1] == link.shape[0]
+        for before, link in zip((start, *links), links, strict=False)
+    ):
         raise PgmError(f"{what} is damaged: its links do not fit each other")
     gate = Gate(start, links)
     states = tuple(structure.state_counts[name] for name, _ in scope)

@@ -235,6 +235,8 @@ def test_saved_models_keep_their_gates(parents, tmp_path):
         (lambda g: g.update(start=[0.5, 0.2, 0.3]), "its links do not fit each other"),
         (lambda g: g.update(start=1.0), "its links do not fit each other"),
         (lambda g: g["links"].pop(), "it has the states"),
+        (lambda g: g["links"].append(1.0), "its links do not fit each other"),
+        (lambda g: g["links"].append([[[1.0, 0.0]]]), "its links do not fit each other"),
         (lambda g: g.update(units=[0, 1, 2, 99]), "variables must be different units"),
         (lambda g: g.update(name=3), "expected a name as text"),
     ],
