@@ -91,7 +91,7 @@ def _with_values(
     """
     made = [(_single if x.index is None else _many)(structure, x) for x in declared]
     values = [
-        x.values.on(_axes(structure, x), x.conditional, what)
+        x.values.resolved(_axes(structure, x), x.conditional, what)
         if isinstance(x.values, Form)
         else x.values
         for x, (_, what) in zip(declared, made, strict=True)

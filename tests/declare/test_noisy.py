@@ -7,7 +7,7 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine import PgmError
-from pgmengine.declare.values.noisy import NoisyAverage
+from pgmengine.declare.values.noisy_forms import NoisyAverage
 
 
 def table(values, parents, child):

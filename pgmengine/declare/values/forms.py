@@ -73,7 +73,7 @@ class Form(ABC):
     """The values of a table in another form than an array."""
 
     @abstractmethod
-    def on(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array | Gate:
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array | Gate:
         """Return the values for a scope; in a conditional, the child is the last axis.
 
         Raises

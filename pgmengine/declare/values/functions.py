@@ -27,7 +27,7 @@ class FromFunction(Form):
 
     function: Callable[..., Any]
 
-    def on(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array:
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array:
         """Return the table; a conditional has a row for each call, another table an entry."""
         _check_room(axes, what)
         out = np.full(sized(axes), np.nan)
@@ -77,7 +77,7 @@ class FromRows(Form):
     rows: Mapping[Any, Any]
     otherwise: Any = None
 
-    def on(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array:
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array:
         """Return the conditional."""
         _check_room(axes, what)
         *parents, child = axes

@@ -37,7 +37,7 @@ from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.declare.tabular import Conditional, Network
 from pgmengine.declare.values.forms import Axis, Form
-from pgmengine.declare.values.noisy import NoisyAverage, NoisyExtreme
+from pgmengine.declare.values.noisy_forms import NoisyAverage, NoisyExtreme
 from pgmengine.io.variables import Variables
 from pgmengine.io.xml.markup import Children, Element, add_table, root_of
 from pgmengine.model.tables import as_printed, wrong_row
@@ -110,7 +110,7 @@ def _add(node: Element, variables: Variables, names: list[str]) -> None:
     ]
     what = f"the {node.tag} of {names[0]!r}"
     try:
-        gate = form(node, axes, variables.tolerance).on([*axes[1:], axes[0]], True, what)
+        gate = form(node, axes, variables.tolerance).resolved([*axes[1:], axes[0]], True, what)
     except PgmError as error:
         raise error if str(error).startswith("line ") else node.error(str(error)) from None
     variables.families[child] = Conditional(child, parents, gate)
