@@ -42,9 +42,13 @@ from pgmengine.infer.results.result import WANTS, Result, quantity
 from pgmengine.model.gates.gate import PlacedGate
 from pgmengine.model.tables import BLOCK_ENTRIES
 
-# Gates with at most so many entries are always tables. Both forms of larger gates are planned, up
-# to the second limit. Beyond it, the table is planned only if the small tables do not fit.
-MAX_WHOLE_GATE_ENTRIES, MAX_ENTRIES_PLANNED_TWICE = 32, 2**12
+# Gates with at most so many entries are always tables. A child that is observed to be absent is a
+# factor of each parent alone in the small tables of larger gates, however few its parents are.
+MAX_WHOLE_GATE_ENTRIES = 8
+
+# Whole tables are planned as well if the small tables take longer than so many seconds, and if no
+# gate has more entries. Otherwise the small tables are taken, unless they do not fit.
+MAX_SECONDS_NOT_COMPARED, MAX_ENTRIES_PLANNED_TWICE = 0.02, 2**12
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Elimination(Method):
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Find an order for every evidence pattern; refuse above max_states.
 
-        Gates are planned with their auxiliary variables, or as tables, or in both ways.
+        Gates are planned as small tables first, and then as whole tables where it may be cheaper.
         """
         gates = unfoldable(target, want)
         if not gates:
@@ -97,7 +101,8 @@ class Elimination(Method):
         if small.basis is not None:
             why = f"{small.how}, with the auxiliary variables of {counted(len(gates), 'gate')}"
             small = replace(small, how=why, basis=replace(small.basis, gates=gates))
-        if not small.refusal and max(one.gate.entries for one in gates) > MAX_ENTRIES_PLANNED_TWICE:
+        large = max(one.gate.entries for one in gates) > MAX_ENTRIES_PLANNED_TWICE
+        if not small.refusal and (large or small.seconds <= MAX_SECONDS_NOT_COMPARED):
             return small
         whole = self._of_trees(target, want)
         return whole if whole.seconds <= small.seconds and not whole.refusal else small
