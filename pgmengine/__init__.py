@@ -6,6 +6,7 @@ from pgmengine.base.errors import NotAsked, PgmError
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
 from pgmengine.declare.template import Template
+from pgmengine.declare.values.noisy import noisy_and, noisy_max, noisy_min, noisy_or
 from pgmengine.engine.kernels import Blend, FlipState, Gibbs
 from pgmengine.evidence.soft import likelihood
 from pgmengine.evidence.target import Target
@@ -193,6 +194,10 @@ __all__ = [
     "linear_decay",
     "load",
     "load_declaration",
+    "noisy_and",
+    "noisy_max",
+    "noisy_min",
+    "noisy_or",
     "prepare",
     "pretrain",
     "rbm",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from pgmengine.declare.converters import add_quadratic, network_from_pgmpy, netw
 from pgmengine.declare.from_networkx import add_variables
 from pgmengine.declare.scopes import Declared, add_tables
 from pgmengine.declare.tabular import Declares, Network
-from pgmengine.declare.units import Units
+from pgmengine.declare.units import Units, in_words
 from pgmengine.declare.validate import (
     as_floats,
     check_bias,
@@ -32,6 +32,7 @@ from pgmengine.declare.validate import (
     check_structure,
     check_weight,
 )
+from pgmengine.declare.values.declared import Values, rows_of, values_of
 from pgmengine.evidence.names import Member
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.model.layer import Layer
@@ -177,8 +178,11 @@ class GraphBuilder:
         self,
         child: Member | Units,
         parents: Sequence[Member | Units],
-        values: ArrayLike,
+        values: Values | None = None,
         name: str | None = None,
+        *,
+        rows: Mapping[Any, Any] | None = None,
+        otherwise: Any = None,
     ) -> None:
         """Add the conditional distribution p(child | parents) of a unit, or of many units.
 
@@ -192,8 +196,17 @@ class GraphBuilder:
         values : probabilities; the axes are the parents in order, then the child. Each row must
             sum to 1 up to 1e-6, and is normalised. All places share such a table, as one
             parameter; leading axes, which broadcast to the places, give them tables of their own.
+            It may also be a function, which `build` calls with the states of the parents, and which
+            returns the state of the child, or a row; or a noisy gate, such as
+            `pgm.noisy_or([0.4, 0.8])`.
         name : the name of the parameter; conditionals of one name share it. None = the name is
             made from the scope, such as "x|z.table".
+        rows : in place of values, the rows of a few joint states: (states of the parents) -> row. A
+            row is a list of probabilities, a dictionary from states to probabilities, or the state
+            that has probability one.
+        otherwise : the row of all states of the parents that `rows` leaves out.
+
+        States are given by their names, and by their numbers where they have no names.
 
         Raises
         ------
@@ -207,19 +220,28 @@ class GraphBuilder:
         >>> b.conditional(z[1:], (z[:-1],), [[0.9, 0.1], [0.2, 0.8]], name="transition")
         >>> sorted(b.build().params)
         ['transition', 'z.bias', 'z[0]|.table']
+        >>> b = pgm.GraphBuilder()
+        >>> a, c, d = (b.variable(name, states=("no", "yes")) for name in ("a", "c", "d"))
+        >>> b.conditional(a, (), [0.5, 0.5])
+        >>> b.conditional(c, (a,), rows={"yes": [0.1, 0.9]}, otherwise="no")
+        >>> b.conditional(d, (a, c), lambda a, c: "yes" if a == c else "no")
+        >>> round(float(pgm.infer(b.build()).marginal("d")["yes"]), 6)
+        0.95
         """
         if not is_sequence(parents):
             raise PgmError(
                 f"the parents of {child!r} must be a sequence such as ({parents!r},), not "
                 f"{parents!r}"
             )
-        table = as_floats(values, f"conditional of {child!r}")
-        self.declared.append(
-            Declared((*parents, child), table, conditional=True, name=check_parameter(name))
-        )
+        what = f"conditional of {in_words(child)}"
+        table = values_of(values, what) if rows is None else rows_of(rows, otherwise, values, what)
+        if rows is None and otherwise is not None:
+            raise PgmError(f"{what}: otherwise= needs rows=, the rows of some joint states")
+        own = check_parameter(name)
+        self.declared.append(Declared((*parents, child), table, conditional=True, name=own))
 
     def table(
-        self, scope: Sequence[Member | Units], values: ArrayLike, name: str | None = None
+        self, scope: Sequence[Member | Units], values: Values, name: str | None = None
     ) -> None:
         """Add a potential: the density is multiplied by the entry at the states of the scope.
 
@@ -228,7 +250,9 @@ class GraphBuilder:
         scope : variables, (layer, number of a unit), or handles such as s[1:], one for each axis.
             Handles broadcast together as in numpy, and the potential is used at each place.
         values : the entries, axes in the order of the scope; 0 means impossible. All places share
-            such a table; leading axes, which broadcast to the places, give them their own.
+            such a table; leading axes, which broadcast to the places, give them their own. It may
+            also be a function, which `build` calls with the states of the scope, and which returns
+            an entry, or True or False for 1 or 0.
         name : the name of the parameter; tables of one name share it. None = the name is made
             from the scope, such as "a,b.table".
 
@@ -246,10 +270,15 @@ class GraphBuilder:
         >>> b.table((s[:, 1:], s[:, :-1]), equal, name="horizontal")
         >>> pgm.infer(b.build(), want=("log_z",)).log_z.round(3)
         array([314.068])
+        >>> b = pgm.GraphBuilder()
+        >>> region = b.variable("region", states=("red", "green", "blue"), shape=2)
+        >>> b.table((region[0], region[1]), lambda north, south: north != south)
+        >>> pgm.infer(b.build(), {"region[0]": "red"}).marginal("region[1]")
+        {'red': 0.0, 'green': 0.5, 'blue': 0.5}
         """
         if not is_sequence(scope):
             raise PgmError(f"the scope must be a sequence such as ({scope!r},), not {scope!r}")
-        table = as_floats(values, f"table of {scope!r}")
+        table = values_of(values, f"table of ({', '.join(map(in_words, scope))})")
         self.declared.append(Declared(tuple(scope), table, name=check_parameter(name)))
 
     def tables(self, layers: Sequence[str], index: ArrayLike, values: ArrayLike) -> None:

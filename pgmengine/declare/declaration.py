@@ -11,7 +11,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import MAX_AXES
-from pgmengine.declare.stored_tables import table_entries
+from pgmengine.declare.stored_tables import gate_entries, table_entries
 from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
@@ -55,6 +55,8 @@ def declaration_of(model: Model) -> dict[str, Any]:
         out["tables"] = table_entries(model.structure)
     if arrays := [name for name, layer in model.structure.layers.items() if layer.is_array]:
         out["arrays"] = arrays
+    if model.structure.gates:
+        out["gates"] = gate_entries(model.structure)
     return out
 
 

@@ -17,6 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence, nearest
 from pgmengine.base.types import Array, Weight
 from pgmengine.declare.validate import as_floats, check_settings, check_unit_room
+from pgmengine.model.gates.gate import Gate
 from pgmengine.model.variables import Variable, free_name
 from pgmengine.units import Unit
 
@@ -122,7 +123,7 @@ def _add_edges(
         (b.cause if graph.is_directed() else b.couple)(a, c, weight=matrix)
 
 
-Family = tuple[tuple[Hashable, ...], Array]
+Family = tuple[tuple[Hashable, ...], Array | Gate]
 
 
 def _families(graph: nx.Graph) -> dict[Hashable, Family]:
@@ -143,11 +144,11 @@ def _families(graph: nx.Graph) -> dict[Hashable, Family]:
                     f"{what} has the parents {given!r}, the graph has edges from {parents!r}"
                 )
             parents = given
-        array = as_floats(values, what)
-        if array.ndim != len(parents) + 1:
+        array = values if isinstance(values, Gate) else as_floats(values, what)
+        if len(array.shape) != len(parents) + 1:
             raise PgmError(
-                f"{what} has {array.ndim} axes, expected {len(parents) + 1}: one for each of the "
-                f"parents {parents!r} in order, then the node"
+                f"{what} has {len(array.shape)} axes, expected {len(parents) + 1}: one for each of "
+                f"the parents {parents!r} in order, then the node"
             )
         _check_scope(graph, (*parents, node), what)
         out[node] = parents, array

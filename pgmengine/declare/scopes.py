@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Hashable, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -13,8 +13,11 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
 from pgmengine.declare.units import Units, broadcast_shape, in_words, units_of_member
+from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.evidence.names import Member, Place
 from pgmengine.evidence.state_names import text_of_number
+from pgmengine.model.gates.gate import Gate, PlacedGate, fits_as_table
+from pgmengine.model.gates.unfolding import unfolded_structure
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_table
 from pgmengine.model.unit_graph import joined_units
@@ -32,14 +35,15 @@ class Declared:
     Attributes
     ----------
     scope : the units of each axis; the layer of each axis where `index` is given.
-    values : entries; of many tables (n, ...), or (...) for n equal ones.
+    values : entries; of many tables (n, ...), or (...) for n equal ones; or a form that becomes
+        entries or a gate when the units of the scope are known.
     index : (n, m) numbers of units of many tables, None where the shapes of the scope give them.
     conditional : whether it is p(last | others).
     name : the name of the parameter, "" if the scope gives it. Equal names share a parameter.
     """
 
     scope: tuple[Member | Units, ...]
-    values: Array
+    values: Array | Form | Gate
     index: Array | None = None
     conditional: bool = False
     name: str = ""
@@ -63,13 +67,15 @@ def add_tables(
 ) -> tuple[Structure, dict[str, Weight]]:
     """Return the structure with its variables and declared tables, and all parameters."""
     found: dict[str, list[Placed]] = {}
+    gates: list[PlacedGate] = []
     taken, total = set[str](), 0
-    for one in declared:
-        tables, what = _of_shapes(structure, one) if one.index is None else _many(structure, one)
-        shape = tables.shape(structure)
-        given = one.values.shape
+    for tables, values, one, what in _with_values(structure, declared):
+        shape, given = tables.shape(structure), values.shape
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
+        if isinstance(values, Gate):
+            gates.append(_placed(tables, values))
+            continue
         if not len(tables.index):
             # A slice such as z[1:] of a single step is empty: the table is used nowhere.
             continue
@@ -77,7 +83,7 @@ def add_tables(
             tables = replace(tables, name=_free(tables.name, taken))
         taken.add(tables.name)
         group = found.setdefault(tables.key, [])
-        group.append(Placed(tables, one, what, shape))
+        group.append(Placed(tables, replace(one, values=values), what, shape))
         if tables.key in params:
             raise PgmError(f"{what}: the name {one.name!r} is taken by another parameter")
         if len(group) > 1:
@@ -92,8 +98,9 @@ def add_tables(
         structure,
         tables=tuple(one.tables for group in found.values() for one in group),
         variables=tuple(structure.names.unique[v.name] for v in single),
+        gates=tuple(gates),
     )
-    if found:
+    if found or gates:
         check_conditionals(whole, params)
         _check_complete(whole)
     return whole, params | logs
@@ -106,8 +113,42 @@ def _check_same(first: Placed, other: Placed) -> None:
         raise PgmError(f"{what}: one is a conditional, and the other is not")
     if first.shape != other.shape:
         raise PgmError(f"{what}, whose shape is {first.shape}, not {other.shape}")
-    if not np.array_equal(first.declared.values, other.declared.values):
+    one, two = (np.asarray(placed.declared.values) for placed in (first, other))
+    if not np.array_equal(one, two):
         raise PgmError(f"{what}, which has other values: a shared parameter has one value")
+
+
+def _with_values(
+    structure: Structure, declared: Sequence[Declared]
+) -> Iterator[tuple[Tables, Array | Gate, Declared, str]]:
+    """Yield the units and the values of each declaration, and its name in messages.
+
+    A gate that is small enough comes twice: as a gate, and as a table. A gate in several places is
+    a table.
+    """
+    made = [(_of_shapes if x.index is None else _many)(structure, x) for x in declared]
+    values = [
+        x.values.resolved(_axes(structure, x, tables), x.conditional, what)
+        if isinstance(x.values, Form)
+        else x.values
+        for x, (tables, what) in zip(declared, made, strict=True)
+    ]
+    small = iter(fits_as_table([v for v in values if isinstance(v, Gate)]))
+    for one, (tables, what), value in zip(declared, made, values, strict=True):
+        if not isinstance(value, Gate):
+            yield tables, value, one, what
+            continue
+        is_small, single = next(small), len(tables.index) == 1
+        if single:
+            yield tables, value, one, what
+        if is_small or not single:
+            yield tables, value.whole(what), one, what
+
+
+def _placed(tables: Tables, gate: Gate) -> PlacedGate:
+    """Return a gate with the places of its units."""
+    scope = zip(tables.layers, tables.index[0].tolist(), strict=True)
+    return PlacedGate(tables.name, tuple(scope), gate)
 
 
 def _logs(structure: Structure, found: Sequence[Placed], total: int) -> dict[str, Array]:
@@ -119,8 +160,10 @@ def _logs(structure: Structure, found: Sequence[Placed], total: int) -> dict[str
     logs: dict[str, Array] = {}
     for one in found:
         out = entries[place : place + math.prod(one.shape)].reshape(one.shape)
-        d = one.declared
-        check_table(d.values, d.conditional, one.what, _axes(structure, one), out)
+        values = one.declared.values
+        assert isinstance(values, np.ndarray)
+        scope = [(a.name, a.states) for a in _axes(structure, one.declared, one.tables)]
+        check_table(values, one.declared.conditional, one.what, scope, out)
         logs[one.tables.key] = out
         place += out.size
     entries.flags.writeable = False
@@ -139,10 +182,10 @@ def _check_complete(structure: Structure) -> None:
         (name, int(i))
         for name, layer in structure.layers.items()
         if layer.is_array
-        for i in np.flatnonzero(structure.child_tables[name] < 0)[:1]
+        for i in np.flatnonzero(~structure.conditioned[name])[:1]
     ]
     for name, i in (*structure.variables, *arrays):
-        if structure.child_tables[name][i] >= 0 or structure.state_counts[name] == 1:
+        if structure.conditioned[name][i] or structure.state_counts[name] == 1:
             continue
         variable, count = structure.names.of((name, i)), structure.state_counts[name]
         raise PgmError(
@@ -152,13 +195,13 @@ def _check_complete(structure: Structure) -> None:
         )
 
 
-def _axes(structure: Structure, one: Placed) -> list[tuple[str, tuple[Hashable, ...]]]:
-    """Return the name of each axis of a declaration and the names of its states, for messages."""
-    out: list[tuple[str, tuple[Hashable, ...]]] = []
-    for member, layer in zip(one.declared.scope, one.tables.layers, strict=True):
-        names = structure.layers[layer].state_names
+def _axes(structure: Structure, one: Declared, tables: Tables) -> list[Axis]:
+    """Return the name of each axis of a declaration, and its states."""
+    out = list[Axis]()
+    for member, layer in zip(one.scope, tables.layers, strict=True):
         text = member.text if isinstance(member, Units) else str(member)
-        out.append((text, names or tuple(range(structure.state_counts[layer]))))
+        count, names = structure.state_counts[layer], structure.layers[layer].state_names
+        out.append(Axis(text, count, names))
     return out
 
 
@@ -193,7 +236,9 @@ def _of_shapes(structure: Structure, one: Declared) -> tuple[Tables, str]:
     _check_distinct(structure, layers, index, what)
     texts = [text for _, _, text in members]
     name = f"{texts[-1]}|{','.join(texts[:-1])}" if one.conditional else ",".join(texts)
-    lead = one.values.shape[: max(one.values.ndim - len(layers), 0)]
+    # Functions, sparse rows and gates give one table, which all places share.
+    own = one.values.ndim - len(layers) if isinstance(one.values, np.ndarray) else 0
+    lead = one.values.shape[: max(own, 0)] if isinstance(one.values, np.ndarray) else ()
     which = None if not lead and len(index) == 1 else _numbers(lead, shape, what)
     named = bool(one.name)
     tables = Tables(one.name or name, layers, index, one.conditional, lead, which, named)
@@ -282,6 +327,10 @@ def check_units(structure: Structure, layers: Sequence[str], given: Array, what:
 
 def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> None:
     """PgmError for a unit with two conditionals, a bias beside a conditional, or a cycle."""
+    check_no_bias(structure, params)
+    if structure.compact_gates:
+        # The small tables of a gate join its parents and its child.
+        structure = unfolded_structure(structure, structure.compact_gates)
     index, layers = structure.table_index, structure.layers
     children = index.child[index.child >= 0]
     units, counts = np.unique(children, return_counts=True)
@@ -293,7 +342,6 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
         if inside.any() and structure.arrows_into[name]:
             unit = structure.names.of((name, int(np.flatnonzero(inside)[0])))
             raise PgmError(f"unit {unit!r} has a conditional, and arrows into its layer {name!r}")
-    check_no_bias(structure, params)
     # The parents of a unit are the other members of its conditional. Arrows also join parents and
     # children.
     child_of_axis = index.child[index.table]
@@ -311,15 +359,16 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
     graph.add_edges_from(zip(one.tolist(), two.tolist(), strict=True))
     if not nx.is_directed_acyclic_graph(graph):
         names = structure.names
-        cycle = [names.of(names.at(edge[0])) for edge in nx.find_cycle(graph)]
+        places = [names.at(edge[0]) for edge in nx.find_cycle(graph)]
+        cycle = [names.of(place) for place in places if place[0] not in structure.auxiliary]
         raise PgmError(f"the conditionals form a cycle: {' -> '.join([*cycle, cycle[0]])}")
 
 
 def check_no_bias(structure: Structure, params: Mapping[str, Weight]) -> None:
     """PgmError if a unit with a conditional has a bias."""
-    for name, layer in structure.layers.items() if structure.tables else ():
+    for name, layer in structure.layers.items() if structure.tables or structure.gates else ():
         bias = np.asarray(params[f"{name}.bias"]).reshape(layer.size, -1)
-        wrong = (structure.child_tables[name] >= 0) & (bias != 0).any(axis=1)
+        wrong = structure.conditioned[name] & (bias != 0).any(axis=1)
         if wrong.any():
             unit = structure.names.of((name, int(np.flatnonzero(wrong)[0])))
             raise PgmError(f"unit {unit!r} has a conditional, and a bias, expected 0")

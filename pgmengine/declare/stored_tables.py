@@ -2,7 +2,8 @@
 
 A record is plain data: the name, the layers and the number of tables of a group. The units of all
 axes of all tables are in one array, because there may be hundreds of thousands of tables. The
-logarithms of the entries of tables are stored as parameters, so that no bit is lost.
+logarithms of the entries of tables are stored as parameters, so that no bit is lost. The numbers of
+gates are few, and are part of the plain data.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.scopes import check_conditionals, check_units
 from pgmengine.declare.validate import as_floats
+from pgmengine.model.gates.gate import Gate, PlacedGate
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import Tables, check_finite, check_logs
+from pgmengine.model.tables import Tables, check_finite, check_logs, rows_are_one
 from pgmengine.model.variables import check_shape
 
 # The fields of a record, and their types.
@@ -58,6 +60,20 @@ def table_entries(structure: Structure) -> list[dict[str, Any]]:
     ]
 
 
+def gate_entries(structure: Structure) -> list[dict[str, Any]]:
+    """Return a record of plain data for each gate; its units are numbered over all layers."""
+    first = structure.first_unit
+    return [
+        {
+            "name": one.name,
+            "units": [first[name] + unit for name, unit in one.scope],
+            "start": one.gate.start.tolist(),
+            "links": [link.tolist() for link in one.gate.links],
+        }
+        for one in structure.gates
+    ]
+
+
 def table_units(structure: Structure) -> Array:
     """Return the units of the axes of all tables, one after the other, each within its layer."""
     parts = [t.index.ravel() for t in structure.tables]
@@ -78,6 +94,7 @@ def variable_units(structure: Structure) -> Array:
 def with_stored_tables(
     model: Model,
     entries: object,
+    gates: object,
     arrays: Collection[str],
     units: Array,
     numbers: Array | None,
@@ -90,6 +107,7 @@ def with_stored_tables(
     ----------
     model : the layers and couplings.
     entries : as `table_entries` returns them.
+    gates : as `gate_entries` returns them.
     arrays : the names of the layers that are arrays of variables.
     units : as `table_units` returns them.
     numbers : as `table_numbers` returns them, None in earlier files.
@@ -129,6 +147,7 @@ def with_stored_tables(
         for name, layer in structure.layers.items()
     }
     whole = replace(structure, layers=layers, tables=tuple(tables), variables=places)
+    whole = replace(whole, gates=_gates(whole, gates))
     logs = {key: _logs(whole, t, params) for key, t in whole.table_groups.items()}
     check_conditionals(whole, model.params)
     return Model(whole, {**model.params, **logs})
@@ -178,6 +197,38 @@ def _tables(
     plain = np.array_equal(which, np.arange(count))
     own = None if plain else which
     return Tables(entry["name"], layers, index, entry["conditional"], lead, own, entry["named"])
+
+
+def _gates(structure: Structure, entries: object) -> tuple[PlacedGate, ...]:
+    """Return the gates of records."""
+    if not isinstance(entries, list):
+        raise PgmError(f"'gates' must be a list, not {type(entries).__name__}")
+    return tuple(_gate(structure, entry, f"gates[{i}]") for i, entry in enumerate(entries))
+
+
+def _gate(structure: Structure, entry: object, what: str) -> PlacedGate:
+    """Return the gate of a record; PgmError unless its tables fit its units and sum to one."""
+    if not isinstance(entry, Mapping) or set(entry) != {"name", "units", "start", "links"}:
+        raise PgmError(f"{what} is damaged, expected the fields name, units, start and links")
+    if not isinstance(entry["name"], str) or not isinstance(entry["links"], list):
+        raise PgmError(f"{what} is damaged, expected a name as text, and a list of links")
+    scope = _places(structure, _units(entry["units"], f"{what}: units"))
+    start = as_floats(entry["start"], f"{what}: start")
+    links = tuple(as_floats(link, f"{what}: a link") for link in entry["links"])
+    fits = start.ndim == 1 and all(link.ndim == 3 for link in links)
+    if not fits or not all(
+        before.shape[-1] == link.shape[0]
+        for before, link in zip((start, *links), links, strict=False)
+    ):
+        raise PgmError(f"{what} is damaged: its links do not fit each other")
+    gate = Gate(start, links)
+    states = tuple(structure.state_counts[name] for name, _ in scope)
+    if gate.shape != states:
+        raise PgmError(f"{what} is damaged: it has the states {gate.shape}, its units {states}")
+    for part in (start, *links):
+        if not ((part >= 0).all() and rows_are_one(part)):
+            raise PgmError(f"{what} is damaged: its rows are no probabilities that sum to one")
+    return PlacedGate(entry["name"], scope, gate)
 
 
 def _places(structure: Structure, variables: Array) -> tuple[tuple[str, int], ...]:

@@ -50,16 +50,18 @@ def headline(structure: Structure, params: Mapping[str, Weight]) -> str:
     variables += sum(structure.layers[name].size for name in arrays)
     held = {name for name, _ in places} | arrays
     conditionals = [t for t in structure.tables if t.conditional]
+    gated = sum(len(one.scope) - 1 for one in structure.compact_gates)
     # A variable at the end of a coupling is a layer of one unit.
     single = [c for c in structure.arrows if (c.a, 0) in places and (c.b, 0) in places]
     counts = (
         (variables, "variable"),
         (len(arrays), "array"),
         (len(structure.layers) - len(held), "layer"),
-        (sum(t.index[:, 1:].size for t in conditionals) + len(single), "arrow"),
+        (sum(t.index[:, 1:].size for t in conditionals) + gated + len(single), "arrow"),
         (len(structure.arrows) - len(single), "directed coupling"),
         (len(structure.undirected), "coupling"),
         (sum(len(t.index) for t in structure.tables if not t.conditional), "table"),
+        (len(structure.gates), "noisy gate"),
     )
     parts = [counted(number, word) for number, word in counts if number]
     return f"{title}: {', '.join([*parts, counted(parameters(structure, params), 'parameter')])}"
@@ -89,7 +91,7 @@ def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
         first = structure.first_unit[name]
         variable = np.array([(name, i) in places for i in range(layer.size)])
         elsewhere = variable & weighted[first : first + layer.size]
-        counts = (structure.child_tables[name] < 0) & (~elsewhere | bias.any(axis=1))
+        counts = ~structure.conditioned[name] & (~elsewhere | bias.any(axis=1))
         total += int(counts.sum()) * bias.shape[1]
     return total
 
@@ -106,6 +108,9 @@ def parents(structure: Structure, places: Iterable[Place]) -> dict[Place, list[s
         for units in t.index[np.isin(t.index[:, -1], wanted[t.layers[-1]])].tolist():
             *before, child = zip(t.layers, units, strict=True)
             found[child] += [structure.names.of(place) for place in before]
+    for one in structure.compact_gates:
+        if one.scope[-1] in found:
+            found[one.scope[-1]] += [structure.names.of(place) for place in one.scope[:-1]]
     for (name, _), names in found.items():
         names += [_end(structure, c.a) for c in structure.arrows_into[name]]
     return found

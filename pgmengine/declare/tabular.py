@@ -10,6 +10,7 @@ errors do not depend on its source.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,15 +23,22 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
+from pgmengine.model.gates.gate import Gate
 from pgmengine.model.tables import as_printed
+
+# The most entries of the table of a gate that is written to a file.
+MAX_FILE_ENTRIES = 2**24
 
 
 class Conditional(NamedTuple):
-    """The table p(child | parents), with an axis for each parent in order, then the child."""
+    """The table p(child | parents), with an axis for each parent in order, then the child.
+
+    Its values may be a gate, in place of an array that would be too large.
+    """
 
     child: int
     parents: tuple[int, ...]
-    values: Array
+    values: Array | Gate
 
 
 class Table(NamedTuple):
@@ -46,7 +54,7 @@ class Declares(Protocol):
     def variable(self, name: str, states: Sequence[str]) -> object:
         """Add a variable."""
 
-    def conditional(self, child: str, parents: Sequence[str], values: ArrayLike) -> object:
+    def conditional(self, child: str, parents: Sequence[str], values: ArrayLike | Gate) -> object:
         """Add the table p(child | parents)."""
 
     def table(self, scope: Sequence[str], values: ArrayLike) -> object:
@@ -113,6 +121,23 @@ class Network:
         names = [self.names[i] if 0 <= i < len(self.names) else str(i) for i in scope]
         return f"the table of ({listed(names)})"
 
+    def table_of(self, c: Conditional) -> Array:
+        """Return the array of a conditional, as files hold it; that of a gate is computed.
+
+        Raises
+        ------
+        PgmError for a gate whose table is too large.
+        """
+        if not isinstance(c.values, Gate):
+            return c.values
+        what = f"the conditional of {self.names[c.child]!r}"
+        if c.values.entries > MAX_FILE_ENTRIES:
+            raise PgmError(
+                f"{what} has {c.values.entries:.3g} joint states, all of which a file would list; "
+                "pgm.save keeps the noisy gate as it is"
+            )
+        return c.values.whole(what)
+
     def declare(self, builder: Declares) -> None:
         """Declare the variables, conditionals and tables to a builder.
 
@@ -124,20 +149,30 @@ class Network:
             builder.variable(name, states=states)
         for child, parents, values in self.conditionals:
             before = tuple(self.names[i] for i in parents)
-            builder.conditional(self.names[child], before, as_printed(values))
+            rounded = values if isinstance(values, Gate) else as_printed(values)
+            builder.conditional(self.names[child], before, rounded)
         for scope, values in self.tables:
             if not scope:
                 scope, values = (0,), np.full(len(self.states[0]), float(values))
             builder.table(tuple(self.names[i] for i in scope), values)
 
     def _checked(
-        self, sizes: list[int], child: int, parents: Iterable[int], values: Array
+        self, sizes: list[int], child: int, parents: Iterable[int], values: Array | Gate
     ) -> Conditional:
         """Return a conditional with a tuple of parents and a checked array."""
         parents = tuple(parents)
         name = self.names[child] if 0 <= child < len(self.names) else str(child)
         what = f"the conditional of {name!r}"
-        return Conditional(child, parents, self._array(sizes, (*parents, child), values, what))
+        scope = (*parents, child)
+        if isinstance(values, Gate):
+            check_scope(sizes, scope, what, most=math.inf)
+            if values.shape != (shape := tuple(sizes[i] for i in scope)):
+                raise PgmError(
+                    f"{what} has a gate of shape {values.shape}, expected {shape}, the numbers of "
+                    "states"
+                )
+            return Conditional(child, parents, values)
+        return Conditional(child, parents, self._array(sizes, scope, values, what))
 
     def _array(self, sizes: list[int], scope: Sequence[int], values: Array, name: str) -> Array:
         """Return the values of a scope as an array in double precision of the right shape."""
@@ -158,13 +193,14 @@ class Network:
 
     def _check_entries(self) -> None:
         """Raise PgmError for entries that are negative, infinite or not a number."""
-        arrays = [c.values.ravel() for c in self.conditionals]
+        arrayed = [(c, c.values) for c in self.conditionals if not isinstance(c.values, Gate)]
+        arrays = [values.ravel() for _, values in arrayed]
         arrays += [t.values.ravel() for t in self.tables]
         # One pass over all entries is faster than a pass for each of many small tables.
         if arrays and _good(np.concatenate(arrays)):
             return
-        for c in self.conditionals:
-            check_entries(c.values, f"the conditional of {self.names[c.child]!r}")
+        for c, values in arrayed:
+            check_entries(values, f"the conditional of {self.names[c.child]!r}")
         for t in self.tables:
             check_entries(t.values, self.factor_name(t.scope))
 
@@ -192,7 +228,9 @@ def check_different(names: Sequence[str], what: str) -> None:
         raise PgmError(f"{twice!r} is a {what} twice, expected different names")
 
 
-def check_scope(sizes: Sequence[int], scope: Sequence[int], what: str) -> None:
+def check_scope(
+    sizes: Sequence[int], scope: Sequence[int], what: str, most: float = MAX_AXES
+) -> None:
     """Raise PgmError for unknown or repeated variables of a scope, or too many of them."""
     for i in scope:
         if not 0 <= i < len(sizes):
@@ -200,8 +238,8 @@ def check_scope(sizes: Sequence[int], scope: Sequence[int], what: str) -> None:
     if len(set(scope)) < len(scope):
         twice = next(i for i in scope if scope.count(i) > 1)
         raise PgmError(f"{what}: variable number {twice} occurs twice in the scope")
-    if len(scope) > MAX_AXES:
-        raise PgmError(f"{what}: {len(scope)} variables in a scope, expected at most {MAX_AXES}")
+    if len(scope) > most:
+        raise PgmError(f"{what}: {len(scope)} variables in a scope, expected at most {most}")
 
 
 def check_entries(values: Array, what: str) -> None:

@@ -37,14 +37,15 @@ def variable_graph(model: Parameters) -> nx.Graph:
 
     Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
     become (layer, label). Rows of a weight are the states of the first node of the edge. A unit
-    with a conditional has it as "cpt", with edges from its parents in the order of its axes. Other
-    tables are nodes ("table", i) with "table", "scope", and an edge from each node of the scope.
+    with a conditional has it as "cpt", with edges from its parents in the order of its axes. A
+    noisy gate that is too large for a table is a `Gate` there. Other tables are nodes ("table", i)
+    with "table", "scope", and an edge from each node of the scope.
 
     The graph is an nx.DiGraph if it has arrows or conditionals, else an nx.Graph. Undirected edges
     of an nx.DiGraph go one way and have directed=False.
     """
     s = model.structure
-    directed = bool(s.arrows) or any(t.conditional for t in s.tables)
+    directed = bool(s.arrows or s.compact_gates) or any(t.conditional for t in s.tables)
     graph: nx.Graph = nx.DiGraph() if directed else nx.Graph()
     names = _node_names(s)
     every = [(name, i) for name, layer in s.layers.items() for i in range(layer.size)]
@@ -108,7 +109,7 @@ def _keep_normalisation(
                 lacks = node not in into and (unit.child_only or node not in out_of)
             else:
                 lacks = node in out_of and node not in met
-            if unit.support is None or s.child_tables[name][i] >= 0 or not lacks:
+            if unit.support is None or s.conditioned[name][i] or not lacks:
                 continue
             data = graph.nodes[node]
             eta = unit.link(bias[i]) if normalised else bias[i]
@@ -147,7 +148,7 @@ def _without_weight(
 def _node(model: Parameters, name: str, i: int) -> dict[str, Any]:
     """Return the attributes of the node of a unit; units with a conditional have no bias."""
     layer, bias = model.structure.layers[name], model.params[f"{name}.bias"]
-    free = model.structure.child_tables[name][i] < 0
+    free = not model.structure.conditioned[name][i]
     value = float(bias[i]) if layer.unit.width == 1 else bias[i]
     return {
         "unit": layer.unit,
@@ -176,6 +177,10 @@ def _add_table_nodes(
                 graph.add_edges_from((parent, scope[-1]) for parent in scope[:-1])
                 continue
             _add_factor(graph, free, table, scope)
+    for one in model.structure.compact_gates:
+        *parents, child = (names[layer][i] for layer, i in one.scope)
+        graph.nodes[child]["cpt"] = one.gate
+        graph.add_edges_from((parent, child) for parent in parents)
 
 
 def _add_factor(

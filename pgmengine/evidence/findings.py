@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgmengine.base.types import Array, Weight
-from pgmengine.evidence.evidence import Evidence
-from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Finding
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
@@ -24,7 +22,6 @@ from pgmengine.model.variables import free_name
 from pgmengine.units import Binary
 
 if TYPE_CHECKING:
-    from pgmengine.evidence.target import Target
     from pgmengine.model.parameters import Parameters
 
 FINDINGS_NAME = "findings"
@@ -71,16 +68,3 @@ def _with_units(s: Structure, findings: Sequence[Finding]) -> Structure:
 def observed_findings(findings: Sequence[Finding], rows: int) -> Array:
     """Return whether each row has each finding, (rows, n) bool."""
     return np.stack([np.broadcast_to(f.rows, (rows,)) for f in findings], axis=1)
-
-
-def without_findings(target: Target, model: Parameters) -> Target:
-    """Return the target of the model itself for a target of the model with findings."""
-    layers, pattern = model.structure.layers, target.pattern
-    values, observed, intervened = (
-        {name: part[name] for name in layers}
-        for part in (target.evidence.values, pattern.observed, pattern.intervened)
-    )
-    pattern = EvidencePattern(model.structure, target.rows, observed, intervened)
-    return replace(
-        target, model=model, evidence=Evidence(target.evidence.has_rows, values, pattern)
-    )

@@ -275,7 +275,8 @@ def write_bif(network: Network) -> str:
     for c in network.conditionals:
         given = f" | {', '.join(names[i] for i in c.parents)}" if c.parents else ""
         lines += [f"probability ( {names[c.child]}{given} ) {{"]
-        rows = c.values.reshape(-1, c.values.shape[-1]).tolist()
+        values = network.table_of(c)
+        rows = values.reshape(-1, values.shape[-1]).tolist()
         for at, row in zip(product(*(states[i] for i in c.parents)), rows, strict=True):
             head = f"({', '.join(at)})" if at else "table"
             lines.append(f"  {head} {', '.join(map(repr, row))};")

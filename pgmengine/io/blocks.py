@@ -329,7 +329,7 @@ def write_net(network: Network) -> str:
         lines += [
             f"potential ( {names[c.child]}{given} )",
             "{",
-            f"  data = {_nested(c.values)};",
+            f"  data = {_nested(network.table_of(c))};",
             "}",
         ]
     return "\n".join(lines) + "\n"

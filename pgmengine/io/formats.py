@@ -17,10 +17,11 @@ from pgmengine.declare.tabular import Network
 from pgmengine.evidence.named_units import ValuesInRows
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.blocks import read_dsl, read_net, write_net
-from pgmengine.io.markup import read_xdsl, read_xmlbif, write_xmlbif
 from pgmengine.io.network import build, by_unit, finite_units, network_of
 from pgmengine.io.opened import named, suffix_of, text_of, write_text
 from pgmengine.io.uai import read_uai, read_uai_evidence, write_uai
+from pgmengine.io.xml.xdsl import read_xdsl
+from pgmengine.io.xml.xmlbif import read_xmlbif, write_xmlbif
 from pgmengine.model.model import Model, ModelLike, as_model
 
 # Suffix -> reader. The second argument of a reader is the tolerance of `read`.
@@ -128,8 +129,8 @@ def write(model: ModelLike, path: str | Path) -> None:
     ------
     PgmError
         For unknown suffixes, and for models that the format cannot hold: units with infinitely many
-        values, arrows, names that the format has no way to write, and, in all files but .uai,
-        factors that are not conditionals.
+        values, arrows, noisy gates with more than 2^24 joint states, names that the format has no
+        way to write, and, in all files but .uai, factors that are not conditionals.
     OSError
         If the disk is full or broken. An existing file is then unchanged.
 

@@ -155,6 +155,9 @@ def _tables(model: Model, number: dict[Place, int]) -> tuple[list[Conditional], 
                 conditionals.append(Conditional(scope[-1], scope[:-1], entries))
             else:
                 tables.append(Table(scope, entries))
+    for one in model.structure.compact_gates:
+        *parents, child = (number[place] for place in one.scope)
+        conditionals.append(Conditional(child, tuple(parents), one.gate))
     return conditionals, tables
 
 

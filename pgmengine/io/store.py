@@ -44,6 +44,8 @@ MODEL_FORMAT = "pgmengine-2"
 # tables. Earlier versions of the package read neither. In files of the first of them, and in
 # earlier ones of the second, no places share a table.
 FORMAT_WITH_UNSHARED, FORMAT_WITH_TRAINING = "pgmengine-3", "pgmengine-4"
+# The format of models with gates, which may have all of that.
+FORMAT_WITH_GATES = "pgmengine-6"
 
 # The format of models with tables or variables, in which tables may be shared, with or without a
 # training.
@@ -74,6 +76,7 @@ FORMATS = (
     FORMAT_WITH_TABLES,
     FORMAT_WITH_UNSHARED,
     FORMAT_WITH_TRAINING,
+    FORMAT_WITH_GATES,
     FORMAT_WITHOUT_CHECKSUM,
 )
 
@@ -132,10 +135,11 @@ def save(model: ModelLike | Template, path: str | Path) -> None:
             TABLE_NUMBERS: table_numbers(structure),
             VARIABLE_UNITS: variable_units(structure),
         }
+    form = FORMAT_WITH_GATES if structure.gates else form
     declaration = json.dumps(declaration_of(model))
     chosen = "by the constructor" if model.fresh else "by hand or by learning"
     metadata = {"format": form, "declaration": declaration, PARAMETERS_ENTRY: chosen}
-    if form == FORMAT_WITH_TABLES and model.training is not None:
+    if form in (FORMAT_WITH_TABLES, FORMAT_WITH_GATES) and model.training is not None:
         metadata[TRAINING_ENTRY] = "base rates and chains"
     write_tensors(path, tensors, metadata)
 
@@ -195,7 +199,8 @@ def load(
             raise PgmError(f"its declaration cannot be read: {error}") from None
         trained = metadata["format"] == FORMAT_WITH_TRAINING or TRAINING_ENTRY in metadata
         training = _take_training(tensors) if trained else None
-        tabled = metadata["format"] in (FORMAT_WITH_TABLES, FORMAT_WITH_UNSHARED)
+        with_tables = (FORMAT_WITH_TABLES, FORMAT_WITH_UNSHARED, FORMAT_WITH_GATES)
+        tabled = metadata["format"] in with_tables
         tabled |= metadata["format"] == FORMAT_WITH_TRAINING and TABLE_UNITS in tensors
         tabled &= isinstance(declaration, dict)
         stored = _take_tables(declaration, tensors) if tabled else None
@@ -261,11 +266,11 @@ def _take_training(tensors: dict[str, Array]) -> Training:
 
 def _take_tables(
     declaration: dict[str, Any], tensors: dict[str, Array]
-) -> tuple[object, list[str], Array, Array | None, Array, dict[str, Array]]:
+) -> tuple[object, object, list[str], Array, Array | None, Array, dict[str, Array]]:
     """Take tables and variables out of a declaration and its tensors, as `stored_tables` made them.
 
-    The parts are the entries, the names of arrays of variables, the units and numbers of the
-    tables, the units of the variables, and the logarithms.
+    The parts are the entries, the gates, the names of arrays of variables, the units and numbers
+    of the tables, the units of the variables, and the logarithms.
     """
     if missing := [name for name in (TABLE_UNITS, VARIABLE_UNITS) if name not in tensors]:
         raise PgmError(f"is damaged: the tensor {missing[0]!r} is missing")
@@ -279,7 +284,8 @@ def _take_tables(
     known = isinstance(arrays, list) and all(isinstance(name, str) for name in arrays)
     if not known:
         raise PgmError("is damaged: 'arrays' must be a list of names")
-    return entries, arrays, units, tensors.pop(TABLE_NUMBERS, None), variables, logs
+    gates = declaration.pop("gates", [])
+    return entries, gates, arrays, units, tensors.pop(TABLE_NUMBERS, None), variables, logs
 
 
 def load_declaration(path: str | Path, rng: RngLike = None) -> Model:

@@ -276,7 +276,7 @@ def write_uai(network: Network) -> str:
      0.1 0.9
     <BLANKLINE>
     """
-    factors = [((*c.parents, c.child), c.values) for c in network.conditionals]
+    factors = [((*c.parents, c.child), network.table_of(c)) for c in network.conditionals]
     factors += [(t.scope, t.values) for t in network.tables]
     lines = ["BAYES" if network.directed else "MARKOV", str(len(network.names))]
     lines += [" ".join(str(len(own)) for own in network.states), str(len(factors))]

@@ -52,8 +52,11 @@ class Variables:
         self.numbers[name] = len(self.states)
         self.states[name] = states
 
-    def family(self, place: Place, names: Sequence[str], at: int) -> tuple[int, tuple[int, ...]]:
-        """Return the numbers of a child and of its parents."""
+    def family(
+        self, place: Place, names: Sequence[str], at: int, most: float | None = None
+    ) -> tuple[int, tuple[int, ...]]:
+        """Return the numbers of a child and of its parents; `most` limits how many they are."""
+        most = MAX_AXES if most is None else most
         for name in names:
             if name not in self.numbers:
                 raise place.error(
@@ -61,10 +64,8 @@ class Variables:
                 )
         if len(set(names)) < len(names):
             raise place.error("a variable occurs twice, expected a child and its parents", at)
-        if len(names) > MAX_AXES:
-            raise place.error(
-                f"{len(names)} variables in one table, expected at most {MAX_AXES}", at
-            )
+        if len(names) > most:
+            raise place.error(f"{len(names)} variables in one table, expected at most {most}", at)
         child, *parents = (self.numbers[name] for name in names)
         return child, tuple(parents)
 

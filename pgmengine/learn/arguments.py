@@ -63,6 +63,17 @@ def check_data(
     return data
 
 
+def check_learnable(model: Model) -> None:
+    """Raise PgmError for a gate that has no table: learning changes tables only."""
+    for one in model.structure.compact_gates:
+        name = model.structure.names.of(one.scope[-1])
+        raise PgmError(
+            f"the noisy gate of {name!r} has {one.gate.entries:.3g} joint states, too many for a "
+            "table that learning could change; give the child fewer parents, or learn NoisyOr "
+            "units with arrows"
+        )
+
+
 def written(s: Structure, given: Mapping[str, Array]) -> tuple[Member, ...]:
     """Return the names of given units as layers or (layer, number), in a fixed order."""
     names: list[Member] = []

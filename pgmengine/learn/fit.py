@@ -26,6 +26,7 @@ from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.names import Member
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
+    check_learnable,
     check_left,
     check_settings,
     check_start,
@@ -167,9 +168,10 @@ def fit(
     optimizer : EM(), LBFGS(), or an optimizer of mini-batches. By default EM() where every
         parameter is the table of a conditional and no `negative` is given; LBFGS() where complete
         data make the objective concave and its normaliser is cheap, or with
-        `negative=PseudoGradient()`; `Fit.notes` says so. Elsewhere centred gradients, with steps that fit the units and the sizes of the
-        layers and fall to 0 at the last update: Centered(Scaled(SGD(linear_decay(rate, updates)))),
-        and for models with tables or noisy-or units Adam(linear_decay(0.1, updates)).
+        `negative=PseudoGradient()`; `Fit.notes` says so. Elsewhere centred gradients, with steps
+        that fit the units and the sizes of the layers and fall to 0 at the last update:
+        Centered(Scaled(SGD(linear_decay(rate, updates)))), and for models with tables or noisy-or
+        units Adam(linear_decay(0.1, updates)).
         `Fit.optimizer` is the choice.
     batch_size : rows of an update; the last one of a pass over the data may have fewer. EM and
         LBFGS always take all rows.
@@ -242,6 +244,7 @@ def fit(
         learned: Fit = fit_template(template, data, optimizer, sample_weight, more, fit)
         return learned
     model = as_model(model)
+    check_learnable(model)
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     target, rows, known = target_of(model, data, given)

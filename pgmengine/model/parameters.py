@@ -14,7 +14,7 @@ conditional table has no base measure of its own, because its table sums to one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self
@@ -26,6 +26,8 @@ from pgmengine.base.types import Array, States, Weight
 from pgmengine.declare.scopes import check_no_bias
 from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.couplings import Coupling, weighted_sum
+from pgmengine.model.gates.gate import PlacedGate
+from pgmengine.model.gates.unfolding import unfolded_params, unfolded_structure
 from pgmengine.model.joined_tables import (
     MIN_UNCOPIED_ENTRIES,
     joined_entries,
@@ -38,6 +40,9 @@ from pgmengine.model.tables import check_logs, joined_states, table_gradient
 from pgmengine.model.training import Training, check_training
 from pgmengine.model.unit_graph import arrows_inside, generations
 from pgmengine.model.weights import digest, is_sparse
+
+# The largest difference of logarithms between a gate and its table that is rounding.
+MAX_GATE_ERROR = 1e-12
 
 
 def freeze(array: Weight) -> Weight:
@@ -127,6 +132,37 @@ class Parameters:
         terms = self.table_terms
         sizes, whole = largest_entries(terms, np.append(first, len(terms)))
         return (sizes, whole) if len(first) == len(number) else (sizes[number], whole[number])
+
+    @cached_property
+    def unfolded(self) -> Self:
+        """The model with the auxiliary variables of its compact gates, which targets have."""
+        gates = self.structure.compact_gates
+        return self.unfold(gates) if gates else self
+
+    def unfold(self, gates: Sequence[PlacedGate]) -> Self:
+        """Return the model with the auxiliary variables of some of its gates."""
+        s = self.structure
+        # Structures cache plans, so that equal questions share a structure.
+        key = ("unfolded", *(one.name for one in gates))
+        structure: Structure = s.memo.recall(key, lambda: unfolded_structure(s, gates))
+        params = unfolded_params(structure, gates, self.params)
+        return type(self)(structure, params, self.training)
+
+    @cached_property
+    def intact_gates(self) -> tuple[PlacedGate, ...]:
+        """The gates that also have a table, if the table is still the conditional of the gate.
+
+        Learning changes tables. A gate whose table has changed counts as a table only.
+        """
+        return tuple([one for one in self.structure.gates if self._is_intact(one)])
+
+    def _is_intact(self, one: PlacedGate) -> bool:
+        logs = self.params.get(f"{one.name}.table")
+        if logs is None:
+            return False
+        with np.errstate(divide="ignore"):
+            whole = np.log(one.gate.whole())
+        return np.allclose(logs, whole, rtol=MAX_GATE_ERROR, atol=MAX_GATE_ERROR)
 
     @cached_property
     def own_weights(self) -> dict[str, Array]:
@@ -247,7 +283,13 @@ class Parameters:
                 total += x[name] @ self.bias(name) + layer.unit.log_h(value).sum(axis=-1)
         for c in self.structure.undirected:
             total += c.log_density(self.weight(c), x[c.a], x[c.b])
+        for one in self.structure.compact_gates:
+            total += one.gate.log_prob(joined_states(self.structure, x)[:, self._units_of(one)])
         return np.asarray(total + self.table_log_density(x).sum(axis=1))
+
+    def _units_of(self, one: PlacedGate) -> list[int]:
+        """Return the units of a gate, numbered over all layers."""
+        return [self.structure.first_unit[name] + unit for name, unit in one.scope]
 
     def table_log_density(self, x: States) -> Array:
         """Return the term (rows, tables) that each table adds to the log density of flat values."""

@@ -16,6 +16,7 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.names import Names
 from pgmengine.model.couplings import Arrow, Coupling, Undirected
+from pgmengine.model.gates.gate import PlacedGate
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
 from pgmengine.model.tables import TableIndex, Tables, index_tables
@@ -26,6 +27,8 @@ class Structure:
     """Layers in the order of their declaration, couplings and tables; shared during learning.
 
     `variables` are the places (layer, unit) of the units that were declared as variables, in order.
+    `gates` are the conditionals with causal independence; a gate whose name is not among the tables
+    is compact. `auxiliary` are the layers of auxiliary variables of gates (gates/unfolding.py).
     `findings` is the name of the layer of virtual findings (findings.py), "" if there are none.
     """
 
@@ -33,6 +36,8 @@ class Structure:
     couplings: tuple[Coupling, ...]
     tables: tuple[Tables, ...] = ()
     variables: tuple[tuple[str, int], ...] = ()
+    gates: tuple[PlacedGate, ...] = ()
+    auxiliary: frozenset[str] = frozenset()
     findings: str = ""
     # Covers and belief nets of evidence patterns. They depend on the graph, the pattern and the
     # positions of zero weights. All models of a structure share them, also during learning.
@@ -128,6 +133,21 @@ class Structure:
         Units with a conditional have none, and arrays of variables have none.
         """
         return {n: (self.child_tables[n] < 0) & (not x.is_array) for n, x in self.layers.items()}
+
+    @cached_property
+    def compact_gates(self) -> tuple[PlacedGate, ...]:
+        """The gates whose conditional is too large for a table."""
+        tables = {tables.name for tables in self.tables} if self.gates else set[str]()
+        return tuple([one for one in self.gates if one.name not in tables])
+
+    @cached_property
+    def conditioned(self) -> dict[str, Array]:
+        """Layer -> (size,) bool: the units with a conditional, by a table or a gate."""
+        found = {name: tables >= 0 for name, tables in self.child_tables.items()}
+        for one in self.compact_gates:
+            name, unit = one.scope[-1]
+            found[name][unit] = True
+        return found
 
     @cached_property
     def conditional_generations(self) -> tuple[dict[str, Array], ...]:
@@ -258,7 +278,7 @@ class Structure:
         return (
             not self.undirected
             and all(t.conditional for t in self.tables)
-            and all(n in directed or (self.child_tables[n] >= 0).all() for n in self.layers)
+            and all(n in directed or self.conditioned[n].all() for n in self.layers)
         )
 
 

@@ -14,7 +14,8 @@ from pgmengine.declare.tabular import Network
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.blocks import read_dsl, read_net
 from pgmengine.io.formats import read_network, write_network
-from pgmengine.io.markup import read_xdsl, read_xmlbif
+from pgmengine.io.xml.xdsl import read_xdsl
+from pgmengine.io.xml.xmlbif import read_xmlbif
 
 # Variables and arcs of the published networks, counted in the texts.
 PUBLISHED = {
@@ -271,7 +272,7 @@ MALFORMED = [
     (".xmlbif", "0.5 0.3 0.2", "0.5 -0.3 0.2", r"line 19: number 2 of <table> is '-0.3'"),
     (".xmlbif", "<GIVEN>wind", "<GIVEN>win", r"line 20: variable 'win' is not declared"),
     (".xmlbif", "<TABLE>0.5 0.3 0.2</TABLE>", "", r"line 19: <definition> has 0 elements <table>"),
-    (".xdsl", '<cpt id="rain"', '<noisymax id="rain"', r"line 4: a node <noisymax>, expected"),
+    (".xdsl", '<cpt id="rain"', '<decision id="rain"', r"line 4: a node <decision>, expected"),
     (".xdsl", "</smile>", "</smile", "not a readable XML file: unclosed token: line 19"),
     (".xdsl", "rain wind", "rain rain", r"line 12: a variable occurs twice"),
     (

@@ -12,7 +12,8 @@ from pgmengine.base.errors import PgmError
 from pgmengine.io.bif import read_bif
 from pgmengine.io.blocks import read_dsl, read_net
 from pgmengine.io.formats import read_network
-from pgmengine.io.markup import read_xdsl, read_xmlbif
+from pgmengine.io.xml.xdsl import read_xdsl
+from pgmengine.io.xml.xmlbif import read_xmlbif
 
 
 @pytest.mark.parametrize("opened", ["/*", "/*/", "/* */ /* x", "/* // * /", '/* "', "/***"])

@@ -213,7 +213,8 @@ def test_a_conditional_random_field_of_rows_of_any_length_reaches_its_optimum():
             step = np.zeros(part.shape)
             step[at] = 1e-4
             up, down = (
-                objective([p + (s * step if i == k else 0.0) for i, p in enumerate(theta)]) for s in (1, -1)
+                objective([p + (s * step if i == k else 0.0) for i, p in enumerate(theta)])
+                for s in (1, -1)
             )
             assert abs(up - down) / 2e-4 < 2e-5
 

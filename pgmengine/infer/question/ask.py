@@ -27,11 +27,11 @@ from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.progress import showing
 from pgmengine.declare.template import Row, Template, as_template
-from pgmengine.evidence.findings import without_findings
 from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
+from pgmengine.evidence.unfolding import on_model
 from pgmengine.infer.diagnostics.rounding import fits, nothing_left
 from pgmengine.infer.diagnostics.sure_facts import checked
 from pgmengine.infer.question.auto import Auto, Choice, only, within
@@ -39,7 +39,7 @@ from pgmengine.infer.question.explanation import Explanation, Part
 from pgmengine.infer.question.prepared import Method, MethodLike, Planned, as_method
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.templates import answer_rows
-from pgmengine.infer.question.wanted import check_want
+from pgmengine.infer.question.wanted import check_want, without_added
 from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.parameters import Parameters
@@ -195,8 +195,7 @@ def _infer(
     """Answer a question about one model; the parameters are those of `infer`."""
     target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
     question = _planned(target, wanted, within(DEFAULT if method is None else method, seconds))
-    result = _answer(question, target, rng, state, executor, progress)
-    return result if target.model is model else _of_model(result, target, model)
+    return _of_model(_answer(question, target, rng, state, executor, progress), target, model)
 
 
 def explain(
@@ -280,8 +279,8 @@ class Ask:
         PgmError if other units are observed than the question was prepared for.
         """
         target = self.model.given(evidence)
-        for name, seen in target.pattern.observed.items():
-            expected = self._seen[name]
+        for name, expected in self._seen.items():
+            seen = target.pattern.observed[name]
             if not (distinct(seen) == expected).all():
                 row, index = (int(i) for i in np.argwhere(seen != expected)[0])
                 now, then = ("not " * (not one[index]) for one in (seen[row], expected))
@@ -290,7 +289,8 @@ class Ask:
                     f"{unit} is {now}observed, and the question was prepared with it {then}"
                     "observed; prepare another question, or use infer"
                 )
-        return _answer(self._question(target), target, rng, None, executor, progress)
+        result = _answer(self._question(target), target, rng, None, executor, progress)
+        return _of_model(result, target, self.model)
 
     def _question(self, target: Target) -> Planned:
         """Return the question, planned for the number of rows that a target has."""
@@ -421,19 +421,10 @@ def _answer(
 
 
 def _of_model(result: Result, target: Target, model: Model) -> Result:
-    """Return a result without the findings that soft evidence has added to the model."""
-    added = {*target.structure.layers} - {*model.structure.layers}
-    added |= {*target.model.params} - {*model.params}
-    answers, stats = (
-        {
-            name: {key: v for key, v in value.items() if key not in added}
-            if isinstance(value, Mapping)
-            else value
-            for name, value in part.items()
-        }
-        for part in (result.answers, result.stats)
-    )
-    return replace(result, answers=answers, stats=stats, target=without_findings(target, model))
+    """Return a result without the findings and auxiliary variables that a target has added."""
+    if target.model is model:
+        return result
+    return replace(without_added(result, target.model, model), target=on_model(target, model))
 
 
 def _by_value(target: Target) -> bool:

@@ -18,7 +18,8 @@ from pgmengine.base.types import Array, States
 from pgmengine.base.work.executors import part_count
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.by_name import Joint, units_of
-from pgmengine.infer.results.result import WANTS, quantity
+from pgmengine.infer.results.result import WANTS, Result, quantity
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import plus
 
@@ -55,7 +56,35 @@ def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
             units_of(s, name)
     if not wanted:
         raise PgmError(f"want is empty; {known}")
+    if "mode" in wanted and (s.compact_gates or s.auxiliary):
+        raise PgmError(
+            "want: the mode needs the whole table of each conditional, and the one of "
+            f"{_large_gate(s)} has too many entries; ask for marginals or samples"
+        )
     return wanted
+
+
+def _large_gate(s: Structure) -> str:
+    """Return the child of a gate that is too large for a table, in words."""
+    if s.compact_gates:
+        return repr(s.names.of(s.compact_gates[0].scope[-1]))
+    return "a gate"
+
+
+def without_added(result: Result, whole: Parameters, model: Parameters) -> Result:
+    """Return a result about a model with more layers without the answers for these layers."""
+    added = {*whole.structure.layers} - {*model.structure.layers}
+    added |= {*whole.params} - {*model.params}
+    answers, stats = (
+        {
+            name: {key: v for key, v in value.items() if key not in added}
+            if isinstance(value, Mapping)
+            else value
+            for name, value in part.items()
+        }
+        for part in (result.answers, result.stats)
+    )
+    return replace(result, answers=answers, stats=stats)
 
 
 def public(target: Target, flat: States) -> dict[str, Array]:

@@ -20,10 +20,12 @@ import numpy as np
 
 from pgmengine._kernels import run_restricted
 from pgmengine.base.checks import check_limit, check_whole, seeded
+from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.division import blocks
 from pgmengine.evidence.target import Target
+from pgmengine.evidence.unfolding import unfolded_target
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
@@ -34,9 +36,19 @@ from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGI
 from pgmengine.infer.exact.planning import PlannedTrees, lifted, normalised, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.question.wanted import without_added
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, Result, quantity
+from pgmengine.model.gates.gate import PlacedGate
 from pgmengine.model.tables import BLOCK_ENTRIES
+
+# Gates with at most so many entries are always tables. A child that is observed to be absent is a
+# factor of each parent alone in the small tables of larger gates, however few its parents are.
+MAX_WHOLE_GATE_ENTRIES = 8
+
+# Whole tables are planned as well if the small tables take longer than so many seconds, and if no
+# gate has more entries. Otherwise the small tables are taken, unless they do not fit.
+MAX_SECONDS_NOT_COMPARED, MAX_ENTRIES_PLANNED_TWICE = 0.02, 2**12
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,25 @@ class Elimination(Method):
         check_whole(self, "draws")
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
-        """Find an order for every evidence pattern; refuse above max_states."""
+        """Find an order for every evidence pattern; refuse above max_states.
+
+        Gates are planned as small tables first, and then as whole tables where it may be cheaper.
+        """
+        gates = unfoldable(target, want)
+        if not gates:
+            return self._of_trees(target, want)
+        small = self._of_trees(unfolded_target(target, gates), want)
+        if small.basis is not None:
+            why = f"{small.how}, with the auxiliary variables of {counted(len(gates), 'gate')}"
+            small = replace(small, how=why, basis=replace(small.basis, gates=gates))
+        large = max(one.gate.entries for one in gates) > MAX_ENTRIES_PLANNED_TWICE
+        if not small.refusal and (large or small.seconds <= MAX_SECONDS_NOT_COMPARED):
+            return small
+        whole = self._of_trees(target, want)
+        return whole if whole.seconds <= small.seconds and not whole.refusal else small
+
+    def _of_trees(self, target: Target, want: tuple[str, ...]) -> Scheme:
+        """Return the plan of a target as it is."""
         try:
             trees = planned_trees(target, want, Limits(self.max_states, self.max_work))
         except PgmError as error:
@@ -90,6 +120,12 @@ class Elimination(Method):
     ) -> Result:
         """Pass messages on the tree of every evidence pattern."""
         planned: PlannedTrees = question.basis
+        if planned.gates:
+            target = unfolded_target(question.target, planned.gates)
+            basis = replace(planned, gates=())
+            whole = Prepared(self, question.want, question.plan, basis, target)
+            result = self.answer(whole, rng, state, executor)
+            return without_added(result, target.model, question.target.model)
         target, trees = question.target, planned.on(question.target)
         generator = seeded(rng) if "samples" in question.want else None
         log_z, found = self._all(trees, target, generator)
@@ -123,6 +159,19 @@ class Elimination(Method):
         log_z, found = _eliminated(trees.posterior, target, rest, self.draws, rng)
         check_possible(log_z, np.arange(target.rows), target)
         return log_z, found | _eliminated(trees.slope, lifted(target), ("gradient",), 0, None)[1]
+
+
+def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[PlacedGate, ...]:
+    """Return the gates with tables that a question may take apart into small tables.
+
+    Only sums over all states may: the mode is a maximum, and the gradient has the whole table as a
+    parameter. At beta < 1 the sum over auxiliary variables is not the power of the conditional.
+    """
+    gates = target.structure.gates
+    if not gates or not target.untempered or not {"mode", "gradient"}.isdisjoint(want):
+        return ()
+    large = [one for one in gates if one.gate.entries > MAX_WHOLE_GATE_ENTRIES]
+    return tuple([one for one in target.model.intact_gates if one in large]) if large else ()
 
 
 def _normaliser(trees: list[Tree], target: Target) -> Array | float:

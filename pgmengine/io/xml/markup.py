@@ -1,23 +1,9 @@
-"""Belief networks in XML: XMLBIF (.xmlbif, .bifxml) and GeNIe (.xdsl).
+"""Elements of an XML text with their lines, for readers of belief networks.
 
-    <BIF VERSION="0.3"><NETWORK>
-      <VARIABLE TYPE="nature"><NAME>wet</NAME><OUTCOME>yes</OUTCOME><OUTCOME>no</OUTCOME></VARIABLE>
-      <DEFINITION><FOR>wet</FOR><GIVEN>rain</GIVEN><TABLE>0.9 0.1 0.05 0.95</TABLE></DEFINITION>
-    </NETWORK></BIF>
-
-    <smile version="1.0"><nodes>
-      <cpt id="wet"><state id="yes"/><state id="no"/><parents>rain</parents>
-        <probabilities>0.9 0.1 0.05 0.95</probabilities></cpt>
-    </nodes></smile>
-
-In both formats the state of the first parent changes slowest, then those of the other parents in
-order, and the state of the child fastest. Names of elements may be in upper or lower case. A file
-that declares entities is refused, because a few entities can expand to gigabytes of text. Entities
-that are not declared are refused as well.
-
-The order of .xdsl files is that of GeNIe. aGrUM (pyAgrum) writes the first parent as the fastest
-one, so that GeNIe and aGrUM read different networks from one file. Its files name it as the
-application, and are refused.
+A reader lists the elements that it reads. Others are skipped with their contents, so that a long
+file of them takes no memory. Names of elements may be in upper or lower case. A file that declares
+entities is refused, because a few entities can expand to gigabytes of text. Entities that are not
+declared are refused as well.
 
 expat is used directly because the parser of xml.etree does not tell the lines of elements.
 """
@@ -29,15 +15,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from sys import intern
-from unicodedata import category
 from xml.parsers.expat import ExpatError, ParserCreate
-from xml.sax.saxutils import escape
 
-from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.declare.tabular import Network
-from pgmengine.io.variables import Variables, check_directed
+from pgmengine.io.variables import Variables
 from pgmengine.io.words import as_numbers, fault
 
 # Group 1 is an entity that XML does not define, outside comments and literal text.
@@ -45,34 +27,17 @@ UNDEFINED_ENTITY = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|(&(?!#|(?:lt|gt|amp|quot|apos);)[^;<\s]*;?)", re.DOTALL
 )
 
-# The element by which a .xdsl file of aGrUM names its application.
-AGRUM_APP = re.compile(r'<genie\b[^>]*\bapp="aGrUM')
-
-
 # Element -> the elements that are read inside it. Other elements are skipped with their contents,
 # except inside ELEMENTS_READ_WHOLE. An element that is not listed holds only text.
 Children = Mapping[str, frozenset[str]]
-XMLBIF_CHILDREN: Children = {
-    "": frozenset({"bif"}),
-    "bif": frozenset({"network"}),
-    "network": frozenset({"variable", "definition", "probability"}),
-    "variable": frozenset({"name", "outcome", "value"}),
-    "definition": frozenset({"for", "given", "table"}),
-    "probability": frozenset({"for", "given", "table"}),
-}
-XDSL_CHILDREN: Children = {
-    "": frozenset({"smile"}),
-    "smile": frozenset({"nodes"}),
-    "nodes": frozenset({"cpt"}),
-    "cpt": frozenset({"state", "parents", "probabilities"}),
-}
 
-# Elements in which nothing is skipped: the root of the file, and the nodes of a network.
-ELEMENTS_READ_WHOLE = ("", "nodes")
+# Elements in which nothing is skipped: the root of the file, the nodes of a network, and a
+# noisyadder of GeNIe, whose function another element might change.
+ELEMENTS_READ_WHOLE = ("", "nodes", "noisyadder")
 
 # Elements that have attributes and no text.
 ELEMENTS_WITHOUT_TEXT = ("state",)
-ELEMENTS_THAT_MAY_BE_EMPTY = (*ELEMENTS_WITHOUT_TEXT, "parents")
+ELEMENTS_THAT_MAY_BE_EMPTY = (*ELEMENTS_WITHOUT_TEXT, "parents", "property")
 
 
 @dataclass(slots=True)
@@ -107,13 +72,12 @@ class Element:
             raise self.error(f"<{self.tag}> has no {attribute or 'text'}, expected a name")
         return name
 
-    def numbers(self, shape: tuple[int, ...]) -> Array:
-        """Return the numbers in the text as an array of this shape."""
+    def numbers(self, shape: tuple[int, ...], meaning: str = "the number of joint states") -> Array:
+        """Return the numbers in the text as an array of this shape; messages say its meaning."""
         words = self.text.replace(",", " ").split()
         if len(words) != math.prod(shape):
             raise self.error(
-                f"<{self.tag}> has {len(words)} numbers, expected {math.prod(shape)}, the number "
-                "of joint states"
+                f"<{self.tag}> has {len(words)} numbers, expected {math.prod(shape)}, {meaning}"
             )
         values = as_numbers(words, "_" in self.text)
         if (wrong := fault(words, values)) is not None:
@@ -221,7 +185,7 @@ def _check_entities(text: str) -> None:
             )
 
 
-def parse(text: str, inside: Children, tag: str) -> Element:
+def root_of(text: str, inside: Children, tag: str) -> Element:
     """Return the only element of a tag inside the root of an XML text."""
     tree = Tree(inside)
     try:
@@ -234,133 +198,10 @@ def parse(text: str, inside: Children, tag: str) -> Element:
     return tree.top.children[0].one(tag)
 
 
-def read_xmlbif(text: str, tolerance: float = 0.0) -> Network:
-    """Return the network of an XMLBIF text; `read` describes the tolerance.
-
-    Raises
-    ------
-    PgmError
-        For text in another format, and for variables of a type other than nature. The message
-        begins with the line.
-
-    >>> n = read_xmlbif(
-    ...     "<BIF><NETWORK><VARIABLE><NAME>a</NAME><OUTCOME>u</OUTCOME><OUTCOME>v</OUTCOME>"
-    ...     "</VARIABLE><DEFINITION><FOR>a</FOR><TABLE>0.25 0.75</TABLE></DEFINITION>"
-    ...     "</NETWORK></BIF>"
-    ... )
-    >>> n.states, n.conditionals[0].values
-    ((('u', 'v'),), array([0.25, 0.75]))
-    """
-    root = parse(text, XMLBIF_CHILDREN, "network")
-    variables = Variables(tolerance)
-    for node in root.all("variable"):
-        kind = node.attributes.get("type", "nature")
-        if kind.lower() != "nature":
-            raise node.error(f"a variable of type {kind[:40]!r}, expected nature")
-        states = [outcome.name() for outcome in node.all("outcome", "value")]
-        variables.add(node, node.one("name").name(), states, 0)
-    for node in root.all("definition", "probability"):
-        names = [node.one("for").name(), *(parent.name() for parent in node.all("given"))]
-        _add(node, variables, names, node.one("table"))
-    return variables.network()
-
-
-def _add(node: Element, variables: Variables, names: list[str], table: Element) -> None:
+def add_table(node: Element, variables: Variables, names: list[str], table: Element) -> None:
     """Add the conditional of a child and its parents, whose numbers are in an element."""
     child, parents = variables.family(node, names, 0)
     if child in variables.families:
         raise node.error(f"a second table of variable {names[0]!r}")
     values = table.numbers(variables.shape((*parents, child)))
     variables.give(table, (child, parents), values, 0)
-
-
-def read_xdsl(text: str, tolerance: float = 0.0) -> Network:
-    """Return the network of a GeNIe .xdsl text; `read` describes the tolerance.
-
-    Raises
-    ------
-    PgmError
-        For text in another format, and for nodes other than <cpt>. The message begins with the
-        line.
-
-    >>> n = read_xdsl(
-    ...     '<smile><nodes><cpt id="a"><state id="u"/><state id="v"/>'
-    ...     "<probabilities>0.25 0.75</probabilities></cpt></nodes></smile>"
-    ... )
-    >>> n.states, n.conditionals[0].values
-    ((('u', 'v'),), array([0.25, 0.75]))
-    """
-    root = parse(text, XDSL_CHILDREN, "nodes")
-    if AGRUM_APP.search(text):
-        raise root.error(
-            "written by aGrUM, whose order of probabilities is not that of GeNIe; save the network "
-            "as .bifxml there"
-        )
-    variables = Variables(tolerance)
-    for node in root.children:
-        states = [state.name("id") for state in node.all("state")]
-        variables.add(node, node.name("id"), states, 0)
-    for node in root.children:
-        parents = [name for given in node.all("parents") for name in given.text.split()]
-        _add(node, variables, [node.name("id"), *parents], node.one("probabilities"))
-    return variables.network()
-
-
-def write_xmlbif(network: Network) -> str:
-    """Return the XMLBIF text of a network in which every variable has a conditional.
-
-    Numbers have as many digits as it takes to read the same number again.
-
-    Raises
-    ------
-    PgmError
-        For a network with tables or with variables without a conditional, and for names with
-        control characters or with white space at an end, which the format cannot hold.
-
-    >>> print(write_xmlbif(Network(("a",), (("<5", "5+"),), ((0, (), [0.1, 0.9]),))))
-    <?xml version="1.0" encoding="UTF-8"?>
-    <BIF VERSION="0.3">
-    <NETWORK>
-    <NAME>unnamed</NAME>
-    <VARIABLE TYPE="nature">
-      <NAME>a</NAME>
-      <OUTCOME>&lt;5</OUTCOME>
-      <OUTCOME>5+</OUTCOME>
-    </VARIABLE>
-    <DEFINITION>
-      <FOR>a</FOR>
-      <TABLE>
-        0.1 0.9
-      </TABLE>
-    </DEFINITION>
-    </NETWORK>
-    </BIF>
-    <BLANKLINE>
-    """
-    check_directed(network, ".xmlbif")
-    names = [_escaped(name, "variable") for name in network.names]
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>"]
-    lines += ["<NAME>unnamed</NAME>"]
-    for i, name in enumerate(names):
-        what = f"state of {network.names[i]!r}"
-        lines += ['<VARIABLE TYPE="nature">', f"  <NAME>{name}</NAME>"]
-        lines += [f"  <OUTCOME>{_escaped(x, what)}</OUTCOME>" for x in network.states[i]]
-        lines += ["</VARIABLE>"]
-    for c in network.conditionals:
-        lines += ["<DEFINITION>", f"  <FOR>{names[c.child]}</FOR>"]
-        lines += [f"  <GIVEN>{names[i]}</GIVEN>" for i in c.parents]
-        rows = c.values.reshape(-1, c.values.shape[-1]).tolist()
-        lines += ["  <TABLE>", *("    " + " ".join(map(repr, row)) for row in rows), "  </TABLE>"]
-        lines += ["</DEFINITION>"]
-    return "\n".join([*lines, "</NETWORK>", "</BIF>"]) + "\n"
-
-
-def _escaped(name: str, what: str) -> str:
-    """Return a name as XML text; raise PgmError for a name that XML cannot hold."""
-    check_text(name, f"{what}: the name")
-    if name != name.strip() or any(category(x) == "Cc" or x in "\ufffe\uffff" for x in name):
-        raise PgmError(
-            f"{what}: the name {name!r} cannot be written to a .xmlbif file, which allows no "
-            "control characters in names, nor white space at their ends; rename it"
-        )
-    return escape(name)

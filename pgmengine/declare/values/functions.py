@@ -1,0 +1,129 @@
+"""Tables from a function of the states of their scope, and from sparse rows.
+
+A function is called once for each entry of the table, or for each row of the conditional. Sparse
+rows name the states of the parents of a few rows, and all other rows are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from pgmengine.base.checks import real
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.base.work.memory import no_room
+from pgmengine.declare.values.forms import Axis, Form, given_states, row_of, sized
+
+
+@dataclass(frozen=True)
+class FromFunction(Form):
+    """The values of a table as a function of the states of its scope, or of the parents."""
+
+    function: Callable[..., Any]
+
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array:
+        """Return the table; a conditional has a row for each call, another table an entry."""
+        _check_room(axes, what)
+        out = np.full(sized(axes), np.nan)
+        scope = axes[:-1] if conditional else axes
+        for states in product(*(range(axis.count) for axis in scope)):
+            place = f"{what}{given_states(scope, states)}"
+            found = self._call([a.states[k] for a, k in zip(scope, states, strict=True)], place)
+            said = f"{place}: the function returned"
+            out[states] = row_of(found, axes[-1], said) if conditional else _entry(found, said)
+        return out
+
+    def _call(self, states: Sequence[Any], place: str) -> Any:
+        """Return the result of the function; its own errors become the cause of a PgmError."""
+        try:
+            return self.function(*states)
+        except Exception as error:
+            given = ", ".join(map(repr, states))
+            raise PgmError(
+                f"{place}: the function raised {type(error).__name__}: {error}; it was called "
+                f"with ({given}), the states of its variables in order"
+            ) from error
+
+
+def _entry(given: Any, what: str) -> float:
+    """Return an entry of a table that is no conditional; True is 1, and False is 0."""
+    given = (
+        given.item() if isinstance(given, (np.ndarray, np.generic)) and not given.ndim else given
+    )
+    number = float(given) if isinstance(given, bool) else real(given)
+    if not 0 <= number < math.inf:
+        raise PgmError(
+            f"{what} {given!r}, expected a finite number of at least 0, or True or False"
+        )
+    return number
+
+
+@dataclass(frozen=True)
+class FromRows(Form):
+    """A conditional by some of its rows; all other rows are equal.
+
+    Attributes
+    ----------
+    rows : (states of the parents, in order) -> row, or the state of a single parent -> row.
+    otherwise : the row of all other states of the parents, or None if there are no others.
+    """
+
+    rows: Mapping[Any, Any]
+    otherwise: Any = None
+
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array:
+        """Return the conditional."""
+        _check_room(axes, what)
+        *parents, child = axes
+        out = np.full(sized(axes), np.nan)
+        if self.otherwise is not None:
+            out[...] = row_of(self.otherwise, child, f"{what}: otherwise is")
+        seen = dict[tuple[int, ...], Any]()
+        for key, row in self.rows.items():
+            states = _states_of(key, parents, what)
+            if states in seen:
+                raise PgmError(f"{what}: rows {seen[states]!r} and {key!r} have the same states")
+            seen[states] = key
+            out[states] = row_of(row, child, f"{what}: the row of {key!r} is")
+        missing = np.isnan(out[..., 0])
+        if missing.any():
+            first = tuple(int(k) for k in np.argwhere(missing)[0])
+            raise PgmError(
+                f"{what}{given_states(parents, first)} has no row, and neither have "
+                f"{int(missing.sum()) - 1} other joint states of the parents: add the row, or give "
+                "otherwise=, the row of all others"
+            )
+        return out
+
+
+def _states_of(key: Any, parents: Sequence[Axis], what: str) -> tuple[int, ...]:
+    """Return the states of the parents that are the key of a row."""
+    alone = len(parents) == 1 and (not isinstance(key, tuple) or parents[0].state(key) is not None)
+    given = (key,) if alone else key
+    if not isinstance(given, tuple) or len(given) != len(parents):
+        names = ", ".join(repr(axis.name) for axis in parents)
+        raise PgmError(
+            f"{what}: rows has the key {key!r}, expected a tuple with a state of each parent, in "
+            f"the order ({names})"
+        )
+    states = [axis.state(state) for axis, state in zip(parents, given, strict=True)]
+    for axis, state, number in zip(parents, given, states, strict=True):
+        if number is None:
+            raise PgmError(
+                f"{what}: rows has the key {key!r}, and {state!r} is no state of {axis.name!r}; "
+                f"{axis.expected(state)}"
+            )
+    return tuple(k for k in states if k is not None)
+
+
+def _check_room(axes: Sequence[Axis], what: str) -> None:
+    """PgmError unless the table fits into memory."""
+    entries = math.prod(sized(axes))
+    if why := no_room(8 * entries, "take fewer parents, or a noisy gate such as pgm.noisy_or"):
+        raise PgmError(f"{what} with {entries:.3g} entries does not fit: {why}")

@@ -1,0 +1,1 @@
+"""Belief networks in XML: the parser, XMLBIF files, and .xdsl files of GeNIe."""

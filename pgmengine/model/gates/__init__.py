@@ -1,0 +1,1 @@
+"""Gates: conditionals with causal independence, such as noisy-or, as chains of small tables."""
