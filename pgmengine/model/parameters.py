@@ -141,7 +141,7 @@ class Parameters:
         s = self.structure
         key = ("unfolded", *(one.name for one in gates))
 
-        def made() -> Self:
+        def made() -> Any:
             # Structures cache plans, so that equal questions share a structure.
             structure: Structure = s.memo.recall(key, lambda: unfolded_structure(s, gates))
             params = unfolded_params(structure, gates, self.params)
