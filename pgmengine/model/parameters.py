@@ -23,6 +23,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.base.work.cache import Cache
 from pgmengine.declare.scopes import check_no_bias
 from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.couplings import Coupling, weighted_sum
@@ -142,11 +143,21 @@ class Parameters:
     def unfold(self, gates: Sequence[PlacedGate]) -> Self:
         """Return the model with the auxiliary variables of some of its gates."""
         s = self.structure
-        # Structures cache plans, so that equal questions share a structure.
         key = ("unfolded", *(one.name for one in gates))
-        structure: Structure = s.memo.recall(key, lambda: unfolded_structure(s, gates))
-        params = unfolded_params(structure, gates, self.params)
-        return type(self)(structure, params, self.training)
+
+        def made() -> Any:
+            # Structures cache plans, so that equal questions share a structure.
+            structure: Structure = s.memo.recall(key, lambda: unfolded_structure(s, gates))
+            params = unfolded_params(structure, gates, self.params)
+            return type(self)(structure, params, self.training)
+
+        found: Self = self._unfoldings.recall(key, made)
+        return found
+
+    @cached_property
+    def _unfoldings(self) -> Cache[Any]:
+        """Names of gates -> the model with their auxiliary variables."""
+        return Cache(most=2)
 
     @cached_property
     def intact_gates(self) -> tuple[PlacedGate, ...]:

@@ -170,8 +170,10 @@ def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[PlacedGate, ...]:
     gates = target.structure.gates
     if not gates or not target.untempered or not {"mode", "gradient"}.isdisjoint(want):
         return ()
-    large = [one for one in gates if one.gate.entries > MAX_WHOLE_GATE_ENTRIES]
-    return tuple([one for one in target.model.intact_gates if one in large]) if large else ()
+    if all(one.gate.entries <= MAX_WHOLE_GATE_ENTRIES for one in gates):
+        return ()
+    known = target.model.intact_gates
+    return tuple([one for one in known if one.gate.entries > MAX_WHOLE_GATE_ENTRIES])
 
 
 def _normaliser(trees: list[Tree], target: Target) -> Array | float:
