@@ -1,6 +1,6 @@
 """Comparisons of models and of answers, each of which fails with the name of the part that differs.
 
-Networks of `declare/tabular.py` are compared in `small_networks.py`.
+Networks of `declare/networks/tabular.py` are compared in `small_networks.py`.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pgmengine.declare.tabular import Network
+from pgmengine.declare.networks.tabular import Network
 
 # p(rain), p(wind), p(wet | rain, wind), with sizes 2, 3 and 2.
 RAIN = np.array([0.2, 0.8])

@@ -16,10 +16,14 @@ from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence
 from pgmengine.base.types import Array, RngLike, Weight
-from pgmengine.declare.converters import add_quadratic, network_from_pgmpy, network_from_pyagrum
-from pgmengine.declare.from_networkx import add_variables
+from pgmengine.declare.networks.converters import (
+    add_quadratic,
+    network_from_pgmpy,
+    network_from_pyagrum,
+)
+from pgmengine.declare.networks.from_networkx import add_variables
+from pgmengine.declare.networks.tabular import Declares, Network
 from pgmengine.declare.scopes import Declared, add_tables
-from pgmengine.declare.tabular import Declares, Network
 from pgmengine.declare.units import Units, in_words
 from pgmengine.declare.validate import (
     as_floats,

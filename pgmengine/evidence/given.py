@@ -14,7 +14,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.rows import common_rows, spread
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.evidence.evidence import Evidence, parse_evidence, tells_rows
-from pgmengine.evidence.findings import observed_findings, with_findings
+from pgmengine.evidence.extended.findings import observed_findings, with_findings
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Soft, SoftEvidence, parse_soft
 from pgmengine.evidence.target import Target

@@ -40,7 +40,7 @@ import numpy as np
 from pgmengine.base.errors import listed
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
-from pgmengine.declare.tabular import Network
+from pgmengine.declare.networks.tabular import Network
 from pgmengine.io.opened import DATA_MEMORY_PER_TEXT_BYTE
 from pgmengine.io.variables import Variables, check_directed, check_quotable
 from pgmengine.io.words import PAIRED_COMMENT, Words, pattern, unquoted

@@ -35,7 +35,7 @@ import re
 from dataclasses import dataclass, field
 
 from pgmengine.base.types import Array
-from pgmengine.declare.tabular import Network
+from pgmengine.declare.networks.tabular import Network
 from pgmengine.io.variables import Variables, check_directed, check_quotable
 from pgmengine.io.words import PAIRED_COMMENT, Words, pattern, unquoted
 

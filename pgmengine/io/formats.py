@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
-from pgmengine.declare.tabular import Network
+from pgmengine.declare.networks.tabular import Network
 from pgmengine.evidence.named_units import ValuesInRows
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.blocks import read_dsl, read_net, write_net

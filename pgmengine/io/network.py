@@ -1,9 +1,9 @@
 """Conversion of networks of tables to models, and of models to networks.
 
-`Network` itself is in declare/tabular.py, because builders also take networks of other libraries. A
-model has the logarithms of its tables, and a network has the entries. An entry is written as the
-number with the fewest digits that has this logarithm, so that 0.1 stays 0.1, and the same logarithm
-is read again.
+`Network` itself is in declare/networks/tabular.py, because builders also take networks of other
+libraries. A model has the logarithms of its tables, and a network has the entries. An entry is
+written as the number with the fewest digits that has this logarithm, so that 0.1 stays 0.1, and the
+same logarithm is read again.
 
 Biases and undirected couplings become tables of one and of two variables: their product is the
 density of the model.
@@ -20,7 +20,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.entries import entries_of
-from pgmengine.declare.tabular import Conditional, Declares, Network, Table
+from pgmengine.declare.networks.tabular import Conditional, Declares, Network, Table
 from pgmengine.evidence.names import Place
 from pgmengine.model.couplings import Undirected
 from pgmengine.model.layer import Layer

@@ -10,7 +10,7 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
-from pgmengine.declare.tabular import Conditional, Network, check_different
+from pgmengine.declare.networks.tabular import Conditional, Network, check_different
 from pgmengine.model.tables import as_printed, wrong_row
 
 # The advice for rows that do not sum to 1.

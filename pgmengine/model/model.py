@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, LayerValues
+from pgmengine.declare.networks.to_networkx import variable_graph
 from pgmengine.declare.summary import model_html, model_text
-from pgmengine.declare.to_networkx import variable_graph
 from pgmengine.evidence.evidence import parse_evidence
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.soft import Soft

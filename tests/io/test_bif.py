@@ -10,7 +10,7 @@ from outside import folder
 from small_networks import BIF, DSL, NAMES, NET, STATES, TEXTS, drawn, network, same
 
 from pgmengine.base.errors import PgmError
-from pgmengine.declare.tabular import Network
+from pgmengine.declare.networks.tabular import Network
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.blocks import read_dsl, read_net
 from pgmengine.io.formats import read_network, write_network

@@ -209,7 +209,7 @@ def test_saved_models_keep_their_gates(parents, tmp_path):
     path, model = tmp_path / "m.safetensors", alarm(parents)
     pgm.save(model, path)
     loaded = pgm.load(path)
-    assert read_tensors(path)[1]["format"] == "pgmengine-5"
+    assert read_tensors(path)[1]["format"] == "pgmengine-6"
     (one,), (two,) = model.structure.gates, loaded.structure.gates
     assert one.scope == two.scope and one.name == two.name
     for a, b in zip(

@@ -13,8 +13,8 @@ from small_networks import NAMES, RAIN, STATES, TEXTS, WET, WIND, drawn, network
 
 import pgmengine as pgm
 from pgmengine.base.errors import PgmError
-from pgmengine.declare.converters import network_from_pgmpy, network_from_pyagrum
-from pgmengine.declare.tabular import Network
+from pgmengine.declare.networks.converters import network_from_pgmpy, network_from_pyagrum
+from pgmengine.declare.networks.tabular import Network
 from pgmengine.io.formats import read_evidence, read_network, write_network
 from pgmengine.io.network import build
 

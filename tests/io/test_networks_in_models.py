@@ -9,7 +9,7 @@ from small_networks import NAMES, RAIN, TEXTS, WET, WIND, drawn, network, same
 from tiny import MODELS
 
 import pgmengine as pgm
-from pgmengine.declare.tabular import Network
+from pgmengine.declare.networks.tabular import Network
 from pgmengine.io.formats import read, read_evidence, write_network
 from pgmengine.io.network import build, network_of
 

@@ -10,7 +10,7 @@ from small_networks import UAI, drawn, network, same
 
 import pgmengine as pgm
 from pgmengine.base.errors import PgmError
-from pgmengine.declare.tabular import Network
+from pgmengine.declare.networks.tabular import Network
 from pgmengine.io.formats import read_evidence, read_network, write_network
 from pgmengine.io.uai import read_uai, read_uai_evidence, write_uai
 

@@ -8,7 +8,7 @@ from small_networks import NAMES, STATES, UAI, drawn, network, same
 
 import pgmengine as pgm
 from pgmengine.base.errors import PgmError
-from pgmengine.declare.tabular import Network
+from pgmengine.declare.networks.tabular import Network
 from pgmengine.io.formats import read_network
 from pgmengine.io.uai import read_uai, write_uai
 

@@ -5,7 +5,7 @@ import pytest
 from small_networks import drawn, network, same
 
 from pgmengine.base.errors import PgmError
-from pgmengine.declare.tabular import Network
+from pgmengine.declare.networks.tabular import Network
 from pgmengine.io.formats import read_network, write_network
 
 

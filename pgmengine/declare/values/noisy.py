@@ -55,9 +55,9 @@ def noisy_or(
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
     >>> for cause in ("cold", "flu"):
-    ...     b.variable(cause, states=("no", "yes"))
+    ...     _ = b.variable(cause, states=("no", "yes"))
     ...     b.conditional(cause, (), [0.9, 0.1])
-    >>> b.variable("fever", states=("no", "yes"))
+    >>> fever = b.variable("fever", states=("no", "yes"))
     >>> b.conditional("fever", ("cold", "flu"), pgm.noisy_or([0.4, 0.8], leak=0.01))
     >>> r = pgm.infer(b.build(), {"cold": "yes", "flu": "no"})
     >>> round(float(r.marginal("fever")["yes"]), 6)
@@ -101,9 +101,9 @@ def noisy_and(
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
     >>> for need in ("fuel", "spark"):
-    ...     b.variable(need, states=("no", "yes"))
+    ...     _ = b.variable(need, states=("no", "yes"))
     ...     b.conditional(need, (), [0.1, 0.9])
-    >>> b.variable("starts", states=("no", "yes"))
+    >>> starts = b.variable("starts", states=("no", "yes"))
     >>> b.conditional("starts", ("fuel", "spark"), pgm.noisy_and([0.95, 0.9]))
     >>> r = pgm.infer(b.build(), {"fuel": "yes", "spark": "yes"})
     >>> round(float(r.marginal("starts")["yes"]), 6)
@@ -148,9 +148,9 @@ def noisy_max(tables: Iterable[Any], leak: Any = None) -> NoisyExtreme:
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
     >>> for cause in ("cold", "flu"):
-    ...     b.variable(cause, states=("no", "yes"))
+    ...     _ = b.variable(cause, states=("no", "yes"))
     ...     b.conditional(cause, (), [0.9, 0.1])
-    >>> b.variable("fever", states=("none", "mild", "high"))
+    >>> fever = b.variable("fever", states=("none", "mild", "high"))
     >>> cold, flu = {"yes": [0.5, 0.4, 0.1]}, {"yes": [0.1, 0.3, 0.6]}
     >>> b.conditional("fever", ("cold", "flu"), pgm.noisy_max([cold, flu]))
     >>> r = pgm.infer(b.build(), {"cold": "yes", "flu": "yes"})
@@ -189,9 +189,9 @@ def noisy_min(tables: Iterable[Any], leak: Any = None) -> NoisyExtreme:
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
     >>> for part in ("pump", "pipe"):
-    ...     b.variable(part, states=("old", "new"))
+    ...     _ = b.variable(part, states=("old", "new"))
     ...     b.conditional(part, (), [0.5, 0.5])
-    >>> b.variable("flow", states=("low", "high"))
+    >>> flow = b.variable("flow", states=("low", "high"))
     >>> wear = {"old": [0.3, 0.7], "new": "high"}
     >>> b.conditional("flow", ("pump", "pipe"), pgm.noisy_min([wear, wear]))
     >>> r = pgm.infer(b.build(), {"pump": "old", "pipe": "old"})

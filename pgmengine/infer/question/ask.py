@@ -27,11 +27,11 @@ from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.progress import showing
 from pgmengine.declare.template import Row, Template, as_template
+from pgmengine.evidence.extended.unfolding import on_model
 from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
-from pgmengine.evidence.unfolding import on_model
 from pgmengine.infer.diagnostics.rounding import fits, nothing_left
 from pgmengine.infer.diagnostics.sure_facts import checked
 from pgmengine.infer.question.auto import Auto, Choice, only, within

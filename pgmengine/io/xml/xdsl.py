@@ -35,7 +35,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
-from pgmengine.declare.tabular import Conditional, Network
+from pgmengine.declare.networks.tabular import Conditional, Network
 from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.declare.values.noisy_forms import NoisyAverage, NoisyExtreme
 from pgmengine.io.variables import Variables

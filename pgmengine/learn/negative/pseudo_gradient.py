@@ -62,7 +62,7 @@ class PseudoGradient:
     --------
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
-    >>> b.layer("v", pgm.Spin(), 3)
+    >>> v = b.layer("v", pgm.Spin(), 3)
     >>> b.couple("v", "v")
     >>> x = [[1, 1, -1], [-1, -1, 1], [1, 1, 1], [-1, 1, 1], [1, -1, -1]]
     >>> steps = pgm.LBFGS(l2=1.0)

@@ -89,8 +89,8 @@ class EM(FullBatch):
     --------
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
-    >>> b.variable("rain", states=("no", "yes"))
-    >>> b.variable("wet", states=("no", "yes"))
+    >>> rain = b.variable("rain", states=("no", "yes"))
+    >>> wet = b.variable("wet", states=("no", "yes"))
     >>> b.conditional("rain", (), [0.5, 0.5])
     >>> b.conditional("wet", ("rain",), [[0.5, 0.5], [0.5, 0.5]])
     >>> data = {"rain": ["no", "no", "yes", None], "wet": ["no", "yes", "yes", "yes"]}

@@ -47,8 +47,8 @@ class Fixed:
     --------
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
-    >>> b.variable("rain", states=("no", "yes"))
-    >>> b.variable("wet", states=("no", "yes"))
+    >>> rain = b.variable("rain", states=("no", "yes"))
+    >>> wet = b.variable("wet", states=("no", "yes"))
     >>> b.conditional("rain", (), [0.8, 0.2])
     >>> b.conditional("wet", ("rain",), [[0.9, 0.1], [0.2, 0.8]])
     >>> steps = pgm.Fixed(pgm.EM(), ["rain|.table"])

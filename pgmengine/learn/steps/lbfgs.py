@@ -76,7 +76,7 @@ class LBFGS(FullBatch):
     >>> import pgmengine as pgm
     >>> x = [[0, 0, 1], [1, 1, 0], [1, 1, 1], [0, 1, 0], [1, 0, 0]]
     >>> b = pgm.GraphBuilder()
-    >>> b.layer("v", pgm.Binary(), 3)
+    >>> v = b.layer("v", pgm.Binary(), 3)
     >>> b.couple("v", "v")
     >>> f = pgm.fit(b.build(rng=0), {"v": x}, optimizer=pgm.LBFGS(l2=0.1), progress=False)
     >>> f.stopped

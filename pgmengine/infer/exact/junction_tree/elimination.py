@@ -24,8 +24,8 @@ from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.division import blocks
+from pgmengine.evidence.extended.unfolding import unfolded_target
 from pgmengine.evidence.target import Target
-from pgmengine.evidence.unfolding import unfolded_target
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers

@@ -1,0 +1,1 @@
+"""Networks of named variables, networkx graphs, and the models of other libraries."""
