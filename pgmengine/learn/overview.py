@@ -12,6 +12,7 @@ import numpy as np
 
 from pgmengine.base.display import as_html, as_text, counted, few, plain
 from pgmengine.declare.summary import headline
+from pgmengine.declare.template import as_template
 
 if TYPE_CHECKING:
     from pgmengine.learn.fit import Fit
@@ -44,7 +45,9 @@ def _ended(fit: Fit) -> str:
 
 def _lines(fit: Fit) -> Iterator[tuple[str, str]]:
     """Yield the model, the methods that learned it, findings, and the last value of monitors."""
-    yield "model", headline(fit.model.structure, fit.model.params)
+    template = as_template(fit)
+    text = headline(fit.model.structure, fit.model.params) if template is None else repr(template)
+    yield "model", text
     if fit.factorised:
         yield "data phase", "exact, because posteriors factorise"
     else:

@@ -152,6 +152,7 @@ def test_the_default_is_em_and_weights_count():
         progress=False,
     )
     assert isinstance(twice.optimizer, pgm.EM) and any("EM" in note for note in twice.notes)
+    assert "model: Template of hmm" in repr(twice)
     for name, value in twice.model.learned.items():
         np.testing.assert_allclose(heavy.model.learned[name], value, atol=1e-9)
 
