@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from math import isfinite
 from numbers import Number
 from typing import TYPE_CHECKING, Any
@@ -363,12 +363,12 @@ def state_numbers(layer: Layer, array: Array, what: str, axes: Sequence[str]) ->
         label = f" ({layer.labels[numbers[-1]]!r})" if layer.labels and "index" in where else ""
         return f"{what}{where}{label}"
 
-    def read(value: Any, index: int) -> float:
+    def read(value: Any, index: Callable[[], int]) -> float:
         """Return one entry as a number; a refusal names its position."""
         try:
             return state_number(layer, value, what)
         except PgmError:
-            return state_number(layer, value, place(index))
+            return state_number(layer, value, place(index()))
 
     if numeric:
         # Many numbers are equal, and looking up names is slow.
@@ -376,15 +376,23 @@ def state_numbers(layer: Layer, array: Array, what: str, axes: Sequence[str]) ->
         # In the order of the array, so that a message names the first wrong entry.
         found = np.empty(len(known))
         for i in np.argsort(first):
-            found[i] = read(known[i], int(first[i]))
+            found[i] = read(known[i], partial(int, first[i]))
         return found[where].reshape(array.shape)
-    seen, out = dict[Hashable, float](), np.empty(array.size)
-    for index, value in enumerate(array.flat):
-        key = (type(value), value) if hashable(value) else None
-        number = seen.get(key)
-        if number is None:
-            number = read(value, index)
-            if key is not None:
-                seen[key] = number
-        out[index] = number
+    values = array.ravel().tolist()
+    kinds = set(map(type, values))
+    # Values of different types may be equal, as True and 1 are, and mean different states. Text,
+    # None and fractions never are.
+    apart = len(kinds) == 1 or kinds <= {str, float, type(None)}
+    keys = values if apart else list(zip(map(type, values), values, strict=True))
+    try:
+        # Each different value is read once, in the order of the array.
+        numbers = dict.fromkeys(keys)
+    except TypeError:
+        # A value that cannot be hashed is no state, and is refused by its position.
+        each = [read(value, partial(int, i)) for i, value in enumerate(values)]
+        return np.array(each).reshape(array.shape)
+    for key in numbers:
+        value = key if apart else key[1]
+        numbers[key] = read(value, partial(keys.index, key))
+    out = np.fromiter(map(numbers.__getitem__, keys), dtype=np.float64, count=len(keys))
     return out.reshape(array.shape)
