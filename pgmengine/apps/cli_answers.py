@@ -65,10 +65,12 @@ def _table_of_layers(model: pgm.Model, title: str) -> Table:
     """Return a table of the layers whose units are no variables."""
     s = model.structure
     caption = None if s.variables else headline(s, model.params)
-    out = Table("layer", "unit", "size", title=title, caption=caption)
+    out = Table("layer", "unit or states", "size", title=title, caption=caption)
     for x in shown_units(s):
         if not x.variable:
-            out.add_row(x.name, repr(x.layer.unit), str(x.layer.size))
+            states = ", ".join(map(str, state_keys(x.layer))) if x.layer.is_array else ""
+            size = " x ".join(map(str, x.layer.grid))
+            out.add_row(x.name, states or repr(x.layer.unit), size)
     return out
 
 
@@ -80,6 +82,7 @@ def _table_of_parameters(model: pgm.Model) -> Table:
     s, out = model.structure, Table("parameter", "shape", "smallest", "largest")
     tables = {t.key for t in s.tables} if s.variables else set()
     biases = {f"{name}.bias" for name, _ in s.variables}
+    biases |= {f"{name}.bias" for name, layer in s.layers.items() if layer.is_array}
     for name, value in model.params.items():
         dense = np.asarray(value.data if hasattr(value, "tocoo") else value)
         if name in tables or (name in biases and not dense.any()):

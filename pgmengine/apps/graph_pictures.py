@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
+import networkx as nx
 import numpy as np
 
 from pgmengine.apps.graph_layout import NARROW_INCHES, places
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
+from pgmengine.declare.summary import layer_text
 from pgmengine.evidence.names import Place
 from pgmengine.infer.results.result import Result
 from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,21 +56,41 @@ def state_colors(count: int) -> Array:
 def layers_drawn(model: Model, ax: Axes | None) -> Axes:
     """Draw the layers as boxes."""
     s, ax = model.structure, axes_of(ax, (4.0, 0.9 * len(model.structure.layers)))
-    inside = {c.a for c in s.couplings if c.a == c.b}
-    place = {name: (0.0, float(i)) for i, name in enumerate(s.children_first)}
+    edges = layer_edges(s)
+    inside = {a for a, b, _ in edges if a == b}
+    place = {name: (0.0, float(i)) for i, name in enumerate(_children_first(s, edges))}
     box = {"boxstyle": "round,pad=0.5", "facecolor": "#eef3fa", "edgecolor": LINE_COLOR}
-    for c in s.couplings:
-        if c.a == c.b:
+    for a, b, directed in edges:
+        if a == b:
             continue
-        bend = 0.0 if abs(place[c.a][1] - place[c.b][1]) == 1 else 0.5
-        _edge(ax, place[c.a], place[c.b], c.directed, 16, connectionstyle=f"arc3,rad={bend}")
+        bend = 0.0 if abs(place[a][1] - place[b][1]) == 1 else 0.5
+        _edge(ax, place[a], place[b], directed, 16, connectionstyle=f"arc3,rad={bend}")
     for name, layer in s.layers.items():
-        own = ", coupled inside" if name in inside else ""
-        text = f"{name}: {layer.size} {layer.unit!r}{own}"
+        own = " (coupled inside)" if name in inside else ""
+        text = f"{name}: {layer_text(layer)}{own}"
         ax.text(*place[name], text, ha="center", va="center", bbox=box)
     ax.set(xlim=(-1.5, 1.5), ylim=(-0.5, len(place) - 0.5))
     ax.set_axis_off()
     return ax
+
+
+def layer_edges(s: Structure) -> list[tuple[str, str, bool]]:
+    """Return the pairs of layers that couplings and tables join, and whether an arrow does."""
+    found = [(c.a, c.b, c.directed) for c in s.couplings]
+    for t in s.tables:
+        *before, last = t.layers
+        found += [(name, last, t.conditional) for name in before]
+    return list(dict.fromkeys(found))
+
+
+def _children_first(s: Structure, edges: list[tuple[str, str, bool]]) -> list[str]:
+    """Return the layers, children before their parents where arrows close no cycle."""
+    graph: nx.DiGraph = nx.DiGraph()
+    graph.add_nodes_from(s.layers)
+    graph.add_edges_from((b, a) for a, b, directed in edges if directed and a != b)
+    if not nx.is_directed_acyclic_graph(graph):
+        return list(s.layers)
+    return list(nx.lexicographical_topological_sort(graph, key=list(s.layers).index))
 
 
 def _edge(

@@ -160,14 +160,22 @@ def _text(shown: Shown) -> str:
     layer = shown.layer
     if shown.variable:
         return few(layer.state_names) if layer.state_names else _states(layer)
+    text = layer_text(layer)
     if layer.is_array:
-        own = few(layer.state_names) if layer.state_names else _states(layer)
-        return f"{' x '.join(f'{n:,}' for n in layer.grid)} variables: {own}"
-    text = f"{layer.size:,} {repr(layer.unit).removesuffix('()')}"
+        return text
     for word, names in (("state", layer.state_names), ("unit", layer.labels)):
         if names and names != (layer.name,):
             text += f"; {word}{'s' * (len(names) > 1)} {few(names)}"
     return text
+
+
+def layer_text(layer: Layer) -> str:
+    """Return the number of units of a layer and their type, or the states of an array."""
+    size = " x ".join(f"{n:,}" for n in layer.grid)
+    if not layer.is_array:
+        return f"{size} {repr(layer.unit).removesuffix('()')}"
+    own = few(layer.state_names) if layer.state_names else _states(layer)
+    return f"{size} variables: {own}"
 
 
 def _states(layer: Layer) -> str:
