@@ -170,10 +170,10 @@ def fit(
     optimizer : EM(), LBFGS(), or an optimizer of mini-batches. By default EM() where every
         parameter is the table of a conditional and no `negative` is given; LBFGS() where complete
         data make the objective concave and its normaliser is cheap, or with
-        `negative=PseudoGradient()`; `Fit.notes` says so. Elsewhere centred gradients, with steps that fit the units and the sizes of the
-        layers and fall to 0 at the last update: Centered(Scaled(SGD(linear_decay(rate, updates)))),
-        and for models with tables or noisy-or units Adam(linear_decay(0.1, updates)).
-        `Fit.optimizer` is the choice.
+        `negative=PseudoGradient()`; `Fit.notes` says so. Elsewhere centred gradients, with steps
+        that fit the units and the sizes of the layers and fall to 0 at the last update:
+        Centered(Scaled(SGD(linear_decay(rate, updates)))), and for models with tables or noisy-or
+        units Adam(linear_decay(0.1, updates)). `Fit.optimizer` is the choice.
     batch_size : rows of an update; the last one of a pass over the data may have fewer. EM and
         LBFGS always take all rows.
     epochs : passes over the data, in all, as in `updates`; 10 by default. An update of EM or LBFGS
