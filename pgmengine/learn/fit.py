@@ -7,19 +7,17 @@ The update itself is `Run.update`. This module adds the checks of arguments (arg
 from __future__ import annotations
 
 import logging
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pgmengine.base.checks import seeded, whole
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, LayerValues, RngLike
+from pgmengine.base.work.interrupts import interruptible
 from pgmengine.base.work.progress import track
 from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.evidence.frames import data_by_layer
@@ -365,7 +363,7 @@ def _learn(
     """Make updates up to the last, Ctrl-C or a callback; return (interrupted, reason to stop)."""
     stopped = history.stops()
     watch.begin(run.model, run.count)
-    with _interruptible() as interrupted:
+    with interruptible() as interrupted:
         for update in track(range(run.count + 1, total + 1), "learning", progress):
             if interrupted.is_set() or stopped:
                 break
@@ -378,29 +376,6 @@ def _learn(
                 saver.now_and_then(run, history, watch)
     watch.measure(run.model, run.count)
     return interrupted.is_set(), stopped
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C sets, so that a fit ends after a whole update.
-
-    A second Ctrl-C stops at once.
-    """
-    interrupted, main = threading.Event(), threading.current_thread() is threading.main_thread()
-    usual = signal.default_int_handler
-
-    def stop_after_update(number: int, frame: FrameType | None) -> None:
-        interrupted.set()
-        signal.signal(signal.SIGINT, usual)
-
-    handled = main and signal.getsignal(signal.SIGINT) is usual
-    if handled:
-        signal.signal(signal.SIGINT, stop_after_update)
-    try:
-        yield interrupted
-    finally:
-        if handled and not interrupted.is_set():
-            signal.signal(signal.SIGINT, usual)
 
 
 def pass_on(found: object) -> None:

@@ -199,8 +199,12 @@ class EM(FullBatch):
 
     def _started(self, objective: Objective, model: Model) -> Model:
         """Return the start: the model itself, or the best of several after a few updates."""
-        stuck = [] if objective.complete else look_alike(model, objective.target)
+        if objective.complete:
+            return model
+        stuck = look_alike(model, objective.target)
         count = self.starts or (RANDOM_STARTS if stuck else 1)
+        # Starts are compared by their objective.
+        count = count if objective.exact else 1
         if count == 1 and not stuck:
             return model
         first = [] if stuck else [model]
@@ -208,11 +212,10 @@ class EM(FullBatch):
             perturbed(model, objective.target, objective.fixed, objective.rng)
             for _ in range(count - len(first))
         ]
-        best = self._best(objective, begins) if objective.exact else begins[0]
+        best = self._best(objective, begins)
         why = f", because states of {listed(stuck)} are exchangeable" if stuck else ""
-        objective.notes["starts"] = (
-            f"began at the best of {counted_starts(len(begins), len(first))}{why}"
-        )
+        kind = "starts" if first else "random starts"
+        objective.notes["starts"] = f"began at the best of {len(begins)} {kind}{why}"
         return best
 
     def _best(self, objective: Objective, begins: list[Model]) -> Model:
@@ -226,11 +229,6 @@ class EM(FullBatch):
             if value > top:
                 best, top = model, value
         return best
-
-
-def counted_starts(count: int, given: int) -> str:
-    """Return how many starts there were, in words."""
-    return f"{count} starts" if given else f"{count} random start{'s' * (count > 1)}"
 
 
 def check_counts(added: Array, name: str) -> None:
