@@ -104,6 +104,8 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
     Such units are given and observed in all rows, so that E[. | row] = E[. | given]. Parameters
     without such numbers are left out.
     """
+    if not given:
+        return {}
     s, params = target.structure, target.model.params
     seen = {name: distinct(target.pattern.observed[name]).all(axis=0) for name in given}
     none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}

@@ -132,11 +132,12 @@ class EM(FullBatch):
         if t == 0:
             check_conditionals(objective.target, objective.given)
             model = self._started(objective, model)
-        before = self._value(objective, model)
-        model = self._maximised(objective, model)
         if objective.complete:
+            model = self._maximised(objective, model)
             after = self._value(objective, model)
             return Ascended(model, after, "the data are complete, so that counting is enough")
+        before = self._value(objective, model)
+        model = self._maximised(objective, model)
         if not objective.exact:
             return Ascended(model, None)
         after = self._value(objective, model)
