@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -115,7 +116,7 @@ class EM(FullBatch):
 
     def start(self, params: Params) -> Snapshot:
         """Return no moments; PgmError for pseudocounts that do not fit the parameters."""
-        for name, added in self._tables().items():
+        for name, added in self._tables.items():
             if name not in params:
                 raise PgmError(
                     f"EM: pseudocount of {name!r}, which is no parameter{nearest(name, params)}"
@@ -150,8 +151,9 @@ class EM(FullBatch):
         why = f"the objective rose by at most {self.tolerance:g} nats a row" if close else ""
         return Ascended(model, after, why)
 
+    @cached_property
     def _tables(self) -> dict[str, Array]:
-        """Return the pseudocounts that are arrays, by parameter."""
+        """The pseudocounts that are arrays, by parameter."""
         given = self.pseudocount
         if not isinstance(given, Mapping):
             return {}
@@ -160,7 +162,7 @@ class EM(FullBatch):
     def _added(self, key: str, logs: Array) -> Array:
         """Return the pseudocounts of a parameter; impossible entries get none from a number."""
         if isinstance(self.pseudocount, Mapping):
-            return self._tables().get(key, np.zeros(logs.shape))
+            return self._tables.get(key, np.zeros(logs.shape))
         return np.where(np.isneginf(logs), 0.0, self.pseudocount)
 
     def _value(self, objective: Objective, model: Model) -> float | None:
