@@ -35,8 +35,8 @@ from pgmengine.model.model import Model
 
 # The largest planned time, in seconds, of exact expectations given all rows.
 MAX_ROWS_SECONDS = 600.0
-# The largest share by which sums of counts may leave their range through rounding.
-COUNT_ROUNDING = 1e-9
+# The largest share by which counts may leave their range by rounding, also in single precision.
+COUNT_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
