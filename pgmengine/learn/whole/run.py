@@ -59,8 +59,8 @@ class WholeRun(Run):
         if not self.objective.exact:
             self.notes["data phase"] = (
                 f"expectations given the data are by {type(self.positive).__name__}, which may not "
-                "be exact, so that the objective is not known: it may fall, and learning ends after "
-                "the last update"
+                "be exact, so that the objective is not known: it may fall, and learning ends "
+                "after the last update"
             )
 
     def most_updates(self, total: int) -> int:
