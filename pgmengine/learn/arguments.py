@@ -104,7 +104,8 @@ def check_possible_data(target: Target) -> None:
     lengths = np.bincount(index.table[owner], minlength=len(index.child))[tables]
     step = max(1, AXES_AT_ONCE // int(lengths.sum()))
     for first in range(0, target.rows, step):
-        some = target.take(np.arange(first, min(first + step, target.rows)))
+        whole = step >= target.rows
+        some = target if whole else target.take(np.arange(first, min(first + step, target.rows)))
         free = np.concatenate([some.free[name] for name in s.layers], axis=1)
         unknown = np.logical_or.reduceat(
             free[:, index.unit[owner]], np.cumsum(lengths) - lengths, axis=1

@@ -106,6 +106,8 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
     E[. | given]; or they are biases of arrays of variables, which have none. Parameters without
     such numbers are left out.
     """
+    if not given:
+        return {}
     s, params = target.structure, target.model.params
     seen = {name: distinct(target.pattern.observed[name]).all(axis=0) for name in given}
     none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}

@@ -7,19 +7,17 @@ The update itself is `Run.update`. This module adds the checks of arguments (arg
 from __future__ import annotations
 
 import logging
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pgmengine.base.checks import seeded, whole
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, RngLike
+from pgmengine.base.work.interrupts import interruptible
 from pgmengine.base.work.progress import track
 from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.declare.template import Template, as_template
@@ -171,8 +169,7 @@ def fit(
         `negative=PseudoGradient()`; `Fit.notes` says so. Elsewhere centred gradients, with steps
         that fit the units and the sizes of the layers and fall to 0 at the last update:
         Centered(Scaled(SGD(linear_decay(rate, updates)))), and for models with tables or noisy-or
-        units Adam(linear_decay(0.1, updates)).
-        `Fit.optimizer` is the choice.
+        units Adam(linear_decay(0.1, updates)). `Fit.optimizer` is the choice.
     batch_size : rows of an update; the last one of a pass over the data may have fewer. EM and
         LBFGS always take all rows.
     epochs : passes over the data, in all, as in `updates`; 10 by default. An update of EM or LBFGS
@@ -368,7 +365,7 @@ def _learn(
     """Make updates up to the last, Ctrl-C or a callback; return (interrupted, reason to stop)."""
     stopped = history.stops()
     watch.begin(run.model, run.count)
-    with _interruptible() as interrupted:
+    with interruptible() as interrupted:
         for update in track(range(run.count + 1, total + 1), "learning", progress):
             if interrupted.is_set() or stopped:
                 break
@@ -381,29 +378,6 @@ def _learn(
                 saver.now_and_then(run, history, watch)
     watch.measure(run.model, run.count)
     return interrupted.is_set(), stopped
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C sets, so that a fit ends after a whole update.
-
-    A second Ctrl-C stops at once.
-    """
-    interrupted, main = threading.Event(), threading.current_thread() is threading.main_thread()
-    usual = signal.default_int_handler
-
-    def stop_after_update(number: int, frame: FrameType | None) -> None:
-        interrupted.set()
-        signal.signal(signal.SIGINT, usual)
-
-    handled = main and signal.getsignal(signal.SIGINT) is usual
-    if handled:
-        signal.signal(signal.SIGINT, stop_after_update)
-    try:
-        yield interrupted
-    finally:
-        if handled and not interrupted.is_set():
-            signal.signal(signal.SIGINT, usual)
 
 
 def pass_on(found: object) -> None:

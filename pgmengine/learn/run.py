@@ -83,7 +83,6 @@ class Run:
         self.floors = floors(s)
         self.model = Model(s, raised(model.params, self.floors))
         self.idle = idle_entries(target, given)
-        self.outward = outward(target, given)
         self.normalized = s.normalized and not given
         self.model_phase: ModelPhase = NormalizedPhase()
         self.order: Array = np.zeros(0, dtype=int)
@@ -100,6 +99,7 @@ class Run:
     ) -> None:
         """Choose both phases and the optimizer where none is given, and start the phases."""
         size, updates = plan
+        self.outward = outward(target, self.given)
         self.by_means = layers_by_means(target.structure, self.given)
         if negative is None:
             negative = default_negative(self.conditioned(target), bool(self.given), size)

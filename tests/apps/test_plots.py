@@ -161,7 +161,7 @@ def test_graph_names_every_layer_and_draws_every_coupling():
     assert all(any(t.startswith(f"{name}: ") for t in texts) for name in model.structure.layers)
     assert sum(t == "" for t in texts) == len(model.structure.couplings)
     lateral = pgm.plots.graph(pgm.boltzmann_machine(4, rng=0)).texts
-    assert [t.get_text() for t in lateral] == ["x: 4 Spin() (coupled inside)"]
+    assert [t.get_text() for t in lateral] == ["x: 4 Spin (coupled inside)"]
 
 
 def test_graph_draws_parents_above_children_in_whatever_order_they_are_declared():

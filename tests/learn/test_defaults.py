@@ -63,7 +63,8 @@ def test_rates_fall_to_0_at_the_end_of_the_run(updates):
     tables.table(("a", "b"), [[1.0, 2.0], [2.0, 1.0]])
     for model, data in (
         (pgm.rbm(9, 3, rng=0), {"v": x}),
-        (tables.build(), {"a": x[:, :1], "b": x[:, 1:2]}),
+        # With a latent variable, whose objective is not concave.
+        (tables.build(), {"a": x[:, :1]}),
     ):
         found = rates(steps(model, data, updates=updates), updates)
         assert (found[:-1] > 0).all() and found[-1] == 0.0
@@ -82,7 +83,7 @@ def test_models_with_tables_learn_by_adam_and_others_by_centred_scaled_steps():
     b.variable("b", 2)
     b.table(("a", "b"), [[1.0, 2.0], [2.0, 1.0]])
     x = np.array([[0.0, 1.0], [1.0, 1.0]])
-    found = steps(b.build(), {"a": x[:, :1], "b": x[:, 1:]}, updates=4)
+    found = steps(b.build(), {"a": x[:, :1]}, updates=4)
     assert found == pgm.Adam(pgm.linear_decay(0.1, 4))
     found = steps(pgm.rbm(2, 2, rng=0), {"v": x}, updates=400)
     # Short runs take up to four times the rate, and a run of 400 updates takes half of it more.
@@ -90,6 +91,26 @@ def test_models_with_tables_learn_by_adam_and_others_by_centred_scaled_steps():
     found = steps(pgm.rbm(2, 2, rng=0), {"v": x}, updates=20)
     assert found == pgm.Centered(pgm.Scaled(pgm.SGD(pgm.linear_decay(1.2 * 4.0, 20))))
     assert steps(pgm.rbm(2, 2, rng=0), {"v": x}, updates=2, optimizer=pgm.SGD(0.1)) == pgm.SGD(0.1)
+
+
+def test_complete_data_of_concave_and_of_normalised_models_take_all_rows():
+    b = pgm.GraphBuilder()
+    b.variable("a", 2)
+    b.variable("b", 2)
+    b.table(("a", "b"), [[1.0, 2.0], [2.0, 1.0]])
+    x = {"a": [0, 1, 1, 0], "b": [0, 1, 0, 1]}
+    fit = pgm.fit(b.build(), x, progress=False)
+    assert fit.optimizer == pgm.LBFGS()
+    assert "learned by LBFGS, because the likelihood of complete data is concave" in repr(fit)
+    assert steps(b.build(), x, updates=4, negative=pgm.PCD()) == pgm.Adam(pgm.linear_decay(0.1, 4))
+    wide = pgm.boltzmann_machine(40, rng=0)
+    rows = {"x": np.random.default_rng(0).choice([-1, 1], (30, 40))}
+    assert type(steps(wide, rows, updates=4)) is pgm.Centered
+    net = pgm.GraphBuilder()
+    net.variable("a", 2)
+    net.conditional("a", (), [0.5, 0.5])
+    assert steps(net.build(), {"a": [0, 1, None]}) == pgm.EM()
+    assert type(steps(net.build(), {"a": [0, 1]}, updates=4, negative=pgm.PCD())) is pgm.Adam
 
 
 def test_a_named_choice_gives_the_same_bits_as_the_default():

@@ -268,16 +268,64 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path):
         )
 
 
-def test_estimated_counts_say_that_the_objective_is_not_known(atol=0.1):
+@pytest.mark.parametrize(
+    "method",
+    [
+        pgm.MCMC(chains=2, warmup=20, draws=200),
+        pgm.MeanField(precision=np.float32),
+        pgm.Forward(draws=300),
+    ],
+    ids=lambda method: type(method).__name__,
+)
+def test_estimated_counts_say_that_the_objective_is_not_known(method, atol=0.1):
     rng = np.random.default_rng(0)
     cards, parents, tables = random_network(rng)
     rows = with_holes(rng, drawn(rng, cards, parents, tables, 40), share=0.2, latent=False)
     start = model_of(cards, parents, tables)
-    method = pgm.MCMC(chains=2, warmup=20, draws=200)
     rough = fitted(start, rows, positive=method, optimizer=pgm.EM(), updates=3)
     exact = fitted(start, rows, optimizer=pgm.EM(tolerance=0.0), updates=3)
-    assert any("estimates by MCMC" in note for note in rough.notes)
+    assert any("may not be exact" in note for note in rough.notes)
     assert "objective" not in rough.history
     for key in start.params:
         one, two = np.exp(rough.model.params[key]), np.exp(exact.model.params[key])
         np.testing.assert_allclose(one, two, atol=atol)
+
+
+def test_callbacks_and_limits_hold_as_in_other_fits():
+    seen = []
+    start, data = latent_class([[0.6, 0.4], [0.4, 0.6]]), mixed_rows()
+    settings = {"optimizer": pgm.EM(tolerance=0.0), "callbacks": [lambda m, u: seen.append(u)]}
+    fit = pgm.fit(start, data, updates=3, progress=False, **settings)
+    assert seen == [0, 1, 2, 3]
+    assert fit.state["update"] == 3 and not fit.stopped
+    assert any("3 updates have not converged" in note for note in fit.notes)
+    assert "3 updates have not converged" in repr(fit)
+    none = pgm.fit(start, data, updates=0, progress=False)
+    for key, value in start.params.items():
+        np.testing.assert_array_equal(none.model.params[key], value)
+    stopping = pgm.EarlyStopping(pgm.WeightNorms(every=1), name="norm x|class.table")
+    assert pgm.fit(start, data, callbacks=[stopping], progress=False).state["update"] > 1
+
+    class Two:
+        def __call__(self, model, update):
+            return None
+
+        def stops(self, history):
+            return "enough" if len(history.get("objective", ())) == 2 else ""
+
+    settings["callbacks"] = [Two()]
+    assert pgm.fit(start, data, progress=False, **settings).stopped == "enough"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_weight_of_two_counts_as_two_rows(seed, rtol=1e-10):
+    rng = np.random.default_rng(seed)
+    cards, parents, tables = random_network(rng)
+    rows = with_holes(rng, drawn(rng, cards, parents, tables, 20))
+    weights = rng.integers(0, 3, len(rows))
+    start = model_of(cards, parents, tables)
+    settings = {"optimizer": pgm.EM(tolerance=0.0, starts=1), "updates": 3}
+    one = fitted(start, rows, sample_weight=weights, **settings)
+    two = fitted(start, np.repeat(rows, weights, axis=0), **settings)
+    for key, value in one.model.params.items():
+        np.testing.assert_allclose(value, two.model.params[key], rtol=rtol, atol=1e-12)

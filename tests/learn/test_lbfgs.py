@@ -26,6 +26,11 @@ CASES = {
     "network with a latent variable": (network(), {n: [0, 1, 2, 0, 1, 2] for n in "bc"}, {}),
     "rbm": (pgm.rbm(4, 2, rng=0), only(observed(pgm.rbm(4, 2), 20, 1), "v"), {}),
     "crf": (crf(), observed(crf(), 12, 2), {"given": ("x",)}),
+    "labels given rows": (
+        pgm.drbm(3, 2, 3, rng=0),
+        only(observed(pgm.drbm(3, 2, 3), 12, 4), "x", "y"),
+        {"given": ("x",)},
+    ),
     "belief net": (pgm.sbn([4, 2], rng=0), only(observed(pgm.sbn([4, 2]), 20, 3), "v"), {}),
 }
 

@@ -57,8 +57,8 @@ STEPS = [
     pgm.Averaged(pgm.Adam(0.05), follow=0.1),
     pgm.Scaled(pgm.SGD(0.1)),
 ]
-# Parameters that are tied have names; they are tested below.
-every([o for name, o in OPTIMIZERS.items() if name != "Tied"], STEPS)
+# Parameters that are tied or fixed have names; they are tested below and in test_em.py.
+every([o for name, o in OPTIMIZERS.items() if name not in ("Tied", "Fixed")], STEPS)
 
 
 @pytest.mark.parametrize("negative", FEW_CHAINS.values(), ids=repr)

@@ -49,9 +49,10 @@ class ExactGradient:
         numbers = sum(np.size(value) for value in given.model.params.values())
         single = numbers >= MIN_LARGE_PARAMETERS if self.single is None else self.single
         few = mixture_of(given, np.float32 if single else np.float64)
+        whole = _Phase(Exact(self.max_bits), given)
         if few is not None and given.rows > 1 and few.cover.bits <= self.max_bits:
-            return _MixturePhase(few)
-        return _Phase(Exact(self.max_bits), given)
+            return _MixturePhase(few, whole)
+        return whole
 
 
 class _Phase(ModelPhase):
@@ -80,10 +81,17 @@ class _Phase(ModelPhase):
 
 
 class _MixturePhase(ModelPhase):
-    """The phase of rows of one evidence pattern with few states each."""
+    """The phase of rows of one evidence pattern with few states each.
 
-    def __init__(self, mixture: Mixture) -> None:
-        self.mixture, self.precision = mixture, mixture.precision
+    `whole` answers where the log normaliser is wanted, too.
+    """
+
+    def __init__(self, mixture: Mixture, whole: _Phase) -> None:
+        self.mixture, self.precision, self.whole = mixture, mixture.precision, whole
+
+    def exact(self, batch: Batch) -> tuple[Statistics, float]:
+        """Return the expectation with the mean log normaliser."""
+        return self.whole.exact(batch)
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
         """Compute all states of all rows in one array."""

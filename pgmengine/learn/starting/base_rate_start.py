@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from pgmengine.base.checks import amount
+from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, LayerValues, Params
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
@@ -34,12 +35,17 @@ def observed_means(target: Target, weights: Array) -> dict[str, Array]:
     """
     out = {}
     for name, layer in target.structure.layers.items():
-        seen = np.where(target.free[name], 0.0, weights[:, None])
-        if not seen.any():
-            continue
-        x = layer.shaped(np.where(layer.components(seen > 0), target.evidence.values[name], 0.0))
-        count = seen.sum(axis=0)
-        total = np.einsum("ns,ns...->s...", seen, x)
+        if not distinct(target.free[name]).any():
+            # Every row observes the whole layer, and no mask is made.
+            count = np.full(layer.size, weights.sum())
+            total = (weights @ target.evidence.values[name]).reshape(layer.bias_shape)
+        else:
+            seen = np.where(target.free[name], 0.0, weights[:, None])
+            if not seen.any():
+                continue
+            x = np.where(layer.components(seen > 0), target.evidence.values[name], 0.0)
+            count = seen.sum(axis=0)
+            total = np.einsum("ns,ns...->s...", seen, layer.shaped(x))
         if layer.unit.observed_only:
             out[name] = total / np.maximum(count, 1.0).reshape(-1, *[1] * (total.ndim - 1))
             continue

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -115,7 +116,7 @@ class EM(FullBatch):
 
     def start(self, params: Params) -> Snapshot:
         """Return no moments; PgmError for pseudocounts that do not fit the parameters."""
-        for name, added in self._tables().items():
+        for name, added in self._tables.items():
             if name not in params:
                 raise PgmError(
                     f"EM: pseudocount of {name!r}, which is no parameter{nearest(name, params)}"
@@ -132,11 +133,12 @@ class EM(FullBatch):
         if t == 0:
             check_conditionals(objective.target, objective.given)
             model = self._started(objective, model)
-        before = self._value(objective, model)
-        model = self._maximised(objective, model)
         if objective.complete:
+            model = self._maximised(objective, model)
             after = self._value(objective, model)
             return Ascended(model, after, "the data are complete, so that counting is enough")
+        before = self._value(objective, model)
+        model = self._maximised(objective, model)
         if not objective.exact:
             return Ascended(model, None)
         after = self._value(objective, model)
@@ -149,8 +151,9 @@ class EM(FullBatch):
         why = f"the objective rose by at most {self.tolerance:g} nats a row" if close else ""
         return Ascended(model, after, why)
 
+    @cached_property
     def _tables(self) -> dict[str, Array]:
-        """Return the pseudocounts that are arrays, by parameter."""
+        """The pseudocounts that are arrays, by parameter."""
         given = self.pseudocount
         if not isinstance(given, Mapping):
             return {}
@@ -159,7 +162,7 @@ class EM(FullBatch):
     def _added(self, key: str, logs: Array) -> Array:
         """Return the pseudocounts of a parameter; impossible entries get none from a number."""
         if isinstance(self.pseudocount, Mapping):
-            return self._tables().get(key, np.zeros(logs.shape))
+            return self._tables.get(key, np.zeros(logs.shape))
         return np.where(np.isneginf(logs), 0.0, self.pseudocount)
 
     def _value(self, objective: Objective, model: Model) -> float | None:
@@ -199,8 +202,12 @@ class EM(FullBatch):
 
     def _started(self, objective: Objective, model: Model) -> Model:
         """Return the start: the model itself, or the best of several after a few updates."""
-        stuck = [] if objective.complete else look_alike(model, objective.target)
+        if objective.complete:
+            return model
+        stuck = look_alike(model, objective.target)
         count = self.starts or (RANDOM_STARTS if stuck else 1)
+        # Starts are compared by their objective.
+        count = count if objective.exact else 1
         if count == 1 and not stuck:
             return model
         first = [] if stuck else [model]
@@ -208,11 +215,10 @@ class EM(FullBatch):
             perturbed(model, objective.target, objective.fixed, objective.rng)
             for _ in range(count - len(first))
         ]
-        best = self._best(objective, begins) if objective.exact else begins[0]
+        best = self._best(objective, begins)
         why = f", because states of {listed(stuck)} are exchangeable" if stuck else ""
-        objective.notes["starts"] = (
-            f"began at the best of {counted_starts(len(begins), len(first))}{why}"
-        )
+        kind = "starts" if first else "random starts"
+        objective.notes["starts"] = f"began at the best of {len(begins)} {kind}{why}"
         return best
 
     def _best(self, objective: Objective, begins: list[Model]) -> Model:
@@ -226,11 +232,6 @@ class EM(FullBatch):
             if value > top:
                 best, top = model, value
         return best
-
-
-def counted_starts(count: int, given: int) -> str:
-    """Return how many starts there were, in words."""
-    return f"{count} starts" if given else f"{count} random start{'s' * (count > 1)}"
 
 
 def check_counts(added: Array, name: str) -> None:

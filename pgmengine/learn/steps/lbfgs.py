@@ -14,6 +14,7 @@ that the inner product of its gradient with a change is the change of the object
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -205,7 +206,9 @@ class _Path:
         """Return the point of a step that satisfies the strong Wolfe conditions."""
         from scipy.optimize import line_search
 
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            # A search without a result is seen by its size, which is None.
+            warnings.simplefilter("ignore")
             size = line_search(
                 lambda x: -self.at(x)[0],
                 lambda x: -self.at(x)[1],

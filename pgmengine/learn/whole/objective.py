@@ -35,8 +35,10 @@ from pgmengine.learn.whole.counting import CountingModel, counted, is_complete, 
 from pgmengine.learn.whole.fixed_rows import slopes_with_kept, with_kept
 from pgmengine.model.model import Model
 
-# The largest share by which sums of counts may leave their range through rounding.
-COUNT_ROUNDING = 1e-9
+# The largest planned time, in seconds, of exact expectations given all rows.
+MAX_ROWS_SECONDS = 600.0
+# The largest share by which counts may leave their range by rounding, also in single precision.
+COUNT_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,8 @@ class Objective:
 
     def _default_method(self) -> Positive | Method:
         """Return the method of the data phase: exact where it fits."""
-        if self.complete or Exact().plan(self.target, ("log_z", "gradient")).accepted:
+        plan = None if self.complete else Exact().plan(self.target, ("log_z", "gradient"))
+        if plan is None or (plan.accepted and plan.seconds <= MAX_ROWS_SECONDS):
             return Exact()
         return default_positive(self.target, np.float64)
 

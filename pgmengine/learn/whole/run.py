@@ -58,9 +58,9 @@ class WholeRun(Run):
         self.factorised = is_complete(target)
         if not self.objective.exact:
             self.notes["data phase"] = (
-                f"expectations given the data are estimates by {type(self.positive).__name__}, so "
-                "that the objective is not known: it may fall, and learning ends after the last "
-                "update"
+                f"expectations given the data are by {type(self.positive).__name__}, which may not "
+                "be exact, so that the objective is not known: it may fall, and learning ends "
+                "after the last update"
             )
 
     def most_updates(self, total: int) -> int:
