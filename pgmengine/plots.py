@@ -164,8 +164,9 @@ def samples(
     >>> ax = pgm.plots.samples(r, "v", (4, 4))
     """
     drawn, look = result.samples[layer][:, 0], dict[str, Any]()
-    if result.target is not None:
-        own = result.target.structure.names.layer(layer)
+    own = None if result.target is None else result.target.structure.layers.get(layer)
+    if own is not None:
+        # Layers of several axes have their draws in this shape.
         drawn = own.shaped(own.flat(drawn))
     if drawn.ndim > 2:
         unit = _unit(result, layer)
