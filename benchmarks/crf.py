@@ -15,6 +15,9 @@ def corpus(sentences=2000, labels=20, features=10_000, active=10, seed=0):
         z[0] = rng.integers(labels)
         for t in range(1, steps):
             z[t] = rng.choice(labels, p=move[z[t - 1]])
-        x = [np.unique(np.searchsorted(emit[k], rng.random(active)).clip(0, features - 1)) for k in z]
-        X.append([{f"f{j}": 1.0 for j in row} for row in x]); y.append([f"L{k:02}" for k in z])
+        x = [
+            np.unique(np.searchsorted(emit[k], rng.random(active)).clip(0, features - 1)) for k in z
+        ]
+        X.append([{f"f{j}": 1.0 for j in row} for row in x])
+        y.append([f"L{k:02}" for k in z])
     return X, y

@@ -13,7 +13,11 @@ import pgmengine
 
 pytestmark = pytest.mark.usefixtures("seeds_as_written")
 README = Path(__file__).parents[2] / "README.md"
-NEEDS = {"pgmengine.plots": "matplotlib", "pgmengine.sklearn": "sklearn"}
+NEEDS = {
+    "pgmengine.apps.crf.estimator": "sklearn",
+    "pgmengine.plots": "matplotlib",
+    "pgmengine.sklearn": "sklearn",
+}
 MODULES = [
     m.name
     for m in pkgutil.walk_packages(pgmengine.__path__, "pgmengine.")

@@ -77,6 +77,10 @@ def minimise(
         if not slope.any():
             return Minimum(w, value, done, True)
         found = _search(function, w, value, slope, _direction(slope, pairs), l1, not pairs)
+        if found is None and pairs:
+            # Rounding may have spoilt the curvature; the gradient itself decides.
+            pairs.clear()
+            continue
         if found is None:
             return Minimum(w, value, done, True)
         new, value, new_gradient = found

@@ -16,7 +16,6 @@ depend on the number of threads. The product with X' is taken on the threads by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +23,7 @@ from scipy.sparse import csr_array, issparse
 
 from pgmengine.apps.crf.sequences import Steps
 from pgmengine.base.types import Array, Weight
-from pgmengine.base.work.threads import one_blas_thread, shared_out, threads
+from pgmengine.base.work.threads import shared_out, threads
 from pgmengine.infer.exact.chain_sums import Packing, chain_sums
 
 # The most numbers (steps times labels) of a part with more than one sequence.
@@ -78,7 +77,9 @@ class Likelihood:
         values, codes = steps.values[order], codes[order]
         self._packings = [part.packing for part in parts]
         ends = np.cumsum([len(part.steps) for part in parts])
-        self._places = [slice(int(e) - len(p.steps), int(e)) for e, p in zip(ends, parts)]
+        self._places = [
+            slice(int(e) - len(p.steps), int(e)) for e, p in zip(ends, parts, strict=True)
+        ]
         self._values = [values[place] for place in self._places]
         self._blocks = _blocks_of_features(values)
         indicators = np.zeros((len(order), labels))
@@ -86,7 +87,7 @@ class Likelihood:
         # Observed counts: the gradient of the log weights of the labels that are given.
         self.observed = self._by_feature(indicators)
         self.observed_pairs = np.zeros((labels, labels))
-        for place, packing in zip(self._places, self._packings):
+        for place, packing in zip(self._places, self._packings, strict=True):
             for now, before in packing.steps():
                 pair = codes[place][before], codes[place][now]
                 np.add.at(self.observed_pairs, pair, 1.0)
@@ -106,8 +107,7 @@ class Likelihood:
 
         Returns
         -------
-        The sum over sequences, and the gradients in the shapes of the parameters. The sum is inf
-        where weights are so large that log weights overflow.
+        The sum over sequences, and the gradients in the shapes of the parameters.
         """
         value = -float(np.vdot(self.observed, coef) + np.vdot(self.observed_pairs, transitions))
         marginals = np.full((self._places[-1].stop, self.labels), np.nan)
@@ -117,8 +117,7 @@ class Likelihood:
             marginals[self._places[k]] = found.marginals
             return float(found.log_z.sum()), found.pairs
 
-        with one_blas_thread():
-            found = list(shared_out(sums, range(len(self._places))))
+        found = list(shared_out(sums, range(len(self._places))))
         log_z, pairs = sum(one for one, _ in found), sum(pairs for _, pairs in found)
         slope = self._by_feature(marginals) - self.observed
         return value + log_z, slope, pairs - self.observed_pairs
@@ -129,7 +128,7 @@ def _blocks_of_features(values: Weight) -> list[Weight]:
     count = min(threads(), max(1, values.shape[1]))
     if not issparse(values):
         turned = np.ascontiguousarray(values.T)
-        return list(np.array_split(turned, count)) 
+        return list(np.array_split(turned, count))
     turned = csr_array(values.T)
     share = np.arange(1, count) * turned.nnz / count
     cuts = [0, *np.searchsorted(turned.indptr, share).tolist(), turned.shape[0]]

@@ -23,6 +23,9 @@ from pgmengine.base.checks import is_missing, real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 
+# The largest size of a feature: squares of gradients stay finite.
+MAX_FEATURE = 1e100
+
 # Features of sequences as users give them, and labels of sequences.
 Sequences: TypeAlias = "Sequence[Any]"
 Labels: TypeAlias = "Sequence[Any]"
@@ -109,9 +112,9 @@ def _numbers(sequence: Any, where: str) -> Weight:
         if part.dtype.kind not in "biuf":
             raise PgmError(f"{where} is a sparse matrix of {part.dtype}, expected real numbers")
         part = part.astype(np.float64)
-        for k in np.flatnonzero(~np.isfinite(part.data))[:1]:
+        for k in np.flatnonzero(~(np.abs(part.data) <= MAX_FEATURE))[:1]:
             step = int(np.searchsorted(part.indptr, k, side="right")) - 1
-            _refuse_number(where, step, int(part.indices[k]), part.data[k])
+            _refuse_number(where, step, int(part.indices[k]), float(part.data[k]))
         return part
     try:
         array = np.asarray(sequence)
@@ -128,11 +131,11 @@ def _numbers(sequence: Any, where: str) -> Weight:
         )
     if array.dtype.kind not in "biuf":
         for (step, feature), value in np.ndenumerate(array):
-            if math.isnan(_number(value)):
+            if not abs(_number(value)) <= MAX_FEATURE:
                 _refuse_number(where, step, feature, value)
     array = array.astype(np.float64)
-    for step, feature in np.argwhere(~np.isfinite(array))[:1]:
-        _refuse_number(where, step, feature, float(array[step, feature]))
+    for step, feature in np.argwhere(~(np.abs(array) <= MAX_FEATURE))[:1]:
+        _refuse_number(where, int(step), int(feature), float(array[step, feature]))
     return array
 
 
@@ -143,7 +146,8 @@ def _number(value: object) -> float:
 
 def _refuse_number(where: str, step: int, feature: int | str, value: object) -> None:
     raise PgmError(
-        f"{where}, step {step}, feature {feature!r}: {value!r:.60}, expected a finite number"
+        f"{where}, step {step}, feature {feature!r}: {value!r:.60}, expected a number of at most "
+        f"{MAX_FEATURE:g} in size"
     )
 
 
@@ -230,12 +234,12 @@ def _add(found: dict[str, float], item: Mapping[Any, Any], prefix: str, where: s
             _add(found, value, f"{prefix}{key}:", where)
         elif isinstance(value, (list, tuple, set, frozenset)):
             _add_names(found, value, f"{prefix}{key}=", where)
-        elif math.isfinite(number := _number(value)):
+        elif abs(number := _number(value)) <= MAX_FEATURE:
             found[f"{prefix}{key}"] = number
         else:
             raise PgmError(
-                f"{where}, feature {prefix + key!r}: {value!r:.60}, expected a finite number, a "
-                "boolean, a text, a list of texts, or a dict of features"
+                f"{where}, feature {prefix + key!r}: {value!r:.60}, expected a number of at most "
+                f"{MAX_FEATURE:g} in size, a boolean, a text, a list of texts, or a dict"
             )
 
 
@@ -290,8 +294,14 @@ def stacked_labels(y: Labels, lengths: Array) -> list[Any]:
     return out
 
 
-def classes_of(labels: Sequence[Any], lengths: Array) -> Array:
-    """Return the distinct labels, sorted, (labels,); PgmError if texts and numbers are mixed."""
+def classes_of(labels: Sequence[Any], lengths: Array) -> tuple[Array, Array]:
+    """Return the distinct labels, sorted, (labels,), and the number of each label, (steps,).
+
+    Raises
+    ------
+    PgmError
+        If texts and numbers are mixed.
+    """
     texts = [isinstance(label, str) for label in labels]
     if any(texts) and not all(texts):
         other = texts.index(not texts[0])
@@ -302,4 +312,6 @@ def classes_of(labels: Sequence[Any], lengths: Array) -> Array:
             f"{'a text' if texts[other] else 'a number'}, and labels before it are "
             f"{'numbers' if texts[other] else 'texts'}; expected one kind of labels"
         )
-    return np.array(sorted(set(labels)))
+    classes = sorted(set(labels))
+    number = {label: i for i, label in enumerate(classes)}
+    return np.array(classes), np.array([number[label] for label in labels], dtype=np.int64)
