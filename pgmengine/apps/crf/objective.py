@@ -23,11 +23,14 @@ from scipy.sparse import csr_array, issparse
 
 from pgmengine.apps.crf.sequences import Steps
 from pgmengine.base.types import Array, Weight
-from pgmengine.base.work.threads import shared_out, threads
+from pgmengine.base.work.threads import shared_out
 from pgmengine.infer.exact.chain_sums import Packing, chain_sums
 
 # The most numbers (steps times labels) of a part with more than one sequence.
 PART_NUMBERS = 200_000
+# The number of blocks of features, for any number of threads: the bits of dense products depend on
+# the shapes of their factors.
+FEATURE_BLOCKS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +127,8 @@ class Likelihood:
 
 
 def _blocks_of_features(values: Weight) -> list[Weight]:
-    """Return X' in blocks of rows with equally many entries, one for each thread."""
-    count = min(threads(), max(1, values.shape[1]))
+    """Return X' in blocks of rows with equally many entries."""
+    count = min(FEATURE_BLOCKS, max(1, values.shape[1]))
     if not issparse(values):
         turned = np.ascontiguousarray(values.T)
         return list(np.array_split(turned, count))
