@@ -290,7 +290,22 @@ def test_sequences_without_steps_have_no_labels():
     other = ChainCRF().fit([X[i] for i in kept], [named(codes)[i] for i in kept])
     np.testing.assert_allclose(crf.coef_, other.coef_, atol=1e-3)
     items = ChainCRF().fit([[], [["a"]]], [[], ["u"]])
-    assert [len(part) for part in items.predict([[], [["a"]], np.zeros((0, 2))])] == [0, 1, 0]
+    given = [[], [["a"]], np.zeros((0, 2)), sparse.csr_array((0, 2)), ()]
+    assert [len(part) for part in items.predict(given)] == [0, 1, 0, 0, 0]
+    with pytest.raises(PgmError, match="sequence 1 is of type csr_array"):
+        items.predict([[], sparse.csr_array((2, 2))])
+
+
+def test_sequences_of_objects_are_lists():
+    """numpy makes arrays of objects from lists of dicts, and from ragged lists."""
+    X, y = [[{"a": 1.0}, {"b": 2.0}], [{"a": 1.0}]], [["u", "v"], ["u"]]
+    crf = ChainCRF().fit(X, y)
+    ragged = np.empty(2, dtype=object)
+    ragged[:] = [np.array(x) for x in X]
+    labels = np.empty(2, dtype=object)
+    labels[:] = y
+    other = ChainCRF().fit(ragged, labels)
+    np.testing.assert_array_equal(crf.coef_, other.coef_)
 
 
 def test_an_unknown_label_counts_as_wrong():

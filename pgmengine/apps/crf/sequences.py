@@ -52,7 +52,12 @@ def listed_sequences(given: object, what: str) -> list[Any]:
             f"{what} must be a list of sequences, not {type(given).__name__}; for a single "
             f"sequence give [{what}]"
         )
-    return list(given)
+    return [
+        one.tolist()
+        if isinstance(one, np.ndarray) and one.dtype == object and one.ndim == 1
+        else one
+        for one in given
+    ]
 
 
 def holds_items(sequences: Sequence[Any]) -> bool:
@@ -171,21 +176,22 @@ def stacked_items(sequences: Sequence[Any], names: Sequence[str] | None) -> tupl
     start, columns, values = [0], list[int](), list[float]()
     lengths = []
     for i, sequence in enumerate(sequences):
-        if not isinstance(sequence, (list, tuple)) and np.size(sequence):
+        if not isinstance(sequence, (list, tuple)) and _has_steps(sequence):
             raise PgmError(
                 f"X: sequence {i} is of type {type(sequence).__name__}, expected a list with a "
                 "dict or a list of names for each step, as in other sequences"
             )
-        lengths.append(len(sequence))
-        for step, item in enumerate(sequence):
+        items = sequence if isinstance(sequence, (list, tuple)) else ()
+        lengths.append(len(items))
+        for step, item in enumerate(items):
             found = features_of(item, f"X: sequence {i}, step {step}")
-            for name, value in found.items():
-                if names is None:
-                    place = column.setdefault(name, len(column))
-                elif (place := column.get(name, -1)) < 0:
-                    continue
-                columns.append(place)
-                values.append(value)
+            if names is None:
+                columns += [column.setdefault(name, len(column)) for name in found]
+                values += found.values()
+            else:
+                kept = [(column[name], value) for name, value in found.items() if name in column]
+                columns += [place for place, _ in kept]
+                values += [value for _, value in kept]
             start.append(len(columns))
     order = sorted(column)
     rank = np.empty(len(order), dtype=np.int64)
@@ -195,6 +201,12 @@ def stacked_items(sequences: Sequence[Any], names: Sequence[str] | None) -> tupl
     matrix = csr_array((np.array(values), indices, np.array(start)), shape=shape)
     matrix.sort_indices()
     return Steps(matrix, np.array(lengths, dtype=np.int64)), order
+
+
+def _has_steps(sequence: Any) -> bool:
+    """Return whether an object that is no list has steps, as far as its shape says."""
+    shape = sequence.shape if issparse(sequence) else np.shape(sequence)
+    return not shape or shape[0] > 0
 
 
 def features_of(item: object, where: str = "item") -> dict[str, float]:
@@ -211,7 +223,8 @@ def features_of(item: object, where: str = "item") -> dict[str, float]:
     {'word=walk': 1.0, 'title': 0.0, 'last:length': 2.0, 'ends=k': 1.0, 'ends=lk': 1.0}
     """
     found: dict[str, float] = {}
-    if isinstance(item, Mapping):
+    # The types of nearly all items and values are asked first: the others take ten times as long.
+    if type(item) is dict or isinstance(item, Mapping):
         _add(found, item, "", where)
     elif isinstance(item, (list, tuple, set, frozenset)):
         _add_names(found, item, "", where)
@@ -228,7 +241,9 @@ def _add(found: dict[str, float], item: Mapping[Any, Any], prefix: str, where: s
     for key, value in item.items():
         if not isinstance(key, str):
             raise PgmError(f"{where}: the feature {key!r:.60} has no text as its name")
-        if isinstance(value, str):
+        if type(value) is float and -MAX_FEATURE <= value <= MAX_FEATURE:
+            found[prefix + key] = value
+        elif isinstance(value, str):
             found[f"{prefix}{key}={value}"] = 1.0
         elif isinstance(value, Mapping):
             _add(found, value, f"{prefix}{key}:", where)
