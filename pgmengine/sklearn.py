@@ -1,9 +1,9 @@
 """Estimators for scikit-learn (extra "sklearn").
 
 RBMTransformer extracts features, GraphicalImputer fills missing values, and DRBMClassifier and
-GenerativeClassifier predict labels. All take real numbers. `fit` chooses the visible units from the
-data: Binary units if all values are 0 or 1, and otherwise Gaussian(1) units for standardised
-columns.
+GenerativeClassifier predict labels. These take real numbers, and `fit` chooses the visible units
+from the data: Binary units if all values are 0 or 1, and otherwise Gaussian(1) units for
+standardised columns. ChainCRF labels the steps of sequences.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.apps import classifier
+from pgmengine.apps.crf.estimator import ChainCRF
 from pgmengine.apps.estimators import (
     LEARNING_ARGUMENTS,
     Features,
@@ -68,7 +69,13 @@ IMPUTATION_METHOD = Auto(
     candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf))
 )
 
-__all__ = ["DRBMClassifier", "GenerativeClassifier", "GraphicalImputer", "RBMTransformer"]
+__all__ = [
+    "ChainCRF",
+    "DRBMClassifier",
+    "GenerativeClassifier",
+    "GraphicalImputer",
+    "RBMTransformer",
+]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -14,6 +14,7 @@ import pgmengine
 pytestmark = pytest.mark.usefixtures("seeds_as_written")
 README = Path(__file__).parents[2] / "README.md"
 NEEDS = {
+    "pgmengine.apps.crf.estimator": "sklearn",
     "pgmengine.plots": "matplotlib",
     "pgmengine.sklearn": "sklearn",
     "pgmengine.apps.curves": "matplotlib",

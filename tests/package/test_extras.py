@@ -24,7 +24,7 @@ OPTIONAL = PROJECT["optional-dependencies"]
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "xdist": "pytest-xdist"}
 
 # Packages of other projects that single tests read models of; no extra installs them.
-OTHERS = {"pgmpy", "pyagrum"}
+OTHERS = {"pgmpy", "pyagrum", "pycrfsuite"}
 
 # Attribute -> the optional module that its use needs.
 USES = {

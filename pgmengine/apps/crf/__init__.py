@@ -1,0 +1,1 @@
+"""Linear-chain conditional random fields: sequences, the objective, its minimum, the estimator."""

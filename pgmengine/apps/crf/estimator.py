@@ -1,0 +1,274 @@
+"""ChainCRF: linear-chain conditional random fields for lists of sequences.
+
+`fit` stacks the steps of all sequences, and minimises the exact negative log-likelihood. The
+learned labels are a template of the engine, a chain of variables with one shared table of
+transitions, whose soft evidence is X @ coef_. Its mode is the prediction, and any other question
+can be asked about it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from pgmengine.apps.crf.minimise import minimise
+from pgmengine.apps.crf.objective import Likelihood, parts_of
+from pgmengine.apps.crf.sequences import (
+    Labels,
+    Sequences,
+    Steps,
+    classes_of,
+    holds_items,
+    listed_sequences,
+    stacked_items,
+    stacked_labels,
+    stacked_numbers,
+)
+from pgmengine.base.checks import check_number, check_whole
+from pgmengine.base.errors import InternalError, PgmError
+from pgmengine.base.extras import needed_by
+from pgmengine.base.types import Array
+from pgmengine.base.work.threads import one_blas_thread
+from pgmengine.declare.builder import GraphBuilder
+from pgmengine.declare.template import Template
+from pgmengine.infer.exact.chain_sums import chain_sums
+from pgmengine.infer.exact.exact import Exact
+from pgmengine.infer.question.ask import infer
+
+with needed_by("pgmengine.sklearn"):
+    from sklearn.base import BaseEstimator
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.utils.validation import check_is_fitted
+
+# The chain of labels in questions to the engine, and its shared table.
+LABELS, TRANSITION = "y", "transition"
+
+
+@dataclass(frozen=True)
+class ChainOfLabels:
+    """The declaration of a chain of labels of any length."""
+
+    labels: tuple[str, ...]
+
+    def __call__(self, steps: int) -> GraphBuilder:
+        """Return the declaration of a chain with this number of steps."""
+        b = GraphBuilder()
+        y = b.variable(LABELS, states=self.labels, shape=steps)
+        if steps > 1:
+            weights = np.ones((len(self.labels),) * 2)
+            b.table((y[:-1], y[1:]), weights, name=TRANSITION)
+        return b
+
+
+@dataclass(eq=False, repr=False)
+class ChainCRF(BaseEstimator):
+    """Label the steps of sequences by a linear-chain conditional random field.
+
+    Use it for tagging words, and for any sequences whose labels depend on their neighbours. The
+    objective is the one of CRFsuite,
+
+        sum over sequences of -log p(y | x)  +  l1 * |w|_1  +  l2 * |w|_2^2,
+
+    where w are the weights of all pairs of a feature and a label, and of all pairs of successive
+    labels. The optimum is that of CRFsuite with feature.possible_states and
+    feature.possible_transitions set (all_possible_states and all_possible_transitions in
+    sklearn-crfsuite). As there, labels and the ends of sequences have no weights of their own: give
+    a feature that is always 1 for a bias of each label, and features of the first and the last
+    step. Values of features are not scaled.
+
+    Parameters
+    ----------
+    l1 : weight of the sum of absolute weights. With l1 > 0 most weights are exactly 0.
+    l2 : weight of the sum of squared weights.
+    max_iter : the most iterations of L-BFGS, or of OWL-QN where l1 > 0.
+    tol : learning ends when ten iterations have lowered the objective by less than this share of
+        it.
+
+    Attributes
+    ----------
+    classes_ : (labels,) the labels, sorted. Like the other attributes it is set by `fit`.
+    coef_ : (features, labels) weights of the features.
+    transitions_ : (labels, labels) weights of successive labels, from row to column.
+    feature_names_ : names of the features, a list in the order of coef_; "x0", "x1", ... for
+        features that are numbered.
+    n_features_in_ : the number of features.
+    objective_ : the objective at the weights, in nats.
+    n_iter_ : the number of iterations.
+    template_ : the chain of labels as a pgm.Template, for other questions; see `soft_evidence`.
+
+    Raises
+    ------
+    PgmError
+        Where X or y cannot be read; it names the sequence, the step, and the label or the feature.
+
+    References
+    ----------
+    Lafferty, McCallum and Pereira (2001), Conditional random fields: probabilistic models for
+    segmenting and labeling sequence data. Andrew and Gao (2007), Scalable training of
+    L1-regularized log-linear models.
+
+    Examples
+    --------
+    >>> from pgmengine.sklearn import ChainCRF
+    >>> X = [[{"word": "we"}, {"word": "run"}], [{"word": "the"}, {"word": "run"}]]
+    >>> y = [["pronoun", "verb"], ["article", "noun"]]
+    >>> crf = ChainCRF(l2=0.01).fit(X, y)
+    >>> [labels.tolist() for labels in crf.predict([[{"word": "the"}, {"word": "run"}]])]
+    [['article', 'noun']]
+    >>> crf.score(X, y)
+    1.0
+    """
+
+    l1: float = 0.0
+    l2: float = 1.0
+    _: KW_ONLY
+    max_iter: int = 1000
+    tol: float = 1e-6
+
+    def fit(self, X: Sequences, y: Labels) -> ChainCRF:
+        """Learn from labelled sequences, and return this estimator.
+
+        Parameters
+        ----------
+        X : a list with one entry for each sequence: an array or a scipy.sparse matrix (steps,
+            features), or a list with a dict of features, or a list of names, for each step.
+            {"word": "walk"} is the feature "word=walk" with the value 1.
+        y : a list with a list of labels, texts or numbers, for each sequence.
+        """
+        check_number(self, "l1", "l2", "tol")
+        check_whole(self, "max_iter")
+        sequences = listed_sequences(X, "X")
+        items = holds_items(sequences)
+        if items:
+            steps, names = stacked_items(sequences, None)
+        else:
+            steps = stacked_numbers(sequences, None)
+            names = [f"x{i}" for i in range(steps.values.shape[1])]
+        labels = stacked_labels(y, steps.lengths)
+        if not labels:
+            raise PgmError(
+                f"X has {len(sequences)} sequences without a step, expected at least one step"
+            )
+        self.classes_, codes = classes_of(labels, steps.lengths)
+        self.has_items_, self.feature_names_, self.n_features_in_ = items, names, len(names)
+        self._learn(Likelihood(steps, codes, len(self.classes_)))
+        declared = ChainOfLabels(tuple(str(label) for label in self.classes_.tolist()))
+        self.template_ = Template(declared).with_params({TRANSITION: self.transitions_})
+        return self
+
+    def _learn(self, likelihood: Likelihood) -> None:
+        """Set the weights that minimise the objective."""
+        labels, size = likelihood.labels, likelihood.features * likelihood.labels
+
+        def objective(w: Array) -> tuple[float, Array]:
+            coef, transitions = w[:size].reshape(-1, labels), w[size:].reshape(labels, labels)
+            value, *slopes = likelihood(coef, transitions)
+            slope = np.concatenate([part.ravel() for part in slopes])
+            slope += 2 * self.l2 * w
+            return value + self.l2 * float(w @ w), slope
+
+        # Several threads of BLAS lose time on the short products of messages and of steps.
+        with one_blas_thread():
+            start = np.zeros(size + labels**2)
+            found = minimise(objective, start, self.l1, self.tol, self.max_iter)
+        if not found.converged:
+            warnings.warn(
+                f"ChainCRF has not converged in max_iter={self.max_iter} iterations; give more, "
+                "or a larger l2",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.coef_ = found.point[:size].reshape(-1, labels)
+        self.transitions_ = found.point[size:].reshape(labels, labels)
+        self.objective_, self.n_iter_ = found.value, found.iterations
+
+    def predict(self, X: Sequences) -> list[Array]:
+        """Return the most probable labels of each sequence, a list of arrays (steps,).
+
+        Features that were not seen in `fit` are ignored.
+        """
+        fields = self._fields(X)
+        out = [self.classes_[:0]] * len(fields)
+        lengths = np.array([len(field) for field in fields])
+        for steps in np.unique(lengths[lengths > 0]):
+            rows = np.flatnonzero(lengths == steps)
+            for row, codes in zip(rows, self._paths([fields[i] for i in rows]), strict=True):
+                out[row] = self.classes_[codes]
+        return out
+
+    def _paths(self, fields: list[Array]) -> Array:
+        """Return the most probable states, (rows, steps), of sequences of one length."""
+        soft = {LABELS: np.stack(fields)}
+        model = self.template_(len(fields[0]))
+        result = infer(model, {}, soft=soft, want=("mode",), method=Exact())
+        # Two states are the values 0 and 1, and more states are one-hot rows.
+        found = result.mode[LABELS]
+        return np.asarray(found.argmax(axis=-1) if found.ndim == 3 else found, dtype=np.int64)
+
+    def predict_marginals(self, X: Sequences) -> list[Array]:
+        """Return P(label of the step | x), a list of arrays (steps, labels).
+
+        Columns are in the order of `classes_`.
+        """
+        fields = self._fields(X)
+        lengths = np.array([len(field) for field in fields], dtype=np.int64)
+        labels = len(self.classes_)
+        stacked = np.concatenate([np.zeros((0, labels)), *fields])
+        found = np.full_like(stacked, np.nan)
+        with one_blas_thread():
+            for part in parts_of(lengths, labels):
+                sums = chain_sums(stacked[part.steps], self.transitions_, part.packing)
+                found[part.steps] = sums.marginals
+        if np.isnan(found).any():
+            raise InternalError("a step of a sequence has no marginals")
+        return np.split(found, np.cumsum(lengths)[:-1]) if len(lengths) else []
+
+    def soft_evidence(self, X: Sequences) -> list[dict[str, Array]]:
+        """Return the soft evidence of each sequence, for questions about `template_`.
+
+        A sequence has {"y": log weights}, where the log weights (steps, labels) are X @ coef_. With
+        it the engine answers whatever else is wanted: labels when some of them are known, draws,
+        joint distributions of neighbours, log Z.
+
+        Examples
+        --------
+        >>> import pgmengine as pgm
+        >>> from pgmengine.sklearn import ChainCRF
+        >>> X = [[["we"], ["run"]], [["the"], ["run"]]]
+        >>> crf = ChainCRF(l2=0.01).fit(X, [["pronoun", "verb"], ["article", "noun"]])
+        >>> soft = crf.soft_evidence([[["old"], ["run"]]])
+        >>> [r] = pgm.infer(crf.template_, [{"y": ["pronoun", None]}], soft=soft)
+        >>> r.marginal("y[1]")["verb"] > 0.9
+        True
+        """
+        return [{LABELS: field} for field in self._fields(X)]
+
+    def _fields(self, X: Sequences) -> list[Array]:
+        """Return the log weights of the labels of each sequence, (steps, labels)."""
+        check_is_fitted(self)
+        steps = self._steps(listed_sequences(X, "X"))
+        fields = np.asarray(steps.values @ self.coef_)
+        if not len(steps.lengths):
+            return []
+        return np.split(fields, np.cumsum(steps.lengths)[:-1])
+
+    def _steps(self, sequences: Sequence[Any]) -> Steps:
+        """Return the steps of sequences with the features of `fit`."""
+        if self.has_items_:
+            return stacked_items(sequences, self.feature_names_)[0]
+        return stacked_numbers(sequences, self.n_features_in_)
+
+    def score(self, X: Sequences, y: Labels) -> float:
+        """Return the share of steps whose label is predicted right, NaN if there are no steps.
+
+        A label that was not seen in `fit` counts as a label that is predicted wrong.
+        """
+        found = self.predict(X)
+        labels = stacked_labels(y, np.array([len(part) for part in found], dtype=np.int64))
+        predicted = [label for part in found for label in part.tolist()]
+        right = [a == b for a, b in zip(predicted, labels, strict=True)]
+        return float(np.mean(right)) if right else float("nan")

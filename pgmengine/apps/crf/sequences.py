@@ -1,0 +1,332 @@
+"""Sequences of features and of labels, stacked: the steps of all sequences, one below the other.
+
+A sequence of numbers is an array or a scipy.sparse matrix (steps, features). A sequence of items
+has at each step a dict of features, or a list of the names of features whose value is 1. Items are
+read as sklearn-crfsuite reads them, except that the name of a feature with a text is "word=walk":
+
+    {"word": "walk"}          "word=walk" is 1        {"length": 4}     "length" is 4
+    {"tags": ["a", "b"]}      "tags=a", "tags=b"      {"title": True}   "title" is 1, or 0 for False
+    {"last": {"word": "I"}}   "last:word=I" is 1      ["walk", "ing"]   "walk", "ing" are 1
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_array, issparse, vstack
+
+from pgmengine.base.checks import is_missing, real
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, Weight
+
+# The largest size of a feature: squares of gradients stay finite.
+MAX_FEATURE = 1e100
+
+# Features of sequences as users give them, and labels of sequences.
+Sequences: TypeAlias = "Sequence[Any]"
+Labels: TypeAlias = "Sequence[Any]"
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The steps of all sequences.
+
+    Attributes
+    ----------
+    values : (steps, features) array or scipy.sparse CSR array.
+    lengths : (sequences,) number of steps of each sequence.
+    """
+
+    values: Weight
+    lengths: Array
+
+
+def listed_sequences(given: object, what: str) -> list[Any]:
+    """Return sequences as a list; PgmError for anything that does not hold sequences."""
+    if isinstance(given, (str, Mapping)) or issparse(given) or not isinstance(given, Iterable):
+        raise PgmError(
+            f"{what} must be a list of sequences, not {type(given).__name__}; for a single "
+            f"sequence give [{what}]"
+        )
+    return [
+        one.tolist()
+        if isinstance(one, np.ndarray) and one.dtype == object and one.ndim == 1
+        else one
+        for one in given
+    ]
+
+
+def holds_items(sequences: Sequence[Any]) -> bool:
+    """Return whether sequences have dicts or names at their steps, and not rows of numbers."""
+    for sequence in sequences:
+        if isinstance(sequence, (list, tuple)):
+            for item in sequence:
+                if isinstance(item, (Mapping, set, frozenset)):
+                    return True
+                if isinstance(item, (list, tuple)) and any(isinstance(name, str) for name in item):
+                    return True
+    return False
+
+
+# ---- numbers ----
+
+
+def stacked_numbers(sequences: Sequence[Any], features: int | None) -> Steps:
+    """Return the steps of sequences of numbers.
+
+    Parameters
+    ----------
+    sequences : arrays, lists or sparse matrices (steps, features); a sequence without a step may
+        also be an empty list.
+    features : the number of features, None if the sequences decide.
+
+    Raises
+    ------
+    PgmError
+        For sequences of another shape or of different numbers of features, and for entries that
+        are no finite numbers.
+    """
+    expected, given = "as in fit", features
+    parts, lengths = [], []
+    for i, sequence in enumerate(sequences):
+        part = _numbers(sequence, f"X: sequence {i}")
+        lengths.append(part.shape[0])
+        if part.shape == (0, 0):
+            continue
+        if given is None:
+            given, expected = part.shape[1], f"as in sequence {i}"
+        if part.shape[1] != given:
+            raise PgmError(
+                f"X: sequence {i} has {part.shape[1]} features, expected {given} {expected}"
+            )
+        parts.append(part)
+    sizes = np.array(lengths, dtype=np.int64)
+    if any(issparse(part) for part in parts):
+        return Steps(csr_array(vstack([csr_array(part) for part in parts], format="csr")), sizes)
+    return Steps(np.concatenate(parts) if parts else np.zeros((0, given or 0)), sizes)
+
+
+def _numbers(sequence: Any, where: str) -> Weight:
+    """Return one sequence as an array or a CSR array of finite numbers, (0, 0) if it is empty."""
+    if issparse(sequence):
+        part = csr_array(sequence)
+        if part.dtype.kind not in "biuf":
+            raise PgmError(f"{where} is a sparse matrix of {part.dtype}, expected real numbers")
+        part = part.astype(np.float64)
+        for k in np.flatnonzero(~(np.abs(part.data) <= MAX_FEATURE))[:1]:
+            step = int(np.searchsorted(part.indptr, k, side="right")) - 1
+            _refuse_number(where, step, int(part.indices[k]), float(part.data[k]))
+        return part
+    try:
+        array = np.asarray(sequence)
+    except ValueError:
+        raise PgmError(
+            f"{where} has steps of different lengths, expected an array (steps, features)"
+        ) from None
+    if array.size == 0 and array.ndim < 2:
+        return np.zeros((0, 0))
+    if array.ndim != 2:
+        raise PgmError(
+            f"{where} has the shape {array.shape}, expected an array (steps, features), or a dict "
+            "or a list of names for each step"
+        )
+    if array.dtype.kind not in "biuf":
+        for (step, feature), value in np.ndenumerate(array):
+            if not abs(_number(value)) <= MAX_FEATURE:
+                _refuse_number(where, step, feature, value)
+    array = array.astype(np.float64)
+    for step, feature in np.argwhere(~(np.abs(array) <= MAX_FEATURE))[:1]:
+        _refuse_number(where, int(step), int(feature), float(array[step, feature]))
+    return array
+
+
+def _number(value: object) -> float:
+    """Return a number or a boolean as a float, NaN for everything else."""
+    return float(value) if isinstance(value, (bool, np.bool_)) else real(value)
+
+
+def _refuse_number(where: str, step: int, feature: int | str, value: object) -> None:
+    raise PgmError(
+        f"{where}, step {step}, feature {feature!r}: {value!r:.60}, expected a number of at most "
+        f"{MAX_FEATURE:g} in size"
+    )
+
+
+# ---- items ----
+
+
+def stacked_items(sequences: Sequence[Any], names: Sequence[str] | None) -> tuple[Steps, list[str]]:
+    """Return the steps of sequences of items, and the names of the features, sorted.
+
+    Parameters
+    ----------
+    sequences : lists with a dict of features, or a list of names, for each step.
+    names : the features that have a weight; others are ignored. None: all that occur.
+
+    Raises
+    ------
+    PgmError
+        For items and features of other types, and for numbers that are not finite.
+    """
+    column = {} if names is None else {name: i for i, name in enumerate(names)}
+    start, columns, values = [0], list[int](), list[float]()
+    lengths = []
+    for i, sequence in enumerate(sequences):
+        if not isinstance(sequence, (list, tuple)) and _has_steps(sequence):
+            raise PgmError(
+                f"X: sequence {i} is of type {type(sequence).__name__}, expected a list with a "
+                "dict or a list of names for each step, as in other sequences"
+            )
+        items = sequence if isinstance(sequence, (list, tuple)) else ()
+        lengths.append(len(items))
+        for step, item in enumerate(items):
+            found = features_of(item, f"X: sequence {i}, step {step}")
+            if names is None:
+                columns += [column.setdefault(name, len(column)) for name in found]
+                values += found.values()
+            else:
+                kept = [(column[name], value) for name, value in found.items() if name in column]
+                columns += [place for place, _ in kept]
+                values += [value for _, value in kept]
+            start.append(len(columns))
+    order = sorted(column)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[[column[name] for name in order]] = np.arange(len(order))
+    shape = (len(start) - 1, len(order))
+    indices = rank[np.array(columns, dtype=np.int64)] if names is None else np.array(columns, int)
+    matrix = csr_array((np.array(values), indices, np.array(start)), shape=shape)
+    matrix.sort_indices()
+    return Steps(matrix, np.array(lengths, dtype=np.int64)), order
+
+
+def _has_steps(sequence: Any) -> bool:
+    """Return whether an object that is no list has steps, as far as its shape says."""
+    shape = sequence.shape if issparse(sequence) else np.shape(sequence)
+    return not shape or shape[0] > 0
+
+
+def features_of(item: object, where: str = "item") -> dict[str, float]:
+    """Return the features of one step, name -> value.
+
+    Raises
+    ------
+    PgmError
+        If the item is no dict and no list of names, or a feature is of another type or not finite.
+
+    Examples
+    --------
+    >>> features_of({"word": "walk", "title": False, "last": {"length": 2}, "ends": ["k", "lk"]})
+    {'word=walk': 1.0, 'title': 0.0, 'last:length': 2.0, 'ends=k': 1.0, 'ends=lk': 1.0}
+    """
+    found: dict[str, float] = {}
+    # The types of nearly all items and values are asked first: the others take ten times as long.
+    if type(item) is dict or isinstance(item, Mapping):
+        _add(found, item, "", where)
+    elif isinstance(item, (list, tuple, set, frozenset)):
+        _add_names(found, item, "", where)
+    else:
+        raise PgmError(
+            f"{where}: {item!r:.60} is of type {type(item).__name__}, expected a dict of features "
+            "or a list of their names"
+        )
+    return found
+
+
+def _add(found: dict[str, float], item: Mapping[Any, Any], prefix: str, where: str) -> None:
+    """Add the features of a dict, whose names follow the prefix."""
+    for key, value in item.items():
+        if not isinstance(key, str):
+            raise PgmError(f"{where}: the feature {key!r:.60} has no text as its name")
+        if type(value) is float and -MAX_FEATURE <= value <= MAX_FEATURE:
+            found[prefix + key] = value
+        elif isinstance(value, str):
+            found[f"{prefix}{key}={value}"] = 1.0
+        elif isinstance(value, Mapping):
+            _add(found, value, f"{prefix}{key}:", where)
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            _add_names(found, value, f"{prefix}{key}=", where)
+        elif abs(number := _number(value)) <= MAX_FEATURE:
+            found[f"{prefix}{key}"] = number
+        else:
+            raise PgmError(
+                f"{where}, feature {prefix + key!r}: {value!r:.60}, expected a number of at most "
+                f"{MAX_FEATURE:g} in size, a boolean, a text, a list of texts, or a dict"
+            )
+
+
+def _add_names(found: dict[str, float], names: Iterable[Any], prefix: str, where: str) -> None:
+    """Add features with the value 1, whose names follow the prefix."""
+    for name in names:
+        if not isinstance(name, str):
+            raise PgmError(
+                f"{where}: {name!r:.60} in a list of names is of type {type(name).__name__}, "
+                "expected a text"
+            )
+        found[prefix + name] = 1.0
+
+
+# ---- labels ----
+
+
+def stacked_labels(y: Labels, lengths: Array) -> list[Any]:
+    """Return the labels of all steps.
+
+    Parameters
+    ----------
+    y : a sequence of labels for each sequence.
+    lengths : (sequences,) number of steps of each sequence.
+
+    Raises
+    ------
+    PgmError
+        For other numbers of sequences or steps, and for labels that are no texts or numbers.
+    """
+    sequences, out = listed_sequences(y, "y"), list[Any]()
+    if len(sequences) != len(lengths):
+        raise PgmError(
+            f"y has {len(sequences)} sequences, expected {len(lengths)}, one for each of X"
+        )
+    for i, sequence in enumerate(sequences):
+        labels = sequence.tolist() if isinstance(sequence, np.ndarray) else sequence
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            raise PgmError(f"y: sequence {i} is {sequence!r:.60}, expected a list of labels")
+        labels = list(labels)
+        if len(labels) != lengths[i]:
+            raise PgmError(
+                f"y: sequence {i} has {len(labels)} labels, expected {lengths[i]}, one for each "
+                "step of X"
+            )
+        for step, label in enumerate(labels):
+            if is_missing(label) or not (isinstance(label, str) or not math.isnan(_number(label))):
+                raise PgmError(
+                    f"y: sequence {i}, step {step}: {label!r:.60}, expected a text or a number"
+                )
+        out += labels
+    return out
+
+
+def classes_of(labels: Sequence[Any], lengths: Array) -> tuple[Array, Array]:
+    """Return the distinct labels, sorted, (labels,), and the number of each label, (steps,).
+
+    Raises
+    ------
+    PgmError
+        If texts and numbers are mixed.
+    """
+    texts = [isinstance(label, str) for label in labels]
+    if any(texts) and not all(texts):
+        other = texts.index(not texts[0])
+        ends = np.cumsum(lengths)
+        i = int(np.searchsorted(ends, other, side="right"))
+        raise PgmError(
+            f"y: sequence {i}, step {other - (ends[i] - lengths[i])}: {labels[other]!r:.60} is "
+            f"{'a text' if texts[other] else 'a number'}, and labels before it are "
+            f"{'numbers' if texts[other] else 'texts'}; expected one kind of labels"
+        )
+    classes = sorted(set(labels))
+    number = {label: i for i, label in enumerate(classes)}
+    return np.array(classes), np.array([number[label] for label in labels], dtype=np.int64)
