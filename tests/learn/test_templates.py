@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
+from pgmengine.learn.whole import chains, joined
 
 START = np.array([0.5, 0.3, 0.2])
 TRANSITION = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
@@ -293,3 +294,81 @@ def test_bad_rows_are_refused_and_named(name):
     act, match = BAD[name]
     with pytest.raises(pgm.PgmError, match=match):
         act()
+
+
+def chain_template(seed, kind):
+    """Chains without zeros: with one or two emissions, backward arrows, or observed inputs."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(2, 5))
+    start, moves = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k), k)
+    seen, other = rng.dirichlet(np.ones(4), k), rng.dirichlet(np.ones(3), (k, 4))
+
+    def declare(steps):
+        b = pgm.GraphBuilder()
+        z = b.variable("z", states=k, shape=steps)
+        x = b.variable("x", states=4, shape=steps)
+        first, rest, before = (z[0], z[1:], z[:-1])
+        if kind == "backward":
+            first, rest, before = (z[-1], z[:-1], z[1:])
+        b.conditional(first, (), start, name="start")
+        b.conditional(rest, (before,), moves, name="moves")
+        b.conditional(x, (z,), seen, name="seen")
+        if kind == "two emissions":
+            y = b.variable("y", states=3, shape=steps)
+            b.conditional(y, (z, x), other, name="other")
+        return b
+
+    return pgm.Template(declare)
+
+
+@pytest.mark.parametrize("kind", ("plain", "two emissions", "backward"))
+@pytest.mark.parametrize("seed", range(3))
+def test_chains_of_all_lengths_are_summed_as_one_length_at_a_time(seed, kind, monkeypatch):
+    template, rng = chain_template(seed, kind), np.random.default_rng(seed)
+    names = {"x": 4, "y": 3} if kind == "two emissions" else {"x": 4}
+    # Lengths are drawn so that most steps are reached by several chains.
+    data = []
+    for _ in range(60):
+        steps = int(rng.integers(8, 14))
+        data.append({name: rng.integers(0, n, steps) for name, n in names.items()})
+    ways = []
+
+    def learned():
+        em = pgm.EM(pseudocount=0.5, tolerance=0.0)
+        return pgm.fit(template, data, optimizer=em, updates=3, progress=False)
+
+    def watched(*arguments):
+        found = chains.chains_of(*arguments)
+        ways.append(found is not None)
+        return found
+
+    monkeypatch.setattr(joined, "chains_of", watched)
+    together = learned()
+    assert ways == [True]
+    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    one_by_one = learned()
+    for name, value in one_by_one.model.learned.items():
+        np.testing.assert_allclose(together.model.learned[name], value, atol=1e-10)
+    np.testing.assert_allclose(
+        together.history["objective"]["value"], one_by_one.history["objective"]["value"], rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("change", ("missing", "zero", "weights", "few"))
+def test_rows_that_are_no_chains_are_summed_one_length_at_a_time(change):
+    template, rng = chain_template(0, "plain"), np.random.default_rng(1)
+    data = [{"x": rng.integers(0, 4, int(rng.integers(3, 6))) * 1.0} for _ in range(40)]
+    weights = None
+    if change == "missing":
+        data[3]["x"][1] = np.nan
+    if change == "few":
+        data = data[:3]
+    if change == "weights":
+        weights = np.linspace(0.5, 1.5, len(data))
+    if change == "zero":
+        seen = np.array(template(3).params["seen"])
+        seen[0] = np.log([0.5, 0.5, 1e-300, 1e-300])
+        template = template.with_params({"seen": np.where(seen < -600, -np.inf, seen)})
+    em = pgm.EM(pseudocount=0.0, tolerance=0.0)
+    found = pgm.fit(template, data, optimizer=em, updates=3, sample_weight=weights, progress=False)
+    assert (np.diff(found.history["objective"]["value"]) >= -1e-12).all()

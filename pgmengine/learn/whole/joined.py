@@ -18,6 +18,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
+from pgmengine.learn.whole.chains import Chains, chains_of
 from pgmengine.learn.whole.objective import Evaluation, Objective
 from pgmengine.model.model import Model
 from pgmengine.model.parameters import Parameters
@@ -40,6 +41,8 @@ class JoinedObjective(Objective):
         self.complete = all(part.complete for part in parts)
         self.fixed = _idle_in_all(parts)
         self._last: list[tuple[Model, str, Evaluation]] = []
+        # Objectives that differ in their fixed entries share the chains.
+        self._chains: list[Chains | None] = []
         for part in parts[1:]:
             check_shared(parts[0].target.model, part.target.model)
 
@@ -48,7 +51,20 @@ class JoinedObjective(Objective):
         """Whether expectations given the data are exact for rows of every length."""
         return all(part.exact for part in self.parts)
 
+    @property
+    def chains(self) -> Chains | None:
+        """The rows of all lengths as chains; None where they are none, or not exact."""
+        if not self._chains:
+            plain = self.exact and not any(part.complete for part in self.parts)
+            targets, weights = zip(*((p.target, p.weights) for p in self.parts), strict=True)
+            self._chains.append(chains_of(targets, weights) if plain else None)
+        return self._chains[0]
+
     def _counts(self, model: Model) -> Evaluation:
+        summed = None if self.chains is None else self.chains.counts(model)
+        if summed is not None:
+            log_z, counts = summed
+            return Evaluation(log_z / self.total, dict(counts))
         found = [part.counts(_with_shared(part, model)) for part in self.parts]
         return self._joined(model, found, [1.0] * len(found))
 
