@@ -181,5 +181,6 @@ assert abs(would - trains @ (late[0] / late[1])) < 1e-12
 # - Misspell a variable or a state, or let the rows of a conditional sum to 0.9, and read the message.
 # - `b.table(scope, values)` declares potentials that need not be normalised, beside conditionals and
 #   couplings.
-# - The next tutorial asks graphs of 10,000 variables.
+# - The tutorial "A Bayesian network from data" learns the tables from rows of data.
+# - The tutorial "Chains, trees and lattices" asks graphs of 10,000 variables.
 # - The page "How to choose" says where exact answers end, and what answers beyond.

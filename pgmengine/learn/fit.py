@@ -69,7 +69,7 @@ class Fit(StandsForModel):
 
     Attributes
     ----------
-    model : the learned model; after Ctrl-C, the one after the last complete update.
+    model : the learned model, or template; after Ctrl-C, the one after the last complete update.
     history : name -> {"update": (n,), "value": (n,)} of every monitor. EM and LBFGS add
         "objective", in nats a row, which they maximise.
     state : the state that `fit(state=)` takes to go on: arrays and numbers by name. Its entry
@@ -154,6 +154,8 @@ def fit(
         parameters stay.
     data : layer -> (rows, size), or a DataFrame with a column for each unit; NaN is a missing
         value, and layers that are left out are hidden. States have their names, as in `infer`.
+        For a template: a list of rows of any length, such as [{"x": values}, ...], or name -> list
+        of the values of each row. A template learns by EM or LBFGS.
     negative : the method of the model phase. By default ExactGradient() where that takes at most
         two milliseconds of an update, else PCD(), or CD() with `given`; a normalised (directed)
         model has no model phase.
@@ -199,7 +201,8 @@ def fit(
 
     Returns
     -------
-    A Fit with the learned model, the history and the state.
+    A Fit with the learned model, the history and the state. For a template, its `model` is the
+    template with the learned parameters.
 
     Raises
     ------

@@ -45,7 +45,7 @@ class Plain:
         index = self.target.structure.table_index
         axes = range(index.start[table], index.start[table + 1])
         shape = [index.states[a] for a in axes]
-        entries = self.target.model.table_entries[index.first[table] : index.first[table + 1]]
+        entries = self.target.model.table_entries[index.first[table] :][: index.size[table]]
         found = entries.reshape(shape)[tuple(self.states[index.unit[a]] for a in axes[:-1])]
         return np.broadcast_to(found, (self.states.shape[1], shape[-1]))
 

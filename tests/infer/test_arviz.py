@@ -80,7 +80,7 @@ def test_what_is_missing_is_named():
     model = pgm.rbm(3, 2, rng=0)
     with pytest.raises(pgm.NotAsked, match="want="):
         pgm.infer(model).to_arviz()
-    with pytest.raises(pgm.PgmError, match="of a method's run"):
+    with pytest.raises(pgm.PgmError, match="of a method's own run"):
         pgm.Exact().run(model.given(), ("samples",)).to_arviz()
 
 

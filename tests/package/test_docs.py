@@ -36,8 +36,8 @@ def test_readme_blocks(capsys):
     printed = capsys.readouterr().out
     shown = re.findall(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
     # Every example shows what it prints, and the first one is a network from a file.
-    assert len(shown) == len(blocks) == 2 and all(text in printed for text in shown)
-    assert "pgm.read(" in blocks[0] and "pgm.rbm(" in blocks[1]
+    assert len(shown) == len(blocks) == 3 and all(text in printed for text in shown)
+    assert "pgm.read(" in blocks[0] and "pgm.Template(" in blocks[1] and "pgm.rbm(" in blocks[2]
 
 
 def test_pages_run(capsys):

@@ -115,8 +115,9 @@ def infer(
     Parameters
     ----------
     model : the model, or the Fit that holds it. For a template, `evidence` is a list of rows of
-        any length, such as [{"x": values}, ...], or name -> list of values; `soft` and `do` have
-        an entry, or None, for each row; and the answer is a list of Results, one for each row.
+        any length, such as [{"x": values}, ...], or name -> list of the values of each row. An
+        integer in place of a row is a number of steps without evidence. `soft` and `do` have an
+        entry, or None, for each row, and the answer is a list of Results, one for each row.
     evidence : layer -> (size,) or (rows, size); NaN is not observed, omitted layers are free.
         Layers and arrays of several axes take their shape, (*shape) or (rows, *shape).
         Categorical layers take labels or one-hot rows. A pandas DataFrame has a column for each
