@@ -259,8 +259,10 @@ def _first_unit(structure: Structure, name: object) -> Place:
     return place or (structure.names.layer(str(name), what="tables: layer").name, 0)
 
 
-def check_units(structure: Structure, layers: Sequence[str], given: Array, what: str) -> Array:
-    """Return the units (n, m) of tables as integers; PgmError unless they are different units."""
+def check_numbers_of_units(
+    structure: Structure, layers: Sequence[str], given: Array, what: str
+) -> Array:
+    """Return units (n, m) of these layers as integers; PgmError unless the layers have them."""
     sizes = np.array([structure.layers[name].size for name in layers])
     bad = ~((given >= 0) & (given < sizes) & (given == np.floor(given)))
     if bad.any():
@@ -270,7 +272,12 @@ def check_units(structure: Structure, layers: Sequence[str], given: Array, what:
             f"{what}: index[{row}, {axis}] is {number}, expected a unit of layer "
             f"{layers[axis]!r}, 0..{sizes[axis] - 1}"
         )
-    index = given.astype(np.int64)
+    return given.astype(np.int64)
+
+
+def check_units(structure: Structure, layers: Sequence[str], given: Array, what: str) -> Array:
+    """Return the units (n, m) of tables as integers; PgmError unless they are different units."""
+    index = check_numbers_of_units(structure, layers, given, what)
     numbers = index + [structure.first_unit[name] for name in layers]
     numbers.sort(axis=1)
     twice = (numbers[:, 1:] == numbers[:, :-1]).any(axis=1)

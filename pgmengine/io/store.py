@@ -25,6 +25,7 @@ from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
+from pgmengine.declare.shared.stored_terms import StoredTerm, stored_terms, term_numbers, term_units
 from pgmengine.declare.stored_tables import (
     table_numbers,
     table_units,
@@ -44,14 +45,18 @@ MODEL_FORMAT = "pgmengine-2"
 # earlier ones of the second, no places share a table.
 FORMAT_WITH_UNSHARED, FORMAT_WITH_TRAINING = "pgmengine-3", "pgmengine-4"
 
-# The format of models with tables or variables, in which tables may be shared, with or without a
-# training.
+# The format of models with tables, variables, or shared couplings and biases. Tables may be shared.
+# The model may have a training.
 FORMAT_WITH_TABLES = "pgmengine-5"
 
 # The names of the tensors with the units of tables and of variables, and with the number of the
 # table of each place.
 TABLE_UNITS, VARIABLE_UNITS = "tables/units", "variables/units"
 TABLE_NUMBERS = "tables/numbers"
+
+# The names of the tensors with the units of the places of shared couplings and biases, and with the
+# number of the weight of each place.
+SHARED_UNITS, SHARED_NUMBERS = "shared/units", "shared/numbers"
 
 # The tensors of a training are named by one of these prefixes and the layer.
 BASE_RATES_PREFIX, CHAINS_PREFIX = "training/base_rates/", "training/chains/"
@@ -121,6 +126,7 @@ def save(model: ModelLike, path: str | Path) -> None:
     if (
         structure.tables
         or structure.variables
+        or structure.shared
         or any(x.is_array for x in structure.layers.values())
     ):
         form = FORMAT_WITH_TABLES
@@ -129,6 +135,8 @@ def save(model: ModelLike, path: str | Path) -> None:
             TABLE_NUMBERS: table_numbers(structure),
             VARIABLE_UNITS: variable_units(structure),
         }
+    if structure.shared:
+        tensors |= {SHARED_UNITS: term_units(structure), SHARED_NUMBERS: term_numbers(structure)}
     declaration = json.dumps(declaration_of(model))
     chosen = "by the constructor" if model.fresh else "by hand or by learning"
     metadata = {"format": form, "declaration": declaration, PARAMETERS_ENTRY: chosen}
@@ -189,9 +197,13 @@ def load(path: str | Path) -> Model:
         tabled |= metadata["format"] == FORMAT_WITH_TRAINING and TABLE_UNITS in tensors
         tabled &= isinstance(declaration, dict)
         stored = _take_tables(declaration, tensors) if tabled else None
+        units, which = (tensors.pop(name, None) for name in (SHARED_UNITS, SHARED_NUMBERS))
         params = _parameters(tensors)
         found = set(params)
-        model = declared_model(declaration, params, None)
+        shared = list[StoredTerm]()
+        if tabled and "shared" in declaration:
+            shared = stored_terms(declaration.pop("shared"), units, which, params)
+        model = declared_model(declaration, params, None, shared)
         if missing := [name for name in model.params if name not in found]:
             raise PgmError(f"parameter {missing[0]!r} is missing")
         whole = model if stored is None else with_stored_tables(model, *stored)
