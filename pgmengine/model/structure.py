@@ -69,6 +69,14 @@ class Structure:
         return groups
 
     @cached_property
+    def shared_counts(self) -> dict[str, float]:
+        """Parameter of shared terms -> the mean number of places in which each weight is used."""
+        counts: dict[str, float] = dict.fromkeys(self.shared_groups, 0.0)
+        for term in self.shared:
+            counts[term.key] += term.places_a_weight()
+        return counts
+
+    @cached_property
     def weight_names(self) -> frozenset[str]:
         """The names of all parameters that are weights of couplings."""
         own = {f"{c.key}.weight" for c in self.weighted}

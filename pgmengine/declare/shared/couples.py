@@ -85,7 +85,7 @@ class Couples:
             self._share((a, b), weight, name)
             return
         self._check_unnamed(a, b, name)
-        self.couplings.append(Lateral(str(a)) if a == b else Pair(cast(str, a), cast(str, b)))
+        self.couplings.append(Lateral(cast(str, a)) if a == b else Pair(cast(str, a), cast(str, b)))
         self.weights.append(weight)
 
     def cause(
@@ -160,7 +160,8 @@ class Couples:
         """Whether the ends of a coupling are units in places, and not two whole layers."""
         layers = {layer.name for layer in self.layers}
         return any(
-            not isinstance(end, str) or ("[" in end[1:] and end.endswith("]") and end not in layers)
+            isinstance(end, (Units, tuple))
+            or (isinstance(end, str) and "[" in end[1:] and end[-1] == "]" and end not in layers)
             for end in ends
         )
 

@@ -106,14 +106,11 @@ def _of_places(structure: Structure, s: Mapping[str, float]) -> dict[str, float]
     A parameter moves by the mean of the steps that its places would take with parameters of their
     own: its gradient, the sum over the places, is divided by their number.
     """
-    places: dict[str, float] = {}
-    for t in structure.shared:
-        places[t.key] = places.get(t.key, 0.0) + t.places_a_weight()
     out = {}
     for key, t in structure.shared_groups.items():
         each = [s[name] for name in t.layers]
         own = BIAS_STEP_SHARE / each[0] if t.is_bias else 1.0 / (each[0] * each[1])
-        out[key] = own / max(places[key], 1.0)
+        out[key] = own / structure.shared_counts[key]
     return out
 
 

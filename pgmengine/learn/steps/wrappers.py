@@ -14,6 +14,7 @@ from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.optimizers import SGD, check_optimizer, floors, projected, raised
+from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.model.couplings import Undirected
 from pgmengine.model.model import Model
 from pgmengine.model.shared.expansion import at_entries_of
@@ -99,8 +100,14 @@ class Centered:
         bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in means}
         centred = self._weights(structure, params, gradient, moments, bias)
         out: dict[str, Any] = dict(centred)
+        steps = {**gradient, **centred}
+        if holds(self.optimizer, Scaled):
+            # A shared parameter then moves by the mean over its places, and its biases have to
+            # follow this step: followed by the sum, they would diverge.
+            counts = structure.shared_counts.items()
+            steps |= {key: np.asarray(steps[key] / n) for key, n in counts}
         for c in _centred_couplings(structure, means):
-            slope = _of_whole_layers(structure, c, gradient, centred)
+            slope = _of_whole_layers(structure, c, steps)
             # The offsets take the precision of the gradient, which would otherwise be converted as
             # a whole.
             a, b = (moments[f"offset/{name}"].astype(slope.dtype) for name in (c.a, c.b))
@@ -145,14 +152,12 @@ def _centred_couplings(structure: Structure, means: Container[str]) -> list[Undi
     return [c for c in structure.undirected if c.a in means and c.b in means]
 
 
-def _of_whole_layers(
-    structure: Structure, c: Undirected, gradient: Params, centred: Params
-) -> Weight:
-    """Return the centred gradient as a change of the weight between two whole layers."""
+def _of_whole_layers(structure: Structure, c: Undirected, steps: Params) -> Weight:
+    """Return steps of parameters as a change of the weight between two whole layers."""
     key = f"{c.key}.weight"
     if (shared := structure.expansion.weights.get(c.key)) is None:
-        return centred[key]
-    return shared.total(centred.get(key), {**gradient, **centred})
+        return steps[key]
+    return shared.total(steps.get(key), steps)
 
 
 def holds(optimizer: object, kind: type) -> bool:
