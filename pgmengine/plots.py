@@ -120,11 +120,11 @@ def receptive_fields(
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.receptive_fields(pgm.rbm(16, 6, rng=0), "v-h", (4, 4))
     """
-    model, key = as_model(model), f"{coupling}.weight"
-    if key not in model.params:
-        known = [c.key for c in model.structure.couplings]
-        raise PgmError(f"coupling {coupling!r} is unknown; the couplings are {listed(known)}")
-    weight = model.params[key]
+    model = as_model(model)
+    found = {c.key: c for c in model.structure.couplings}
+    if coupling not in found:
+        raise PgmError(f"coupling {coupling!r} is unknown; the couplings are {listed([*found])}")
+    weight = model.weight(found[coupling])
     dense = weight.toarray() if hasattr(weight, "toarray") else weight
     fields = dense if "->" in coupling else dense.T
     top = float(np.abs(fields).max(initial=1e-300))

@@ -94,7 +94,8 @@ def _table_of_parameters(model: pgm.Model) -> Table:
         for one, part in parts:
             low, high = (f"{f(part):.4g}" if np.size(part) else "-" for f in (np.min, np.max))
             shape = np.shape(part) or (1,) if held else value.shape
-            out.add_row(f"{one}.bias" if held else name, "x".join(map(str, shape)), low, high)
+            axes = "x".join(map(str, shape)) or "1"
+            out.add_row(f"{one}.bias" if held else name, axes, low, high)
     return out
 
 

@@ -24,6 +24,15 @@ from pgmengine.declare.networks.converters import (
 from pgmengine.declare.networks.from_networkx import add_variables
 from pgmengine.declare.networks.tabular import Declares, Network
 from pgmengine.declare.scopes import Declared, add_tables
+from pgmengine.declare.shared.couples import Couples
+from pgmengine.declare.shared.declared_term import (
+    PlacedTerm,
+    check_arrows_inside,
+    placed_terms,
+    single_names,
+    values_of_terms,
+    with_couplings,
+)
 from pgmengine.declare.units import Units, in_words
 from pgmengine.declare.validate import (
     as_floats,
@@ -38,7 +47,7 @@ from pgmengine.declare.validate import (
 )
 from pgmengine.declare.values.declared import Values, rows_of, values_of
 from pgmengine.evidence.names import Member
-from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure, layer_graph
@@ -47,7 +56,7 @@ from pgmengine.units import Binary, Unit
 
 
 @dataclass(eq=False)
-class GraphBuilder:
+class GraphBuilder(Couples):
     """Declare a graph of layers and variables; `build` checks it.
 
     Layers are arrays of units, which couplings join. Variables are single units with names. Tables
@@ -72,12 +81,8 @@ class GraphBuilder:
     ['smoke', 'lung']
     """
 
-    layers: list[Layer] = field(default_factory=list)
-    couplings: list[Coupling] = field(default_factory=list)
     # The bias of each layer, in order; None = zeros.
     given: list[ArrayLike | None] = field(default_factory=list)
-    # The weight of each coupling; None = drawn by build.
-    weights: list[Weight | None] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
     declared: list[Declared] = field(default_factory=list)
 
@@ -86,7 +91,7 @@ class GraphBuilder:
         counts = (
             (len(self.variables), "variable"),
             (len(self.layers), "layer"),
-            (len(self.couplings), "coupling"),
+            (len(self.couplings) + sum(len(s.scope) > 1 for s in self.shared), "coupling"),
             (conditionals, "conditional"),
             (len(self.declared) - conditionals, "table"),
         )
@@ -127,30 +132,6 @@ class GraphBuilder:
         self.layers.append(layer)
         self.given.append(bias)
         return Units(name, np.arange(layer.size).reshape(layer.grid), name)
-
-    def couple(self, a: str, b: str, weight: Weight | None = None) -> None:
-        """Couple two layers: the log density gains x_a W x_b.
-
-        A layer that is coupled with itself gains x S x / 2, S symmetric with a zero diagonal. The
-        weight (width of a, width of b) is dense or a scipy sparse array; None = drawn by build.
-        """
-        self.couplings.append(Lateral(a) if a == b else Pair(a, b))
-        self.weights.append(weight)
-
-    def cause(self, parent: str, child: str, weight: Weight | None = None) -> None:
-        """Add arrows parent -> child: the children's input gains x_parent J.
-
-        A Binary child is 1 with the probability sigmoid(input). Use `conditional` to give the
-        distribution of a variable as a table; arrows between two variables need a weight.
-
-        Parameters
-        ----------
-        parent, child : names of layers, or of variables.
-        weight : (width of the parent, width of the child), dense or a scipy sparse array; None =
-            drawn by build.
-        """
-        self.couplings.append(Arrow(parent, child))
-        self.weights.append(weight)
 
     def variable(
         self, name: str, states: int | Iterable[str] = 2, shape: int | Sequence[int] | None = None
@@ -325,29 +306,43 @@ class GraphBuilder:
         """
         check_names(self.variables, self.layers)
         self._check_causes()
+        single = {v.name for v in self.variables if v.shape is None}
         named = [name for c in self.couplings for name in (c.a, c.b)]
+        named += single_names((s.scope for s in self.shared), single)
         taken: list[Hashable] = [layer.name for layer in self.layers]
         # The name of a layer that holds variables must differ from all labels of units.
         taken += [x for layer in self.layers for x in layer.labels or () if isinstance(x, str)]
         grouped = layers_of(self.variables, named, taken)
         check_layers([*self.layers, *grouped])
         layers = {layer.name: layer for layer in (*self.layers, *grouped)}
-        check_structure(Structure(layers, tuple(self.couplings)))
-        structure = Structure(layers, tuple(c.within(layers[c.a]) for c in self.couplings))
-        check_room(structure, self.weights)
+        placed = self._placed(layers)
+        terms = tuple(p.term for p in placed)
+        couplings, added = with_couplings(self.couplings, terms)
+        check_structure(Structure(layers, couplings))
+        check_room(Structure(layers, tuple(self.couplings)), self.weights)
+        couplings = tuple(c.within(layers[c.a]) for c in couplings)
+        structure = Structure(layers, couplings, shared=terms, without_weight=added)
+        check_arrows_inside(structure, placed)
         generator = seeded(rng)
         params: dict[str, Weight] = {}
         biases = (*self.given, *(None for _ in grouped))
         for layer, bias in zip(layers.values(), biases, strict=True):
             params[f"{layer.name}.bias"] = check_bias(layer, bias)
-        for coupling, weight in zip(self.couplings, self.weights, strict=True):
+        for coupling, weight in zip(structure.weighted, self.weights, strict=True):
             if weight is None:
                 weight = draw_weight(structure, coupling, generator)
             params[f"{coupling.key}.weight"] = check_weight(structure, coupling, weight)
-        given = [*self.given, *self.weights, *self.declared]
+        params |= values_of_terms(structure, placed, generator)
+        given = [*self.given, *self.weights, *self.declared, *(s.values for s in self.shared)]
         fresh = all(value is None for value in given)
         structure, params = add_tables(structure, params, self.declared, self.variables)
         return Model(structure, params, fresh=fresh)
+
+    def _placed(self, layers: dict[str, Layer]) -> list[PlacedTerm]:
+        """Return the shared couplings and biases over these layers."""
+        taken = {f"{name}.bias" for name in layers}
+        taken |= {f"{c.key}.weight" for c in self.couplings}
+        return placed_terms(Structure(layers, ()), self.shared, frozenset(taken))
 
     def _check_causes(self) -> None:
         """PgmError for arrows between variables without a weight, which may be meant as tables."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import MAX_AXES
+from pgmengine.declare.shared.stored_terms import term_records
 from pgmengine.declare.stored_tables import gate_entries, table_entries
 from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
@@ -29,8 +30,8 @@ MAX_NAME_DEPTH = MAX_AXES - 4
 def declaration_of(model: Model) -> dict[str, Any]:
     """Return the declaration of a model's graph, without its parameters.
 
-    Tables are listed without their units, and variables are left out: `stored_tables` has both as
-    arrays.
+    Tables and shared terms are listed without their units, and variables are left out:
+    `stored_tables` and `stored_terms` have these as arrays.
     """
     layers, types = [], unit_types()
     for layer in model.structure.layers.values():
@@ -48,11 +49,13 @@ def declaration_of(model: Model) -> dict[str, Any]:
             entry["states"] = [_label(v) for v in layer.state_names]
         layers.append(entry)
     couplings = [
-        {"cause" if c.directed else "couple": [c.a, c.b]} for c in model.structure.couplings
+        {"cause" if c.directed else "couple": [c.a, c.b]} for c in model.structure.weighted
     ]
     out: dict[str, Any] = {"layers": layers, "couplings": couplings}
     if model.structure.tables:
         out["tables"] = table_entries(model.structure)
+    if model.structure.shared:
+        out["shared"] = term_records(model.structure)
     if arrays := [name for name, layer in model.structure.layers.items() if layer.is_array]:
         out["arrays"] = arrays
     if model.structure.gates:

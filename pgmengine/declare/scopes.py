@@ -80,7 +80,7 @@ def add_tables(
             # A slice such as z[1:] of a single step is empty: the table is used nowhere.
             continue
         if not tables.named and tables.name in taken:
-            tables = replace(tables, name=_free(tables.name, taken))
+            tables = replace(tables, name=free_parameter(tables.name, taken))
         taken.add(tables.name)
         group = found.setdefault(tables.key, [])
         group.append(Placed(tables, replace(one, values=values), what, shape))
@@ -176,7 +176,7 @@ def _check_complete(structure: Structure) -> None:
     The user has probably forgotten it, and it would be uniform. In other models, couplings, arrows
     and tables may give the variable its distribution.
     """
-    if structure.couplings or not all(tables.conditional for tables in structure.tables):
+    if structure.couplings or structure.shared or not all(t.conditional for t in structure.tables):
         return
     arrays = [
         (name, int(i))
@@ -205,7 +205,7 @@ def _axes(structure: Structure, one: Declared, tables: Tables) -> list[Axis]:
     return out
 
 
-def _free(name: str, taken: Container[str]) -> str:
+def free_parameter(name: str, taken: Container[str]) -> str:
     """Return a name for tables: the name itself, or with #2, #3, ... if it is taken."""
     if name not in taken:
         return name
@@ -239,13 +239,13 @@ def _of_shapes(structure: Structure, one: Declared) -> tuple[Tables, str]:
     # Functions, sparse rows and gates give one table, which all places share.
     own = one.values.ndim - len(layers) if isinstance(one.values, np.ndarray) else 0
     lead = one.values.shape[: max(own, 0)] if isinstance(one.values, np.ndarray) else ()
-    which = None if not lead and len(index) == 1 else _numbers(lead, shape, what)
+    which = None if not lead and len(index) == 1 else numbers_of_places(lead, shape, what)
     named = bool(one.name)
     tables = Tables(one.name or name, layers, index, one.conditional, lead, which, named)
     return tables, what
 
 
-def _numbers(lead: tuple[int, ...], shape: tuple[int, ...], what: str) -> Array:
+def numbers_of_places(lead: tuple[int, ...], shape: tuple[int, ...], what: str) -> Array:
     """Return the number of the table of each place, where the leading axes of the values broadcast.
 
     PgmError if they do not broadcast to the shape of the places.
@@ -304,8 +304,10 @@ def _first_unit(structure: Structure, name: object) -> Place:
     return place or (structure.names.layer(str(name), what="tables: layer").name, 0)
 
 
-def check_units(structure: Structure, layers: Sequence[str], given: Array, what: str) -> Array:
-    """Return the units (n, m) of tables as integers; PgmError unless they are different units."""
+def check_numbers_of_units(
+    structure: Structure, layers: Sequence[str], given: Array, what: str
+) -> Array:
+    """Return units (n, m) of these layers as integers; PgmError unless the layers have them."""
     sizes = np.array([structure.layers[name].size for name in layers])
     bad = ~((given >= 0) & (given < sizes) & (given == np.floor(given)))
     if bad.any():
@@ -315,7 +317,12 @@ def check_units(structure: Structure, layers: Sequence[str], given: Array, what:
             f"{what}: index[{row}, {axis}] is {number}, expected a unit of layer "
             f"{layers[axis]!r}, 0..{sizes[axis] - 1}"
         )
-    index = given.astype(np.int64)
+    return given.astype(np.int64)
+
+
+def check_units(structure: Structure, layers: Sequence[str], given: Array, what: str) -> Array:
+    """Return the units (n, m) of tables as integers; PgmError unless they are different units."""
+    index = check_numbers_of_units(structure, layers, given, what)
     numbers = index + [structure.first_unit[name] for name in layers]
     numbers.sort(axis=1)
     twice = (numbers[:, 1:] == numbers[:, :-1]).any(axis=1)
@@ -347,8 +354,9 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
     child_of_axis = index.child[index.table]
     arrows = (child_of_axis >= 0) & (index.unit != child_of_axis)
     above, below = [index.unit[arrows]], [child_of_axis[arrows]]
+    weights = structure.expanded(params)
     for c in structure.arrows:
-        parents, children = joined_units(structure, c, params[f"{c.key}.weight"])
+        parents, children = joined_units(structure, c, weights[f"{c.key}.weight"])
         above.append(structure.first_unit[c.a] + parents)
         below.append(structure.first_unit[c.b] + children)
     one, two = np.concatenate(above), np.concatenate(below)
@@ -372,3 +380,12 @@ def check_no_bias(structure: Structure, params: Mapping[str, Weight]) -> None:
         if wrong.any():
             unit = structure.names.of((name, int(np.flatnonzero(wrong)[0])))
             raise PgmError(f"unit {unit!r} has a conditional, and a bias, expected 0")
+    for t in structure.shared if structure.tables else ():
+        name, units = t.layers[0], t.index[:, 0]
+        wrong = structure.child_tables[name][units] >= 0
+        if t.is_bias and wrong.any():
+            unit = structure.names.of((name, int(units[wrong][0])))
+            raise PgmError(
+                f"unit {unit!r} has a conditional, and the shared bias {t.key!r}: give it one of "
+                "them"
+            )

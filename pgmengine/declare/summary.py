@@ -7,7 +7,7 @@ fulfils. Only displays read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 import numpy as np
@@ -16,7 +16,6 @@ from pgmengine.base.display import MOST_LINES, MOST_ROWS, as_html, as_text, coun
 from pgmengine.base.types import Weight
 from pgmengine.evidence.frames import Shown, shown_units
 from pgmengine.evidence.names import Place
-from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count
@@ -53,13 +52,15 @@ def headline(structure: Structure, params: Mapping[str, Weight]) -> str:
     gated = sum(len(one.scope) - 1 for one in structure.compact_gates)
     # A variable at the end of a coupling is a layer of one unit.
     single = [c for c in structure.arrows if (c.a, 0) in places and (c.b, 0) in places]
+    joined = [c.directed for c in structure.weighted]
+    joined += [t.directed for t in structure.shared_groups.values() if not t.is_bias]
     counts = (
         (variables, "variable"),
         (len(arrays), "array"),
         (len(structure.layers) - len(held), "layer"),
         (sum(t.index[:, 1:].size for t in conditionals) + gated + len(single), "arrow"),
-        (len(structure.arrows) - len(single), "directed coupling"),
-        (len(structure.undirected), "coupling"),
+        (sum(joined) - len(single), "directed coupling"),
+        (len(joined) - sum(joined), "coupling"),
         (sum(len(t.index) for t in structure.tables if not t.conditional), "table"),
         (len(structure.gates), "noisy gate"),
     )
@@ -79,7 +80,8 @@ def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
     for key, t in structure.table_groups.items():
         entries = count(params[key])
         total += entries - entries // structure.state_counts[t.layers[-1]] * t.conditional
-    for c in structure.couplings:
+    total += sum(count(params[key]) for key in structure.shared_groups)
+    for c in structure.weighted:
         weight = params[f"{c.key}.weight"]
         # Inside a layer, some entries are not parameters, and undirected ones are stored twice.
         own = count(weight) if c.a != c.b else int(c.parameters(weight).sum())
@@ -121,7 +123,7 @@ def model_text(structure: Structure, params: Mapping[str, Weight]) -> str:
     shown = shown_units(structure)
     layers = [_line(one) for one in shown if not one.variable][:MOST_LINES]
     variables = [_line(one) for one in islice((x for x in shown if x.variable), MOST_LINES)]
-    joined = list(_couplings(structure.couplings))
+    joined = list(_couplings(structure))
     number = len(shown) + len(joined)
     return as_text(headline(structure, params), [*layers, *joined, *variables], number)
 
@@ -183,10 +185,15 @@ def _states(layer: Layer) -> str:
     return counted(0 if layer.unit.support is None else len(layer.unit.support), "state")
 
 
-def _couplings(couplings: Sequence[Coupling]) -> Iterator[str]:
-    """Yield a line with the names of the couplings, if there are any."""
+def _couplings(structure: Structure) -> Iterator[str]:
+    """Yield lines with the names of the couplings, and of shared biases, if there are any."""
+    shared = structure.shared_groups.items()
+    couplings = [c.key for c in structure.weighted]
+    couplings += [key.removesuffix(".weight") for key, t in shared if not t.is_bias]
     if couplings:
-        yield f"couplings: {few([c.key for c in couplings])}"
+        yield f"couplings: {few(couplings)}"
+    if biases := [key.removesuffix(".bias") for key, t in shared if t.is_bias]:
+        yield f"shared biases: {few(biases)}"
 
 
 def _end(structure: Structure, name: str) -> str:

@@ -42,7 +42,7 @@ class Packed:
 
     def __init__(self, model: Parameters) -> None:
         # A reference to the model itself would keep it in memory.
-        self.structure, self.params = model.structure, dict(model.params)
+        self.structure, self.params = model.structure, dict(model.expanded)
         self.rows: dict[tuple[str, str], Rows] = {}
         self.singles: dict[str, Weight] = {}
         # (coupling, layer) -> the last read-only values, and their field.
@@ -90,7 +90,7 @@ class Packed:
             _kernels.add_times(x, weight.T if turned else weight, turned, field, work)
 
     def single(self, key: str) -> Weight:
-        """Return a parameter in single precision."""
+        """Return a weight or bias of a whole layer, or the logarithms of tables, as float32."""
         if key not in self.singles:
             self.singles[key] = self.params[key].astype(np.float32, copy=False)
         return self.singles[key]

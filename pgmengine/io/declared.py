@@ -1,6 +1,6 @@
 """The model of a declaration: plain data, from a TOML file or from the metadata of a saved model.
 
-A declaration lists layers, couplings, variables, conditionals and tables. In TOML:
+A declaration lists layers, couplings, variables, shared biases, conditionals and tables. In TOML:
 
     # Optional: a file of parameters by name.
     weights = "weights.safetensors"
@@ -26,6 +26,19 @@ A declaration lists layers, couplings, variables, conditionals and tables. In TO
     couple = ["v", "h"]
     # Optional: drawn if absent.
     weight = [[0.1, 0.2]]
+
+    [[couplings]]
+    # Text with subscripts couples units in many places, which share the weight.
+    couple = ["s[1:]", "s[:-1]"]
+    weight = 0.3
+    # Optional: the name of the parameter.
+    name = "vertical"
+
+    [[biases]]
+    # A bias that many places share.
+    units = "s"
+    value = 0.1
+    name = "field"
 
     [[variables]]
     name = "wet"
@@ -53,7 +66,7 @@ A declaration lists layers, couplings, variables, conditionals and tables. In TO
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, TypeAlias
 
@@ -65,6 +78,7 @@ from pgmengine.base.names import nearest
 from pgmengine.base.types import RngLike
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import LAYER_ENTRIES, plain_label, unit_types
+from pgmengine.declare.shared.declared_term import Places
 from pgmengine.declare.validate import check_size
 from pgmengine.evidence.names import Member
 from pgmengine.evidence.state_names import LARGEST_READ
@@ -75,14 +89,19 @@ from pgmengine.model.variables import check_shape
 # An entry of a declaration, or parameters by name. Functions that add entries take out parameters.
 Entry: TypeAlias = dict[str, Any]
 
-COUPLING_ENTRIES = {"couple", "cause", "weight"}
+COUPLING_ENTRIES = {"couple", "cause", "weight", "name"}
 
 # Names of the entries that hold only numbers.
-NUMERIC_ENTRIES = {"bias", "weight", "values", "index"}
+NUMERIC_ENTRIES = {"bias", "weight", "value", "values", "index"}
 
 
-def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) -> Model:
-    """Return the model of a declaration with these parameters, all of which must be used."""
+def declared_model(
+    declaration: object, params: dict[str, Any], rng: RngLike, shared: Iterable[Places] = ()
+) -> Model:
+    """Return the model of a declaration with these parameters, all of which must be used.
+
+    `shared` are couplings and biases of a saved model that places share.
+    """
     if not isinstance(declaration, Mapping):
         raise PgmError(
             f"the declaration must be a table of layers and couplings, not {_kind(declaration)}"
@@ -96,7 +115,7 @@ def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) ->
     for _, where, entry in entries:
         for name in NUMERIC_ENTRIES.intersection(entry):
             _check_numbers(entry[name], f"{where}.{name}")
-    b = GraphBuilder()
+    b = GraphBuilder(shared=list(shared))
     for key, where, entry in entries:
         DECLARATION_LISTS[key](b, dict(entry), params, where)
     unknown = [key for key in declaration if key not in DECLARATION_LISTS]
@@ -224,18 +243,29 @@ def _suggestion(entry: Collection[str], known: set[str]) -> str:
 
 def _add_coupling(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None:
     """Add the coupling of one TOML table; its weight is taken out of `params`."""
-    weight = entry.pop("weight", None)
+    weight, name = entry.pop("weight", None), entry.pop("name", None)
     kind, ends = next(iter(entry.items()), ("", None))
     names = ends if isinstance(ends, list) and all(isinstance(name, str) for name in ends) else []
     if kind not in ("couple", "cause") or len(entry) != 1 or len(names) != 2:
         mistyped = [key for key in entry if key not in COUPLING_ENTRIES]
         raise PgmError(
-            f"{where}: a coupling is couple = [a, b] or cause = [parent, child], and may "
-            f"have a weight, not {str(entry):.200}{_suggestion(mistyped, COUPLING_ENTRIES)}"
+            f"{where}: a coupling is couple = [a, b] or cause = [parent, child], and may have a "
+            f"weight and a name, not {str(entry):.200}"
+            f"{_suggestion(mistyped, COUPLING_ENTRIES)}"
         )
     a, c = names
     key = f"{a}->{c}.weight" if kind == "cause" else f"{a}-{c}.weight"
-    (b.cause if kind == "cause" else b.couple)(a, c, weight=params.pop(key, weight))
+    add = b.cause if kind == "cause" else b.couple
+    key = name if isinstance(name, str) else key
+    add(a, c, weight=params.pop(key, weight), name=name)
+
+
+def _add_bias(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None:
+    """Add the shared bias of one TOML table; its value is taken out of `params`."""
+    _check_keys(entry, ("units",), ("units", "value", "name"), where, "a shared bias")
+    units, name = _member(entry["units"], where), entry.get("name")
+    key = name if isinstance(name, str) else f"{entry['units']}.bias"
+    b.bias(units, params.pop(key, entry.get("value")), name=name)
 
 
 def _add_variable(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None:
@@ -304,6 +334,7 @@ DECLARATION_LISTS: dict[str, Callable[[GraphBuilder, Entry, Entry, str], None]] 
     "layers": _add_layer,
     "couplings": _add_coupling,
     "variables": _add_variable,
+    "biases": _add_bias,
     "conditionals": _add_conditional,
     "tables": _add_table,
 }

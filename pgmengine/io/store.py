@@ -24,6 +24,7 @@ from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike, Weight
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
+from pgmengine.declare.shared.stored_terms import StoredTerm, stored_terms, term_numbers, term_units
 from pgmengine.declare.stored_tables import (
     table_numbers,
     table_units,
@@ -47,14 +48,18 @@ FORMAT_WITH_UNSHARED, FORMAT_WITH_TRAINING = "pgmengine-3", "pgmengine-4"
 # The format of models with gates, which may have all of that.
 FORMAT_WITH_GATES = "pgmengine-6"
 
-# The format of models with tables or variables, in which tables may be shared, with or without a
-# training.
+# The format of models with tables, variables, or shared couplings and biases. Tables may be shared.
+# The model may have a training.
 FORMAT_WITH_TABLES = "pgmengine-5"
 
 # The names of the tensors with the units of tables and of variables, and with the number of the
 # table of each place.
 TABLE_UNITS, VARIABLE_UNITS = "tables/units", "variables/units"
 TABLE_NUMBERS = "tables/numbers"
+
+# The names of the tensors with the units of the places of shared couplings and biases, and with the
+# number of the weight of each place.
+SHARED_UNITS, SHARED_NUMBERS = "shared/units", "shared/numbers"
 
 # The tensors of a training are named by one of these prefixes and the layer.
 BASE_RATES_PREFIX, CHAINS_PREFIX = "training/base_rates/", "training/chains/"
@@ -128,7 +133,7 @@ def save(model: ModelLike | Template, path: str | Path) -> None:
         tensors |= {BASE_RATES_PREFIX + name: value for name, value in rates.items()}
         tensors |= {CHAINS_PREFIX + name: value for name, value in chains.items()}
     arrays = any(layer.is_array for layer in structure.layers.values())
-    if structure.tables or structure.variables or arrays:
+    if structure.tables or structure.variables or structure.shared or arrays:
         form = FORMAT_WITH_TABLES
         tensors |= {
             TABLE_UNITS: table_units(structure),
@@ -136,6 +141,8 @@ def save(model: ModelLike | Template, path: str | Path) -> None:
             VARIABLE_UNITS: variable_units(structure),
         }
     form = FORMAT_WITH_GATES if structure.gates else form
+    if structure.shared:
+        tensors |= {SHARED_UNITS: term_units(structure), SHARED_NUMBERS: term_numbers(structure)}
     declaration = json.dumps(declaration_of(model))
     chosen = "by the constructor" if model.fresh else "by hand or by learning"
     metadata = {"format": form, "declaration": declaration, PARAMETERS_ENTRY: chosen}
@@ -204,9 +211,13 @@ def load(
         tabled |= metadata["format"] == FORMAT_WITH_TRAINING and TABLE_UNITS in tensors
         tabled &= isinstance(declaration, dict)
         stored = _take_tables(declaration, tensors) if tabled else None
+        units, which = (tensors.pop(name, None) for name in (SHARED_UNITS, SHARED_NUMBERS))
         params = _parameters(tensors)
         found = set(params)
-        model = declared_model(declaration, params, None)
+        shared = list[StoredTerm]()
+        if tabled and "shared" in declaration:
+            shared = stored_terms(declaration.pop("shared"), units, which, params)
+        model = declared_model(declaration, params, None, shared)
         if missing := [name for name in model.params if name not in found]:
             raise PgmError(f"parameter {missing[0]!r} is missing")
         whole = model if stored is None else with_stored_tables(model, *stored)

@@ -25,9 +25,11 @@ from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
 from pgmengine.learn.statistics import Statistics
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.model import Model
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
-from pgmengine.model.weights import is_sparse
+from pgmengine.model.weights import is_sparse, like
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +111,7 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
     if not given:
         return {}
     s, params = target.structure, target.model.params
+    weights = {c: target.model.weight(c) for c in s.couplings}
     seen = {name: distinct(target.pattern.observed[name]).all(axis=0) for name in given}
     none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     known = none | {name: units & seen[name] for name, units in given.items()}
@@ -117,14 +120,15 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
         name: units & all(known[arrow.a].all() for arrow in s.arrows_into[name])
         for name, units in known.items()
     }
-    out = {
-        f"{name}.bias": _components(s, name, whole[name] | layer.is_array)
-        for name, layer in s.layers.items()
-    }
+    out = {f"{name}.bias": _components(s, name, whole[name]) for name in s.layers}
     for c in s.couplings:
         rows = _components(s, c.a, known[c.a])
         columns = _components(s, c.b, (whole if c.directed else known)[c.b])
-        out[f"{c.key}.weight"] = _stored(params[f"{c.key}.weight"], rows, columns)
+        out[f"{c.key}.weight"] = _stored(weights[c], rows, columns)
+    if s.shared:
+        out = _of_parameters(target.model, out, weights)
+    for name, layer in s.layers.items():
+        out[f"{name}.bias"] |= layer.is_array
     for t in s.tables:
         inside = [known[name][t.index[:, axis]] for axis, name in enumerate(t.layers)]
         # A table is known if the units of all of its places are.
@@ -133,6 +137,21 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
         mask = np.broadcast_to(mask.reshape(t.lead + (1,) * len(t.layers)), shape)
         out[t.key] = mask & out.get(t.key, True)
     return {key: mask for key, mask in out.items() if mask.any()}
+
+
+def _of_parameters(
+    model: Parameters, idle: Mapping[str, Array], weights: Mapping[Coupling, Weight]
+) -> dict[str, Array]:
+    """Return masks of the stored numbers of parameters from those of weights of whole layers.
+
+    A parameter is idle if it is so in all of its places.
+    """
+    moving: dict[str, Weight] = {key: 1.0 - mask for key, mask in idle.items()}
+    for c, weight in weights.items():
+        key = f"{c.key}.weight"
+        moving[key] = like(weight, moving[key])
+    found = model.in_parameters(moving)
+    return {key: (n.data if is_sparse(n) else n) == 0 for key, n in found.items()}
 
 
 def _components(s: Structure, name: str, units: Array) -> Array:

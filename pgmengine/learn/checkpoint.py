@@ -246,6 +246,8 @@ def parameters_digest(model: Model) -> str:
     found = hashlib.sha256(table_units(model.structure).tobytes())
     if any(t.which is not None for t in model.structure.tables):
         found.update(table_numbers(model.structure).tobytes())
+    for t in model.structure.shared:
+        found.update(t.index.tobytes() + t.which.tobytes())
     for name, value in model.params.items():
         found.update(name.encode() + numbers(value).tobytes() + pattern(value))
     return found.hexdigest()[:16]

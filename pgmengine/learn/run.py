@@ -179,7 +179,9 @@ class Run:
         model = Model(self.model.structure, self._projected(params))
         # Chains use the numbers in single precision, and need not convert them again.
         packed(model).singles |= {
-            k: single for k, (value, single) in (made or {}).items() if model.params[k] is value
+            k: single
+            for k, (value, single) in (made or {}).items()
+            if model.expanded.get(k) is value
         }
         return model
 

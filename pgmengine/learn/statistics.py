@@ -57,9 +57,10 @@ class Statistics:
         """Return the sum at the parameters of a model, parameter by parameter."""
         out: dict[str, Weight] = {}
         if self._points:
-            out = _shared(model, self._points) or _stacked(model, self._points)
+            found = _shared(model, self._points) or _stacked(model, self._points)
+            out = model.in_parameters(found)
         for gradient, factor in self._arrays:
-            for name, value in gradient.items():
+            for name, value in model.in_parameters(gradient).items():
                 out[name] = plus(out[name], value, factor) if name in out else factor * value
         return out
 
@@ -108,7 +109,7 @@ def _shared(model: Model, points: Points) -> dict[str, Weight] | None:
         found = weighted_sum(total, first[name]) if name in common else sum(each)
         out[f"{name}.bias"] = np.reshape(found, shape)
     for c in s.couplings:
-        weight = model.params[f"{c.key}.weight"]
+        weight = model.weight(c)
         if c.a in common or c.b in common:
             xa = first[c.a] if c.a in common else np.sum(heavy[c.a], axis=0)
             xb = first[c.b] if c.b in common else np.sum(heavy[c.b], axis=0)

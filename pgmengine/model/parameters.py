@@ -25,6 +25,7 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.base.work.cache import Cache
 from pgmengine.declare.scopes import check_no_bias
+from pgmengine.declare.shared.checks import check_shared
 from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.couplings import Coupling, weighted_sum
 from pgmengine.model.gates.gate import PlacedGate
@@ -90,13 +91,36 @@ class Parameters:
         return self._training
 
     def bias(self, name: str) -> Array:
-        """Return the bias of a layer, flat (width,)."""
-        bias: Array = self.params[f"{name}.bias"].reshape(-1)
+        """Return the bias of a layer, flat (width,), with the biases that its places share."""
+        bias: Array = self.expanded[f"{name}.bias"].reshape(-1)
         return bias
 
+    def shared_bias(self, name: str) -> Array:
+        """Return the part of the bias of a layer that its places share, flat (width,)."""
+        s = self.structure
+        return s.expansion.shared_bias(name, self.params) if s.shared else np.zeros(())
+
     def weight(self, coupling: Coupling) -> Weight:
-        """Return the weight of a coupling, (width of a, width of b)."""
-        return self.params[f"{coupling.key}.weight"]
+        """Return the weight of a coupling, (width of a, width of b), with all shared parts."""
+        return self.expanded[f"{coupling.key}.weight"]
+
+    @property
+    def expanded(self) -> Mapping[str, Weight]:
+        """The biases and weights of whole layers by name, to which shared terms are added.
+
+        All methods read these. Without shared terms they are `params`.
+        """
+        return self._expanded if self.structure.shared else self.params
+
+    @cached_property
+    def _expanded(self) -> Mapping[str, Weight]:
+        found = self.structure.expanded(self.params)
+        return MappingProxyType({name: freeze(value) for name, value in found.items()})
+
+    def in_parameters(self, gradient: Mapping[str, Weight]) -> dict[str, Weight]:
+        """Return derivatives in `expanded` as derivatives in `params`: sums over shared places."""
+        s = self.structure
+        return s.expansion.summed(gradient, self.params) if s.shared else dict(gradient)
 
     @cached_property
     def table_entries(self) -> Array:
@@ -199,9 +223,8 @@ class Parameters:
     @cached_property
     def biased(self) -> frozenset[str]:
         """Layers with a bias other than 0."""
-        params = self.params
         names = self.structure.layers
-        return frozenset([name for name in names if np.count_nonzero(params[f"{name}.bias"])])
+        return frozenset([name for name in names if np.count_nonzero(self.bias(name))])
 
     @cached_property
     def neighbours(self) -> dict[str, tuple[tuple[str, Weight], ...]]:
@@ -242,7 +265,11 @@ class Parameters:
         }
         checks |= {
             f"{c.key}.weight": lambda value, c=c: check_weight(self.structure, c, value)
-            for c in self.structure.couplings
+            for c in self.structure.weighted
+        }
+        checks |= {
+            key: lambda value, t=t: check_shared(self.structure.layers, t, value)
+            for key, t in self.structure.shared_groups.items()
         }
         checks |= {
             key: lambda value, t=t: check_logs(self.structure, t, value)
@@ -316,7 +343,10 @@ class Parameters:
         unscored: Mapping[str, Array] | None = None,
         tables: bool = True,
     ) -> dict[str, Weight]:
-        """Return d log_density / d params of flat values, summed over rows times their weights.
+        """Return d log_density of flat values, summed over rows times their weights.
+
+        The derivatives are those in the biases and weights of whole layers (`expanded`), and in the
+        parameters of tables. `in_parameters` sums them over the places that share a parameter.
 
         Parameters
         ----------
@@ -355,8 +385,8 @@ class Parameters:
             for name, directed in {(c.b, c.directed) for c in s.couplings}
         }
         for c in s.couplings:
-            key = f"{c.key}.weight"
-            gradient[key] = c.statistics(self.params[key], x[c.a], heavy[c.b, c.directed])
+            slope = c.statistics(self.weight(c), x[c.a], heavy[c.b, c.directed])
+            gradient[f"{c.key}.weight"] = slope
         return gradient | (self._table_gradient(x, weights, unscored or {}) if tables else {})
 
     def _table_gradient(

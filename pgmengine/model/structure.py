@@ -12,13 +12,15 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, Params
 from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.names import Names
 from pgmengine.model.couplings import Arrow, Coupling, Undirected
 from pgmengine.model.gates.gate import PlacedGate
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
+from pgmengine.model.shared.expansion import Expansion
+from pgmengine.model.shared.shared_term import SharedTerm
 from pgmengine.model.tables import TableIndex, Tables, index_tables
 
 
@@ -30,6 +32,9 @@ class Structure:
     `gates` are the conditionals with causal independence; a gate whose name is not among the tables
     is compact. `auxiliary` are the layers of auxiliary variables of gates (gates/unfolding.py).
     `findings` is the name of the layer of virtual findings (findings.py), "" if there are none.
+    `shared` are couplings and biases that many places share. `couplings` has one coupling for each
+    pair of layers that they join, and `without_weight` the keys of those that have no weight of
+    their own.
     """
 
     layers: dict[str, Layer]
@@ -39,6 +44,8 @@ class Structure:
     gates: tuple[PlacedGate, ...] = ()
     auxiliary: frozenset[str] = frozenset()
     findings: str = ""
+    shared: tuple[SharedTerm, ...] = ()
+    without_weight: frozenset[str] = frozenset()
     # Covers and belief nets of evidence patterns. They depend on the graph, the pattern and the
     # positions of zero weights. All models of a structure share them, also during learning.
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
@@ -52,6 +59,42 @@ class Structure:
     def arrows(self) -> tuple[Arrow, ...]:
         """The directed couplings."""
         return tuple([c for c in self.couplings if isinstance(c, Arrow)])
+
+    @cached_property
+    def weighted(self) -> tuple[Coupling, ...]:
+        """The couplings with a weight of their own, params[key + ".weight"]."""
+        return tuple([c for c in self.couplings if c.key not in self.without_weight])
+
+    @cached_property
+    def shared_groups(self) -> dict[str, SharedTerm]:
+        """Parameter of shared terms -> the first term that it belongs to, in order."""
+        groups: dict[str, SharedTerm] = {}
+        for term in self.shared:
+            groups.setdefault(term.key, term)
+        return groups
+
+    @cached_property
+    def shared_counts(self) -> dict[str, float]:
+        """Parameter of shared terms -> the mean number of places in which each weight is used."""
+        counts: dict[str, float] = dict.fromkeys(self.shared_groups, 0.0)
+        for term in self.shared:
+            counts[term.key] += term.places_a_weight()
+        return counts
+
+    @cached_property
+    def weight_names(self) -> frozenset[str]:
+        """The names of all parameters that are weights of couplings."""
+        own = {f"{c.key}.weight" for c in self.weighted}
+        return frozenset(own | {k for k, t in self.shared_groups.items() if not t.is_bias})
+
+    @cached_property
+    def expansion(self) -> Expansion:
+        """The shared terms as they act on the weights and biases of whole layers."""
+        return Expansion(self.layers, self.couplings, self.shared)
+
+    def expanded(self, params: Params) -> Params:
+        """Return parameters with all biases and weights of whole layers, shared terms included."""
+        return self.expansion.expanded(params) if self.shared else params
 
     @cached_property
     def units(self) -> int:

@@ -79,7 +79,8 @@ def add_rows(out: Array, x: Array, value: Weight, rows: Array) -> None:
 def elementwise(f: Callable[..., Any], *values: Weight) -> Weight:
     """Apply f to dense arrays, or to the stored entries of sparse ones with the same pattern."""
     if not is_sparse(values[0]):
-        return f(*values)
+        # Functions of numpy return numbers, and not arrays, for arrays without axes.
+        return np.asarray(f(*values))
     return like(values[0], f(*(v.data for v in values)))
 
 

@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 from pgmengine import PgmError
@@ -279,6 +280,7 @@ def test_a_table_that_has_changed_is_no_gate(form):
 
 def test_learning(form):
     """Tables of gates are learned as tables; compact gates are refused."""
+    extra("pandas")
     n = Network(11)
     data = pgm.infer(n.model, {}, ("samples",), method=pgm.Exact(draws=50), rng=0).samples_frame()
     if form != "compact":

@@ -147,7 +147,8 @@ def _without_weight(
 
 def _node(model: Parameters, name: str, i: int) -> dict[str, Any]:
     """Return the attributes of the node of a unit; units with a conditional have no bias."""
-    layer, bias = model.structure.layers[name], model.params[f"{name}.bias"]
+    layer, bias = model.structure.layers[name], model.bias(name)
+    bias = bias.reshape(layer.bias_shape)
     free = not model.structure.conditioned[name][i]
     value = float(bias[i]) if layer.unit.width == 1 else bias[i]
     return {

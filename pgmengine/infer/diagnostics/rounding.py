@@ -139,7 +139,9 @@ def ease(target: Target, single: bool) -> Eased:
         new = np.where(layer.components(here), new, target.own_field(name))
         soft[name] = np.where(touched, new, target.soft.get(name, np.zeros((1, 1))))
         if name not in target.structure.directed_layers:
-            left = np.where(touched, 0.0, model.bias(name))
+            # What is left of the bias of a layer and of the biases that its places share is 0.
+            own = np.reshape(model.params[f"{name}.bias"], -1)
+            left = np.where(touched, -model.shared_bias(name), own)
             biases[f"{name}.bias"] = left.reshape(layer.bias_shape)
     if biases:
         model = Model(target.structure, {**model.params, **biases})

@@ -48,8 +48,8 @@ def with_leaks(target: Target, lift: float = LIFT) -> Target:
     """
     model, layers, lifted = target.model, target.structure.layers, {}
     for name, mask in zero_leaks(target).items():
-        bias = np.where(mask, lift, model.bias(name))
-        lifted[f"{name}.bias"] = bias.reshape(layers[name].bias_shape)
+        key = f"{name}.bias"
+        lifted[key] = np.where(mask.reshape(layers[name].bias_shape), lift, model.params[key])
     return target.with_model(model.with_params(lifted)) if lifted else target
 
 
@@ -86,9 +86,9 @@ def with_weights(target: Target) -> Target:
     part of the slope of the weight.
     """
     s, model, lifted = target.structure, target.model, {}
-    for c in s.arrows if target.untempered else ():
-        weight = model.weight(c)
-        if not s.layers[c.b].unit.nonnegative:
+    for c in s.weighted if target.untempered else ():
+        weight = model.params[f"{c.key}.weight"]
+        if not c.directed or not s.layers[c.b].unit.nonnegative:
             continue
         if is_sparse(weight):
             if (weight.data == 0).any():
@@ -96,4 +96,8 @@ def with_weights(target: Target) -> Target:
         elif ((weight == 0) & (c.parameters(weight) != 0)).any():
             zero = (weight == 0) & (c.parameters(weight) != 0)
             lifted[f"{c.key}.weight"] = np.where(zero, LIFT, weight)
+    for key, t in s.shared_groups.items() if target.untempered else ():
+        value = model.params[key]
+        if t.directed and s.layers[t.layers[-1]].unit.nonnegative and not value.all():
+            lifted[key] = np.where(value == 0, LIFT, value)
     return target.with_model(model.with_params(lifted)) if lifted else target

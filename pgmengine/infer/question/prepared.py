@@ -208,6 +208,9 @@ class Prepared(Planned):
         # it several times.
         bare = self if common is None else self.on(replace(target, common=None))
         result = bare._answered(rng, state, executor)
+        if target.structure.shared and "gradient" in result.answers:
+            gradient = target.model.in_parameters(result.answers["gradient"])
+            result = replace(result, answers={**result.answers, "gradient": gradient})
         check_rows(target, result.answers)
         return result if common is None else raised(result, common, target)
 

@@ -104,8 +104,14 @@ class _Phase(Persistent):
 
     def driven(self, model: Model) -> Model:
         """Return the model with the fast weights added, in single precision as the chains are."""
-        slow = packed(model)
-        params = {k: elementwise(np.add, slow.single(k), f) for k, f in self.fast.items()}
+        slow, whole = packed(model), model.expanded
+        params = {
+            # Parameters that act as they are stored have been converted for the chains.
+            k: elementwise(
+                np.add, slow.single(k) if whole.get(k) is v else v.astype(np.float32), self.fast[k]
+            )
+            for k, v in model.params.items()
+        }
         return Model(model.structure, projected(model.structure, params))
 
     def snapshot(self) -> Snapshot:

@@ -95,7 +95,8 @@ def _with_biases(model: Model, bias: dict[str, Array]) -> Params:
     params = {}
     for name, layer in s.layers.items():
         biased = layer.components(s.has_bias[name])
-        found = np.where(biased, bias[name], 0.0) if not layer.unit.observed_only else 0.0
+        own = bias[name] - model.shared_bias(name)
+        found = np.where(biased, own, 0.0) if not layer.unit.observed_only else 0.0
         params[f"{name}.bias"] = np.broadcast_to(found, layer.width).reshape(layer.bias_shape)
     least = {k: v for k, v in floors(s).items() if k in params}
     return {k: np.array(v) for k, v in raised(params, least).items()}
@@ -142,5 +143,6 @@ def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05)
         z = eta if unit.canonical else unit.log_normalizer(eta)
         # Units with a conditional have no bias.
         biased = layers[name].components(model.structure.has_bias[name])
-        bias[f"{name}.bias"] = np.reshape(np.ravel(z) * biased, layers[name].bias_shape)
+        own = np.ravel(z) - model.shared_bias(name)
+        bias[f"{name}.bias"] = np.reshape(own * biased, layers[name].bias_shape)
     return model.with_params(bias)

@@ -133,10 +133,11 @@ def _path(model: Model, data: Iterable[str]) -> list[tuple[Coupling, Layer, Laye
         out.append((c, s.names.layer(name), s.names.layer(other)))
         left.remove(c)
         name = other
-    if left or not out or any(is_sparse(model.weight(c)) for c in s.couplings):
+    sparse = any(is_sparse(model.weight(c)) for c in s.couplings)
+    if left or not out or sparse or s.shared:
         raise PgmError(
             "pretrain needs layers in a path that starts at the one layer of data, with dense "
-            "weights"
+            "weights that no places share"
         )
     return out
 

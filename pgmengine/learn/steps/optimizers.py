@@ -103,7 +103,8 @@ class _Ascent:
         for k, value in params.items():
             p, g = numbers(value), numbers(gradient[k])
             g = g if g.dtype == np.float32 else g.astype(np.float64, copy=False)
-            impossible = np.isneginf(p) if k.endswith(".table") else np.zeros(0, dtype=bool)
+            tabled = k in structure.table_groups
+            impossible = np.isneginf(p) if tabled else np.zeros(0, dtype=bool)
             if impossible.any():
                 # The routine takes only finite numbers; the moments of these entries remain 0.
                 p, g = np.where(impossible, 0.0, p), np.where(impossible, g.dtype.type(0), g)
@@ -111,7 +112,7 @@ class _Ascent:
             within = _kernels.ascend(
                 **rule,
                 rate=rate,
-                decay=(self.l1, self.weight_decay) if k.endswith(".weight") else (0.0, 0.0),
+                decay=(self.l1, self.weight_decay) if k in structure.weight_names else (0.0, 0.0),
                 p=p,
                 g=g,
                 p2=new,
@@ -273,7 +274,11 @@ def floors(structure: Structure) -> dict[str, float]:
     for name, layer in structure.layers.items():
         if layer.unit.nonnegative:
             out[f"{name}.bias"] = MIN_LEAK
-            out |= {f"{c.key}.weight": 0.0 for c in structure.arrows_into[name]}
+            own = [c for c in structure.arrows_into[name] if c in structure.weighted]
+            out |= {f"{c.key}.weight": 0.0 for c in own}
+    for key, t in structure.shared_groups.items():
+        if (t.directed or t.is_bias) and structure.layers[t.layers[-1]].unit.nonnegative:
+            out[key] = 0.0
     return out
 
 

@@ -16,6 +16,7 @@ of 10 to 500 hidden units and the six data sets of benchmarks/defaults.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -93,9 +94,24 @@ class Scaled:
         ]:
             raise PgmError(f"the state of Scaled has the scale {s[bad[0]]} for layer {bad[0]!r}")
         factor = {f"{name}.bias": BIAS_STEP_SHARE / s[name] for name in s}
-        factor |= {f"{c.key}.weight": 1.0 / (s[c.a] * s[c.b]) for c in structure.couplings}
+        factor |= {f"{c.key}.weight": 1.0 / (s[c.a] * s[c.b]) for c in structure.weighted}
+        factor |= _of_places(structure, s)
         scaled = {k: elementwise(partial(_times, f), gradient[k]) for k, f in factor.items()}
         return self.optimizer.step(structure, params, gradient.replaced(scaled), moments, t)
+
+
+def _of_places(structure: Structure, s: Mapping[str, float]) -> dict[str, float]:
+    """Return the factors of parameters that many places share.
+
+    A parameter moves by the mean of the steps that its places would take with parameters of their
+    own: its gradient, the sum over the places, is divided by their number.
+    """
+    out = {}
+    for key, t in structure.shared_groups.items():
+        each = [s[name] for name in t.layers]
+        own = BIAS_STEP_SHARE / each[0] if t.is_bias else 1.0 / (each[0] * each[1])
+        out[key] = own / structure.shared_counts[key]
+    return out
 
 
 def _times(factor: float, slope: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,12 @@ from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.optimizers import SGD, check_optimizer, floors, projected, raised
+from pgmengine.learn.steps.scaled import Scaled
+from pgmengine.model.couplings import Undirected
 from pgmengine.model.model import Model
+from pgmengine.model.shared.expansion import at_entries_of
 from pgmengine.model.structure import Structure
-from pgmengine.model.weights import is_sparse, like, numbers, pattern, plus
+from pgmengine.model.weights import count, is_sparse, like, numbers, pattern, plus
 
 # The number of updates from one that enters the average to the next. Successive parameters differ
 # little, and averaging costs as much as a step.
@@ -95,17 +98,19 @@ class Centered:
             followed = (1 - self.follow) * offset + self.follow * mean
             offset[:] = np.where(np.isnan(offset), mean, followed)
         bias = {name: np.ravel(gradient[f"{name}.bias"]).astype(np.float64) for name in means}
-        out: dict[str, Any] = {}
-        for c in structure.undirected:
-            # Offsets exist only for layers without directed parents.
-            if not {c.a, c.b} <= set(means):
-                continue
-            weight, a, b = f"{c.key}.weight", moments[f"offset/{c.a}"], moments[f"offset/{c.b}"]
-            terms = ((-a, bias[c.b]), (-bias[c.a], b))
-            slope = out[weight] = c.projected(params[weight], _plus_outer(gradient[weight], terms))
+        centred = self._weights(structure, params, gradient, moments, bias)
+        out: dict[str, Any] = dict(centred)
+        steps = {**gradient, **centred}
+        if holds(self.optimizer, Scaled):
+            # A shared parameter then moves by the mean over its places, and its biases have to
+            # follow this step: followed by the sum, they would diverge.
+            counts = structure.shared_counts.items()
+            steps |= {key: np.asarray(steps[key] / n) for key, n in counts}
+        for c in _centred_couplings(structure, means):
+            slope = _of_whole_layers(structure, c, steps)
             # The offsets take the precision of the gradient, which would otherwise be converted as
             # a whole.
-            a, b = a.astype(slope.dtype), b.astype(slope.dtype)
+            a, b = (moments[f"offset/{name}"].astype(slope.dtype) for name in (c.a, c.b))
             for name, share in ((c.a, slope @ b), (c.b, a @ slope))[: 1 + (c.a != c.b)]:
                 key = f"{name}.bias"
                 before = out.get(key, gradient[key])
@@ -114,6 +119,45 @@ class Centered:
                 moved = biased & ~np.ravel(gradient.idle.get(key, np.False_))
                 out[key] = before - (share * moved).reshape(np.shape(before))
         return out
+
+    @staticmethod
+    def _weights(
+        structure: Structure,
+        params: Params,
+        gradient: Gradient,
+        moments: Snapshot,
+        bias: Mapping[str, Array],
+    ) -> dict[str, Weight]:
+        """Return the centred gradients of weights. One that places share has the sum over them."""
+        out: dict[str, Weight] = {}
+        whole = structure.expanded(params)
+        for c in _centred_couplings(structure, bias):
+            a, b = moments[f"offset/{c.a}"], moments[f"offset/{c.b}"]
+            terms, key = ((-a, bias[c.b]), (-bias[c.a], b)), f"{c.key}.weight"
+            shared = structure.expansion.weights.get(c.key)
+            if shared is None:
+                out[key] = c.projected(params[key], _plus_outer(gradient[key], terms))
+                continue
+            nothing = like(whole[key], np.zeros(count(whole[key])))
+            added = c.projected(whole[key], _plus_outer(nothing, terms))
+            for name, found in shared.summed(params.get(key), added).items():
+                out[name] = np.asarray(out.get(name, gradient[name]) + found)
+            if key in params:
+                out[key] = plus(gradient[key], at_entries_of(params[key], added))
+        return out
+
+
+def _centred_couplings(structure: Structure, means: Container[str]) -> list[Undirected]:
+    """Return the couplings that are centred: offsets exist only without directed parents."""
+    return [c for c in structure.undirected if c.a in means and c.b in means]
+
+
+def _of_whole_layers(structure: Structure, c: Undirected, steps: Params) -> Weight:
+    """Return steps of parameters as a change of the weight between two whole layers."""
+    key = f"{c.key}.weight"
+    if (shared := structure.expansion.weights.get(c.key)) is None:
+        return steps[key]
+    return shared.total(steps.get(key), steps)
 
 
 def holds(optimizer: object, kind: type) -> bool:

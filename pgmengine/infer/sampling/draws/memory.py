@@ -101,7 +101,7 @@ def _of_comparison(target: Target) -> float:
 
 def packed_bytes(target: Target) -> float:
     """Return the memory of the packed parameters, from which chains read."""
-    return BYTES_PER_PACKED_PARAMETER * sum(map(count, target.model.params.values()))
+    return BYTES_PER_PACKED_PARAMETER * sum(map(count, target.model.expanded.values()))
 
 
 def chain_bytes(target: Target, chains: int) -> float:

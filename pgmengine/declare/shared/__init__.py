@@ -1,0 +1,1 @@
+"""Declarations, checks and files of couplings and biases that many places share."""
