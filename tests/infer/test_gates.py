@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 from pgmengine import PgmError
@@ -177,6 +178,7 @@ def test_impossible_states_of_soft_evidence(form):
 
 
 def test_auxiliary_variables_are_in_no_answer(form):
+    extra("pandas"), extra("arviz_base")
     n = Network(1)
     layers, names = set(n.model.structure.layers), set(n.names)
     want = ("marginals", "samples", "pairs", "log_z")
@@ -204,7 +206,8 @@ def test_the_log_density(seed, form):
 
 
 def test_samples(form, errors=6.0, draws=20000):
-    """Exact draws, and draws without evidence, have the frequencies of the joint distribution."""
+    """Exact draws, with evidence and without, have the frequencies of the joint distribution."""
+    extra("pandas")
     n = Network(2)
     for evidence, method in (({"h": 1}, pgm.Exact(draws=draws)), ({}, pgm.Exact(draws=draws))):
         r = pgm.infer(n.model, evidence, ("samples",), method=method, rng=4)
@@ -279,6 +282,7 @@ def test_a_table_that_has_changed_is_no_gate(form):
 
 def test_learning(form):
     """Tables of gates are learned as tables; compact gates are refused."""
+    extra("pandas")
     n = Network(11)
     data = pgm.infer(n.model, {}, ("samples",), method=pgm.Exact(draws=50), rng=0).samples_frame()
     if form != "compact":
