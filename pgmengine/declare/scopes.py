@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -56,21 +56,24 @@ def add_tables(
     made: dict[str, Tables] = {}
     found: list[tuple[Tables, Declared, str]] = []
     gates: list[PlacedGate] = []
-    total = 0
-    for tables, values, one, what in _with_values(structure, declared):
+    taken, total = set[str](), 0
+    for tables, array, gate, one, what in _with_values(structure, declared):
+        values = array if gate is None else gate
+        assert values is not None
         shape, given = tables.shape(structure), values.shape
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
-        if isinstance(values, Gate):
-            gates.append(_placed(tables, values))
+        name = _free(tables.name, taken)
+        taken.add(name)
+        if gate is not None:
+            gates.append(_placed(name, tables, gate))
+        if array is None:
             continue
         total += math.prod(shape)
         if why := no_room(BYTES_AN_ENTRY * total, "take a smaller scope"):
             raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
-        if tables.name in made:
-            tables = replace(tables, name=_free(tables.name, made))
-        made[tables.name] = tables
-        found.append((tables, replace(one, values=values), what))
+        made[name] = tables if tables.name == name else replace(tables, name=name)
+        found.append((made[name], replace(one, values=array), what))
     logs = _logs(structure, found, total)
     places = tuple(structure.names.unique[v.name] for v in variables)
     kept = tuple(made.values())
@@ -83,11 +86,10 @@ def add_tables(
 
 def _with_values(
     structure: Structure, declared: Sequence[Declared]
-) -> Iterator[tuple[Tables, Array | Gate, Declared, str]]:
-    """Yield the units and the values of each declaration, and its name in messages.
+) -> Iterator[tuple[Tables, Array | None, Gate | None, Declared, str]]:
+    """Yield the units of each declaration, its table, its gate, and its name in messages.
 
-    A gate that is small enough comes twice: as a gate, and as a table. A gate in several places is
-    a table.
+    A gate that is too large has no table. A gate in several places is a table alone.
     """
     made = [(_single if x.index is None else _many)(structure, x) for x in declared]
     values = [
@@ -99,19 +101,17 @@ def _with_values(
     small = iter(fits_as_table([v for v in values if isinstance(v, Gate)]))
     for one, (tables, what), value in zip(declared, made, values, strict=True):
         if not isinstance(value, Gate):
-            yield tables, value, one, what
+            yield tables, value, None, one, what
             continue
         is_small, single = next(small), len(tables.index) == 1
-        if single:
-            yield tables, value, one, what
-        if is_small or not single:
-            yield tables, value.whole(what), one, what
+        array = value.whole(what) if is_small or not single else None
+        yield tables, array, value if single else None, one, what
 
 
-def _placed(tables: Tables, gate: Gate) -> PlacedGate:
+def _placed(name: str, tables: Tables, gate: Gate) -> PlacedGate:
     """Return a gate with the places of its units."""
     scope = zip(tables.layers, tables.index[0].tolist(), strict=True)
-    return PlacedGate(tables.name, tuple(scope), gate)
+    return PlacedGate(name, tuple(scope), gate)
 
 
 def _logs(
@@ -167,12 +167,12 @@ def _axes(structure: Structure, one: Declared) -> list[Axis]:
     return out
 
 
-def _free(name: str, made: dict[str, Tables]) -> str:
+def _free(name: str, taken: Collection[str]) -> str:
     """Return a name for tables: the name itself, or with #2, #3, ... if it is taken."""
-    if name not in made:
+    if name not in taken:
         return name
     number = 2
-    while f"{name}#{number}" in made:
+    while f"{name}#{number}" in taken:
         number += 1
     return f"{name}#{number}"
 
