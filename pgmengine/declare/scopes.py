@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+<<<<<<< HEAD
 from collections.abc import Container, Iterator, Mapping, Sequence
+=======
+from collections.abc import Collection, Iterator, Mapping, Sequence
+>>>>>>> help-6
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -69,12 +73,21 @@ def add_tables(
     found: dict[str, list[Placed]] = {}
     gates: list[PlacedGate] = []
     taken, total = set[str](), 0
+<<<<<<< HEAD
     for tables, values, one, what in _with_values(structure, declared):
+=======
+    for tables, array, gate, one, what in _with_values(structure, declared):
+        values = array if gate is None else gate
+        assert values is not None
+>>>>>>> help-6
         shape, given = tables.shape(structure), values.shape
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
-        if isinstance(values, Gate):
-            gates.append(_placed(tables, values))
+        name = _free(tables.name, taken)
+        taken.add(name)
+        if gate is not None:
+            gates.append(_placed(name, tables, gate))
+        if array is None:
             continue
         if not len(tables.index):
             # A slice such as z[1:] of a single step is empty: the table is used nowhere.
@@ -92,6 +105,7 @@ def add_tables(
         total += math.prod(shape)
         if why := no_room(BYTES_AN_ENTRY * total, "take a smaller scope"):
             raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
+<<<<<<< HEAD
     logs = _logs(structure, [group[0] for group in found.values()], total)
     single = [v for v in variables if v.shape is None]
     whole = replace(
@@ -101,6 +115,15 @@ def add_tables(
         gates=tuple(gates),
     )
     if found or gates:
+=======
+        made[name] = tables if tables.name == name else replace(tables, name=name)
+        found.append((made[name], replace(one, values=array), what))
+    logs = _logs(structure, found, total)
+    places = tuple(structure.names.unique[v.name] for v in variables)
+    kept = tuple(made.values())
+    whole = replace(structure, tables=kept, variables=places, gates=tuple(gates))
+    if made or gates:
+>>>>>>> help-6
         check_conditionals(whole, params)
         _check_complete(whole)
     return whole, params | logs
@@ -120,11 +143,10 @@ def _check_same(first: Placed, other: Placed) -> None:
 
 def _with_values(
     structure: Structure, declared: Sequence[Declared]
-) -> Iterator[tuple[Tables, Array | Gate, Declared, str]]:
-    """Yield the units and the values of each declaration, and its name in messages.
+) -> Iterator[tuple[Tables, Array | None, Gate | None, Declared, str]]:
+    """Yield the units of each declaration, its table, its gate, and its name in messages.
 
-    A gate that is small enough comes twice: as a gate, and as a table. A gate in several places is
-    a table.
+    A gate that is too large has no table. A gate in several places is a table alone.
     """
     made = [(_of_shapes if x.index is None else _many)(structure, x) for x in declared]
     values = [
@@ -136,19 +158,17 @@ def _with_values(
     small = iter(fits_as_table([v for v in values if isinstance(v, Gate)]))
     for one, (tables, what), value in zip(declared, made, values, strict=True):
         if not isinstance(value, Gate):
-            yield tables, value, one, what
+            yield tables, value, None, one, what
             continue
         is_small, single = next(small), len(tables.index) == 1
-        if single:
-            yield tables, value, one, what
-        if is_small or not single:
-            yield tables, value.whole(what), one, what
+        array = value.whole(what) if is_small or not single else None
+        yield tables, array, value if single else None, one, what
 
 
-def _placed(tables: Tables, gate: Gate) -> PlacedGate:
+def _placed(name: str, tables: Tables, gate: Gate) -> PlacedGate:
     """Return a gate with the places of its units."""
     scope = zip(tables.layers, tables.index[0].tolist(), strict=True)
-    return PlacedGate(tables.name, tuple(scope), gate)
+    return PlacedGate(name, tuple(scope), gate)
 
 
 def _logs(structure: Structure, found: Sequence[Placed], total: int) -> dict[str, Array]:
@@ -205,7 +225,11 @@ def _axes(structure: Structure, one: Declared, tables: Tables) -> list[Axis]:
     return out
 
 
+<<<<<<< HEAD
 def free_parameter(name: str, taken: Container[str]) -> str:
+=======
+def _free(name: str, taken: Collection[str]) -> str:
+>>>>>>> help-6
     """Return a name for tables: the name itself, or with #2, #3, ... if it is taken."""
     if name not in taken:
         return name

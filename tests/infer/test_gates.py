@@ -178,6 +178,7 @@ def test_impossible_states_of_soft_evidence(form):
 
 
 def test_auxiliary_variables_are_in_no_answer(form):
+    extra("pandas"), extra("arviz_base")
     n = Network(1)
     layers, names = set(n.model.structure.layers), set(n.names)
     want = ("marginals", "samples", "pairs", "log_z")
@@ -205,7 +206,8 @@ def test_the_log_density(seed, form):
 
 
 def test_samples(form, errors=6.0, draws=20000):
-    """Exact draws, and draws without evidence, have the frequencies of the joint distribution."""
+    """Exact draws, with evidence and without, have the frequencies of the joint distribution."""
+    extra("pandas")
     n = Network(2)
     for evidence, method in (({"h": 1}, pgm.Exact(draws=draws)), ({}, pgm.Exact(draws=draws))):
         r = pgm.infer(n.model, evidence, ("samples",), method=method, rng=4)
