@@ -59,7 +59,11 @@ def corpus(
 def learned(data: Sentences, l1: float, l2: float, notes: dict[str, Any]) -> ChainCRF:
     """Return our fit, and note its objective and iterations."""
     crf = ChainCRF(l1, l2, tol=TOLERANCE).fit(*data)
-    notes["pgmengine"] = crf.objective_, crf.n_iter_, int((crf.coef_ != 0).sum())
+    notes["pgmengine"] = (
+        crf.objective_,
+        crf.n_iter_,
+        sum(map(np.count_nonzero, (crf.coef_, crf.transitions_))),
+    )
     return crf
 
 
@@ -148,14 +152,15 @@ def main(
     path = Path(tempfile.mkdtemp()) / "model.crfsuite"
     lines = fits(data, repeats, path) + predictions(data, repeats, path)
     if out is not None:
+        count = "one thread" if threads() == 1 else f"{threads()} threads"
         columns = ("task", "library", "time", "ratio", "objective", "iterations", "weights")
         note = (
             f"{sentences:,} sentences, {sum(map(len, data[1])):,} steps, {labels} labels, "
-            f"{features:,} features of which 10 are present at a step; {threads()} threads here, "
-            f"one in CRFsuite. Load of the machine at the start: {load:.1f}."
+            f"{features:,} features of which 10 are present at a step; {count} here, one in "
+            f"CRFsuite. Load of the machine at the start: {load:.1f}."
         )
-        text = f"## Chains of labels\n\n{note}\n\n{table(columns, lines)}\n"
-        put_block(out, "crf.py", text)
+        text = f"## Chains of labels, {count}\n\n{note}\n\n{table(columns, lines)}\n"
+        put_block(out, f"crf.py {count}", text)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import itertools
 import pickle
-import threading
 
 import numpy as np
 import pytest
@@ -63,6 +62,7 @@ def named(codes):
 
 
 def likelihood(X, codes, labels, kind=np.asarray):
+    """The objective without the terms of the weights."""
     lengths = np.array([len(x) for x in X])
     return Likelihood(Steps(kind(np.concatenate(X)), lengths), np.concatenate(codes), labels)
 
@@ -86,21 +86,21 @@ def test_likelihood_and_gradient_are_those_over_all_paths(kind, labels, step=1e-
                 assert found[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
 
 
-def test_parts_and_threads_do_not_change_the_likelihood(monkeypatch):
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_parts_and_threads_do_not_change_the_likelihood(kind, monkeypatch):
     """Many parts give the likelihood of one part, and threads the same bits."""
     X, codes = sequences(0, count=40)
     rng = np.random.default_rng(1)
     weights = rng.normal(size=(4, 3)), rng.normal(size=(3, 3))
-    whole = likelihood(X, codes, 3)(*weights)
+    whole = likelihood(X, codes, 3, kind)(*weights)
     monkeypatch.setattr(objective, "PART_NUMBERS", 20)
+    monkeypatch.setattr(objective, "BLOCK_NUMBERS", 60)
     monkeypatch.setenv("PGMENGINE_THREADS", "1")
-    alone = likelihood(X, codes, 3)(*weights)
+    alone = likelihood(X, codes, 3, kind)(*weights)
     monkeypatch.setenv("PGMENGINE_THREADS", "3")
-    before = threading.active_count()
-    together = likelihood(X, codes, 3)
-    assert len(together._places) > 3
+    together = likelihood(X, codes, 3, kind)
+    assert len(together._places) > 3 and len(together._blocks) > 1
     found = together(*weights)
-    assert threading.active_count() >= before
     for one, two, three in zip(whole, alone, found):
         np.testing.assert_allclose(one, two, atol=1e-10)
         np.testing.assert_array_equal(two, three)
@@ -157,7 +157,11 @@ def test_the_minimum_of_a_quadratic_with_l1_is_known():
     rng = np.random.default_rng(2)
     a, b = rng.uniform(0.1, 10, 30), rng.normal(size=30)
     found = minimise(
-        lambda w: (float(a @ (w - b) ** 2), 2 * a * (w - b)), np.zeros(30), 0.8, 1e-14, 500
+        lambda w: (float(a @ (w - b) ** 2), 2 * a * (w - b)),
+        np.zeros(30),
+        np.full(30, 0.8),
+        1e-14,
+        500,
     )
     expected = np.sign(b) * np.maximum(np.abs(b) - 0.4 / a, 0)
     np.testing.assert_allclose(found.point, expected, atol=1e-5)
@@ -349,6 +353,19 @@ def test_features_of_any_scale_are_learned(scale):
     scaled = ChainCRF(l2=0.1 * scale**2, tol=1e-13).fit([scale * part for part in x], y)
     assert scaled.objective_ == pytest.approx(plain.objective_, rel=1e-6)
     np.testing.assert_allclose(scaled.coef_ * scale, plain.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_features_of_different_scales_are_learned_together(kind, l2=0.05, rounding=2e-4):
+    """The gradient is 0 in units of each feature, also for one that is 0 everywhere."""
+    X, codes = sequences(37, count=14)
+    sizes = np.array([1e-60, 0.0, 1e3, 1e60])
+    given = [kind(x * sizes) for x in X]
+    crf = ChainCRF(l2=l2, tol=1e-13).fit(given, named(codes))
+    _, slope, _ = likelihood([x * sizes for x in X], codes, 3)(crf.coef_, crf.transitions_)
+    slope += 2 * l2 * crf.coef_
+    assert np.abs(slope / np.hypot(sizes, np.sqrt(l2))[:, None]).max() < rounding
+    assert np.abs(crf.coef_[3]).max() > 1e-62 and not crf.coef_[1].any()
 
 
 GOOD = [np.zeros((2, 3)), np.ones((1, 3))]

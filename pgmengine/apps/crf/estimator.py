@@ -163,18 +163,24 @@ class ChainCRF(BaseEstimator):
     def _learn(self, likelihood: Likelihood) -> None:
         """Set the weights that minimise the objective."""
         labels, size = likelihood.labels, likelihood.features * likelihood.labels
+        # L-BFGS sees weights times the size of their features, so that features of any scale are
+        # learned alike. Where l2 is larger than their squares, it sets the scale.
+        sizes = np.append(np.repeat(likelihood.sizes, labels), np.ones(labels**2))
+        scale = np.hypot(sizes, np.sqrt(self.l2))
+        scale[scale == 0] = 1.0
 
-        def objective(w: Array) -> tuple[float, Array]:
+        def objective(scaled: Array) -> tuple[float, Array]:
+            w = scaled / scale
             coef, transitions = w[:size].reshape(-1, labels), w[size:].reshape(labels, labels)
             value, *slopes = likelihood(coef, transitions)
             slope = np.concatenate([part.ravel() for part in slopes])
             slope += 2 * self.l2 * w
-            return value + self.l2 * float(w @ w), slope
+            return value + self.l2 * float(w @ w), slope / scale
 
         # Several threads of BLAS lose time on the short products of messages and of steps.
         with one_blas_thread():
-            start = np.zeros(size + labels**2)
-            found = minimise(objective, start, self.l1, self.tol, self.max_iter)
+            start = np.zeros(len(scale))
+            found = minimise(objective, start, self.l1 / scale, self.tol, self.max_iter)
         if not found.converged:
             warnings.warn(
                 f"ChainCRF has not converged in max_iter={self.max_iter} iterations; give more, "
@@ -182,8 +188,9 @@ class ChainCRF(BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.coef_ = found.point[:size].reshape(-1, labels)
-        self.transitions_ = found.point[size:].reshape(labels, labels)
+        weights = found.point / scale
+        self.coef_ = weights[:size].reshape(-1, labels)
+        self.transitions_ = weights[size:].reshape(labels, labels)
         self.objective_, self.n_iter_ = found.value, found.iterations
 
     def predict(self, X: Sequences) -> list[Array]:

@@ -1,4 +1,4 @@
-"""The minimum of a smooth convex function plus l1 |w|_1, by limited-memory BFGS.
+"""The minimum of a smooth convex function plus sum l1 |w|, by limited-memory BFGS.
 
 OWL-QN (Andrew and Gao 2007): the gradient of the smooth part is completed to the steepest
 subgradient, the direction of L-BFGS (Nocedal 1980) is kept where it descends, and a step never
@@ -48,15 +48,15 @@ class Minimum:
 
 
 def minimise(
-    function: Function, start: Array, l1: float, tolerance: float, max_iterations: int
+    function: Function, start: Array, l1: Array, tolerance: float, max_iterations: int
 ) -> Minimum:
-    """Return the minimum of function(w) + l1 |w|_1.
+    """Return the minimum of function(w) + sum of l1 |w|.
 
     Parameters
     ----------
     function : returns the value of a smooth convex function, and its gradient.
     start : (n,) the first point.
-    l1 : weight of the sum of absolute values.
+    l1 : (n,) weights of the absolute values.
     tolerance : the end is reached when the value has fallen by less than this share of itself over
         the last PERIOD iterations.
     max_iterations : the most steps.
@@ -65,11 +65,11 @@ def minimise(
     --------
     >>> import numpy as np
     >>> quadratic = lambda w: (float(((w - [3, 0.2]) ** 2).sum()), 2 * (w - [3, 0.2]))
-    >>> minimise(quadratic, np.zeros(2), 1.0, 1e-9, 100).point.round(6)
+    >>> minimise(quadratic, np.zeros(2), np.ones(2), 1e-9, 100).point.round(6)
     array([2.5, 0. ])
     """
     w, (smooth, gradient) = start, function(start)
-    value = smooth + l1 * float(np.abs(w).sum())
+    value = smooth + float(l1 @ np.abs(w))
     pairs: deque[tuple[Array, Array, float]] = deque(maxlen=PAIRS)
     values = [value]
     for done in range(max_iterations):
@@ -95,12 +95,13 @@ def minimise(
     return Minimum(w, value, max_iterations, False)
 
 
-def _steepest(w: Array, gradient: Array, l1: float) -> Array:
+def _steepest(w: Array, gradient: Array, l1: Array) -> Array:
     """Return the subgradient of smallest size, 0 where no direction descends."""
-    if not l1:
+    if not l1.any():
         return gradient
     at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - l1, 0.0)
-    return np.where(w == 0, at_zero, gradient + l1 * np.sign(w))
+    found: Array = np.where(w == 0, at_zero, gradient + l1 * np.sign(w))
+    return found
 
 
 def _direction(slope: Array, pairs: deque[tuple[Array, Array, float]]) -> Array:
@@ -124,21 +125,22 @@ def _search(
     value: float,
     slope: Array,
     direction: Array,
-    l1: float,
+    l1: Array,
     first: bool,
 ) -> tuple[Array, float, Array] | None:
     """Return the next point, its value and gradient; None if no step descends."""
-    if l1:
+    bent = bool(l1.any())
+    if bent:
         direction = np.where(direction * slope < 0, direction, 0.0)
         # The orthant of a step: signs of w, and of the direction where w is 0.
         signs = np.where(w == 0, -np.sign(slope), np.sign(w))
     size = 1.0 / np.linalg.norm(direction) if first else 1.0
     for _ in range(MAX_HALVINGS):
         new = w + size * direction
-        if l1:
+        if bent:
             new[new * signs < 0] = 0.0
         smooth, gradient = function(new)
-        found = smooth + l1 * float(np.abs(new).sum())
+        found = smooth + float(l1 @ np.abs(new))
         if found <= value + LEAST_FALL * float(slope @ (new - w)):
             return new, found, gradient
         size /= 2

@@ -28,9 +28,9 @@ from pgmengine.infer.exact.chain_sums import Packing, chain_sums
 
 # The most numbers (steps times labels) of a part with more than one sequence.
 PART_NUMBERS = 200_000
-# The number of blocks of features, for any number of threads: the bits of dense products depend on
-# the shapes of their factors.
-FEATURE_BLOCKS = 16
+# The entries of X' in a block times labels, and the most blocks. Neither depends on the number of
+# threads, because the bits of dense products depend on the shapes of their factors.
+BLOCK_NUMBERS, MAX_BLOCKS = 300_000, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +71,18 @@ class Likelihood:
     steps : the features of all steps.
     codes : (steps,) number of the label of each step.
     labels : the number of labels.
+
+    Attributes
+    ----------
+    labels, features : the numbers of labels and of features.
+    sizes : (features,) the largest absolute value of each feature.
+    observed, observed_pairs : the gradient of the log weights of the given labels: sums of features
+        by label, (features, labels), and numbers of pairs of successive labels, (labels, labels).
     """
 
     def __init__(self, steps: Steps, codes: Array, labels: int) -> None:
         self.labels, self.features = labels, steps.values.shape[1]
+        self.sizes = _sizes(steps.values)
         parts = parts_of(steps.lengths, labels)
         order = np.concatenate([part.steps for part in parts])
         values, codes = steps.values[order], codes[order]
@@ -84,10 +92,9 @@ class Likelihood:
             slice(int(e) - len(p.steps), int(e)) for e, p in zip(ends, parts, strict=True)
         ]
         self._values = [values[place] for place in self._places]
-        self._blocks = _blocks_of_features(values)
+        self._blocks = _blocks_of_features(values, labels)
         indicators = np.zeros((len(order), labels))
         indicators[np.arange(len(order)), codes] = 1.0
-        # Observed counts: the gradient of the log weights of the labels that are given.
         self.observed = self._by_feature(indicators)
         self.observed_pairs = np.zeros((labels, labels))
         for place, packing in zip(self._places, self._packings, strict=True):
@@ -126,9 +133,20 @@ class Likelihood:
         return value + log_z, slope, pairs - self.observed_pairs
 
 
-def _blocks_of_features(values: Weight) -> list[Weight]:
+def _sizes(values: Weight) -> Array:
+    """Return the largest absolute value of each column, (columns,)."""
+    if not issparse(values):
+        found: Array = np.abs(values).max(axis=0, initial=0.0)
+        return found
+    sizes = np.zeros(values.shape[1])
+    np.maximum.at(sizes, values.indices, np.abs(values.data))
+    return sizes
+
+
+def _blocks_of_features(values: Weight, labels: int) -> list[Weight]:
     """Return X' in blocks of rows with equally many entries."""
-    count = min(FEATURE_BLOCKS, max(1, values.shape[1]))
+    entries = values.nnz if issparse(values) else values.size
+    count = max(1, min(MAX_BLOCKS, values.shape[1], entries * labels // BLOCK_NUMBERS))
     if not issparse(values):
         turned = np.ascontiguousarray(values.T)
         return list(np.array_split(turned, count))
