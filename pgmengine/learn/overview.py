@@ -12,6 +12,7 @@ import numpy as np
 
 from pgmengine.base.display import as_html, as_text, counted, few, plain
 from pgmengine.declare.summary import headline
+from pgmengine.model.model import Model
 
 if TYPE_CHECKING:
     from pgmengine.learn.fit import Fit
@@ -44,7 +45,10 @@ def _ended(fit: Fit) -> str:
 
 def _lines(fit: Fit) -> Iterator[tuple[str, str]]:
     """Yield the model, the methods that learned it, findings, and the last value of monitors."""
-    yield "model", headline(fit.model.structure, fit.model.params)
+    # The model of a fit may be a template, which has no graph of its own.
+    model = fit.model
+    whole = isinstance(model, Model)
+    yield "model", headline(model.structure, model.params) if whole else repr(model)
     if fit.factorised:
         yield "data phase", "exact, because posteriors factorise"
     else:

@@ -17,8 +17,13 @@ import numpy as np
 from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import hashable, is_sequence
+from pgmengine.base.work.memory import no_room
 from pgmengine.model.layer import Layer
 from pgmengine.units import Binary, Categorical, Constant, Unit
+
+# The most axes of an array of variables: numpy 1 has arrays of up to 32 axes, and broadcasting,
+# rows, draws and states add some.
+MAX_SHAPE_AXES = 16
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,12 @@ def check_shape(shape: object, what: str) -> tuple[int, ...]:
         raise PgmError(
             f"{what}: the shape must be an integer of at least 1, or a tuple of them, not {shape!r}"
         )
-    return tuple(map(int, axes))
+    if len(axes) > MAX_SHAPE_AXES:
+        raise PgmError(f"{what}: the shape has {len(axes)} axes, expected up to {MAX_SHAPE_AXES}")
+    sizes = tuple(map(int, axes))
+    if why := no_room(8 * math.prod(sizes), "take fewer variables"):
+        raise PgmError(f"{what}: the numbers of its variables do not fit into memory: {why}")
+    return sizes
 
 
 def _single(name: object, states: int | Iterable[str]) -> Variable:
