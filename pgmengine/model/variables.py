@@ -148,7 +148,14 @@ def check_names(variables: Sequence[Variable], layers: Sequence[Layer]) -> None:
     labels = {
         label: layer.name for layer in layers for label in layer.labels or () if hashable(label)
     }
+    shapes = {v.name: v.shape for v in variables if v.shape is not None}
     for v in variables:
+        array = v.name.partition("[")[0]
+        if array in shapes and _is_place(v.name, array, shapes[array]):
+            raise PgmError(
+                f"variable {v.name!r} has the name of a variable of the array {array!r}; choose "
+                "another"
+            )
         if v.name in seen:
             raise PgmError(f"variable {v.name!r} is declared twice, or has the name of a layer")
         if v.name in labels:
@@ -157,3 +164,12 @@ def check_names(variables: Sequence[Variable], layers: Sequence[Layer]) -> None:
                 "another"
             )
         seen.add(v.name)
+
+
+def _is_place(name: str, array: str, shape: tuple[int, ...]) -> bool:
+    """Whether a name such as "s[0,1]" is that of a variable of an array."""
+    parts = name[len(array) + 1 : -1].split(",")
+    if not name.endswith("]") or len(parts) != len(shape):
+        return False
+    numbers = [part.strip() for part in parts]
+    return all(x.isdecimal() and int(x) < n for x, n in zip(numbers, shape, strict=True))
