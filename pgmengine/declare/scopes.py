@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import math
-<<<<<<< HEAD
 from collections.abc import Container, Iterator, Mapping, Sequence
-=======
-from collections.abc import Collection, Iterator, Mapping, Sequence
->>>>>>> help-6
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -73,30 +69,24 @@ def add_tables(
     found: dict[str, list[Placed]] = {}
     gates: list[PlacedGate] = []
     taken, total = set[str](), 0
-<<<<<<< HEAD
-    for tables, values, one, what in _with_values(structure, declared):
-=======
     for tables, array, gate, one, what in _with_values(structure, declared):
         values = array if gate is None else gate
         assert values is not None
->>>>>>> help-6
         shape, given = tables.shape(structure), values.shape
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
-        name = _free(tables.name, taken)
-        taken.add(name)
+        if not tables.named:
+            tables = replace(tables, name=free_parameter(tables.name, taken))
+        elif gate is not None and tables.name in taken:
+            raise PgmError(f"{what}: the name is taken, and a noisy gate shares no parameter")
+        taken.add(tables.name)
         if gate is not None:
-            gates.append(_placed(name, tables, gate))
-        if array is None:
-            continue
-        if not len(tables.index):
+            gates.append(_placed(tables, gate))
+        if array is None or not len(tables.index):
             # A slice such as z[1:] of a single step is empty: the table is used nowhere.
             continue
-        if not tables.named and tables.name in taken:
-            tables = replace(tables, name=free_parameter(tables.name, taken))
-        taken.add(tables.name)
         group = found.setdefault(tables.key, [])
-        group.append(Placed(tables, replace(one, values=values), what, shape))
+        group.append(Placed(tables, replace(one, values=array), what, shape))
         if tables.key in params:
             raise PgmError(f"{what}: the name {one.name!r} is taken by another parameter")
         if len(group) > 1:
@@ -105,7 +95,6 @@ def add_tables(
         total += math.prod(shape)
         if why := no_room(BYTES_AN_ENTRY * total, "take a smaller scope"):
             raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
-<<<<<<< HEAD
     logs = _logs(structure, [group[0] for group in found.values()], total)
     single = [v for v in variables if v.shape is None]
     whole = replace(
@@ -115,15 +104,6 @@ def add_tables(
         gates=tuple(gates),
     )
     if found or gates:
-=======
-        made[name] = tables if tables.name == name else replace(tables, name=name)
-        found.append((made[name], replace(one, values=array), what))
-    logs = _logs(structure, found, total)
-    places = tuple(structure.names.unique[v.name] for v in variables)
-    kept = tuple(made.values())
-    whole = replace(structure, tables=kept, variables=places, gates=tuple(gates))
-    if made or gates:
->>>>>>> help-6
         check_conditionals(whole, params)
         _check_complete(whole)
     return whole, params | logs
@@ -165,10 +145,10 @@ def _with_values(
         yield tables, array, value if single else None, one, what
 
 
-def _placed(name: str, tables: Tables, gate: Gate) -> PlacedGate:
+def _placed(tables: Tables, gate: Gate) -> PlacedGate:
     """Return a gate with the places of its units."""
     scope = zip(tables.layers, tables.index[0].tolist(), strict=True)
-    return PlacedGate(name, tuple(scope), gate)
+    return PlacedGate(tables.name, tuple(scope), gate)
 
 
 def _logs(structure: Structure, found: Sequence[Placed], total: int) -> dict[str, Array]:
@@ -225,11 +205,7 @@ def _axes(structure: Structure, one: Declared, tables: Tables) -> list[Axis]:
     return out
 
 
-<<<<<<< HEAD
 def free_parameter(name: str, taken: Container[str]) -> str:
-=======
-def _free(name: str, taken: Collection[str]) -> str:
->>>>>>> help-6
     """Return a name for tables: the name itself, or with #2, #3, ... if it is taken."""
     if name not in taken:
         return name

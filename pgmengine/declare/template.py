@@ -245,7 +245,7 @@ def rows_of_data(given: object, what: str) -> list[Row]:
         return list(given)
     raise PgmError(
         f"{what} of a template must be a list of rows, such as [{{'x': values}}, ...], not "
-        f"{'an empty list' if given == [] else type(given).__name__}"
+        f"{'an empty list' if isinstance(given, list) else type(given).__name__}"
     )
 
 

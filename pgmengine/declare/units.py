@@ -89,7 +89,10 @@ def subscript(key: Any) -> str:
     if isinstance(key, slice):
         ends = ["" if end is None else str(end) for end in (key.start, key.stop, key.step)]
         return ":".join(ends[: 2 + (key.step is not None)])
-    if key is Ellipsis or isinstance(key, (int, np.integer)):
+    if isinstance(key, list):
+        # Lists of unequal lengths have no number of axes.
+        return "..."
+    if key is Ellipsis or (isinstance(key, (int, np.integer)) and not isinstance(key, bool)):
         return "..." if key is Ellipsis else str(int(key))
     return "None" if key is None else "..." if np.ndim(key) else str(key)
 

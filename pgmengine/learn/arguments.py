@@ -167,13 +167,13 @@ def check_left(left: int, least: int, made: int, what: str) -> None:
         )
 
 
-def row_weights(target: Target, given: ArrayLike | None) -> Array:
+def row_weights(rows: int, given: ArrayLike | None) -> Array:
     """Return the weights of the rows as they are given, 1 by default."""
     if given is None:
-        return np.ones(target.rows)
+        return np.ones(rows)
     weights: Array = as_floats(given, "sample_weight")
-    if weights.shape != (target.rows,):
-        raise PgmError(f"sample_weight has shape {weights.shape}, expected ({target.rows},)")
+    if weights.shape != (rows,):
+        raise PgmError(f"sample_weight has shape {weights.shape}, expected ({rows},)")
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(bad):
         raise PgmError(f"sample_weight: row {bad[0]} is {weights[bad[0]]}, expected a number >= 0")

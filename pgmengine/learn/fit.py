@@ -252,7 +252,7 @@ def fit(
     all_rows = holds(optimizer, FullBatch)
     size = target.rows if all_rows else batch_size
     sizes = size, total = _sizes(target.rows, size, epochs, updates)
-    weights = row_weights(target, sample_weight)
+    weights = row_weights(target.rows, sample_weight)
     scaled = mean_one(weights)
     means = observed_means(target, scaled)
     begins: Model = model

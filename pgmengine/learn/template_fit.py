@@ -20,6 +20,9 @@ from pgmengine.declare.template import Row, Template, rows_of_data
 from pgmengine.learn.arguments import row_weights, target_of
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.defaults import chosen
+from pgmengine.learn.steps.em import EM
+from pgmengine.learn.steps.fixed import Fixed
+from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.joined import JoinedObjective, check_shared
 from pgmengine.learn.whole.objective import Objective
@@ -38,7 +41,7 @@ class OfLengths(FullBatch):
     others : the objectives of the rows of other lengths than the longest.
     """
 
-    optimizer: FullBatch
+    optimizer: FullBatch | Fixed
     lengths: tuple[tuple[int, int], ...]
     others: tuple[Objective, ...]
 
@@ -88,13 +91,13 @@ def fit_template(
         that take mini-batches.
     """
     rows = rows_of_data(data, "data")
-    groups = _with_values(template.groups(rows, "data"), rows)
-    weights = None if sample_weight is None else _weights(sample_weight, len(rows))
+    weights = None if sample_weight is None else row_weights(len(rows), sample_weight)
+    groups = _with_weight(_with_values(template.groups(rows, "data"), rows), weights)
     longest, *lengths = sorted(groups, reverse=True)
     first, values = template(longest), _together(template(longest), rows, groups[longest])
     target, _, known = target_of(first, values, settings["given"])
     by, why = chosen(optimizer, target, known, settings["negative"])
-    if not isinstance(by, FullBatch):
+    if not (holds(by, FullBatch) and isinstance(by, (FullBatch, Fixed))):
         raise PgmError(
             "a template learns from all rows at once: give optimizer=pgm.EM() or pgm.LBFGS(), not "
             f"{'the default of mini-batches' if by is None else repr(by)}"
@@ -104,7 +107,7 @@ def fit_template(
         model = template(steps)
         check_shared(first, model)
         own = None if weights is None else weights[groups[steps]]
-        others.append(_objective(model, _together(model, rows, groups[steps]), by, settings, own))
+        others.append(_objective(model, _together(model, rows, groups[steps]), settings, own))
     counts = tuple((steps, len(groups[steps])) for steps in lengths)
     own = None if weights is None else weights[groups[longest]]
     joined = OfLengths(by, counts, tuple(others))
@@ -125,6 +128,15 @@ def _with_values(groups: dict[int, list[int]], rows: Sequence[Row]) -> dict[int,
     return kept or groups
 
 
+def _with_weight(groups: dict[int, list[int]], weights: Array | None) -> dict[int, list[int]]:
+    """Return the groups but those whose weights are all 0, unless there is no other group."""
+    if weights is None:
+        return groups
+    # Other weights than numbers of at least 0 stay, and are refused by their row.
+    kept = {steps: rows for steps, rows in groups.items() if not (weights[rows] == 0).all()}
+    return kept or groups
+
+
 def _is_blank(row: Row) -> bool:
     """Whether a row observes nothing."""
     if not isinstance(row, Mapping):
@@ -138,20 +150,8 @@ def _is_blank(row: Row) -> bool:
     )
 
 
-def _weights(given: Any, rows: int) -> Array:
-    """Return the weights of rows; PgmError unless there is one for each row."""
-    array = np.asarray(given, dtype=np.float64)
-    if array.shape != (rows,):
-        raise PgmError(f"sample_weight has shape {array.shape}, expected ({rows},)")
-    return array
-
-
 def _objective(
-    model: Model,
-    values: dict[Any, Any],
-    optimizer: FullBatch,
-    settings: Mapping[str, Any],
-    weights: Array | None,
+    model: Model, values: dict[Any, Any], settings: Mapping[str, Any], weights: Array | None
 ) -> Objective:
     """Return the objective of the rows of one length."""
     target, _, known = target_of(model, values, settings["given"])
@@ -159,11 +159,13 @@ def _objective(
     run = WholeRun(
         model,
         target,
-        row_weights(target, weights),
+        row_weights(target.rows, weights),
         settings["negative"],
         settings["positive"],
         known,
-        optimizer,
+        # It makes no update here. Settings of the own optimizer may be for parameters that only
+        # longer models have.
+        EM(),
         rng,
         (target.rows, 1),
         settings["executor"],
@@ -190,6 +192,12 @@ def _together(model: Model, rows: Sequence[Row], numbers: Sequence[int]) -> dict
     for key in keys:
         blank = np.full(layers[key].grid if key in layers else (), None, dtype=object)
         values = [np.asarray(cast(Any, row).get(key, blank)) for row in chosen_rows]
+        for i, array in zip(numbers, values, strict=True):
+            if array.shape != values[0].shape:
+                raise PgmError(
+                    f"data: row {i} has {key!r} of shape {array.shape}, and row {numbers[0]}, "
+                    f"which has as many steps, of shape {values[0].shape}: give both in one form"
+                )
         plain = all(array.dtype.kind in "biuf" for array in values)
         if not plain:
             values = [np.asarray(array, dtype=object) for array in values]

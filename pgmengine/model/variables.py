@@ -17,8 +17,13 @@ import numpy as np
 from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import hashable, is_sequence
+from pgmengine.base.work.memory import no_room
 from pgmengine.model.layer import Layer
 from pgmengine.units import Binary, Categorical, Constant, Unit
+
+# The most axes of an array of variables: numpy 1 has arrays of up to 32 axes, and broadcasting,
+# rows, draws and states add some.
+MAX_SHAPE_AXES = 16
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,12 @@ def check_shape(shape: object, what: str) -> tuple[int, ...]:
         raise PgmError(
             f"{what}: the shape must be an integer of at least 1, or a tuple of them, not {shape!r}"
         )
-    return tuple(map(int, axes))
+    if len(axes) > MAX_SHAPE_AXES:
+        raise PgmError(f"{what}: the shape has {len(axes)} axes, expected up to {MAX_SHAPE_AXES}")
+    sizes = tuple(map(int, axes))
+    if why := no_room(8 * math.prod(sizes), "take fewer variables"):
+        raise PgmError(f"{what}: the numbers of its variables do not fit into memory: {why}")
+    return sizes
 
 
 def _single(name: object, states: int | Iterable[str]) -> Variable:
@@ -138,7 +148,14 @@ def check_names(variables: Sequence[Variable], layers: Sequence[Layer]) -> None:
     labels = {
         label: layer.name for layer in layers for label in layer.labels or () if hashable(label)
     }
+    shapes = {v.name: v.shape for v in variables if v.shape is not None}
     for v in variables:
+        array = v.name.partition("[")[0]
+        if array in shapes and _is_place(v.name, array, shapes[array]):
+            raise PgmError(
+                f"variable {v.name!r} has the name of a variable of the array {array!r}; choose "
+                "another"
+            )
         if v.name in seen:
             raise PgmError(f"variable {v.name!r} is declared twice, or has the name of a layer")
         if v.name in labels:
@@ -147,3 +164,12 @@ def check_names(variables: Sequence[Variable], layers: Sequence[Layer]) -> None:
                 "another"
             )
         seen.add(v.name)
+
+
+def _is_place(name: str, array: str, shape: tuple[int, ...]) -> bool:
+    """Whether a name such as "s[0,1]" is that of a variable of an array."""
+    parts = name[len(array) + 1 : -1].split(",")
+    if not name.endswith("]") or len(parts) != len(shape):
+        return False
+    numbers = [part.strip() for part in parts]
+    return all(x.isdecimal() and int(x) < n for x, n in zip(numbers, shape, strict=True))

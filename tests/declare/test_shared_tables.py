@@ -309,6 +309,11 @@ BAD = {
     "shape": (lambda b, s: b.variable("t", shape=(2, 0)), r"shape must be .* not \(2, 0\)"),
     "fraction": (lambda b, s: b.variable("t", shape=2.5), "shape must be an integer"),
     "no sequence": (lambda b, s: b.conditional(s, "s", [1, 1]), "must be a sequence"),
+    "name of a place": (
+        lambda b, s: b.variable("s[1,0]"),
+        "has the name of a variable of the array 's'",
+    ),
+    "ragged index": (lambda b, s: s[[[0], [0, 1]]], r"s\[...\]: "),
     "states": (lambda b, s: b.table((s,), [1, 1, 1]), r"shape \(3,\), expected \(2,\)"),
 }
 

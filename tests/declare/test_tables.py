@@ -182,6 +182,8 @@ def test_long_cycles_are_refused():
     (
         lambda b: b.layer("h", pgm.Binary(), 10**15),
         lambda b: b.variable("x", 10**15),
+        lambda b: b.variable("x", 2, shape=10**15),
+        lambda b: b.variable("x", 2, shape=(1,) * 40),
         lambda b: b.layer("h", pgm.Categorical(10**9), 10**9),
     ),
 )

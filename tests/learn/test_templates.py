@@ -158,6 +158,51 @@ def test_the_default_is_em_and_weights_count():
         np.testing.assert_allclose(heavy.model.learned[name], value, atol=1e-9)
 
 
+def test_lengths_whose_rows_all_have_weight_0_do_not_count():
+    rows = [{"x": list("abc")}, {"x": list("cab")}, {"x": list("bb")}, {"x": list("dadd")}]
+    some = pgm.fit(pgm.Template(hmm), rows, sample_weight=[1, 2, 0, 0], progress=False)
+    alone = pgm.fit(pgm.Template(hmm), rows[:2], sample_weight=[1, 2], progress=False)
+    for name, value in alone.model.learned.items():
+        np.testing.assert_allclose(some.model.learned[name], value, atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", (pgm.EM(pseudocount=0.0), pgm.LBFGS()), ids=("EM", "LBFGS"))
+def test_fixed_parameters_stay_also_where_short_models_lack_them(steps):
+    rows = [{"x": list(row)} for row in ("a", "abc", "ccab", "ba")]
+    fixed = pgm.Fixed(steps, ["transition", "emission"])
+    found = pgm.fit(pgm.Template(hmm), rows, optimizer=fixed, progress=False, updates=1)
+    for name, value in (("transition", TRANSITION), ("emission", EMISSION)):
+        np.testing.assert_allclose(np.exp(found.model.learned[name]), value, atol=1e-12)
+    if isinstance(steps, pgm.EM):
+        first = sum(forward_backward(row["x"])[1][0] for row in rows)
+        np.testing.assert_allclose(np.exp(found.model.learned["start"]), first / 4, atol=1e-12)
+
+
+def test_pseudocounts_of_parameters_that_short_models_lack():
+    counts = {"start": np.full(3, 0.5), "transition": np.full((3, 3), 2.0)}
+    rows = ["a", "abc"]
+    found = pgm.fit(
+        pgm.Template(hmm),
+        [{"x": list(row)} for row in rows],
+        optimizer=pgm.EM(counts),
+        progress=False,
+        updates=1,
+    )
+    own = [forward_backward(list(row)) for row in rows]
+    for name, expected in (
+        ("start", 0.5 + sum(post[0] for _, post, _ in own)),
+        ("transition", 2.0 + sum(pairs for _, _, pairs in own)),
+    ):
+        share = expected / expected.sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(np.exp(found.model.learned[name]), share, atol=1e-12)
+
+
+def test_a_fit_of_a_template_is_shown():
+    found = pgm.fit(pgm.Template(hmm), [{"x": list("ab")}], progress=False)
+    assert "model: Template of hmm; learned:" in repr(found)
+    assert "Template of hmm" in found._repr_html_()
+
+
 def field(steps):
     """A chain of labels with features: p(y | x), undirected."""
     b = pgm.GraphBuilder()
@@ -281,6 +326,29 @@ BAD = {
     "shapes": (
         lambda: pgm.fit(pgm.Template(by_length), [{"e": [0]}, {"e": [0, 1]}], progress=False),
         r"parameter 'own' of shape \(1, 2\) has shape \(2, 2\)",
+    ),
+    "soft of more steps": (
+        lambda: pgm.infer(pgm.Template(hmm), [{"x": ["a"]}], soft=[{"z": np.zeros((2, 3))}]),
+        "row 0: the values, soft evidence or interventions have 2 rows",
+    ),
+    "row of a group": (
+        lambda: pgm.infer(pgm.Template(hmm), [3, {"x": list("ab")}, {"x": list("ae")}]),
+        "row 2: evidence: variable 'x'.* 'e' is no state",
+    ),
+    "forms": (
+        lambda: pgm.fit(pgm.Template(hmm), [{"z": [0, 1]}, {"z": np.eye(3)[:2]}]),
+        r"row 1 has 'z' of shape \(2, 3\), and row 0, .* of shape \(2,\)",
+    ),
+    "array": (lambda: pgm.infer(pgm.Template(hmm), np.zeros((2, 3))), "list of rows.* not ndarray"),
+    "wrapped": (
+        lambda: pgm.fit(pgm.Template(hmm), [{"x": ["a"]}], optimizer=pgm.Fixed(pgm.SGD(0.1), [])),
+        "learns from all rows at once",
+    ),
+    "weight": (
+        lambda: pgm.fit(
+            pgm.Template(hmm), [{"x": ["a"]}, {"x": list("aa")}], sample_weight=[1, -1]
+        ),
+        "sample_weight: row 1 is -1.0",
     ),
     "weights": (
         lambda: pgm.fit(pgm.Template(hmm), [{"x": ["a"]}], sample_weight=[1, 2]),

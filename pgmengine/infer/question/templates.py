@@ -92,9 +92,32 @@ def _asked(
     values = [rows[i] if isinstance(rows[i], Mapping) else {} for i in group]
     soft, do = (part[group[0]] for part in parts)
     if len(group) == 1:
+        _check(model, group[0], values[0], soft, do)
         return [ask(model, values[0], soft, do)]
-    whole = ask(model, stacked(values), soft, do)  # type: ignore[arg-type]
+    try:
+        whole = ask(model, stacked(values), soft, do)  # type: ignore[arg-type]
+    except PgmError:
+        # The message has the number of the row in this group, and not in the evidence.
+        for i, row in zip(group, values, strict=True):
+            _check(model, i, row, soft, do)
+        raise
     return [_row(whole, model, i, values[i], soft, do) for i in range(len(group))]
+
+
+def _check(model: Model, i: int, row: Any, soft: Any, do: Any) -> None:
+    """Raise PgmError that names the row if it is unusable, or is several rows.
+
+    Soft evidence of another number of steps could otherwise be read as rows of a shorter sequence.
+    """
+    try:
+        target = make_target(model, row, soft=soft, do=do)
+    except PgmError as error:
+        raise PgmError(f"row {i}: {error}") from None
+    if target.rows > 1:
+        raise PgmError(
+            f"row {i}: the values, soft evidence or interventions have {target.rows} rows; give "
+            "each of them in the shape of its variables, without an axis of rows"
+        )
 
 
 def _row(whole: Result, model: Model, i: int, row: Any, soft: Any, do: Any) -> Result:

@@ -84,7 +84,7 @@ def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
     weights, rng = settings.pop("sample_weight", None), settings.pop("rng", 0)
     target = make_target(model, data, what="data")
     if model.fresh:
-        model, _ = started(model, observed_means(target, row_weights(target, weights)))
+        model, _ = started(model, observed_means(target, row_weights(target.rows, weights)))
     x: Any = next(iter(data.values()))
     out: dict[str, Any] = {}
     for step in _steps(model, data):

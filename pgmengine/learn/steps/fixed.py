@@ -10,7 +10,7 @@ import numpy as np
 
 from pgmengine.base.checks import check_instance
 from pgmengine.base.errors import PgmError
-from pgmengine.base.names import nearest
+from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
@@ -73,7 +73,7 @@ class Fixed:
                         f"Fixed: entries of {name!r} must be booleans, True where an entry is "
                         f"fixed, not {np.asarray(mask).dtype}"
                     )
-        elif isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        elif not is_several(given) or not all(isinstance(name, str) for name in given):
             raise PgmError(
                 "Fixed: entries must be names of parameters, or a mapping of names to boolean "
                 f"arrays, not {given!r}"
