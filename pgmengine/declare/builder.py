@@ -33,7 +33,7 @@ from pgmengine.declare.shared.declared_term import (
     values_of_terms,
     with_couplings,
 )
-from pgmengine.declare.units import Units, in_words
+from pgmengine.declare.units import Units, check_scope, in_words
 from pgmengine.declare.validate import (
     as_floats,
     check_bias,
@@ -131,7 +131,7 @@ class GraphBuilder(Couples):
         check_size(layer)
         self.layers.append(layer)
         self.given.append(bias)
-        return Units(name, np.arange(layer.size).reshape(layer.grid), name)
+        return Units(name, np.arange(layer.size).reshape(layer.grid), name, self)
 
     def variable(
         self, name: str, states: int | Iterable[str] = 2, shape: int | Sequence[int] | None = None
@@ -157,7 +157,8 @@ class GraphBuilder(Couples):
         """
         one = check_variable(name, states, shape)
         self.variables.append(one)
-        return Units(name, np.arange(math.prod(one.shape or ())).reshape(one.shape or ()), name)
+        axes = one.shape or ()
+        return Units(name, np.arange(math.prod(axes)).reshape(axes), name, self)
 
     def conditional(
         self,
@@ -213,11 +214,8 @@ class GraphBuilder(Couples):
         >>> round(float(pgm.infer(b.build()).marginal("d")["yes"]), 6)
         0.95
         """
-        if not is_sequence(parents):
-            raise PgmError(
-                f"the parents of {child!r} must be a sequence such as ({parents!r},), not "
-                f"{parents!r}"
-            )
+        check_scope(parents, self, f"the parents of {in_words(child)}")
+        check_scope((child,), self, "the child")
         what = f"conditional of {in_words(child)}"
         table = values_of(values, what) if rows is None else rows_of(rows, otherwise, values, what)
         if rows is None and otherwise is not None:
@@ -261,8 +259,7 @@ class GraphBuilder(Couples):
         >>> pgm.infer(b.build(), {"region[0]": "red"}).marginal("region[1]")
         {'red': 0.0, 'green': 0.5, 'blue': 0.5}
         """
-        if not is_sequence(scope):
-            raise PgmError(f"the scope must be a sequence such as ({scope!r},), not {scope!r}")
+        check_scope(scope, self, "the scope")
         table = values_of(values, f"table of ({', '.join(map(in_words, scope))})")
         self.declared.append(Declared(tuple(scope), table, name=check_parameter(name)))
 

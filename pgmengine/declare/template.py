@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.cache import Cache
 from pgmengine.declare.builder import GraphBuilder
@@ -119,7 +120,17 @@ class Template:
 
         Parameters that a model of some length lacks do not count there. Each model checks the
         values when it is made.
+
+        Raises
+        ------
+        PgmError for a name that is no parameter of the model of two steps.
         """
+        known = self(2).params
+        for name in params:
+            if name not in known:
+                raise PgmError(
+                    f"parameter {name!r} is unknown in {self.name}(2){nearest(name, known)}"
+                )
         out = Template(self.declare)
         out.learned = {**self.learned, **params}
         return out
@@ -148,6 +159,14 @@ class Template:
         for steps in dict.fromkeys(self._by_two_models(shapes, lengths)):
             if steps >= 1 and self._fits(steps, shapes):
                 return steps
+        names = self(2).structure.names
+        unknown = [key for key in row if names.layer_of(key) is None]
+        if unknown and len(unknown) == len(row):
+            known = [*names.declared()]
+            raise PgmError(
+                f"{what}: {unknown[0]!r} is no variable of {self.name}, which has "
+                f"{listed([*map(repr, known)])}{nearest(unknown[0], known)}"
+            )
         given = ", ".join(f"{key!r} of shape {shape}" for key, shape in shapes.items())
         raise PgmError(
             f"{what} gives {self.name} no number of steps: it has {given or 'no values'}; give an "
@@ -235,6 +254,12 @@ def rows_of_data(given: object, what: str) -> list[Row]:
         For anything else, and for lists of unequal lengths.
     """
     if isinstance(given, Mapping):
+        single = [key for key, values in given.items() if not _is_list_of_rows(values)]
+        if single:
+            raise PgmError(
+                f"{what} of a template must be a list of rows: {single[0]!r} has the values of one "
+                "row; give [{...}] for a single row, or a list with the values of each row"
+            )
         lists = {key: list(values) for key, values in given.items()}
         counts = {len(values) for values in lists.values()}
         if len(counts) != 1:
@@ -242,11 +267,25 @@ def rows_of_data(given: object, what: str) -> list[Row]:
             raise PgmError(f"{what}: each name needs as many rows: {sizes or 'there are none'}")
         return [{key: values[i] for key, values in lists.items()} for i in range(counts.pop())]
     if isinstance(given, (list, tuple)) and given:
-        return list(given)
+        return [_as_mapping(row) for row in given]
     raise PgmError(
         f"{what} of a template must be a list of rows, such as [{{'x': values}}, ...], not "
         f"{'an empty list' if isinstance(given, list) else type(given).__name__}"
     )
+
+
+def _as_mapping(row: Any) -> Row:
+    """Return a row; a DataFrame has a column for each array, and a line for each step."""
+    if hasattr(row, "columns") and hasattr(row, "iloc"):
+        return {name: row[name].to_numpy() for name in row.columns}
+    found: Row = row
+    return found
+
+
+def _is_list_of_rows(values: Any) -> bool:
+    """Whether values are those of several rows, each with an axis of steps, or none at all."""
+    several = isinstance(values, (list, tuple, np.ndarray))
+    return several and all(np.ndim(v) > 0 or len(shape_of(v)) > 0 for v in values)
 
 
 def stacked(rows: list[Mapping[Any, Any]]) -> dict[Any, Any]:

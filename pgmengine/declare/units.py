@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.names import is_sequence
 from pgmengine.base.types import Array
 from pgmengine.evidence.names import Member, Names
 
@@ -35,6 +36,7 @@ class Units:
     name : the name of the layer, of the array of variables, or of a single variable.
     index : the numbers of the units, in any shape.
     text : the handle as it is written, such as "z[1:]".
+    owner : the builder that made it.
 
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
@@ -46,6 +48,8 @@ class Units:
     name: str
     index: Array
     text: str
+    # The builder that made the handle; None for handles of text.
+    owner: object = None
 
     def __getitem__(self, key: Any) -> Units:
         """Return the units at a numpy index; PgmError if the index lies outside."""
@@ -53,7 +57,7 @@ class Units:
             index = np.asarray(self.index[key])
         except (IndexError, ValueError, TypeError) as error:
             raise PgmError(f"{self.text}[{subscript(key)}]: {error}") from None
-        return Units(self.name, index, f"{self.text}[{subscript(key)}]")
+        return Units(self.name, index, f"{self.text}[{subscript(key)}]", self.owner)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,7 +80,8 @@ class Units:
     def reshape(self, *shape: int) -> Units:
         """Return the units in another shape, as `numpy.reshape` does."""
         inside = ", ".join(map(str, shape))
-        return Units(self.name, self.index.reshape(*shape), f"{self.text}.reshape({inside})")
+        text = f"{self.text}.reshape({inside})"
+        return Units(self.name, self.index.reshape(*shape), text, self.owner)
 
     def __repr__(self) -> str:
         return f"{self.text} of shape {self.shape}" if self.ndim else self.text
@@ -175,6 +180,16 @@ def broadcast_shape(
             f"{what}: the shapes of its members do not broadcast together as in numpy: {parts}"
         ) from None
     return shape
+
+
+def check_scope(scope: object, owner: object, what: str) -> None:
+    """PgmError unless a scope is a sequence of members, whose handles belong to this builder."""
+    if isinstance(scope, Units) or not is_sequence(scope):
+        example = f"({in_words(scope)},)"
+        raise PgmError(f"{what} must be a sequence such as {example}, not {in_words(scope)}")
+    for member in scope:
+        if isinstance(member, Units) and member.owner not in (None, owner):
+            raise PgmError(f"{what}: {member.text} belongs to another builder")
 
 
 def in_words(member: object) -> str:

@@ -248,11 +248,12 @@ def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:
 def _check_shape(layer: Layer, array: Array, ndim: int, what: str) -> None:
     """PgmError unless the rows of an array have the shape of the layer."""
     if array.ndim != ndim or array.shape[1] != layer.size:
-        n, k = layer.size, layer.unit.width
+        k, inside = layer.unit.width, ", ".join(map(str, layer.grid))
+        one = f"({inside})" if layer.shape else f"({inside},)"
         expected = (
-            f"({n},) or (rows, {n})"
+            f"{one} or (rows, {inside})"
             if k == 1
-            else f"labels ({n},) or (rows, {n}), or one-hot (..., {n}, {k})"
+            else f"labels {one} or (rows, {inside}), or one-hot (..., {inside}, {k})"
         )
         shape = array.shape if array.ndim != ndim or array.shape[0] != 1 else array.shape[1:]
         raise PgmError(f"{what}: {layer.title} has shape {shape}, expected {expected}")

@@ -90,6 +90,10 @@ class Names:
         """Return the layer called `name`; PgmError that lists the names when there is none."""
         if name in self.layers:
             return self.layers[name]
+        base = name.partition("[")[0] if isinstance(name, str) else ""
+        if base in self.layers and name.endswith("]"):
+            grid = self.layers[base].grid
+            raise PgmError(f"{what} {name!r} is unknown: {base!r} has the shape {grid}")
         own = [x.holds_variables or (x.name, 0) in self.variables for x in self.layers.values()]
         kinds = ["variable"] * any(own) + ["layer"] * (not all(own))
         if what.endswith("layer"):

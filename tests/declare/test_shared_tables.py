@@ -5,6 +5,7 @@ sum of the gradients of its places.
 """
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,8 @@ class Pair:
         self.add(scope, name, own, False, values)
 
     def add(self, scope, name, own, conditional, values=None):
+        # The handles are those of the plain builder.
+        scope = tuple(replace(h, owner=None) for h in scope)
         shape = tuple(self.states[h.name] for h in scope)
         places = broadcast_places([(h.name, h.index) for h in scope])
         lead = np.broadcast_shapes(*(h.shape for h in scope)) if own else ()
@@ -309,6 +312,9 @@ BAD = {
     "shape": (lambda b, s: b.variable("t", shape=(2, 0)), r"shape must be .* not \(2, 0\)"),
     "fraction": (lambda b, s: b.variable("t", shape=2.5), "shape must be an integer"),
     "no sequence": (lambda b, s: b.conditional(s, "s", [1, 1]), "must be a sequence"),
+    "a handle as scope": (lambda b, s: b.table(s, [1, 1]), r"such as \(s,\), not s"),
+    "a handle as parents": (lambda b, s: b.conditional(s[0], s[1], [1, 1]), r"such as \(s\[1\],\)"),
+    "another builder": (lambda b, s: b.table((spins()[1],), [1, 1]), "belongs to another builder"),
     "name of a place": (
         lambda b, s: b.variable("s[1,0]"),
         "has the name of a variable of the array 's'",

@@ -78,7 +78,8 @@ class ChainCRF(BaseEstimator):
     feature.possible_transitions set (all_possible_states and all_possible_transitions in
     sklearn-crfsuite). As there, labels and the ends of sequences have no weights of their own: give
     a feature that is always 1 for a bias of each label, and features of the first and the last
-    step. Values of features are not scaled.
+    step. CRFsuite also leaves out pairs whose values add to less than its feature.minfreq, 0, which
+    matters for features with negative values.
 
     Parameters
     ----------
@@ -96,6 +97,7 @@ class ChainCRF(BaseEstimator):
     feature_names_ : names of the features, a list in the order of coef_; "x0", "x1", ... for
         features that are numbered.
     n_features_in_ : the number of features.
+    has_items_ : whether steps were dicts or lists of names, and not rows of numbers.
     objective_ : the objective at the weights, in nats.
     n_iter_ : the number of iterations.
     template_ : the chain of labels as a pgm.Template, for other questions; see `soft_evidence`.

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Weight
 from pgmengine.declare.shared.declared_term import DeclaredTerm, Places
-from pgmengine.declare.units import Units
+from pgmengine.declare.units import Units, check_scope
 from pgmengine.declare.validate import as_floats, check_parameter
 from pgmengine.evidence.names import Member
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
@@ -173,6 +173,7 @@ class Couples:
         directed: bool = False,
     ) -> None:
         """Add a shared coupling, arrow or bias."""
+        check_scope(scope, self, "the units")
         one = DeclaredTerm(scope, None, check_parameter(name), directed)
         if values is not None:
             one = replace(one, values=as_floats(values, one.what))

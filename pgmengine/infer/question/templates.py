@@ -91,7 +91,7 @@ def _asked(
     """Return the results of the rows of a group."""
     values = [rows[i] if isinstance(rows[i], Mapping) else {} for i in group]
     soft, do = (part[group[0]] for part in parts)
-    if len(group) == 1:
+    if soft is not None or do is not None or not values[0]:
         _check(model, group[0], values[0], soft, do)
         return [ask(model, values[0], soft, do)]
     try:

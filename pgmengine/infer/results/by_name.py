@@ -163,7 +163,12 @@ def assignment(structure: Structure, mode: Mapping[str, Array]) -> dict[Hashable
     """
     values = {name: state_values(structure.layers[name], v) for name, v in mode.items()}
     layers = structure.layers
-    arrays = {n: x.in_shape(values[n], -1) for n, x in layers.items() if x.is_array}
+    arrays = {}
+    for name, layer in layers.items():
+        if layer.is_array:
+            named = layer.state_names is not None
+            states = values[name] if named else layer.unit.state_of(mode[name])
+            arrays[name] = layer.in_shape(states, -1)
     found = arrays | {
         key: values[name][..., i]
         for key, (name, i) in structure.names.by_key().items()
