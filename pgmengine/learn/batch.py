@@ -108,7 +108,7 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
     E[. | given]; or they are biases of arrays of variables, which have none. Parameters without
     such numbers are left out.
     """
-    if not given:
+    if not given and not any(layer.is_array for layer in target.structure.layers.values()):
         return {}
     s, params = target.structure, target.model.params
     weights = {c: target.model.weight(c) for c in s.couplings}

@@ -538,7 +538,7 @@ def test_parameters_count_once_and_are_shown():
     assert model.parameter_count == 403
     assert repr(model) == (
         "Boltzmann machine: 1 layer, 2 couplings, 403 parameters\n"
-        "  s: 400 Spin\n"
+        "  s: 20 x 20 Spin\n"
         "  couplings: vertical, horizontal\n"
         "  shared biases: field"
     )

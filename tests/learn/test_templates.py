@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 from pgmengine.learn.whole import chains, joined
@@ -266,6 +267,22 @@ def test_a_conditional_random_field_of_rows_of_any_length_reaches_its_optimum():
             assert abs(up - down) / 2e-4 < 2e-5
 
 
+@pytest.mark.parametrize("steps", (2, 3, 4))
+def test_rows_of_as_many_steps_as_states_are_no_one_hot_rows(steps):
+    row = [1, *([0] * (steps - 1))]
+    found = pgm.infer(pgm.Template(hmm), [{"z": row}])[0]
+    emitted = np.stack([found.marginal("x")[s] for s in SYMBOLS], axis=-1)
+    np.testing.assert_allclose(emitted, EMISSION[row])
+
+
+def test_frames_are_rows_with_a_line_for_each_step():
+    pd = extra("pandas")
+    frames = [pd.DataFrame({"x": ["a", "b"]}), pd.DataFrame({"x": ["c", "d", None]})]
+    found = pgm.infer(pgm.Template(hmm), frames, ("log_prob",))
+    for r, row in zip(found, (["a", "b"], ["c", "d", None]), strict=True):
+        assert r.log_prob == pytest.approx([forward_backward(row)[0]])
+
+
 def test_learned_templates_are_saved_without_their_function(tmp_path):
     found = pgm.fit(
         pgm.Template(hmm), [{"x": row} for row in rows_of(1)], updates=2, progress=False
@@ -314,6 +331,22 @@ BAD = {
     "no length": (
         lambda: pgm.infer(pgm.Template(hmm), [{"x": ["a"]}, {"z[0]": 1}]),
         "evidence: row 1 gives hmm no number of steps",
+    ),
+    "unknown": (
+        lambda: pgm.infer(pgm.Template(hmm), [{"y": ["a", "b"]}]),
+        r"evidence: row 0: 'y' is no variable of hmm, which has",
+    ),
+    "one row": (
+        lambda: pgm.infer(pgm.Template(hmm), {"x": ["a", "b"]}),
+        "'x' has the values of one row; give",
+    ),
+    "parameter": (
+        lambda: pgm.Template(hmm).with_params({"emision": EMISSION}),
+        "parameter 'emision' is unknown in hmm.2.; did you mean emission",
+    ),
+    "outside": (
+        lambda: pgm.infer(pgm.Template(hmm)(2), {"x[7]": "a"}),
+        r"'x\[7\]' is unknown: 'x' has the shape \(2,\)",
     ),
     "row": (lambda: pgm.infer(pgm.Template(hmm), [[1, 2]]), "row 0 must map names to values"),
     "soft": (lambda: pgm.infer(pgm.Template(hmm), [3], soft={"z": 1}), "soft of a template"),

@@ -52,7 +52,9 @@ def answer_rows(
     for steps, numbers in template.groups(rows, "evidence").items():
         model = template(steps)
         for group in _alike(rows, parts, numbers) if together else [[i] for i in numbers]:
-            for i, result in zip(group, _asked(model, rows, parts, group, ask), strict=True):
+            for i, result in zip(
+                group, _asked(model, rows, parts, group, ask, together), strict=True
+            ):
                 found[i] = result
     if any(result is None for result in found):
         raise InternalError("a row of a template has no answer")
@@ -86,12 +88,18 @@ def _alike(
 
 
 def _asked(
-    model: Model, rows: Sequence[Row], parts: Sequence[list[Any]], group: Sequence[int], ask: Asking
+    model: Model,
+    rows: Sequence[Row],
+    parts: Sequence[list[Any]],
+    group: Sequence[int],
+    ask: Asking,
+    together: bool,
 ) -> list[Result]:
     """Return the results of the rows of a group."""
     values = [rows[i] if isinstance(rows[i], Mapping) else {} for i in group]
     soft, do = (part[group[0]] for part in parts)
-    if soft is not None or do is not None or not values[0]:
+    # With an axis of rows, states in as many steps as there are states are no one-hot row.
+    if not together or soft is not None or do is not None or not values[0]:
         _check(model, group[0], values[0], soft, do)
         return [ask(model, values[0], soft, do)]
     try:
