@@ -47,7 +47,8 @@ def as_model(given: object) -> Model:
     owner = isinstance(getattr(given, "model", None), Model)
     hint = "; pass its attribute .model, which is one" if owner else ""
     hint = "; call its method build(), which returns one" if hasattr(given, "build") else hint
-    hint = "; call it with a number of steps, which returns one" if callable(given) else hint
+    template = hasattr(given, "steps_of")
+    hint = "; call it with a number of steps, which returns one" if template else hint
     raise PgmError(f"model must be a Model or a Fit, not {type(given).__name__}{hint}")
 
 

@@ -104,16 +104,14 @@ class Parameters:
         """Return the weight of a coupling, (width of a, width of b), with all shared parts."""
         return self.expanded[f"{coupling.key}.weight"]
 
-    @property
+    @cached_property
     def expanded(self) -> Mapping[str, Weight]:
         """The biases and weights of whole layers by name, to which shared terms are added.
 
         All methods read these. Without shared terms they are `params`.
         """
-        return self._expanded if self.structure.shared else self.params
-
-    @cached_property
-    def _expanded(self) -> Mapping[str, Weight]:
+        if not self.structure.shared:
+            return self.params
         found = self.structure.expanded(self.params)
         return MappingProxyType({name: freeze(value) for name, value in found.items()})
 
@@ -134,6 +132,8 @@ class Parameters:
         entries = joined_entries([*own.values()])
         if len(own) > 1 and len(entries) >= MIN_UNCOPIED_ENTRIES:
             self.params = MappingProxyType({**self.params, **views_of(entries, own)})
+            # It would keep the arrays that views have replaced.
+            self.__dict__.pop("expanded", None)
         return entries
 
     @cached_property
