@@ -152,8 +152,9 @@ def main(
     load = os.getloadavg()[0]
     first = (
         f"## EM of a hidden Markov model\n\n{sequences:,} sequences of 50 to 200 steps, {STATES} "
-        f"states, {SYMBOLS} symbols: the time of one iteration, and the largest difference of the "
-        f"log-likelihood in {COMPARED_UPDATES} iterations, as a share. Load at the start: {load:.1f}."
+        f"states, {SYMBOLS} symbols: the time of one iteration, a share of the set-up included, and "
+        f"the largest difference of the log-likelihood in {COMPARED_UPDATES} iterations. "
+        f"Load at the start: {load:.1f}."
     )
     lines = list(em(sequences, repeats))
     blocks = {
