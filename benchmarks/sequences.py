@@ -153,8 +153,8 @@ def main(
     first = (
         f"## EM of a hidden Markov model\n\n{sequences:,} sequences of 50 to 200 steps, {STATES} "
         f"states, {SYMBOLS} symbols: the time of one iteration, a share of the set-up included, and "
-        f"the largest difference of the log-likelihood in {COMPARED_UPDATES} iterations. "
-        f"Load at the start: {load:.1f}."
+        f"the largest relative difference of log p in {COMPARED_UPDATES} iterations. Load at the "
+        f"start: {load:.1f}."
     )
     lines = list(em(sequences, repeats))
     blocks = {
