@@ -152,7 +152,7 @@ def main(
     load = os.getloadavg()[0]
     first = (
         f"## EM of a hidden Markov model\n\n{sequences:,} sequences of 50 to 200 steps, {STATES} "
-        f"states, {SYMBOLS} symbols: the time of one iteration, a share of the set-up included, and "
+        f"states, {SYMBOLS} symbols: the time of an iteration, a share of the set-up included, and "
         f"the largest relative difference of log p in {COMPARED_UPDATES} iterations. Load at the "
         f"start: {load:.1f}."
     )

@@ -54,6 +54,10 @@ def check_variable(
     return one if shape is None else replace(one, shape=check_shape(shape, f"variable {name!r}"))
 
 
+# The number of variables of an array from which all numbers count as equally many.
+MAX_COUNTED = 2**60
+
+
 def check_shape(shape: object, what: str) -> tuple[int, ...]:
     """Return the axes of an array as a tuple; PgmError unless they are integers of at least 1."""
     axes = tuple(shape) if is_sequence(shape) else (shape,)
@@ -65,7 +69,8 @@ def check_shape(shape: object, what: str) -> tuple[int, ...]:
     if len(axes) > MAX_SHAPE_AXES:
         raise PgmError(f"{what}: the shape has {len(axes)} axes, expected up to {MAX_SHAPE_AXES}")
     sizes = tuple(map(int, axes))
-    if why := no_room(8 * math.prod(sizes), "take fewer variables"):
+    # A file may have a whole number that no number in double precision is near.
+    if why := no_room(8 * min(math.prod(sizes), MAX_COUNTED), "take fewer variables"):
         raise PgmError(f"{what}: the numbers of its variables do not fit into memory: {why}")
     return sizes
 

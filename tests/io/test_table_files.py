@@ -111,6 +111,8 @@ UNITS = [0, 0, 0, 0, 0, 0, 1, 1, 2]
         (entry(single=True), r"tables\[3\] is damaged"),
         (entry(lead=[3]), r"tables\[3\]: the places have other tables"),
         (entry(lead=[]), r"tables\[3\]: the places have other tables"),
+        (entry(lead=[10**400]), r"tables\[3\]: the numbers of its variables do not fit"),
+        (entry(count=10**400), r"tables\[3\]: 1e\+18 tables"),
         (entry(lead=[2.5]), r"tables\[3\]: the shape must be an integer"),
         (setting("tables/numbers", [0, 0, 0, 1, 1]), r"tables\[3\]: the places have other tables"),
         (setting("tables/numbers", [0, 0, 0, 0]), r"tables\[3\]: the places have other tables"),
