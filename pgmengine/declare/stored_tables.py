@@ -182,7 +182,8 @@ def _tables(
     alone = entry.get("single", False)
     if count < 1 or not layers or size > len(units) or (alone and count > 1):
         raise PgmError(
-            f"{what}: {min(count, 10**18):.6g} tables of {len(layers)} axes, where {len(units)} units are left"
+            f"{what}: {min(count, 10**18):.6g} tables of {len(layers)} axes, where {len(units)} "
+            "units are left"
         )
     index = units[:size].reshape(count, len(layers))
     index = check_units(structure, layers, index, what)
