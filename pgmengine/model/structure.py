@@ -173,9 +173,12 @@ class Structure:
     def has_bias(self) -> dict[str, Array]:
         """Layer -> (size,) bool: the units with a bias.
 
-        Units with a conditional have none, and arrays of variables have none.
+        Units with a conditional have none, nor have arrays of variables and Input units.
         """
-        return {n: (self.child_tables[n] < 0) & (not x.is_array) for n, x in self.layers.items()}
+        return {
+            n: (self.child_tables[n] < 0) & (not (x.is_array or x.unit.observed_only))
+            for n, x in self.layers.items()
+        }
 
     @cached_property
     def compact_gates(self) -> tuple[PlacedGate, ...]:

@@ -1,5 +1,7 @@
 """Templates: rows of any length, answered and learned as by plain recursions for Markov chains."""
 
+import itertools
+
 import numpy as np
 import pytest
 from extras import extra
@@ -473,3 +475,51 @@ def test_rows_that_are_no_chains_are_summed_one_length_at_a_time(change):
     em = pgm.EM(pseudocount=0.0, tolerance=0.0)
     found = pgm.fit(template, data, optimizer=em, updates=3, sample_weight=weights, progress=False)
     assert (np.diff(found.history["objective"]["value"]) >= -1e-12).all()
+
+
+def tagging(steps):
+    """Labels with numbers as features: a shared coupling of an Input layer and the labels."""
+    b = pgm.GraphBuilder()
+    x = b.layer("x", pgm.Input(), (steps, 2))
+    y = b.variable("y", states=3, shape=steps)
+    b.couple(x, y[:, None], np.zeros((2, 1, 3)), name="features")
+    b.table((y[:-1], y[1:]), np.ones((3, 3)), name="pairs")
+    return b
+
+
+def test_features_of_an_input_layer_share_their_weights():
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(20):
+        x = rng.normal(size=(int(rng.integers(1, 5)), 2))
+        rows.append({"x": x, "y": (x[:, 0] > 0).astype(int) + (x[:, 1] > 0.5)})
+    found = pgm.fit(
+        pgm.Template(tagging), rows, given=("x",), optimizer=pgm.LBFGS(l2=0.2), progress=False
+    )
+    learned = {k: np.asarray(v, dtype=float) for k, v in found.model.learned.items()}
+    assert set(learned) == {"features", "pairs"} and learned["features"].shape == (2, 1, 3)
+
+    def objective(features, pairs):
+        total = 0.0
+        for row in rows:
+            scores = row["x"] @ features[:, 0]
+            paths = list(itertools.product(range(3), repeat=len(scores)))
+            each = np.array(
+                [
+                    sum(scores[t, k] for t, k in enumerate(path))
+                    + sum(pairs[a, b] for a, b in itertools.pairwise(path))
+                    for path in paths
+                ]
+            )
+            top = each.max()
+            total += each[paths.index(tuple(row["y"].tolist()))]
+            total -= top + np.log(np.exp(each - top).sum())
+        return total / len(rows) - 0.1 * ((features**2).sum() + (pairs**2).sum())
+
+    assert found.history["objective"]["value"][-1] == pytest.approx(objective(**learned))
+    for key, value in learned.items():
+        for at in np.ndindex(value.shape):
+            step = np.zeros(value.shape)
+            step[at] = 1e-5
+            up, down = (objective(**{**learned, key: value + s * step}) for s in (1, -1))
+            assert abs(up - down) / 2e-5 < 1e-4
