@@ -69,10 +69,9 @@ class NoisyLogic(Form):
         pairs = zip(parents, self.probabilities, strict=True)
         links = [self._link(self._by_state(parent, p, what)) for parent, p in pairs]
         if self.every:
-            # The leak comes last: it turns the child on after all.
+            # The leak comes last: it turns the child on after all. A child without parents is on.
             start, leak = np.array([0.0, 1.0]), np.array([[1 - self.leak, self.leak], [0.0, 1.0]])
             links = [*links[:-1], *(link @ leak for link in links[-1:])]
-            start = start if links else start @ leak
         else:
             start = np.array([1 - self.leak, self.leak])
         order = [0, 1] if state else [1, 0]

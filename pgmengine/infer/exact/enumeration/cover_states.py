@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pgmengine.base.errors import InternalError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States
 from pgmengine.infer.exact.enumeration.log_linear import LogLinearForm
@@ -108,7 +109,7 @@ def draw(
     """
     n, share = p.target.rows, np.exp(sums - log_sum(sums)[:, None])
     counts = rng.multinomial(draws, share / share.sum(axis=1, keepdims=True))
-    chosen, made = np.empty((n, draws), dtype=np.int64), np.zeros(n, dtype=np.int64)
+    chosen, made = np.full((n, draws), -1), np.zeros(n, dtype=np.int64)
     for piece in np.flatnonzero(counts.any(axis=0)):
         some = np.flatnonzero(counts[:, piece])
         for rows in np.array_split(
@@ -121,6 +122,11 @@ def draw(
                 enumerator.log_weights(rows, int(piece)), count, rng
             )
         made += counts[:, piece]
+    # As many states are drawn as there are places, so that no place is filled twice either.
+    if np.count_nonzero(chosen < 0):
+        raise InternalError(
+            f"{np.count_nonzero(chosen < 0)} of {chosen.size} draws of cover states are missing"
+        )
     index, layers = rng.permuted(chosen, axis=1).T, p.target.structure.layers
     out = {name: np.full((draws, n, layer.width), np.nan) for name, layer in layers.items()}
     step = max(1, MAX_DRAWN_NUMBERS_AT_ONCE // (n * p.target.structure.width))
