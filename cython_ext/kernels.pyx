@@ -17,6 +17,7 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
 
 cimport routines as c
 from team cimport pgm_share
@@ -329,14 +330,6 @@ cdef enum:
     BAND = 256 # rows of one
 
 
-cdef struct blas_job:
-    const float *a
-    const float *b
-    float *out
-    int64_t rows, n, m, apart
-    bint turned
-
-
 cdef inline int64_t edge(int64_t i, int64_t blocks, int64_t n) noexcept nogil:
     """Return the start of block i, a multiple of a vector for any number of threads."""
     return min(n, (n + 15) // 16 * i // blocks * 16)
@@ -348,7 +341,7 @@ cdef inline int64_t blocks_of(int64_t n) noexcept nogil:
 
 cdef void times_part(void *job, int64_t first, int64_t last) noexcept nogil:
     """Compute blocks of out += a b. BLAS stores columns, so that it computes out' += b' a'."""
-    cdef blas_job *j = <blas_job *> job
+    cdef c.pgm_blas_job *j = <c.pgm_blas_job *> job
     cdef int64_t i, row, column, blocks = blocks_of(j.m)
     cdef int m, some, n = <int> j.n, far = <int> (j.n if j.turned else j.m)
     cdef int apart = <int> j.apart
@@ -366,7 +359,7 @@ cdef void times_part(void *job, int64_t first, int64_t last) noexcept nogil:
 def add_times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, float[:, :] out,
               int parts):
     """Add x weight, or x weight' if turned, to `out` by BLAS."""
-    cdef blas_job j
+    cdef c.pgm_blas_job j
     cdef int64_t n = weight.shape[1] if turned else weight.shape[0]
     cdef int64_t m = weight.shape[0] if turned else weight.shape[1]
     cdef bint any_terms = meet(x.shape[1], n)
@@ -383,7 +376,7 @@ def add_times(const float[:, ::1] x, const float[:, ::1] weight, bint turned, fl
 
 cdef void across_part(void *job, int64_t first, int64_t last) noexcept nogil:
     """Compute blocks of rows of out = a' b."""
-    cdef blas_job *j = <blas_job *> job
+    cdef c.pgm_blas_job *j = <c.pgm_blas_job *> job
     cdef int64_t i, row, blocks = blocks_of(j.n)
     cdef int rows = <int> j.rows, m = <int> j.m, n = <int> j.n, some
     cdef float one = 1.0, zero = 0.0
@@ -398,7 +391,7 @@ cdef void across_part(void *job, int64_t first, int64_t last) noexcept nogil:
 
 def across(const float[:, ::1] a, const float[:, ::1] b, float[:, ::1] out, int parts):
     """Write a' b to `out` by BLAS."""
-    cdef blas_job j
+    cdef c.pgm_blas_job j
     cdef bint any_terms = meet(a.shape[0], b.shape[0])
     if not fit(a.shape[1], b.shape[1], out):
         return
@@ -446,6 +439,7 @@ def ascend(int kind, *, double rate, tuple keep, tuple unbias, double epsilon, t
     else:
         g64 = g
         j.g = &g64[0]
+    j.scale = 1.0
     j.kind, j.fine, j.p, j.p2, j.copy = kind, 1, &p[0], &p2[0], &copy[0]
     j.m = &m[0] if m is not None else NULL
     j.v = &v[0] if v is not None else NULL
@@ -457,6 +451,8 @@ def ascend(int kind, *, double rate, tuple keep, tuple unbias, double epsilon, t
         pgm_share(routines.ascend, &j, n, parts)
     return bool(j.fine)
 
+
+include "learning.pxi"
 
 # ---- enumeration: c/gray.h and c/bunches.h ----
 

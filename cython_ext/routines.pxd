@@ -144,10 +144,102 @@ cdef extern from "routines.h" nogil:
         const double *p
         const double *g
         const float *single
+        float scale
         double *p2
         float *copy
         double *m
         double *v
+
+    enum:
+        PGM_TAKE
+        PGM_TAKE_STATES
+        PGM_COPY_ROWS
+        PGM_START_FIELD
+        PGM_ADD_PRODUCT
+        PGM_ADD_EACH
+        PGM_MEAN
+        PGM_CHANGE
+        PGM_SETTLED
+        PGM_CHECK_FIELD
+        PGM_DRAW
+        PGM_PACK
+        PGM_SWEEP
+        PGM_VALUES
+        PGM_WEIGH
+        PGM_OUTER
+        PGM_SUM
+        PGM_FOLLOW
+        PGM_CENTRE
+        PGM_COMBINE
+        PGM_FAST
+        PGM_ASCEND
+        PGM_AVERAGE
+
+    ctypedef struct pgm_mean_job:
+        const float *eta
+        float *out
+        int64_t n
+        int unit, values, width
+        float variance
+        const float *support
+        const float *log_base
+
+    ctypedef struct pgm_blas_job:
+        const float *a
+        const float *b
+        float *out
+        int64_t rows, n, m, apart
+        int turned
+
+    ctypedef struct pgm_op:
+        int kind, parts, span, turned, to
+        int64_t n, m, apart
+        const float *a
+        const float *b
+        const float *c
+        const float *d
+        const double *x
+        const double *y
+        float *out
+        float *more
+        double *sums
+        const uint8_t *states
+        uint8_t *to_states
+        double number, rest
+        int rate "from"
+        int key, anew, layer
+        uint64_t first, sweeps
+        pgm_mean_job mean
+        pgm_chains *chains
+        int64_t capacity, widest
+        pgm_pack_job pack
+        pgm_ascend_job step
+        double beta1, beta2
+        double *work
+        double *last
+
+    ctypedef struct pgm_learning:
+        pgm_op *op
+        int64_t ops, updates, made, first
+        const double *rate
+        int64_t rates
+        const float *alpha
+        const uint32_t *key
+        int64_t keys, rows, size, left
+        uint64_t passes "pass"
+        const uint32_t *order_key
+        int64_t *order
+        int64_t *batch
+        uint64_t *mark
+        const double *weight
+        float *weights
+        int64_t chains
+        int64_t *moved
+        float *scratch
+        float sparse_share, listing
+        int64_t failed
+        void (*share)(pgm_task task, void *job, int64_t count, int parts) noexcept nogil
+        pgm_task times, across
 
     ctypedef struct pgm_block:
         int terms
@@ -375,6 +467,10 @@ cdef extern from "routines.h" nogil:
         int lanes
         pgm_task sweep, tabled, multiply, outer, pack, ascend, settle, forward, learn
         pgm_task forward_tables, value_tables, count_tables, lateral, series, ancestral, tally
+        void (*update)(pgm_learning *job) noexcept nogil
+        void (*shuffle)(const uint32_t *key, uint64_t passes, int64_t rows,
+                        int64_t *order) noexcept nogil
+        pgm_task mean
         void (*walk)(pgm_walk_job *job) noexcept nogil
         void (*log_densities)(const pgm_chains *c, int64_t chains, int last,
                               double *log_density) noexcept nogil

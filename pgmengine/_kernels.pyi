@@ -337,3 +337,51 @@ def run_restricted(
 def restricted_entries(
     tree: JunctionTree, values: Array, seen: Array, *, wide: Array | None = None
 ) -> Array: ...
+
+OPERATIONS: dict[str, int]
+
+def shuffled(key: Array, number: int, rows: int) -> Array: ...
+def means(
+    kind: int,
+    states: int,
+    width: int,
+    variance: float,
+    support: Array | None,
+    log_base: Array | None,
+    eta: Array,
+    out: Array,
+    parts: int,
+) -> None: ...
+
+class Updates:
+    def __init__(
+        self,
+        *,
+        rows: int,
+        size: int,
+        chains: int,
+        keys: int,
+        rates: int,
+        order_key: Array,
+        weight: Array,
+        weights: Array,
+        moved: Array,
+        scratch: Array,
+        sparse_share: float,
+        listing: float,
+    ) -> None: ...
+    def add(self, kind: str, **fields: Any) -> int: ...
+    def run(
+        self,
+        updates: int,
+        *,
+        first: int,
+        rate: Array,
+        alpha: Array,
+        key: Array,
+        order: Array,
+        left: int,
+        number: int,
+        begins: tuple[Array, ...],
+        ends: tuple[Array, ...],
+    ) -> tuple[int, int, int, int]: ...

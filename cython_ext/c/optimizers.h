@@ -66,7 +66,8 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, dou
     pgm_vl within = pgm_splat_d(0.0) == pgm_splat_d(0.0);
     for (; i + PGM_LANES <= last; i += PGM_LANES) {
         pgm_vd slope = g ? *(const pgm_vd *)(g + i)
-                         : __builtin_convertvector(*(const pgm_vh *)(single + i), pgm_vd);
+                         : __builtin_convertvector(*(const pgm_vh *)(single + i) * o->scale,
+                                                   pgm_vd);
         pgm_vd new = pgm_ascend_some(kind, o, *(const pgm_vd *)(p + i), slope, m ? m + i : NULL,
                                      v ? v + i : NULL);
         *(pgm_vd *)(p2 + i) = new;
@@ -78,7 +79,7 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, dou
     if (i < last) {
         double part[4][PGM_LANES] = {{0}};
         for (int64_t k = 0; k < last - i; k++) {
-            part[0][k] = p[i + k], part[1][k] = g ? g[i + k] : single[i + k];
+            part[0][k] = p[i + k], part[1][k] = g ? g[i + k] : single[i + k] * o->scale;
             if (m) part[2][k] = m[i + k];
             if (v) part[3][k] = v[i + k];
         }

@@ -74,6 +74,26 @@ PGM_INLINE void pgm_threefry(const uint32_t key[5], pgm_vu a, pgm_vu b, pgm_vu c
     u[3 * apart] = pgm_uniform_of(d);
 }
 
+/* 64 bits of counter (i, pass): the first two words of the generator, without vectors */
+static uint64_t pgm_threefry_bits(const uint32_t k[5], uint64_t i, uint64_t pass)
+{
+    static const uint8_t turn[6][4] = {{10, 26, 11, 21}, {13, 27, 23, 5}, {6, 20, 17, 11},
+                                       {25, 10, 18, 20}, {10, 26, 11, 21}, {13, 27, 23, 5}};
+    uint32_t a = (uint32_t)i + k[0], b = (uint32_t)(i >> 32) + k[1];
+    uint32_t c = (uint32_t)pass + k[2], d = (uint32_t)(pass >> 32) + k[3];
+    for (int r = 0; r < 6; r++) {
+        const uint8_t *t = turn[r];
+        PGM_ROUND(a, b, c, d, t[0], t[1]);
+        PGM_ROUND(a, d, c, b, t[2], t[3]);
+        if (r % 2) {
+            const int s = r / 2 + 1;
+            a += k[s % 5], b += k[(s + 1) % 5], c += k[(s + 2) % 5];
+            d += k[(s + 3) % 5] + (uint32_t)s;
+        }
+    }
+    return (uint64_t)a << 32 | b;
+}
+
 /* uniforms number 64 block .. 64 block + 63 of a position */
 PGM_INLINE void pgm_uniforms(const pgm_stream *at, uint32_t block, pgm_vf u[PGM_VECTORS])
 {

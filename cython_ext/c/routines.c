@@ -13,6 +13,7 @@
 #include "sweep.h"
 #include "tabled.h"
 #include "tree_states.h"
+#include "learning.h"
 
 #define PGM_JOIN(a, b) a##b
 #define PGM_ROUTINES(kind) PGM_JOIN(pgm_routines_, kind)
@@ -38,6 +39,9 @@ const pgm_routines PGM_ROUTINES(PGM_KIND) = {
     .series = pgm_series_part,
     .ancestral = pgm_ancestral_part,
     .tally = pgm_tally_part,
+    .update = pgm_run_updates,
+    .shuffle = pgm_shuffle,
+    .mean = pgm_mean_part,
     .walk = pgm_walk,
     .tabulate = pgm_tabulate,
     .collect = pgm_collect,

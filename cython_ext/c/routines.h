@@ -226,11 +226,118 @@ typedef struct {
     double rate, keep1, keep2, unbias1, unbias2, epsilon, l1, l2;
     const double *p;     /* (n) parameters */
     const double *g;     /* (n) gradient, or NULL: */
-    const float *single; /* (n) gradient in single precision */
+    const float *single; /* (n) gradient in single precision, */
+    float scale;         /* and a number that multiplies it */
     double *p2;          /* (n) new parameters, */
     float *copy;         /* (n) and the same in single precision */
     double *m, *v;       /* (n) moments, changed in place, or NULL */
 } pgm_ascend_job;
+
+/* ---- updates of learning: learning.h ---- */
+
+/* means of units, means.h */
+typedef struct {
+    const float *eta; /* (rows, n) natural parameters */
+    float *out;       /* (rows, n) */
+    int64_t n;
+    int unit, values, width; /* kind, states and width, as in pgm_layer */
+    float variance;
+    const float *support, *log_base;
+} pgm_mean_job;
+
+/* a product of matrices by BLAS */
+typedef struct {
+    const float *a, *b;
+    float *out;
+    int64_t rows, n, m, apart;
+    int turned;
+} pgm_blas_job;
+
+/* The kinds of operations of an update. */
+enum {
+    PGM_TAKE,         /* rows of the data */
+    PGM_TAKE_STATES,  /* their states, into chains */
+    PGM_COPY_ROWS,    /* rows of the data, into rows of the chains */
+    PGM_START_FIELD,  /* out = bias */
+    PGM_ADD_PRODUCT,  /* out += a b, or a b' */
+    PGM_ADD_EACH,     /* out += the one row a b, or a b', in all rows */
+    PGM_MEAN,         /* means of units from natural parameters */
+    PGM_CHANGE,       /* changes of means, which neighbours have not received yet */
+    PGM_SETTLED,      /* go to operation `to` if no mean has changed by more than `tolerance` */
+    PGM_CHECK_FIELD,  /* stop unless all numbers are finite */
+    PGM_DRAW,         /* states of one layer of the chains */
+    PGM_PACK,         /* a weight into panels */
+    PGM_SWEEP,        /* whole sweeps of the chains */
+    PGM_VALUES,       /* values of the states of the chains */
+    PGM_WEIGH,        /* rows times their weights */
+    PGM_OUTER,        /* out = a' b */
+    PGM_SUM,          /* sum over rows times their weights */
+    PGM_FOLLOW,       /* offsets follow the means of the data */
+    PGM_CENTRE,       /* the gradient of a weight of the centred model */
+    PGM_COMBINE,      /* out = a + number b */
+    PGM_FAST,         /* fast weights */
+    PGM_ASCEND,       /* a step of the optimizer */
+    PGM_AVERAGE       /* an average of parameters */
+};
+
+/* Rows of an operation: those of the chains, of the data, or both. */
+enum { PGM_OF_CHAINS, PGM_OF_DATA, PGM_OF_BOTH };
+
+/* One operation. Arrays with rows have `n` or `m` numbers in a row, the chains first, and then the
+ * data; `apart` is the distance between rows of `out`. */
+typedef struct {
+    int kind, parts, span, turned, to;
+    int64_t n, m, apart;
+    const float *a, *b, *c, *d;
+    const double *x, *y;
+    float *out, *more;
+    double *sums;
+    const uint8_t *states; /* PGM_TAKE_STATES: (rows of data, m) */
+    uint8_t *to_states;
+    double number, rest;   /* tolerance, share of the past, ... */
+    int from;              /* PGM_FAST, PGM_ASCEND: column of the rate */
+    int key;               /* PGM_DRAW, PGM_SWEEP: which key, or -1: as before */
+    int anew;              /* PGM_DRAW: by Gibbs */
+    int layer;
+    uint64_t first, sweeps;
+    pgm_mean_job mean;
+    pgm_chains *chains;
+    int64_t capacity, widest;
+    pgm_pack_job pack;
+    pgm_ascend_job step;
+    double beta1, beta2;   /* shares of the moments of PGM_ADAM and PGM_ADAMAX that remain */
+    double *work, *last;   /* PGM_ASCEND: parameters during the updates, and after the last */
+} pgm_op;
+
+typedef struct {
+    pgm_op *op;
+    int64_t ops;
+    int64_t updates, made;   /* updates to make; made: all of them unless one has failed */
+    int64_t first;           /* number of the first one */
+    const double *rate;      /* (updates, rates) */
+    int64_t rates;
+    const float *alpha;      /* (updates) share of the flip-the-state kernel */
+    const uint32_t *key;     /* (updates, keys, 4) */
+    int64_t keys;
+    /* mini-batches: `left` rows of `order` belong to the pass under way */
+    int64_t rows, size, left;
+    uint64_t pass;
+    const uint32_t *order_key;
+    int64_t *order, *batch;  /* (rows), (size) */
+    uint64_t *mark;          /* (rows / 64 + 1), 0 */
+    const double *weight;    /* (rows) of all data */
+    float *weights;          /* (chains + size) of the batch, of the chains with a minus */
+    int64_t chains;          /* chains, or 0: one for each row of the batch */
+    double mass;             /* sum of the weights of the batch */
+    float changed;           /* largest change of a mean */
+    int64_t *moved;          /* (layers) scratch of sweeps */
+    float *scratch;          /* sums over columns of PGM_CENTRE */
+    float sparse_share, listing; /* see pgm_adds_rows */
+    int64_t failed;          /* operation that has failed, or -1 */
+    /* threads, and BLAS */
+    void (*share)(pgm_task task, void *job, int64_t count, int parts);
+    pgm_task times, across;
+} pgm_learning;
 
 /* ---- enumeration: gray.h ---- */
 
@@ -546,6 +653,9 @@ typedef struct {
     pgm_task series;          /* pgm_series_job, blocks of PGM_LANES series */
     pgm_task ancestral;       /* pgm_ancestral_job, groups of PGM_ANCESTRAL_LANES draws */
     pgm_task tally;           /* pgm_tally_job, units */
+    void (*update)(pgm_learning *job);
+    void (*shuffle)(const uint32_t *key, uint64_t pass, int64_t rows, int64_t *order);
+    pgm_task mean;            /* pgm_mean_job, rows */
     void (*walk)(pgm_walk_job *job);
     void (*tabulate)(pgm_tree_job *job, pgm_values_job *values); /* make tables of values */
     void (*collect)(pgm_tree_job *job, int64_t first, int64_t last);    /* cliques, ascending */

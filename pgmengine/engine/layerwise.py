@@ -49,6 +49,14 @@ def knows(target: Target, kernel: Kernel) -> bool:
     return "flip_share" in vars(type(kernel)) and drawable(target.pattern)
 
 
+def beyond_single(name: str) -> PgmError:
+    """Return the error for inputs of a layer that are too large for single precision."""
+    return PgmError(
+        f"layer {name!r}: its inputs in a chain are beyond single precision, {LARGEST_SINGLE}; "
+        "are the data standardised, or has learning diverged?"
+    )
+
+
 class CompiledChains:
     """Chains in compiled code; see chains.Chains.
 
@@ -329,10 +337,7 @@ class CompiledChains:
                 if array is not None and not math.isfinite(np.add.reduce(array, axis=None))
             ]
         if far:
-            raise PgmError(
-                f"layer {far[0]!r}: its inputs in a chain are beyond single precision, "
-                f"{LARGEST_SINGLE}; are the data standardised, or has learning diverged?"
-            )
+            raise beyond_single(far[0])
 
     def _describe(self, name: str) -> None:
         target, s = self.target, self.target.structure

@@ -70,10 +70,13 @@ class ModelPhase:
     ----------
     travels : counts of the moves of chains on a ladder of temperatures; None without a ladder.
     precision : the precision of the gradient, if it differs from that of the settings.
+    chains_an_update : number of chains of each update, or 0 if each row of a mini-batch has one.
+        Compiled updates read it.
     """
 
     travels: Travels | None = None
     precision: type | None = None
+    chains_an_update: int = 0
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
         """Return E[d log_density | given], the mean over the rows of a batch."""

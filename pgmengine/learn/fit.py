@@ -306,7 +306,7 @@ def fit(
             check_left(total - run.count, 0, run.count, f"{checkpoint}")
         else:
             history.add(run.model, run.count)
-        interrupted, stopped = _learn(run, history, watch, total, size, progress, saver)
+        interrupted, stopped = _learn(run, history, watch, total, progress, saver)
         unsaved = "" if saver is None else saver.at_the_end(run, history, watch)
     if stopped:
         log.info("stopped after %d updates: %s", run.count, stopped)
@@ -357,26 +357,25 @@ def _warn_of_absent_values(callbacks: Sequence[Monitor | PhaseMonitor], history:
 
 
 def _learn(
-    run: Run,
-    history: History,
-    watch: Watch,
-    total: int,
-    size: int,
-    progress: bool,
-    saver: Saver | None,
+    run: Run, history: History, watch: Watch, total: int, progress: bool, saver: Saver | None
 ) -> tuple[bool, str]:
     """Make updates up to the last, Ctrl-C or a callback; return (interrupted, reason to stop)."""
     stopped = history.stops()
     watch.begin(run.model, run.count)
     with interruptible() as interrupted:
         for update in track(range(run.count + 1, total + 1), "learning", progress):
+            # An advance may make many updates, up to the next one at which somebody looks.
+            if update <= run.count:
+                continue
             if interrupted.is_set() or stopped:
                 break
-            ended = run.advance(size)
+            ended = run.advance(
+                min(total, history.due(run.count), watch.due(run.count)) - run.count
+            )
             if run.value is not None:
-                history.put("objective", update, run.value)
-            stopped = history.add(run.model, update) or ended
-            watch.look(run.model, update)
+                history.put("objective", run.count, run.value)
+            stopped = history.add(run.model, run.count) or ended
+            watch.look(run.model, run.count)
             if saver is not None:
                 saver.now_and_then(run, history, watch)
     watch.measure(run.model, run.count)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 import numpy as np
 
 from pgmengine.base.types import Array, States
+from pgmengine.engine.unit_draws import drawn_units
+from pgmengine.engine.visits import drawable
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
@@ -23,8 +25,10 @@ from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import evidence_patterns
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 from pgmengine.infer.variational.conditions import obstacle
-from pgmengine.infer.variational.factors import Factors
+from pgmengine.infer.variational.factors import Factors, coupled, layer_order
 from pgmengine.infer.variational.mean_field import MeanField
+from pgmengine.infer.variational.saddles import STEP_OF_START
+from pgmengine.learn.compiled.recorder import DATA, NotCompiled, Recorder
 from pgmengine.learn.contracts import Positive
 
 # The largest log2 of the number of states of a posterior that is enumerated by default.
@@ -69,6 +73,82 @@ class Product:
         total.points(posterior.mean, weights)
         return posterior
 
+    def record(self, recorder: Recorder) -> None:
+        """Append the means of the free layers given the mini-batch."""
+        if self.precision is not np.float32:
+            raise NotCompiled("the data phase is in double precision")
+        recorder.fields = {}
+        for name in layer_order(recorder.target.pattern):
+            eta = recorder.fields[name] = recorder.room(name)
+            constant_field(recorder, name, eta)
+            recorder.mean(name, DATA, eta)
+
+
+def constant_field(recorder: Recorder, name: str, field: Array) -> None:
+    """Append the field of a free layer from its bias and from the mini-batch."""
+    recorder.start_field(name, DATA, field)
+    for c, other in recorder.structure.meetings[name]:
+        if not recorder.target.pattern.some_free[other]:
+            recorder.add_product(c, name, DATA, recorder.values[other], field)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """The data phase by the best bound of a few rounds of mean field."""
+
+    method: MeanField
+
+    def expect(
+        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
+    ) -> object:
+        """Add the gradient of the bound; return its distribution."""
+        return self.method.expect(target, weights, total, rng)
+
+    def record(self, recorder: Recorder) -> None:
+        """Append the rounds; the algorithm is that of `Factors`."""
+        if self.method.precision is not np.float32:
+            raise NotCompiled("the data phase is in double precision")
+        pattern, tolerance = recorder.target.pattern, self.method.tolerance
+        moving, joined = layer_order(pattern), coupled(pattern)
+        field = {name: recorder.room(name) for name in moving}
+        sent, before, change = ({n: recorder.room(n) for n in joined} for _ in range(3))
+        one = one_of_each_pattern(recorder.target).take(np.zeros(1, dtype=int))
+        begin = Factors(one, np.float32, step=STEP_OF_START).mean
+        for name in moving:
+            constant_field(recorder, name, field[name])
+
+        def send(name: str, kind: str, x: Array) -> None:
+            for c, other in recorder.structure.meetings[name]:
+                if other in field:
+                    recorder.add_product(c, other, DATA, x, field[other], kind=kind)
+
+        for name in joined:
+            width = begin[name].size
+            for start in (sent[name], before[name]):
+                recorder.add("start_field", span=DATA, m=width, a=begin[name], out=start)
+            send(name, "add_each", begin[name])
+        ends = []
+        for round_ in range(self.method.updates):
+            last = round_ + 1 == self.method.updates
+            for name in moving:
+                recorder.mean(name, DATA, field[name])
+                # Nothing reads a field after the last mean.
+                if name in change and not (last and name == moving[-1]):
+                    recorder.add(
+                        "change",
+                        span=DATA,
+                        m=begin[name].size,
+                        a=recorder.values[name],
+                        c_=sent[name],
+                        more=before[name],
+                        out=change[name],
+                        number=tolerance,
+                    )
+                    send(name, "add_product", change[name])
+            if not last:
+                ends.append(recorder.add("settled", number=tolerance))
+        recorder.jump(ends)
+
 
 def product(target: Target, precision: type) -> Factors:
     """Return the posterior of each row, which is a product of its units."""
@@ -84,8 +164,8 @@ def data_phase(
 
     Mean field needs one round, without a bound, where all posteriors are products of units.
     """
-    if factorised and type(method) is MeanField:
-        return Product(method.precision)
+    if type(method) is MeanField:
+        return Product(method.precision) if factorised else Bounded(method)
     if isinstance(method, Positive):
         return method
     if is_dataclass(method) and "rhat_limit" in {f.name for f in fields(method)}:
@@ -162,7 +242,10 @@ def posterior_draw(
     """
     if target.pattern.independent:
         known = posterior if isinstance(posterior, Factors) else product(target, np.float32)
-        return known.draw(rng)
+        if not drawable(target.pattern):
+            return known.draw(rng)
+        key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
+        return target.clamp(known.mean | drawn_units(target.structure, known.eta, key))
     exact = Exact(MAX_POSTERIOR_BITS, draws=1, max_work=0)
     method = exact if exact.plan(target, ("samples",)).accepted else _short_runs(1)
     samples = method.run(target, ("samples",), rng=rng).samples

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine import _kernels
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, States, Weight
 from pgmengine.engine.packed import packed
@@ -19,6 +20,8 @@ from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.batch import Batch, idle_entries, layers_by_means, only, outward, without
 from pgmengine.learn.checkpoint import parameters_digest
+from pgmengine.learn.compiled.recorder import NotCompiled, Recorder, recording
+from pgmengine.learn.compiled.updates import CompiledUpdates, RowOrder
 from pgmengine.learn.contracts import ModelPhase, Negative, NormalizedPhase, Optimizer, Positive
 from pgmengine.learn.defaults import default_negative, default_optimizer
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
@@ -85,7 +88,12 @@ class Run:
         self.idle = idle_entries(target, given)
         self.normalized = s.normalized and not given
         self.model_phase: ModelPhase = NormalizedPhase()
-        self.order: Array = np.zeros(0, dtype=int)
+        self.order = RowOrder(
+            rng.integers(0, 2**32, size=4, dtype=np.uint32), np.zeros(target.rows, dtype=np.int64)
+        )
+        self.size = plan[0]
+        self._compiled: CompiledUpdates | None = None
+        self._recorded = False
         self._begin(target.with_model(self.model), negative, positive, optimizer, plan)
         self.moments = self.optimizer.start(self.model.params)
 
@@ -122,17 +130,53 @@ class Run:
         """Return the number of updates of a fit whose length is not given."""
         return total
 
-    def advance(self, size: int) -> str:
-        """Make one update; return the reason for which learning ends, or an empty string."""
-        self.update(self.next_rows(size))
+    def advance(self, most: int) -> str:
+        """Make from 1 to `most` updates; return the reason for which learning ends, or ""."""
+        # The first update is made in Python. Optimizers then know the scales of the data.
+        if self.count and not self._recorded:
+            self._compiled, self._recorded = self._record(), True
+        if self._compiled is None:
+            self.update(self.next_rows(self.size))
+            return ""
+        params, made = self._compiled.make(
+            self.model.params, self.count, most, self.rng, self.order
+        )
+        self.model, self.count = Model(self.model.structure, params), self.count + made
         return ""
+
+    def _record(self) -> CompiledUpdates | None:
+        """Return the compiled updates; None where a part of the update has no operations."""
+        try:
+            if self.idle or self.given or self.by_means or self.executor is not None:
+                raise NotCompiled("the model phase depends on the row, or leaves layers out")
+            recorder = Recorder(
+                self.target.with_model(self.model),
+                self.weights,
+                min(self.size, self.target.rows),
+                self.model_phase.chains_an_update,
+                self.order.key,
+                self.moments,
+                self.outward,
+            )
+            recorder.take_rows()
+            recording(self.data_phase)(recorder)
+            recording(self.model_phase)(recorder)
+            recording(self.optimizer)(recorder, recorder.gradient())
+            return CompiledUpdates(recorder)
+        except NotCompiled as why:
+            log.info("updates are made in Python: %s", why)
+            return None
 
     def next_rows(self, size: int) -> Array:
         """Return the next mini-batch of shuffled passes; the last one of a pass may be smaller."""
-        if not len(self.order):
-            self.order = self.rng.permutation(self.target.rows)
-        rows, self.order = self.order[:size], self.order[size:]
-        return np.sort(rows)
+        order, count = self.order, self.target.rows
+        if not order.left:
+            order.rows[:] = _kernels.shuffled(order.key, order.passes, count)
+            order.passes, order.left = order.passes + 1, count
+        first = count - order.left
+        rows = np.sort(order.rows[first : first + size])
+        order.left -= len(rows)
+        return rows
 
     def update(self, rows: Array) -> None:
         """Step along E[d log_density | data] - E[d log_density | given] of a mini-batch."""
@@ -218,7 +262,9 @@ class Run:
             },
             "by": " and ".join(_kind(part) for part in (self.optimizer, self.negative)),
             "update": self.count,
-            "order": self.order,
+            "order": self.order.rows[self.target.rows - self.order.left :].copy(),
+            "order_key": self.order.key,
+            "passes": self.order.passes,
             "rng": self.rng.bit_generator.state,
             "parameters": parameters_digest(self.model),
         }
@@ -233,7 +279,12 @@ class Run:
                 "from 0 up"
             )
         # The data of this fit may have fewer rows than the data before.
-        self.order = order[order < self.target.rows]
+        order = order[order < self.target.rows]
+        rows = np.zeros(self.target.rows, dtype=np.int64)
+        rows[len(rows) - len(order) :] = order
+        key = np.array(state["order_key"], dtype=np.uint32)
+        self.order = RowOrder(key, rows, len(order), int(state["passes"]))
+        self._compiled, self._recorded = None, False
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]
         start = "negative/"

@@ -114,7 +114,7 @@ class Watch:
     left: float
     total: int
     scores: dict[int, Array] = field(default_factory=dict)
-    due: frozenset[int] = frozenset()
+    points: frozenset[int] = frozenset()
 
     def resume(self, scores: Mapping[int, Array]) -> None:
         """Take the scores of a checkpoint, if they belong to the same rows."""
@@ -127,13 +127,17 @@ class Watch:
             self.measure(model, update)
         first = min(self.scores, default=update)
         made = self.total - first
-        self.due = frozenset(
+        self.points = frozenset(
             first + made // part for part in ((8, 4, 2) if made >= LONG_FIT_UPDATES else (2,))
         )
 
+    def due(self, update: int) -> int:
+        """Return the next point of measurement after an update."""
+        return min((u for u in self.points if u > update), default=self.total)
+
     def look(self, model: Model, update: int) -> None:
         """Measure the model if this update is one of the points of measurement."""
-        if update in self.due:
+        if update in self.points:
             self.measure(model, update)
 
     def measure(self, model: Model, update: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,10 @@ class History:
             self.values.setdefault(name, []).append((update, value))
         return self.stops() if self.stopping else ""
 
+    def due(self, update: int) -> int:
+        """Return the next update after this one at which a monitor may measure."""
+        return min((_due(monitor, update) for monitor in self.monitors), default=sys.maxsize)
+
     def put(self, name: str, update: int, value: float) -> None:
         """Keep a value that the fit itself has measured."""
         self.values.setdefault(name, []).append((update, value))
@@ -63,6 +68,15 @@ class History:
             }
             for name, pairs in self.values.items()
         }
+
+
+def _due(monitor: Monitor, update: int) -> int:
+    """Return the next update after this one at which a monitor may measure.
+
+    Every update may be one, unless the monitor says how many updates lie between two values.
+    """
+    every = getattr(monitor, "updates_apart", 1)
+    return update + every - update % every
 
 
 def _values(monitor: Monitor, said: object) -> dict[str, Value]:

@@ -40,6 +40,12 @@ class Periodic:
     def __post_init__(self) -> None:
         check_whole(self, "every")
 
+    @property
+    def updates_apart(self) -> int:
+        """The number of updates from one value to the next; a fit may skip those in between."""
+        # A subclass with a call of its own may measure at any update.
+        return self.every if type(self).__call__ is Periodic.__call__ else 1
+
     def __call__(self, model: ModelLike, update: int) -> Mapping[str, float] | None:
         """Return name -> number, or None between two values."""
         return None if update % self.every else self.measured(as_model(model))

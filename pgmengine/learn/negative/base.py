@@ -6,6 +6,7 @@ A negative phase is a frozen dataclass of settings whose `start` makes a ModelPh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.round_trips import Travels
 from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
+from pgmengine.learn.compiled.recorder import Recorder
 from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.steps.schedules import Scheduled, at
 from pgmengine.model.model import Model
@@ -37,6 +39,7 @@ class Persistent(ModelPhase):
         self.one, self.kernel = unconditioned(name, given), kernel
         many = self.one.take(np.zeros(count, dtype=int))
         self.chains = make_chains(many, at(kernel, 0), start(many, rng), rng)
+        self.chains_an_update = count
 
     def adopt(self, model: Model, update: int, rng: np.random.Generator) -> Chains:
         """Return the chains with the parameters of a model."""
@@ -105,6 +108,21 @@ def sweep(chains: Chains, count: int) -> None:
         chains.sweep_once()
     else:
         chains.sweep(count)
+
+
+def record_sweeps(
+    recorder: Recorder,
+    chains: Chains,
+    kernel: Kernels,
+    count: int,
+    single: Mapping[str, Array] | None = None,
+) -> None:
+    """Append the sweeps of an update, with parameters `single`, or those of the model."""
+    moved, key = recorder.chains_of(chains, kernel), recorder.key()
+    if count == 1:
+        recorder.sweep_once(moved, key, single=single)
+    else:
+        recorder.sweeps(moved, count, key, single)
 
 
 def unconditioned(name: str, given: Target) -> Target:

@@ -12,10 +12,12 @@ from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.compiled.recorder import NotCompiled, Recorder
 from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, adopted
 from pgmengine.learn.statistics import Statistics
 from pgmengine.learn.steps.schedules import at
+from pgmengine.model.model import Model
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,45 @@ class _Phase(ModelPhase):
 
     def _chains(self, batch: Batch, update: int, rng: np.random.Generator) -> Chains:
         """Return a chain for each row, with sweeps that go outward from the data."""
-        rows, shared = len(batch.weights), batch.given is None
-        if self.kept is not None and shared and len(self.kept.beta) == rows:
+        rows = len(batch.weights)
+        if batch.given is not None:
+            target = replace(batch.given, order=sum(batch.outward, ()))
+            return make_chains(target, at(self.kernel, update), dict(target.evidence.values), rng)
+        if self.kept is not None and len(self.kept.beta) == rows:
             self.kept = adopted(self.kept, batch.model, self.kernel, update, rng)
             return self.kept
-        target = batch.given or self.given.with_model(batch.model)
-        target = replace(target, order=sum(batch.outward, ()))
-        target = target.take(np.zeros(rows, dtype=int)) if shared else target
-        chains = make_chains(target, at(self.kernel, update), dict(target.evidence.values), rng)
-        self.kept = chains if shared else None
-        return chains
+        self.kept = self._shared_chains(batch.model, batch.outward, rows, update, rng)
+        return self.kept
+
+    def _shared_chains(
+        self,
+        model: Model,
+        outward: tuple[tuple[str, ...], tuple[str, ...]],
+        rows: int,
+        update: int,
+        rng: np.random.Generator,
+    ) -> Chains:
+        """Return chains of the model phase that all rows have in common."""
+        target = replace(self.given.with_model(model), order=sum(outward, ()))
+        target = target.take(np.zeros(rows, dtype=int))
+        return make_chains(target, at(self.kernel, update), dict(target.evidence.values), rng)
+
+    def record(self, recorder: Recorder) -> None:
+        """Append the draw of the hidden units, and the sweeps from the data."""
+        if not recorder.fields:
+            raise NotCompiled("hidden units are not independent given the data")
+        _, hidden = recorder.outward
+        # A generator of its own: making chains draws random numbers, which are not used.
+        rng, size = np.random.default_rng(0), recorder.size
+        made = self._shared_chains(recorder.model, recorder.outward, size, 0, rng)
+        chains = recorder.chains_of(made, self.kernel)
+        posterior, key = recorder.key(), recorder.key()
+        for name in recorder.observed():
+            recorder.take_states(chains, name)
+        for name, eta in recorder.fields.items():
+            recorder.take_field(chains, name, eta)
+            recorder.draw(chains, name, posterior, 0, anew=True, forget=True)
+        if self.k > 1:
+            recorder.sweeps(chains, self.k - 1, key)
+            key = -1
+        recorder.sweep_once(chains, key, self.k - 1, anew=hidden)

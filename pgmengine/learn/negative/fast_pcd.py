@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -15,8 +16,9 @@ from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.packed import packed
 from pgmengine.evidence.target import Target
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.compiled.recorder import Recorder, Slopes
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.negative.base import Kernels, Persistent, sweep
+from pgmengine.learn.negative.base import Kernels, Persistent, record_sweeps, sweep
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import projected
 from pgmengine.learn.steps.schedules import Rate, rate_at
@@ -97,10 +99,36 @@ class _Phase(Persistent):
                 f += rate * numbers(gradient[k])
                 fine = np.isfinite(f.sum())
             if not fine:
-                raise PgmError(
-                    f"update {update + 1}: the fast weights of {k!r} are not finite; try a "
-                    "smaller rate of FastPCD"
+                raise _diverged(update + 1, k)
+
+    def record(self, recorder: Recorder) -> None:
+        """Append the sweeps at theta + theta_fast, and the step of the fast weights."""
+        settings, driven = self.settings, {k: np.zeros_like(v) for k, v in recorder.single.items()}
+        for k, single in recorder.single.items():
+            recorder.add(
+                "combine",
+                m=single.size,
+                a=single,
+                b=numbers(self.fast[k]),
+                out=driven[k],
+                number=1.0,
+            )
+        record_sweeps(recorder, self.chains, self.kernel, settings.k, driven)
+        rate = recorder.rate(settings.rate)
+
+        def follow(slopes: Slopes) -> None:
+            for k, slope in slopes.values.items():
+                recorder.add(
+                    "fast",
+                    partial(_diverged, name=k),
+                    n=slope.size,
+                    a=slope,
+                    out=numbers(self.fast[k]),
+                    number=settings.decay,
+                    rate=rate,
                 )
+
+        recorder.with_gradient.append(follow)
 
     def driven(self, model: Model) -> Model:
         """Return the model with the fast weights added, in single precision as the chains are."""
@@ -123,3 +151,11 @@ class _Phase(Persistent):
         super().restore(snapshot)
         for name, value in self.fast.items():
             numbers(value)[...] = snapshot[f"fast/{name}"]
+
+
+def _diverged(update: int, name: str) -> PgmError:
+    """Return the error for fast weights that have diverged."""
+    return PgmError(
+        f"update {update}: the fast weights of {name!r} are not finite; try a smaller rate of "
+        "FastPCD"
+    )

@@ -11,8 +11,9 @@ from pgmengine.base.checks import check_whole
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.compiled.recorder import Recorder
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.negative.base import Kernels, Persistent, sweep
+from pgmengine.learn.negative.base import Kernels, Persistent, record_sweeps, sweep
 from pgmengine.learn.statistics import Statistics
 
 
@@ -69,3 +70,7 @@ class _Phase(Persistent):
         chains = self.adopt(batch.model, update, rng)
         sweep(chains, self.k)
         return batch.mean(chains.values(dtype=batch.precision))
+
+    def record(self, recorder: Recorder) -> None:
+        """Append the sweeps of the chains."""
+        record_sweeps(recorder, self.chains, self.kernel, self.k)

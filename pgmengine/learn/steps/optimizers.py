@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from pgmengine.model.parameters import freeze
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import normalised
 from pgmengine.model.weights import elementwise, like, numbers
+
+if TYPE_CHECKING:
+    from pgmengine.learn.compiled.recorder import Recorder, Slopes
 
 # The number of parameters for each thread of a step.
 PARAMETERS_PER_THREAD = 20_000
@@ -122,24 +125,56 @@ class _Ascent:
                 parts=parts(len(p), PARAMETERS_PER_THREAD),
             )
             if not within:
-                raise PgmError(
-                    f"update {t + 1}: {_diverged(k, g, new)}; learning has diverged, try a "
-                    "smaller rate"
-                )
+                raise _diverged(t + 1, k, g, new)
             if impossible.any():
                 new[impossible] = single[impossible] = -np.inf
             out[k] = freeze(like(value, new))
             out.singles[k] = out[k], like(value, single)
         return out
 
+    def _recorded(self, recorder: Recorder, slopes: Slopes) -> None:
+        """Append the step of each parameter to a compiled update."""
+        rule, rate = self.rule(0), recorder.rate(self.rate)
+        for k, single in recorder.single.items():
+            weight, slope, work = (
+                k in recorder.structure.weight_names,
+                slopes.values[k],
+                recorder.work[k],
+            )
 
-def _diverged(name: str, gradient: Array, stepped: Array) -> str:
+            def failure(
+                update: int, k: str = k, slope: Array = slope, work: Array = work
+            ) -> PgmError:
+                return _diverged(update, k, slope, work)
+
+            recorder.add(
+                "ascend",
+                failure,
+                layer=recorder.names[k],
+                n=single.size,
+                a=slope,
+                copy=single,
+                work=work,
+                step=rule["kind"],
+                keep=rule["keep"],
+                epsilon=rule["epsilon"],
+                decay=(self.l1, self.weight_decay) if weight else (0.0, 0.0),
+                scale=slopes.factors.get(k, 1.0),
+                moments=tuple(recorder.moments.get(f"{name}/{k}") for name in ("m", "v")),
+                rate=rate,
+                parts=parts(single.size, PARAMETERS_PER_THREAD),
+            )
+
+
+def _diverged(update: int, name: str, gradient: Array, stepped: Array) -> PgmError:
     """Return the error for a parameter that has diverged in a step."""
     if not np.isfinite(gradient).all():
-        return f"the gradient of {name!r} is not finite"
-    if not np.isfinite(stepped).all():
-        return f"{name!r} is not finite"
-    return f"{name!r} is beyond {_kernels.LARGEST:g}"
+        what = f"the gradient of {name!r} is not finite"
+    elif not np.isfinite(stepped).all():
+        what = f"{name!r} is not finite"
+    else:
+        what = f"{name!r} is beyond {_kernels.LARGEST:g}"
+    return PgmError(f"update {update}: {what}; learning has diverged, try a smaller rate")
 
 
 @dataclass(frozen=True)
@@ -181,6 +216,8 @@ class SGD(_Ascent):
         """Return the rule of step t."""
         keep, unbias = (self.momentum, 0.0), (1.0, 1.0)
         return {"kind": _kernels.SGD, "keep": keep, "unbias": unbias, "epsilon": 0.0}
+
+    record = _Ascent._recorded
 
 
 @dataclass(frozen=True)
@@ -232,6 +269,8 @@ class Adam(_Adaptive):
         unbias = 1 - self.beta1 ** (t + 1), 1 - self.beta2 ** (t + 1)
         return {"kind": _kernels.ADAM, "keep": keep, "unbias": unbias, "epsilon": self.epsilon}
 
+    record = _Ascent._recorded
+
 
 @dataclass(frozen=True)
 class AdaMax(_Adaptive):
@@ -266,6 +305,8 @@ class AdaMax(_Adaptive):
         """Return the rule of step t."""
         keep, unbias = (self.beta1, self.beta2), (1 - self.beta1 ** (t + 1), 1.0)
         return {"kind": _kernels.ADAMAX, "keep": keep, "unbias": unbias, "epsilon": self.epsilon}
+
+    record = _Ascent._recorded
 
 
 def floors(structure: Structure) -> dict[str, float]:

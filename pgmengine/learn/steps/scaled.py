@@ -24,6 +24,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, Snapshot
+from pgmengine.learn.compiled.recorder import Recorder, Slopes, recording
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.optimizers import SGD, check_optimizer
@@ -88,16 +89,24 @@ class Scaled:
             means = gradient.data.means(structure)
             for name, layer in structure.layers.items():
                 moments[f"scale/{name}"][0] = scale(layer, means.get(name))
-        s = {name: float(moments[f"scale/{name}"][0]) for name in structure.layers}
-        if bad := [
-            n for n, value in s.items() if not MIN_LAYER_SCALE < value < 1 / MIN_LAYER_SCALE
-        ]:
-            raise PgmError(f"the state of Scaled has the scale {s[bad[0]]} for layer {bad[0]!r}")
-        factor = {f"{name}.bias": BIAS_STEP_SHARE / s[name] for name in s}
-        factor |= {f"{c.key}.weight": 1.0 / (s[c.a] * s[c.b]) for c in structure.weighted}
-        factor |= _of_places(structure, s)
+        factor = _factors(structure, moments)
         scaled = {k: elementwise(partial(_times, f), gradient[k]) for k, f in factor.items()}
         return self.optimizer.step(structure, params, gradient.replaced(scaled), moments, t)
+
+    def record(self, recorder: Recorder, slopes: Slopes) -> None:
+        """Append the steps of the optimizer, whose gradient has a factor."""
+        factors = _factors(recorder.structure, recorder.moments)
+        recording(self.optimizer)(recorder, Slopes(slopes.values, slopes.factors | factors))
+
+
+def _factors(structure: Structure, moments: Mapping[str, Array]) -> dict[str, float]:
+    """Return the factor of the gradient of each parameter."""
+    s = {name: float(moments[f"scale/{name}"][0]) for name in structure.layers}
+    if bad := [n for n, value in s.items() if not MIN_LAYER_SCALE < value < 1 / MIN_LAYER_SCALE]:
+        raise PgmError(f"the state of Scaled has the scale {s[bad[0]]} for layer {bad[0]!r}")
+    factor = {f"{name}.bias": BIAS_STEP_SHARE / s[name] for name in s}
+    factor |= {f"{c.key}.weight": 1.0 / (s[c.a] * s[c.b]) for c in structure.weighted}
+    return factor | _of_places(structure, s)
 
 
 def _of_places(structure: Structure, s: Mapping[str, float]) -> dict[str, float]:

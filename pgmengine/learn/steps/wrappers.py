@@ -11,9 +11,18 @@ import numpy as np
 from pgmengine.base.checks import check_number
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, Snapshot, Weight
+from pgmengine.base.work.threads import parts
+from pgmengine.learn.compiled.recorder import Recorder, Slopes, recording
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
-from pgmengine.learn.steps.optimizers import SGD, check_optimizer, floors, projected, raised
+from pgmengine.learn.steps.optimizers import (
+    PARAMETERS_PER_THREAD,
+    SGD,
+    check_optimizer,
+    floors,
+    projected,
+    raised,
+)
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.model.couplings import Undirected
 from pgmengine.model.model import Model
@@ -83,6 +92,48 @@ class Centered:
         with np.errstate(over="ignore", invalid="ignore"):
             centred = self._centred(structure, params, gradient, moments, means)
         return self.optimizer.step(structure, params, gradient.replaced(centred), moments, t)
+
+    def record(self, recorder: Recorder, slopes: Slopes) -> None:
+        """Append the offsets, the centred gradient, and the steps along it."""
+        s, moments = recorder.structure, recorder.moments
+        offsets = {}
+        for name, means in recorder.means_of_data().items():
+            offsets[name] = np.zeros_like(means)
+            recorder.add(
+                "follow",
+                m=means.size,
+                a=means,
+                sums=moments[f"offset/{name}"],
+                out=offsets[name],
+                number=self.follow,
+            )
+        # Weights need the gradient of biases as it was.
+        before = {name: slopes.values[f"{name}.bias"].reshape(-1) for name in s.layers}
+        bias = {name: np.zeros_like(slope) for name, slope in before.items()}
+        for name, slope in before.items():
+            recorder.add("combine", m=slope.size, a=slope, b=slope, out=bias[name])
+        for c in s.undirected:
+            weight = slopes.values[f"{c.key}.weight"]
+            of_a, of_b = np.zeros_like(before[c.a]), np.zeros_like(before[c.b])
+            recorder.add(
+                "centre",
+                n=weight.shape[0],
+                m=weight.shape[1],
+                a=before[c.a],
+                b=before[c.b],
+                x=moments[f"offset/{c.a}"],
+                c_=offsets[c.b],
+                d=of_b,
+                more=of_a,
+                out=weight,
+                parts=parts(weight.size, PARAMETERS_PER_THREAD),
+            )
+            for name, part in ((c.a, of_a), (c.b, of_b)):
+                recorder.add(
+                    "combine", m=part.size, a=bias[name], b=part, out=bias[name], number=-1.0
+                )
+        values = slopes.values | {f"{name}.bias": slope for name, slope in bias.items()}
+        recording(self.optimizer)(recorder, Slopes(values, slopes.factors))
 
     def _centred(
         self,
@@ -347,6 +398,20 @@ class Averaged:
                     moved = share * (numbers(value) - average)
                 average += np.where(np.isneginf(average), 0.0, moved)
         return stepped
+
+    def record(self, recorder: Recorder, slopes: Slopes) -> None:
+        """Append the steps of the optimizer, and the average."""
+        recording(self.optimizer)(recorder, slopes)
+        for k, work in recorder.work.items():
+            recorder.add(
+                "average",
+                layer=recorder.names[k],
+                n=work.size,
+                work=work,
+                sums=recorder.moments[f"average/{k}"],
+                number=self.follow,
+                rest=float(UPDATES_PER_AVERAGE),
+            )
 
 
 def averaged(model: Model, state: Mapping[str, Array]) -> Model:

@@ -71,7 +71,7 @@ class WholeRun(Run):
         """Return all rows."""
         return np.arange(self.target.rows)
 
-    def advance(self, size: int) -> str:
+    def advance(self, most: int) -> str:
         """Make one update of all rows; return the reason for which learning ends, or ""."""
         found = self.optimizer.ascend(self.objective, self.model, self.moments, self.count)
         self.model, self.value, self.count = found.model, found.value, self.count + 1
