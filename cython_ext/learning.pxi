@@ -154,16 +154,15 @@ cdef class Updates:
         self.u.ops += 1
         return self.u.ops - 1
 
-    def run(self, int64_t updates, *, int64_t first, const double[:, ::1] rate,
-            const float[::1] alpha, const uint32_t[:, :, ::1] key, int64_t[::1] order,
-            int64_t left, uint64_t number, tuple begins, tuple ends):
-        """Make updates number first + 1 .. first + updates.
+    def ready(self, int64_t updates, *, int64_t first, const double[:, ::1] rate,
+              const float[::1] alpha, const uint32_t[:, :, ::1] key, int64_t[::1] order,
+              int64_t left, uint64_t number, tuple begins, tuple ends):
+        """Get ready for updates number first + 1 .. first + updates, for `make_updates`.
 
         rate (updates, rates), alpha (updates,) and key (updates, keys, 4) belong to the updates.
         The last `left` entries of order (rows,) are the rest of a pass; `number` is that of the
         next pass. The parameters of operation i are begins[i] (not changed) and become ends[i].
-        Returns the number of updates made, the operation that has failed, or -1, and the rows and
-        the number of passes afterwards.
+        All arrays have to stay until the updates have been made.
         """
         cdef int64_t i
         cdef const double[::1] begin
@@ -184,6 +183,35 @@ cdef class Updates:
         self.u.alpha = &alpha[0]
         self.u.key = &key[0, 0, 0] if self.u.keys else NULL
         self.u.order = &order[0]
-        with nogil:
-            routines.update(&self.u)
+
+    def outcome(self):
+        """Return what `make_updates` has done.
+
+        These are the number of updates made, the operation that has failed or -1, and the rows left
+        and the number of passes afterwards.
+        """
         return self.u.made, self.u.failed, self.u.left, self.u.passes
+
+
+cdef void make_some(void *job, int64_t first, int64_t last) noexcept nogil:
+    """Make the updates of some fits."""
+    cdef int64_t i
+    for i in range(first, last):
+        routines.update((<c.pgm_learning **> job)[i])
+
+
+def make_updates(list fits, int parts):
+    """Make the updates for which each of these Updates is ready, `parts` fits at a time."""
+    cdef int64_t i, count = len(fits)
+    cdef Updates one
+    cdef c.pgm_learning **jobs = <c.pgm_learning **> malloc((count + 1) * sizeof(void *))
+    if jobs == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            one = fits[i]
+            jobs[i] = &one.u
+        with nogil:
+            pgm_share(make_some, jobs, count, parts)
+    finally:
+        free(jobs)

@@ -380,7 +380,8 @@ class GenerativeClassifier(_ByProbability, Graphical):
         """Learn one class, starting from biases at the base rates of its rows."""
         updates = self.n_iter * -(-len(data["v"]) // self.batch_size)
         start = base_rate_start(model, data)
-        return fit(start, data, rng=rng, updates=updates, **self.settings(updates))
+        learned: Fit = fit(start, data, rng=rng, updates=updates, **self.settings(updates))
+        return learned
 
     def predict_log_proba(self, X: Features) -> Array:
         """Return log p(class | row), (rows, classes)."""

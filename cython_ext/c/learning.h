@@ -72,15 +72,16 @@ static int64_t pgm_next_batch(pgm_learning *u)
 /* ---- short loops ---- */
 
 /* out = weight a of each row */
-PGM_INLINE void pgm_weigh(const float *a, const float *weight, int64_t rows, int64_t n, float *out)
+PGM_INLINE void pgm_weigh(const float *restrict a, const float *weight, int64_t rows, int64_t n,
+                          float *restrict out)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < n; j++) out[r * n + j] = weight[r] * a[r * n + j];
 }
 
 /* out = sum over rows of weight a, in one running sum of each column */
-PGM_INLINE void pgm_sum_rows(const float *a, const float *weight, int64_t rows, int64_t n,
-                             float *out)
+PGM_INLINE void pgm_sum_rows(const float *restrict a, const float *weight, int64_t rows, int64_t n,
+                             float *restrict out)
 {
     for (int64_t j = 0; j < n; j++) out[j] = 0.0f;
     for (int64_t r = 0; r < rows; r++)
@@ -145,15 +146,33 @@ static void pgm_centre(pgm_learning *u, const pgm_op *o)
     memcpy((float *)o->d, sums, sizeof *sums * (size_t)o->m);
 }
 
-/* Changes of means that are larger than `quiet`, added to the means that neighbours know. */
-PGM_INLINE void pgm_change_of(const float *mean, int64_t n, float quiet, float *sent, float *change)
+/* Changes of means that are larger than `quiet`, added to the means that neighbours know. Returns
+ * the largest difference from the means `before`, which become the present ones. */
+PGM_INLINE float pgm_change_of(const float *restrict mean, int64_t n, float quiet,
+                               float *restrict before, float *restrict sent,
+                               float *restrict change)
 {
-    for (int64_t j = 0; j < n; j++) {
-        float step = mean[j] - sent[j];
-        step = quiet > 0.0f && !(fabsf(step) > quiet) ? 0.0f : step;
+    pgm_vf most = pgm_splat_f(0.0f);
+    float top = 0.0f;
+    int64_t j = 0;
+    for (; j + PGM_WIDE <= n; j += PGM_WIDE) {
+        pgm_vf now = *(const pgm_vf *)(mean + j), known = *(pgm_vf *)(sent + j), step = now - known;
+        most = pgm_max_f(pgm_abs_f(now - *(pgm_vf *)(before + j)), most);
+        step = pgm_select_f(pgm_abs_f(step) > quiet, step, pgm_splat_f(0.0f));
+        *(pgm_vf *)(before + j) = now;
+        *(pgm_vf *)(sent + j) = known + step;
+        *(pgm_vf *)(change + j) = step;
+    }
+    for (; j < n; j++) {
+        float step = mean[j] - sent[j], far = fabsf(mean[j] - before[j]);
+        top = far > top ? far : top;
+        step = fabsf(step) > quiet ? step : 0.0f;
+        before[j] = mean[j];
         sent[j] += step;
         change[j] = step;
     }
+    for (int k = 0; k < PGM_WIDE; k++) top = most[k] > top ? most[k] : top;
+    return top;
 }
 
 /* ---- the loop ---- */
@@ -296,15 +315,13 @@ static int64_t pgm_operate(pgm_learning *u, pgm_op *o, int64_t t, int64_t n)
         u->share(pgm_mean_part, &job, rows, o->parts);
         break;
     }
-    case PGM_CHANGE:
-        for (int64_t i = from * o->m; i < (from + rows) * o->m; i++) {
-            const float step = fabsf(o->a[i] - o->more[i]);
-            u->changed = step > u->changed ? step : u->changed;
-            o->more[i] = o->a[i];
-        }
-        pgm_change_of(o->a + from * o->m, rows * o->m, (float)o->number,
-                      (float *)o->c + from * o->m, o->out + from * o->m);
+    case PGM_CHANGE: {
+        const int64_t at = from * o->m;
+        const float top = pgm_change_of(o->a + at, rows * o->m, (float)o->number, o->more + at,
+                                        (float *)o->c + at, o->out + at);
+        u->changed = top > u->changed ? top : u->changed;
         break;
+    }
     case PGM_SETTLED: {
         const float changed = u->changed;
         u->changed = 0.0f;

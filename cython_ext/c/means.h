@@ -113,11 +113,12 @@ static void pgm_mean_part(void *job, int64_t first, int64_t last)
 }
 
 /* The values (chains, size * width) of the states of a layer. */
-static void pgm_values_of(const pgm_layer *l, int64_t chains, float *out)
+static void pgm_values_of(const pgm_layer *l, int64_t chains, float *values)
 {
     const int64_t width = l->size * l->width;
-    for (int64_t c = 0; c < chains; c++, out += width) {
-        const uint8_t *state = l->state + c * l->units;
+    for (int64_t c = 0; c < chains; c++) {
+        float *restrict out = values + c * width;
+        const uint8_t *restrict state = l->state + c * l->units;
         if (l->kind != PGM_FINITE)
             memcpy(out, l->value + c * l->units, sizeof(float) * (size_t)width);
         else if (l->width > 1) {

@@ -12,16 +12,20 @@ from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
 
 from pgmengine.base.checks import seeded, whole
+from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
-from pgmengine.base.types import Array, RngLike
-from pgmengine.base.work.interrupts import interruptible
-from pgmengine.base.work.progress import track
+from pgmengine.base.types import Array, RngLike, States
+from pgmengine.base.work.executors import spawn
 from pgmengine.base.work.threads import one_blas_thread
+from pgmengine.declare.declaration import declaration_of
 from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.names import Member
+from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
     check_learnable,
@@ -37,7 +41,7 @@ from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.defaults import chosen
 from pgmengine.learn.lock import Lock
-from pgmengine.learn.monitoring.findings import Finding, Watch, watch_of
+from pgmengine.learn.monitoring.findings import Finding, watch_of
 from pgmengine.learn.monitoring.history import History
 from pgmengine.learn.monitoring.monitors import EarlyStopping
 from pgmengine.learn.overview import fit_html, fit_text
@@ -45,6 +49,7 @@ from pgmengine.learn.run import Run, State
 from pgmengine.learn.starting.base_rate_start import observed_means, started
 from pgmengine.learn.steps.wrappers import Tied, averaged, holds
 from pgmengine.learn.template_fit import fit_template
+from pgmengine.learn.under_way import UnderWay, learn, report
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.run import WholeRun
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
@@ -121,6 +126,7 @@ class Fit(StandsForModel):
         return fit_html(self)
 
 
+@overload
 def fit(
     model: ModelLike | Template,
     data: Any,
@@ -138,7 +144,54 @@ def fit(
     sample_weight: ArrayLike | None = None,
     state: Mapping[str, Any] | None = None,
     executor: Executor | None = None,
-) -> Fit:
+    *,
+    repeats: None = None,
+) -> Fit: ...
+
+
+@overload
+def fit(
+    model: ModelLike | Sequence[ModelLike],
+    data: Any,
+    negative: Negative | None = None,
+    positive: Positive | Method | None = None,
+    given: Iterable[Member] | None = (),
+    optimizer: Optimizer | FullBatch | None = None,
+    batch_size: int = 100,
+    epochs: int | None = None,
+    updates: int | None = None,
+    callbacks: Sequence[Monitor | PhaseMonitor] = (),
+    rng: RngLike = 0,
+    progress: bool = True,
+    checkpoint: str | Path | None = None,
+    sample_weight: ArrayLike | None = None,
+    state: Mapping[str, Any] | None = None,
+    executor: Executor | None = None,
+    *,
+    repeats: int,
+) -> list[Fit]: ...
+
+
+def fit(
+    model: ModelLike | Template | Sequence[ModelLike],
+    data: Any,
+    negative: Negative | None = None,
+    positive: Positive | Method | None = None,
+    given: Iterable[Member] | None = (),
+    optimizer: Optimizer | FullBatch | None = None,
+    batch_size: int = 100,
+    epochs: int | None = None,
+    updates: int | None = None,
+    callbacks: Sequence[Monitor | PhaseMonitor] = (),
+    rng: RngLike = 0,
+    progress: bool = True,
+    checkpoint: str | Path | None = None,
+    sample_weight: ArrayLike | None = None,
+    state: Mapping[str, Any] | None = None,
+    executor: Executor | None = None,
+    *,
+    repeats: int | None = None,
+) -> Fit | list[Fit]:
     """Learn the parameters of a model from data.
 
     Networks of conditionals are learned by counting and EM, and small observed models by L-BFGS,
@@ -148,7 +201,8 @@ def fit(
 
     Parameters
     ----------
-    model : the model at which learning begins, or a Fit that has learned it. One whose parameters
+    model : the model at which learning begins, or a Fit that has learned it (with `repeats` also a
+        list of them). One whose parameters
         are all as its constructor chose them (`Model.fresh`) begins at the base rates of the data:
         biases are set so that observed units have the means of the data. Given and learned
         parameters stay.
@@ -198,11 +252,15 @@ def fit(
     state : `Fit.state` of an earlier fit to go on from, with its model, on the same or other data.
     executor : where the data phase is sampled, if `positive` samples and there is enough to do; the
         bits are the same.
+    repeats : number of fits, which are independent of each other: each has random numbers of its
+        own. They share the data and the threads, which takes less time than one after the other.
+        They begin at one model, or `model` is a list of as many models of one structure, such as
+        `[pgm.rbm(16, 8, rng=i) for i in range(25)]`. There is no checkpoint then.
 
     Returns
     -------
-    A Fit with the learned model, the history and the state. For a template, its `model` is the
-    template with the learned parameters.
+    A Fit with the learned model, the history and the state; with `repeats`, a list of them. For a
+    template, its `model` is the template with the learned parameters.
 
     Raises
     ------
@@ -226,7 +284,11 @@ def fit(
     >>> f.history["norm v-h.weight"]["update"]
     array([ 0, 10, 20])
     """
+    if repeats is not None and (state is not None or checkpoint is not None):
+        raise PgmError("repeats: a state or a checkpoint is of a single fit; leave them out")
     if (template := as_template(model)) is not None:
+        if repeats is not None:
+            raise PgmError("repeats: fits of a template are made one by one; leave it out")
         more: dict[str, Any] = {
             "negative": negative,
             "positive": positive,
@@ -243,8 +305,10 @@ def fit(
         }
         learned: Fit = fit_template(template, data, optimizer, sample_weight, more, fit)
         return learned
-    model = as_model(model)
-    check_learnable(model)
+    models = _models(model, repeats)
+    model = models[0]
+    for one in models:
+        check_learnable(one)
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     target, rows, known = target_of(model, data, given)
@@ -255,12 +319,37 @@ def fit(
     weights = row_weights(target.rows, sample_weight)
     scaled = mean_one(weights)
     means = observed_means(target, scaled)
-    begins: Model = model
-    begun: tuple[str, ...] = ()
-    # Tied parameters have to start equal, and base rates would make them differ.
-    if model.fresh and state is None and not holds(optimizer, Tied):
-        begins, begun = started(model, means)
-        target = target.with_model(begins)
+
+    def begun(
+        begins: Model, target: Target, rng: np.random.Generator, other: UnderWay | None = None
+    ) -> UnderWay:
+        """Return a fit before its first update; it is watched as the other one is."""
+        names: tuple[str, ...] = ()
+        # Tied parameters have to start equal, and base rates would make them differ.
+        if begins.fresh and state is None and not holds(optimizer, Tied):
+            begins, names = started(begins, means)
+        run = (WholeRun if all_rows else Run)(
+            begins,
+            target.with_model(begins),
+            weights if all_rows else scaled,
+            negative,
+            positive,
+            known,
+            optimizer,
+            rng,
+            sizes,
+            executor,
+        )
+        if why:
+            run.notes["optimizer"] = why
+        updates_ = run.most_updates(total) if updates is None and epochs is None else total
+        history = History(callbacks, run.model_phase)
+        if state is not None:
+            run.load(state)
+            check_left(updates_ - run.count, 1, run.count, "the state")
+        watch = other.watch.anew() if other else watch_of(run, means, size, updates_)
+        return UnderWay(run, history, watch, updates_, names)
+
     settings = {
         "negative": negative,
         "positive": positive,
@@ -270,67 +359,80 @@ def fit(
         "rng": rng,
         "sample_weight": None if sample_weight is None else weights,
         "state": state,
-        "started": begun,
     }
-    mark = {} if checkpoint is None else mark_of(model, rows, settings)
     # BLAS keeps to one thread from its first product on, because its other threads would go on
     # spinning after a product and occupy the cores.
     alone = nullcontext() if checkpoint is None else Lock(place_of(checkpoint))
+    rngs = [seeded(rng)] if repeats is None else spawn(seeded(rng), len(models))
     with one_blas_thread(), alone:
-        run = (WholeRun if all_rows else Run)(
-            begins,
-            target,
-            weights if all_rows else scaled,
-            negative,
-            positive,
-            known,
-            optimizer,
-            seeded(rng),
-            sizes,
-            executor,
-        )
-        if why:
-            run.notes["optimizer"] = why
-        if updates is None and epochs is None:
-            total = run.most_updates(total)
-        phase = None if run.normalized else run.negative
-        log.info("data phase by %r, model phase by %r", run.positive, phase)
-        log.info("steps by %r%s", run.optimizer, "; starts at base rates" if begun else "")
-        history = History(callbacks, run.model_phase)
-        if state is not None:
-            run.load(state)
-            check_left(total - run.count, 1, run.count, "the state")
-        saver = None if checkpoint is None else Saver(checkpoint, mark, SECONDS_BETWEEN_CHECKPOINTS)
-        watch = watch_of(run, means, size, total)
-        if saver is not None and saver.resume(run, history, watch):
-            check_left(total - run.count, 0, run.count, f"{checkpoint}")
+        first = begun(model, target, rngs[0])
+        # All fits share the rows of data in the precision of learning.
+        shared = first.run.target
+        others = zip(models[1:], rngs[1:], strict=True)
+        fits = [first, *(begun(start, shared, numbers, first) for start, numbers in others)]
+        log.info("data phase by %r, model phase by %r", first.run.positive, first.run.phase)
+        log.info("steps by %r%s", first.run.optimizer, "; at base rates" if first.begun else "")
+        saver = None
+        if checkpoint is not None:
+            mark = mark_of(model, rows, settings | {"started": first.begun})
+            saver = Saver(checkpoint, mark, SECONDS_BETWEEN_CHECKPOINTS)
+        if saver is not None and saver.resume(first.run, first.history, first.watch):
+            check_left(first.total - first.run.count, 0, first.run.count, f"{checkpoint}")
         else:
-            history.add(run.model, run.count)
-        interrupted, stopped = _learn(run, history, watch, total, progress, saver)
-        unsaved = "" if saver is None else saver.at_the_end(run, history, watch)
-    if stopped:
-        log.info("stopped after %d updates: %s", run.count, stopped)
-    _warn_of_absent_values(callbacks, history)
-    findings = watch.findings(not interrupted and not stopped)
-    for finding in findings:
-        log.warning("%s", finding)
+            for each in fits:
+                each.history.add(each.run.model, each.run.count)
+        interrupted = learn(fits, progress, saver)
+        unsaved = saver.at_the_end(first.run, first.history, first.watch) if saver else ""
+    _warn_of_absent_values(callbacks, first.history)
+    found = [_ended(each, means, interrupted, unsaved) for each in fits]
+    report([each.findings for each in found])
+    return found[0] if repeats is None else found
+
+
+def _ended(one: UnderWay, means: States, interrupted: bool, unsaved: str) -> Fit:
+    """Return the result of a fit."""
+    run = one.run
+    if one.stopped:
+        log.info("stopped after %d updates: %s", run.count, one.stopped)
     for note in run.notes.values():
         log.info("%s", note)
     return Fit(
         run.model.with_training(Training(means, run.last_chains())),
-        history.arrays(),
+        one.history.arrays(),
         run.state(),
         interrupted,
-        stopped,
+        one.stopped,
         run.positive,
-        phase,
+        run.phase,
         unsaved,
         run.factorised,
         run.optimizer,
-        begun,
-        findings,
+        one.begun,
+        one.findings(interrupted),
         tuple(run.notes.values()),
     )
+
+
+def _models(given: Any, repeats: int | None) -> list[Model]:
+    """Return the model at which each fit begins; PgmError if several of them do not fit."""
+    if repeats is None:
+        return [as_model(given)]
+    count = whole("repeats", repeats)
+    if not isinstance(given, (list, tuple)):
+        return [as_model(given)] * count
+    models = [as_model(one) for one in given]
+    if len(models) != count:
+        raise PgmError(f"repeats is {count}, but there are {len(models)} models to begin with")
+    same = declaration_of(models[0])
+    for number, one in enumerate(models):
+        if declaration_of(one) != same:
+            raise PgmError(
+                f"model {number} has another structure than model 0: fits that are made at once "
+                "have the same layers and couplings"
+            )
+    # What is known of a structure, such as plans, is found once.
+    structure = models[0].structure
+    return [Model(structure, one.params, one.training, one.fresh) for one in models]
 
 
 def _sizes(rows: int, batch_size: int, epochs: int | None, updates: int | None) -> tuple[int, int]:
@@ -354,32 +456,6 @@ def _warn_of_absent_values(callbacks: Sequence[Monitor | PhaseMonitor], history:
                 name,
                 nearest(name, history.values),
             )
-
-
-def _learn(
-    run: Run, history: History, watch: Watch, total: int, progress: bool, saver: Saver | None
-) -> tuple[bool, str]:
-    """Make updates up to the last, Ctrl-C or a callback; return (interrupted, reason to stop)."""
-    stopped = history.stops()
-    watch.begin(run.model, run.count)
-    with interruptible() as interrupted:
-        for update in track(range(run.count + 1, total + 1), "learning", progress):
-            # An advance may make many updates, up to the next one at which somebody looks.
-            if update <= run.count:
-                continue
-            if interrupted.is_set() or stopped:
-                break
-            ended = run.advance(
-                min(total, history.due(run.count), watch.due(run.count)) - run.count
-            )
-            if run.value is not None:
-                history.put("objective", run.count, run.value)
-            stopped = history.add(run.model, run.count) or ended
-            watch.look(run.model, run.count)
-            if saver is not None:
-                saver.now_and_then(run, history, watch)
-    watch.measure(run.model, run.count)
-    return interrupted.is_set(), stopped
 
 
 def pass_on(found: object) -> None:

@@ -21,7 +21,7 @@ from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.batch import Batch, idle_entries, layers_by_means, only, outward, without
 from pgmengine.learn.checkpoint import parameters_digest
 from pgmengine.learn.compiled.recorder import NotCompiled, Recorder, recording
-from pgmengine.learn.compiled.updates import CompiledUpdates, RowOrder
+from pgmengine.learn.compiled.updates import Call, CompiledUpdates, RowOrder
 from pgmengine.learn.contracts import ModelPhase, Negative, NormalizedPhase, Optimizer, Positive
 from pgmengine.learn.defaults import default_negative, default_optimizer
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
@@ -48,7 +48,8 @@ def _without(idle: Array, slope: Array) -> Array:
 class Run:
     """A fit under way, by mini-batches; `model` is the one after the last complete update.
 
-    A subclass makes its updates in another way: it has its own `_begin` and `advance`.
+    An update is one `call` for the compiled loop, or None, and one `finish`. A subclass makes its
+    updates in another way: it has its own `_begin`, `call` and `finish`.
 
     Attributes
     ----------
@@ -126,22 +127,34 @@ class Run:
             updates=updates,
         )
 
+    @property
+    def phase(self) -> Negative | None:
+        """The method of the model phase; None for a normalised model."""
+        return None if self.normalized else self.negative
+
     def most_updates(self, total: int) -> int:
         """Return the number of updates of a fit whose length is not given."""
         return total
 
-    def advance(self, most: int) -> str:
-        """Make from 1 to `most` updates; return the reason for which learning ends, or ""."""
+    def call(self, most: int) -> Call | None:
+        """Return at most `most` updates for the compiled loop; None if they are made in Python."""
         # The first update is made in Python. Optimizers then know the scales of the data.
         if self.count and not self._recorded:
             self._compiled, self._recorded = self._record(), True
         if self._compiled is None:
+            return None
+        return self._compiled.call(self.model.params, self.count, most, self.rng, self.order)
+
+    def finish(self, call: Call | None) -> str:
+        """Take the parameters of a call; without a call, make one update in Python.
+
+        Returns the reason for which learning ends, or an empty string.
+        """
+        if call is None:
             self.update(self.next_rows(self.size))
-            return ""
-        params, made = self._compiled.make(
-            self.model.params, self.count, most, self.rng, self.order
-        )
-        self.model, self.count = Model(self.model.structure, params), self.count + made
+        else:
+            self.model = Model(self.model.structure, call.result())
+            self.count += call.count
         return ""
 
     def _record(self) -> CompiledUpdates | None:

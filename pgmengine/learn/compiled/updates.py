@@ -1,18 +1,21 @@
 """Updates of a fit by the compiled loop, many of them in one call.
 
-`CompiledUpdates.make` computes the rates, kernels and keys of some updates, calls the loop once,
-and returns the parameters. The loop and `Run.update` draw the same random numbers.
+`CompiledUpdates.call` computes the rates, kernels and keys of some updates, and `make` calls the
+loop once, for one fit or for several fits of one structure, which share the threads. The loop and
+`Run.update` draw the same random numbers.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from pgmengine import _kernels
 from pgmengine.base.types import Array, Params, Weight
+from pgmengine.base.work.threads import threads
 from pgmengine.learn.compiled.recorder import Recorder, shares
 from pgmengine.learn.steps.schedules import rate_at
 from pgmengine.model.weights import like, numbers
@@ -41,6 +44,34 @@ class RowOrder:
     passes: int = 0
 
 
+@dataclass
+class Call:
+    """Some updates of a fit that are ready to be made.
+
+    Attributes
+    ----------
+    params : the parameters before; `ends` receives the numbers of those after.
+    first, count : the number of updates before, and of updates to make.
+    kept : arrays that the loop reads.
+    """
+
+    updates: CompiledUpdates
+    params: Params
+    first: int
+    count: int
+    order: RowOrder
+    ends: tuple[Array, ...]
+    kept: tuple[Array, ...]
+
+    def result(self) -> dict[str, Weight]:
+        """Return the parameters after the updates; raise the error of an update that has failed."""
+        made, failed, self.order.left, self.order.passes = self.updates.loop.outcome()
+        if failed >= 0:
+            raise self.updates.recorder.failure(failed, self.first + made + 1)
+        stepped = zip(self.params.items(), self.ends, strict=True)
+        return {name: like(value, new) for (name, value), new in stepped}
+
+
 class CompiledUpdates:
     """The recorded update of a fit, and the loop over it."""
 
@@ -48,36 +79,31 @@ class CompiledUpdates:
         self.recorder, self.loop, self.rates = recorder, recorder.updates(), recorder.rates
         self.at_once = FIRST_CALL_UPDATES
 
-    def make(
+    def call(
         self, params: Params, first: int, most: int, rng: np.random.Generator, order: RowOrder
-    ) -> tuple[Mapping[str, Weight], int]:
-        """Make from 1 to `most` updates; return the parameters, and the number of updates made.
+    ) -> Call:
+        """Return a call of at most `most` updates after the `first` ones.
 
-        `first` updates have been made before. `order` changes in place.
+        `order` changes in place when the updates are made.
         """
         count = max(1, min(most, self.at_once))
-        keys = rng.integers(0, 2**32, size=(count, self.recorder.keys, 4), dtype=np.uint32)
+        key = rng.integers(0, 2**32, size=(count, self.recorder.keys, 4), dtype=np.uint32)
+        alpha = shares(self.recorder.kernel, range(first, first + count))
         begins = tuple([numbers(value) for value in params.values()])
-        ends = tuple([np.empty(len(p)) for p in begins])
-        began = time.perf_counter()
-        made, failed, order.left, order.passes = self.loop.run(
+        ends, rate = tuple([np.empty(len(p)) for p in begins]), self._rates(first, count)
+        self.loop.ready(
             count,
             first=first,
-            rate=self._rates(first, count),
-            alpha=shares(self.recorder.kernel, range(first, first + count)),
-            key=keys,
+            rate=rate,
+            alpha=alpha,
+            key=key,
             order=order.rows,
             left=order.left,
             number=order.passes,
             begins=begins,
             ends=ends,
         )
-        if failed >= 0:
-            raise self.recorder.failure(failed, first + made + 1)
-        each = max((time.perf_counter() - began) / count, 1e-9)
-        self.at_once = int(min(max(MAX_CALL_SECONDS / each, 1), MAX_CALL_UPDATES))
-        stepped = zip(params.items(), ends, strict=True)
-        return {name: like(value, new) for (name, value), new in stepped}, count
+        return Call(self, params, first, count, order, ends, (rate, alpha, key, *begins))
 
     def _rates(self, first: int, count: int) -> Array:
         """Return the rates of some updates, (updates, rates)."""
@@ -86,3 +112,14 @@ class CompiledUpdates:
         return np.array(
             [[rate_at(rate, t) for rate in self.rates] for t in range(first, first + count)]
         )
+
+
+def make(calls: Sequence[Call]) -> None:
+    """Make the updates of one fit, or of several fits, which share the threads."""
+    if not calls:
+        return
+    began = time.perf_counter()
+    _kernels.make_updates([call.updates.loop for call in calls], threads() if calls[1:] else 1)
+    each = max((time.perf_counter() - began) / max(call.count for call in calls), 1e-9)
+    for call in calls:
+        call.updates.at_once = int(min(max(MAX_CALL_SECONDS / each, 1), MAX_CALL_UPDATES))

@@ -116,6 +116,10 @@ class Watch:
     scores: dict[int, Array] = field(default_factory=dict)
     points: frozenset[int] = frozenset()
 
+    def anew(self) -> Watch:
+        """Return the watch of another fit with the same data and number of updates."""
+        return Watch(self.score, self.weights, self.dependent, self.left, self.total)
+
     def resume(self, scores: Mapping[int, Array]) -> None:
         """Take the scores of a checkpoint, if they belong to the same rows."""
         if all(np.shape(values) == self.weights.shape for values in scores.values()):

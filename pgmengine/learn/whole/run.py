@@ -9,6 +9,7 @@ import numpy as np
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
+from pgmengine.learn.compiled.updates import Call
 from pgmengine.learn.contracts import Negative, Positive
 from pgmengine.learn.negative.exact_gradient import ExactGradient
 from pgmengine.learn.run import Run, compact
@@ -71,7 +72,11 @@ class WholeRun(Run):
         """Return all rows."""
         return np.arange(self.target.rows)
 
-    def advance(self, most: int) -> str:
+    def call(self, most: int) -> Call | None:
+        """Return None, because updates are made in Python."""
+        return None
+
+    def finish(self, call: Call | None) -> str:
         """Make one update of all rows; return the reason for which learning ends, or ""."""
         found = self.optimizer.ascend(self.objective, self.model, self.moments, self.count)
         self.model, self.value, self.count = found.model, found.value, self.count + 1
