@@ -25,6 +25,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     yield _pcd(settings)
     yield _small()
     yield _small_cd()
+    yield _several()
     yield Row(
         "CAST update over PCD update, 784x500 RBM, 100 chains (and 100 fast ones)",
         "times",
@@ -184,6 +185,34 @@ def _small_cd() -> Row:
     made = cache(lambda: Updates(rows, lambda _: pgm.rbm(16, 16, rng=0), pgm.CD()))
     cases = {OURS: lambda: 1e6 * made()(1000)}
     return Row("CD-1 update, 16x16 RBM, batch 32", "us an update", cases, limit=15)
+
+
+def _several() -> Row:
+    """Fits of one structure at once, beside the same fits one after the other."""
+    rows, count, updates = pgm.datasets.bars_and_stripes().x_train, 25, 2000
+    models = [pgm.rbm(16, 16, rng=i) for i in range(count)]
+    settings: dict[str, Any] = {
+        "negative": pgm.PCD(chains=32),
+        "optimizer": pgm.SGD(RATE),
+        "updates": updates,
+        "progress": False,
+    }
+
+    def ratio() -> float:
+        begin = time.perf_counter()
+        for i, model in enumerate(models):
+            pgm.fit(model, {"v": rows}, rng=i, **settings)
+        between = time.perf_counter()
+        pgm.fit(models, {"v": rows}, repeats=count, **settings)
+        return (time.perf_counter() - between) / (between - begin)
+
+    return Row(
+        f"{count} fits at once (repeats=) over {count} fits one after the other, 16x16 RBM, "
+        f"{updates} updates each",
+        "times",
+        {OURS: ratio},
+        limit=1 / 3,
+    )
 
 
 def _sap(settings: Settings) -> Row:
