@@ -12,8 +12,8 @@ two-sided Wilcoxon signed-rank test over repeats with the same start.
 
 Writes flip_state_learning.txt and flip_state_learning.png into OUT, and every run into OUT/parts,
 from which it goes on when it is run again. MNIST (n = 10) is left out without --data. --workers N
-shares the runs out over processes, --scheduler ADDRESS over a dask cluster. --method CD-5 and --rate
-0.1, which may be given several times, choose rows of the table; --centred learns by the gradient of
+shares the runs out over processes, --scheduler ADDRESS over a dask cluster. --method CD-5 and
+--rate 0.1, which may be given several times, choose rows; --centred learns by the gradient of
 the centred model, which the paper does not. The last column of the table has the p-values after
 Holm's correction for all tests of the table.
 """
