@@ -21,13 +21,15 @@
 #include "routines.h"
 #include "vectors.h"
 
-/* a vector of parameters after one step; m and v may be NULL for SGD */
-PGM_INLINE pgm_vd pgm_ascend_some(int kind, const pgm_ascend_job *o, pgm_vd p, pgm_vd g, double *m,
-                                  double *v)
+/* a vector of parameters after one step; m and v may be NULL for SGD; `decays` is 0 where l1 and l2
+ * are, which saves a third of the time of SGD */
+PGM_INLINE pgm_vd pgm_ascend_some(int kind, int decays, const pgm_ascend_job *o, pgm_vd p, pgm_vd g,
+                                  double *m, double *v)
 {
     const pgm_vd zero = {0};
-    g -= o->l2 * p
-         + pgm_select_d(p > zero, zero + o->l1, pgm_select_d(p < zero, zero - o->l1, zero));
+    if (decays)
+        g -= o->l2 * p
+             + pgm_select_d(p > zero, zero + o->l1, pgm_select_d(p < zero, zero - o->l1, zero));
     pgm_vd step = g;
     if (m) {
         pgm_vd mean = *(pgm_vd *)m * o->keep1;
@@ -54,7 +56,7 @@ PGM_INLINE pgm_vd pgm_ascend_some(int kind, const pgm_ascend_job *o, pgm_vd p, p
 
 /* parameters first .. last - 1, `kind` being a constant where this is inlined; returns whether all
  * of them are numbers within PGM_LARGEST */
-PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, double *v,
+PGM_INLINE int pgm_ascend_kind(int kind, int decays, const pgm_ascend_job *o, double *m, double *v,
                                int64_t first, int64_t last)
 {
     const double *p = o->p, *g = o->g;
@@ -68,7 +70,7 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, dou
         pgm_vd slope = g ? *(const pgm_vd *)(g + i)
                          : __builtin_convertvector(*(const pgm_vh *)(single + i) * o->scale,
                                                    pgm_vd);
-        pgm_vd new = pgm_ascend_some(kind, o, *(const pgm_vd *)(p + i), slope, m ? m + i : NULL,
+        pgm_vd new = pgm_ascend_some(kind, decays, o, *(const pgm_vd *)(p + i), slope, m ? m + i : NULL,
                                      v ? v + i : NULL);
         *(pgm_vd *)(p2 + i) = new;
         *(pgm_vh *)(copy + i) = __builtin_convertvector(new, pgm_vh);
@@ -83,7 +85,7 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, dou
             if (m) part[2][k] = m[i + k];
             if (v) part[3][k] = v[i + k];
         }
-        pgm_vd out = pgm_ascend_some(kind, o, *(pgm_vd *)part[0], *(pgm_vd *)part[1],
+        pgm_vd out = pgm_ascend_some(kind, decays, o, *(pgm_vd *)part[0], *(pgm_vd *)part[1],
                                      m ? part[2] : NULL, v ? part[3] : NULL);
         for (int64_t k = 0; k < last - i; k++) {
             p2[i + k] = out[k], copy[i + k] = (float)out[k], fine &= fabs(out[k]) <= PGM_LARGEST;
@@ -97,13 +99,16 @@ PGM_INLINE int pgm_ascend_kind(int kind, const pgm_ascend_job *o, double *m, dou
 static void pgm_ascend_part(void *job, int64_t first, int64_t last)
 {
     pgm_ascend_job *j = job;
+    const int decays = j->l1 != 0.0 || j->l2 != 0.0;
     int fine;
-    if (j->kind == PGM_SGD)
-        fine = pgm_ascend_kind(PGM_SGD, j, j->m, NULL, first, last);
+    if (j->kind == PGM_SGD && !decays)
+        fine = pgm_ascend_kind(PGM_SGD, 0, j, j->m, NULL, first, last);
+    else if (j->kind == PGM_SGD)
+        fine = pgm_ascend_kind(PGM_SGD, 1, j, j->m, NULL, first, last);
     else if (j->kind == PGM_ADAM)
-        fine = pgm_ascend_kind(PGM_ADAM, j, j->m, j->v, first, last);
+        fine = pgm_ascend_kind(PGM_ADAM, 1, j, j->m, j->v, first, last);
     else
-        fine = pgm_ascend_kind(PGM_ADAMAX, j, j->m, j->v, first, last);
+        fine = pgm_ascend_kind(PGM_ADAMAX, 1, j, j->m, j->v, first, last);
     if (!fine) j->fine = 0;
 }
 

@@ -70,19 +70,9 @@ typedef struct {
 } pgm_lists;
 
 typedef int32_t pgm_bits __attribute__((may_alias));
-typedef uint64_t pgm_pair __attribute__((may_alias, aligned(4)));
 
 /* whether a number is not 0, by its bits, since a comparison of floats takes three times as long */
 PGM_INLINE int pgm_is_not_0(const float *x) { return (*(const pgm_bits *)x & 0x7fffffff) != 0; }
-
-/* whether a whole group of numbers of x is 0, because images have large empty parts */
-PGM_INLINE int pgm_is_empty(const float *x, int64_t numbers)
-{
-    uint64_t bits = 0;
-    if (numbers < PGM_GROUP) return 0;
-    for (int k = 0; k < PGM_GROUP / 2; k++) bits |= ((const pgm_pair *)x)[k];
-    return (bits & 0x7fffffff7fffffff) == 0;
-}
 
 /* whether all numbers are 0 or 1, with the bits 0 or 0x3f800000, so that no multiplication is
  * needed
@@ -103,6 +93,22 @@ PGM_INLINE int pgm_is_binary(const float *x, int64_t numbers)
     return !any;
 }
 
+/* Bit k says whether number k of x is not 0, of at most PGM_BLOCK numbers. */
+PGM_INLINE uint64_t pgm_nonzero_flags(const float *x, int64_t numbers)
+{
+    uint64_t bytes[PGM_BLOCK / 8] = {0}, bits = 0;
+    if (numbers < PGM_BLOCK) {
+        for (int64_t k = 0; k < numbers; k++) bits |= (uint64_t)pgm_is_not_0(x + k) << k;
+        return bits;
+    }
+    for (int i = 0; i < PGM_VECTORS; i++) {
+        pgm_bytes hit =
+            pgm_narrow((*(const pgm_vi *)(x + i * PGM_WIDE) & 0x7fffffff) != 0) & (int8_t)1;
+        memcpy((uint8_t *)bytes + i * PGM_WIDE, &hit, sizeof hit);
+    }
+    return pgm_flags(bytes);
+}
+
 /* Make a list of each row of x (some, n). */
 PGM_INLINE void pgm_list_rows(pgm_lists *l, const float *x, int64_t n)
 {
@@ -110,13 +116,11 @@ PGM_INLINE void pgm_list_rows(pgm_lists *l, const float *x, int64_t n)
         const float *row = x + r * n;
         pgm_change *list = l->list + r * l->capacity;
         int64_t count = 0;
-        for (int64_t i = 0; i < n; i += PGM_GROUP) {
-            int64_t end = pgm_is_empty(row + i, n - i) ? i : n - i < PGM_GROUP ? n : i + PGM_GROUP;
-            for (int64_t j = i; j < end; j++) {
-                list[count] = (pgm_change){(int32_t)j, row[j]};
-                count += pgm_is_not_0(row + j);
+        for (int64_t i = 0; i < n; i += PGM_BLOCK)
+            for (uint64_t left = pgm_nonzero_flags(row + i, n - i); left; left &= left - 1) {
+                int32_t j = (int32_t)i + __builtin_ctzll(left);
+                list[count++] = (pgm_change){j, row[j]};
             }
-        }
         l->count[r] = count;
         l->ones[r] = pgm_is_binary(row, n);
     }
@@ -127,15 +131,11 @@ PGM_INLINE void pgm_list_columns(pgm_lists *l, const float *x, int64_t rows, int
 {
     memset(l->count, 0, sizeof l->count);
     for (int64_t r = 0; r < rows; r++, x += n)
-        for (int64_t i = 0; i < l->some; i += PGM_GROUP) {
-            int64_t end = pgm_is_empty(x + i, l->some - i) ? i
-                          : l->some - i < PGM_GROUP        ? l->some
-                                                           : i + PGM_GROUP;
-            for (int64_t k = i; k < end; k++) {
-                l->list[k * l->capacity + l->count[k]] = (pgm_change){(int32_t)r, x[k]};
-                l->count[k] += pgm_is_not_0(x + k);
+        for (int64_t i = 0; i < l->some; i += PGM_BLOCK)
+            for (uint64_t left = pgm_nonzero_flags(x + i, l->some - i); left; left &= left - 1) {
+                int64_t k = i + __builtin_ctzll(left);
+                l->list[k * l->capacity + l->count[k]++] = (pgm_change){(int32_t)r, x[k]};
             }
-        }
 }
 
 /* pgm_add_rows where every delta is 1. Two rows are added to each other first, so that sums wait
