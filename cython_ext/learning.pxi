@@ -8,6 +8,7 @@ OPERATIONS = {
     "draw": c.PGM_DRAW, "pack": c.PGM_PACK, "sweep": c.PGM_SWEEP, "values": c.PGM_VALUES,
     "weigh": c.PGM_WEIGH, "outer": c.PGM_OUTER, "sum": c.PGM_SUM, "follow": c.PGM_FOLLOW,
     "centre": c.PGM_CENTRE, "combine": c.PGM_COMBINE, "fast": c.PGM_FAST,
+    "ladder": c.PGM_LADDER, "pick": c.PGM_PICK,
     "ascend": c.PGM_ASCEND, "average": c.PGM_AVERAGE,
 }
 
@@ -39,6 +40,40 @@ def means(int kind, int states, int width, float variance, const float[::1] supp
         pgm_share(routines.mean, &j, eta.shape[0], parts)
 
 
+cdef class Ladder:
+    """Pairs of slow and fast chains, and their ladder: pgm_ladder in c/routines.h.
+
+    All arrays are kept, and all but betas change in place.
+    """
+
+    cdef c.pgm_ladder ladder
+    cdef object keep
+
+    def __init__(self, *, const double[::1] betas, int64_t[:, ::1] rung, int64_t[::1] slow,
+                 int64_t[::1] fast, double[:, ::1] log_g, double[:, ::1] visits,
+                 int64_t[::1] seen, int64_t[::1] visited, int64_t[::1] counts,
+                 uint8_t[::1] from_below):
+        cdef int64_t pairs = slow.shape[0], rungs = betas.shape[0]
+        if rung.shape[0] * rung.shape[1] != pairs or log_g.shape[0] != rung.shape[0] \
+                or log_g.shape[1] != rungs or visits.shape[0] != rung.shape[0] \
+                or visits.shape[1] != rungs or fast.shape[0] != pairs \
+                or seen.shape[0] != rungs or visited.shape[0] != rungs or counts.shape[0] != 6 \
+                or from_below.shape[0] != pairs or not pairs:
+            raise ValueError("arrays do not fit")
+        density, here = np.zeros((2 * pairs, 2)), np.zeros(rungs, dtype=np.int64)
+        cdef double[:, ::1] density_view = density
+        cdef int64_t[::1] here_view = here
+        self.keep = (betas, rung, slow, fast, log_g, visits, seen, visited, counts, from_below,
+                     density, here)
+        self.ladder.pairs, self.ladder.rungs, self.ladder.rows = pairs, rungs, rung.shape[0]
+        self.ladder.betas, self.ladder.rung = &betas[0], &rung[0, 0]
+        self.ladder.slow, self.ladder.fast = &slow[0], &fast[0]
+        self.ladder.log_g, self.ladder.visits = &log_g[0, 0], &visits[0, 0]
+        self.ladder.seen, self.ladder.visited = &seen[0], &visited[0]
+        self.ladder.counts, self.ladder.from_below = &counts[0], &from_below[0]
+        self.ladder.density, self.ladder.here = &density_view[0, 0], &here_view[0]
+
+
 cdef class Updates:
     """The operations of an update of learning, and a loop over updates: c/learning.h.
 
@@ -59,7 +94,7 @@ cdef class Updates:
         free(self.u.op)
 
     def __init__(self, *, int64_t rows, int64_t size, int64_t chains, int64_t keys, int64_t rates,
-                 const uint32_t[::1] order_key, const double[::1] weight, float[::1] weights,
+                 int64_t uniforms, const uint32_t[::1] order_key, const double[::1] weight, float[::1] weights,
                  int64_t[::1] moved, float[::1] scratch, float sparse_share, float listing):
         mark, batch = np.zeros(rows // 64 + 1, dtype=np.uint64), np.empty(size, dtype=np.int64)
         cdef uint64_t[::1] mark_view = mark
@@ -70,6 +105,7 @@ cdef class Updates:
         self.keep, self.room = [mark, batch, order_key, weight, weights, moved, scratch], 0
         self.u.ops, self.u.rows, self.u.size, self.u.chains = 0, rows, size, chains
         self.u.keys, self.u.rates, self.u.order_key = keys, rates, &order_key[0]
+        self.u.uniforms = uniforms
         self.u.weight, self.u.weights = &weight[0], &weights[0]
         self.u.mark, self.u.batch = &mark_view[0], &batch_view[0]
         self.u.moved, self.u.scratch = &moved[0], &scratch[0]
@@ -111,7 +147,8 @@ cdef class Updates:
             Chains chains=None, int unit=0, int values=0, int width=1, float variance=0.0,
             support=None, log_base=None, int64_t tile=0, int step=0, tuple keep=(0.0, 0.0),
             double epsilon=0.0, tuple decay=(0.0, 0.0), float scale=1.0, moments=(None, None),
-            copy=None, work=None, int parts=1):
+            copy=None, work=None, int64_t rows=0, Ladder ladder=None,
+            const int64_t[::1] chosen=None, int parts=1):
         """Append an operation: pgm_op in c/routines.h. Returns its number."""
         cdef c.pgm_op *o
         cdef void *more_room
@@ -139,6 +176,13 @@ cdef class Updates:
         if chains is not None:
             o.chains, o.capacity, o.widest = &chains.chains, chains.capacity, chains.widest
             self.keep.append(chains)
+        o.rows = rows
+        if ladder is not None:
+            o.ladder = &ladder.ladder
+            self.keep.append(ladder)
+        if chosen is not None:
+            o.chosen = &chosen[0]
+            self.keep.append(chosen)
         if tile:
             # panels of a weight, or of its transpose
             o.pack.tile, o.pack.out = tile, o.out
@@ -155,11 +199,13 @@ cdef class Updates:
         return self.u.ops - 1
 
     def ready(self, int64_t updates, *, int64_t first, const double[:, ::1] rate,
-              const float[::1] alpha, const uint32_t[:, :, ::1] key, int64_t[::1] order,
+              const float[::1] alpha, const uint32_t[:, :, ::1] key,
+              const double[:, ::1] uniform, int64_t[::1] order,
               int64_t left, uint64_t number, tuple begins, tuple ends):
         """Get ready for updates number first + 1 .. first + updates, for `make_updates`.
 
-        rate (updates, rates), alpha (updates,) and key (updates, keys, 4) belong to the updates.
+        rate (updates, rates), alpha (updates,), key (updates, keys, 4) and uniform (updates,
+        uniforms) belong to the updates.
         The last `left` entries of order (rows,) are the rest of a pass; `number` is that of the
         next pass. The parameters of operation i are begins[i] (not changed) and become ends[i].
         All arrays have to stay until the updates have been made.
@@ -170,7 +216,8 @@ cdef class Updates:
         if updates < 1 or rate.shape[0] != updates or rate.shape[1] != self.u.rates \
                 or alpha.shape[0] != updates or order.shape[0] != self.u.rows \
                 or not 0 <= left <= self.u.rows \
-                or (self.u.keys and (key.shape[0] != updates or key.shape[1] != self.u.keys)):
+                or (self.u.keys and (key.shape[0] != updates or key.shape[1] != self.u.keys)) \
+                or uniform.shape[0] != updates or uniform.shape[1] != self.u.uniforms:
             raise ValueError("arrays do not fit")
         for i in range(self.u.ops):
             if self.u.op[i].work != NULL:
@@ -182,6 +229,7 @@ cdef class Updates:
         self.u.rate = &rate[0, 0] if self.u.rates else NULL
         self.u.alpha = &alpha[0]
         self.u.key = &key[0, 0, 0] if self.u.keys else NULL
+        self.u.uniform = &uniform[0, 0] if self.u.uniforms else NULL
         self.u.order = &order[0]
 
     def outcome(self):

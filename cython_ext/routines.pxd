@@ -172,6 +172,8 @@ cdef extern from "routines.h" nogil:
         PGM_CENTRE
         PGM_COMBINE
         PGM_FAST
+        PGM_LADDER
+        PGM_PICK
         PGM_ASCEND
         PGM_AVERAGE
 
@@ -191,15 +193,31 @@ cdef extern from "routines.h" nogil:
         int64_t rows, n, m, apart
         int turned
 
+    ctypedef struct pgm_ladder:
+        int64_t pairs, rungs, rows
+        const double *betas
+        int64_t *rung
+        int64_t *slow
+        int64_t *fast
+        double *log_g
+        double *visits
+        int64_t *seen
+        int64_t *visited
+        int64_t *counts
+        uint8_t *from_below
+        double *density
+        int64_t *here
+
     ctypedef struct pgm_op:
         int kind, parts, span, turned, to
-        int64_t n, m, apart
+        int64_t n, m, apart, rows
+        pgm_ladder *ladder
+        const int64_t *chosen
         const float *a
         const float *b
         const float *c
         const float *d
         const double *x
-        const double *y
         float *out
         float *more
         double *sums
@@ -225,7 +243,9 @@ cdef extern from "routines.h" nogil:
         int64_t rates
         const float *alpha
         const uint32_t *key
-        int64_t keys, rows, size, left
+        int64_t keys
+        const double *uniform
+        int64_t uniforms, rows, size, left
         uint64_t passes "pass"
         const uint32_t *order_key
         int64_t *order

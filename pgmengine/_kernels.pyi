@@ -353,6 +353,22 @@ def means(
     parts: int,
 ) -> None: ...
 
+class Ladder:
+    def __init__(
+        self,
+        *,
+        betas: Array,
+        rung: Array,
+        slow: Array,
+        fast: Array,
+        log_g: Array,
+        visits: Array,
+        seen: Array,
+        visited: Array,
+        counts: Array,
+        from_below: Array,
+    ) -> None: ...
+
 class Updates:
     def __init__(
         self,
@@ -362,6 +378,7 @@ class Updates:
         chains: int,
         keys: int,
         rates: int,
+        uniforms: int,
         order_key: Array,
         weight: Array,
         weights: Array,
@@ -379,6 +396,7 @@ class Updates:
         rate: Array,
         alpha: Array,
         key: Array,
+        uniform: Array,
         order: Array,
         left: int,
         number: int,

@@ -17,6 +17,7 @@
 #ifndef PGM_LEARNING_H
 #define PGM_LEARNING_H
 
+#include "coupled.h"
 #include "means.h"
 #include "optimizers.h"
 #include "products.h"
@@ -281,7 +282,10 @@ static int64_t pgm_operate(pgm_learning *u, pgm_op *o, int64_t t, int64_t n)
 {
     const int64_t chains = u->chains ? u->chains : n;
     const int64_t from = o->span == PGM_OF_DATA ? chains : 0;
-    const int64_t rows = o->span == PGM_OF_CHAINS ? chains : o->span == PGM_OF_DATA ? n : chains + n;
+    const int64_t rows = o->rows                     ? o->rows
+                         : o->span == PGM_OF_CHAINS ? chains
+                         : o->span == PGM_OF_DATA   ? n
+                                                    : chains + n;
     switch (o->kind) {
     case PGM_TAKE:
         for (int64_t i = 0; i < n; i++)
@@ -335,11 +339,11 @@ static int64_t pgm_operate(pgm_learning *u, pgm_op *o, int64_t t, int64_t n)
         break;
     }
     case PGM_DRAW:
-        if (o->turned) memset(o->to_states, 0, (size_t)(chains * o->m));
+        if (o->turned) memset(o->to_states, 0, (size_t)(rows * o->m));
         /* fall through */
-    case PGM_SWEEP: pgm_move_chains(u, o, t, chains); break;
+    case PGM_SWEEP: pgm_move_chains(u, o, t, rows); break;
     case PGM_PACK: u->share(pgm_pack_part, &o->pack, o->n, o->parts); break;
-    case PGM_VALUES: pgm_values_of(o->chains->layer + o->layer, chains, o->out); break;
+    case PGM_VALUES: pgm_values_of(o->chains->layer + o->layer, rows, o->out); break;
     case PGM_WEIGH: pgm_weigh(o->a, u->weights, rows, o->m, o->out); break;
     case PGM_OUTER: pgm_outer_of(u, o, rows); break;
     case PGM_SUM: pgm_sum_rows(o->a + from * o->m, u->weights + from, rows, o->m, o->out); break;
@@ -356,6 +360,17 @@ static int64_t pgm_operate(pgm_learning *u, pgm_op *o, int64_t t, int64_t n)
         for (int64_t j = 0; j < o->m; j++) o->out[j] = o->a[j] + (float)o->number * o->b[j];
         break;
     case PGM_FAST: pgm_fast(u, o, t); break;
+    case PGM_LADDER: {
+        const pgm_density_job job = {o->chains, o->ladder->density};
+        u->share(pgm_density_part, (void *)&job, rows, o->parts);
+        pgm_couple(o->ladder, u->uniform + t * u->uniforms, u->rate[t * u->rates + o->from],
+                   u->rate[t * u->rates + o->from + 1] != 0.0, o->chains->beta);
+        break;
+    }
+    case PGM_PICK:
+        for (int64_t c = 0; c < chains; c++)
+            memcpy(o->out + c * o->m, o->a + o->chosen[c] * o->m, sizeof(float) * (size_t)o->m);
+        break;
     case PGM_ASCEND: pgm_make_step(u, o, t); break;
     case PGM_AVERAGE: pgm_average(u, o, t); break;
     }

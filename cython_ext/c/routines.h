@@ -276,6 +276,8 @@ enum {
     PGM_CENTRE,       /* the gradient of a weight of the centred model */
     PGM_COMBINE,      /* out = a + number b */
     PGM_FAST,         /* fast weights */
+    PGM_LADDER,       /* moves of fast chains over a ladder, and exchanges with slow chains */
+    PGM_PICK,         /* chosen rows */
     PGM_ASCEND,       /* a step of the optimizer */
     PGM_AVERAGE       /* an average of parameters */
 };
@@ -283,19 +285,38 @@ enum {
 /* Rows of an operation: those of the chains, of the data, or both. */
 enum { PGM_OF_CHAINS, PGM_OF_DATA, PGM_OF_BOTH };
 
+/* Pairs of a slow chain and of a fast one, which moves over a ladder of temperatures
+ * (coupled_ladders.py). The fast chains are in `rows` groups of equal size that share log weights.
+ */
+typedef struct {
+    int64_t pairs, rungs, rows;
+    const double *betas;     /* (rungs) */
+    int64_t *rung;           /* (pairs) of the fast chains */
+    int64_t *slow, *fast;    /* (pairs) numbers of the chains */
+    double *log_g, *visits;  /* (rows, rungs) */
+    int64_t *seen, *visited; /* (rungs) as in round_trips.py */
+    int64_t *counts;         /* (6) */
+    uint8_t *from_below;     /* (pairs) */
+    double *density;         /* (2 pairs, 2) */
+    int64_t *here;           /* (rungs) scratch */
+} pgm_ladder;
+
 /* One operation. Arrays with rows have `n` or `m` numbers in a row, the chains first, and then the
  * data; `apart` is the distance between rows of `out`. */
 typedef struct {
     int kind, parts, span, turned, to;
     int64_t n, m, apart;
+    int64_t rows; /* the first rows of all arrays, whatever the span, or 0 */
+    pgm_ladder *ladder;
+    const int64_t *chosen; /* PGM_PICK: (chains) */
     const float *a, *b, *c, *d;
-    const double *x, *y;
+    const double *x;
     float *out, *more;
     double *sums;
     const uint8_t *states; /* PGM_TAKE_STATES: (rows of data, m) */
     uint8_t *to_states;
     double number, rest;   /* tolerance, share of the past, ... */
-    int from;              /* PGM_FAST, PGM_ASCEND: column of the rate */
+    int from;              /* PGM_FAST, PGM_ASCEND, PGM_LADDER: column of the rate */
     int key;               /* PGM_DRAW, PGM_SWEEP: which key, or -1: as before */
     int anew;              /* PGM_DRAW: by Gibbs */
     int layer;
@@ -319,6 +340,8 @@ typedef struct {
     const float *alpha;      /* (updates) share of the flip-the-state kernel */
     const uint32_t *key;     /* (updates, keys, 4) */
     int64_t keys;
+    const double *uniform;   /* (updates, uniforms) */
+    int64_t uniforms;
     /* mini-batches: `left` rows of `order` belong to the pass under way */
     int64_t rows, size, left;
     uint64_t pass;

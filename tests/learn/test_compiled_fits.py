@@ -67,6 +67,11 @@ PHASES = {
     "CD-1": pgm.CD(),
     "CD-3": pgm.CD(k=3, kernel=pgm.FlipState()),
     "FastPCD": pgm.FastPCD(chains=9, rate=0.02),
+    "CAST": pgm.CAST(chains=9, betas=[0.7, 0.85, 1.0], swap_every=2),
+    "CAST, own weights": pgm.CAST(
+        chains=9, betas=[0.7, 0.85, 1.0], swap_every=3, weights_per_chain=True
+    ),
+    "CAST, one rung": pgm.CAST(chains=5, betas=[1.0], swap_every=2),
     "FastPCD-2": pgm.FastPCD(k=2, chains=9, rate=pgm.linear_decay(0.02, 9)),
 }
 # Steps that do not depend on the sign of a gradient that is 0 up to rounding.

@@ -101,7 +101,7 @@ class Recorder:
     rates : learning rates, a number or a schedule each; operations refer to them by number.
     fields : layer -> natural parameters given the mini-batch, if they are exact; else empty.
     kernel : the kernel of the chains, or a schedule.
-    keys : number of keys for random numbers in an update.
+    keys, uniforms : number of keys for random numbers, and of uniform numbers, in an update.
     """
 
     def __init__(
@@ -131,13 +131,15 @@ class Recorder:
         self.work = {k: np.empty(v.size) for k, v in params.items()}
         self.rates: list[Rate] = []
         self.kernel: Scheduled[Kernel] | None = None
-        self.keys = 0
+        self.keys, self.uniforms = 0, 0
         self.fields: States = {}
         self._added: list[tuple[str, dict[str, Any]]] = []
         # Operations that can fail, with a function update -> error.
         self._failures: dict[int, Callable[[int], Exception]] = {}
         # Functions that append operations when the arrays of the gradient are known.
         self.with_gradient: list[Callable[[Slopes], None]] = []
+        # Functions that are called after each call of the loop.
+        self.afterwards: list[Callable[[], None]] = []
         for name, layer in self.structure.layers.items():
             self.values[name] = np.zeros((self.rows, layer.width), dtype=np.float32)
 
@@ -167,6 +169,10 @@ class Recorder:
         """Return the number of a learning rate."""
         self.rates.append(rate)
         return len(self.rates) - 1
+
+    def uniform_numbers(self, count: int) -> None:
+        """Let each update have uniform numbers, which are drawn after its keys."""
+        self.uniforms += count
 
     def key(self) -> int:
         """Return the number of a new key of an update."""
@@ -207,6 +213,7 @@ class Recorder:
         out: Array,
         single: Mapping[str, Array] | None = None,
         kind: str = "add_product",
+        rows: int = 0,
     ) -> None:
         """Add the field that values x of the other end of a coupling give to a layer.
 
@@ -214,10 +221,11 @@ class Recorder:
         """
         weight = (single or self.single)[f"{c.key}.weight"]
         n, m = weight.shape if name == c.b else weight.shape[::-1]
-        rows = self.rows if span == BOTH else self.size if span == DATA else self.rows - self.size
+        known = {CHAINS: self.rows - self.size, DATA: self.size, BOTH: self.rows}
         self.add(
             kind,
             span=span,
+            rows=rows,
             turned=name == c.a,
             n=n,
             m=m,
@@ -226,7 +234,7 @@ class Recorder:
             b=weight,
             out=out,
             more=np.zeros(m, dtype=np.float32),
-            parts=parts(rows * n * m / 4, MIN_PRODUCTS_A_THREAD),
+            parts=parts((rows or known[span]) * n * m / 4, MIN_PRODUCTS_A_THREAD),
         )
 
     def jump(self, operations: Sequence[int]) -> None:
@@ -249,8 +257,13 @@ class Recorder:
 
     # ---- model phase ----
 
-    def chains_of(self, chains: Chains, kernel: Scheduled[Kernel]) -> CompiledChains:
-        """Return chains that operations can move, whose values are those of the recorder."""
+    def chains_of(
+        self, chains: Chains, kernel: Scheduled[Kernel], values: States | None = None
+    ) -> CompiledChains:
+        """Return chains that operations can move.
+
+        Their values are put into the first rows of `values`, by default those of the recorder.
+        """
         if type(chains) is not CompiledChains or chains.by_unit:
             raise NotCompiled("the chains visit one unit at a time, or are those of the reference")
         # Other schedules could return a kernel that the reference engine runs as it is written.
@@ -264,8 +277,9 @@ class Recorder:
         if set(chains.moving) != set(self.structure.layers):
             raise NotCompiled("some layers of the chains do not move")
         self.kernel = kernel
+        into = self.values if values is None else values
         for name, value in chains.values(dtype=np.float32).items():
-            self.values[name][: len(value)] = value
+            into[name][: len(value)] = value
         return chains
 
     def sweep_once(
@@ -275,23 +289,34 @@ class Recorder:
         number: int = 0,
         anew: Iterable[str] = (),
         single: Mapping[str, Array] | None = None,
+        values: States | None = None,
+        rows: int = 0,
     ) -> None:
-        """Make one sweep, in which each field is computed as a product; see Chains.sweep_once."""
+        """Make one sweep, in which each field is computed as a product; see Chains.sweep_once.
+
+        The states are those in `values`, by default those of the recorder; `rows` is the number of
+        chains, by default the number of chains of an update.
+        """
         for name in chains.order:
-            self._fill_field(chains, name, single)
-            self.draw(chains, name, key, number, name in anew)
+            self._fill_field(chains, name, single, self.values if values is None else values, rows)
+            self.draw(chains, name, key, number, name in anew, values=values, rows=rows)
             key = -1
 
     def _fill_field(
-        self, chains: CompiledChains, name: str, single: Mapping[str, Array] | None
+        self,
+        chains: CompiledChains,
+        name: str,
+        single: Mapping[str, Array] | None,
+        values: States,
+        rows: int,
     ) -> None:
         field_ = chains.inputs[name][0]
         assert field_ is not None
         bias = (single or self.single)[f"{name}.bias"]
         width, stride = self.structure.layers[name].width, field_.shape[1]
-        self.add("start_field", span=CHAINS, m=width, a=bias, out=field_, apart=stride)
+        self.add("start_field", span=CHAINS, m=width, a=bias, out=field_, apart=stride, rows=rows)
         for c, other in self.structure.meetings[name]:
-            self.add_product(c, name, CHAINS, self.values[other], field_, single)
+            self.add_product(c, name, CHAINS, values[other], field_, single, rows=rows)
         if chains.endless:
             self.add(
                 "check_field",
@@ -299,6 +324,7 @@ class Recorder:
                 span=CHAINS,
                 apart=stride,
                 out=field_,
+                rows=rows,
             )
 
     def draw(
@@ -309,6 +335,8 @@ class Recorder:
         number: int,
         anew: bool = False,
         forget: bool = False,
+        values: States | None = None,
+        rows: int = 0,
     ) -> None:
         """Draw a layer from given fields in sweep `number`.
 
@@ -326,9 +354,10 @@ class Recorder:
             first=number,
             anew=anew,
             chains=chains.routine,
+            rows=rows,
             parts=parts(chains.target.rows * chains.units, MIN_UPDATES_A_THREAD / 2),
         )
-        self.take_values(chains, name)
+        self.take_values(chains, name, values, rows)
 
     def take_states(self, chains: CompiledChains, name: str) -> None:
         """Put the mini-batch into the states of a layer with data."""
@@ -345,9 +374,21 @@ class Recorder:
         assert field is not None
         self.add("copy_rows", m=eta.shape[1], a=eta, out=field, apart=field.shape[1])
 
-    def take_values(self, chains: CompiledChains, name: str) -> None:
+    def take_biases(
+        self, chains: CompiledChains, single: Mapping[str, Array] | None = None
+    ) -> None:
+        """Give the chains the biases of an update, which sweeps and log densities read."""
+        for name, bias in chains.biases.items():
+            own = (single or self.single)[f"{name}.bias"].reshape(-1)
+            self.add("combine", m=own.size, a=own, b=own, out=bias)
+
+    def take_values(
+        self, chains: CompiledChains, name: str, values: States | None = None, rows: int = 0
+    ) -> None:
         """Copy the values of the states of a layer."""
-        self.add("values", layer=chains.place[name], chains=chains.routine, out=self.values[name])
+        out = (self.values if values is None else values)[name]
+        place = chains.place[name]
+        self.add("values", layer=place, chains=chains.routine, out=out, rows=rows)
 
     def sweeps(
         self,
@@ -360,9 +401,7 @@ class Recorder:
         if count > MAX_SWEEPS:
             raise NotCompiled(f"{count} sweeps of an update")
         single = single or self.single
-        for name, bias in chains.biases.items():
-            own = single[f"{name}.bias"].reshape(-1)
-            self.add("combine", m=own.size, a=own, b=own, out=bias)
+        self.take_biases(chains, single)
         for i, (source, name, c, arrow, at_once) in enumerate(chains.links):
             weight = single[f"{c.key}.weight"]
             n, m = weight.shape if name == c.b else weight.shape[::-1]
@@ -446,6 +485,7 @@ class Recorder:
             chains=self.chains,
             keys=self.keys,
             rates=len(self.rates),
+            uniforms=self.uniforms,
             order_key=self.order_key,
             weight=self.weights,
             weights=np.zeros(self.rows, dtype=np.float32),

@@ -68,6 +68,8 @@ class Call:
         made, failed, self.order.left, self.order.passes = self.updates.loop.outcome()
         if failed >= 0:
             raise self.updates.recorder.failure(failed, self.first + made + 1)
+        for look in self.updates.recorder.afterwards:
+            look()
         stepped = zip(self.params.items(), self.ends, strict=True)
         return {name: like(value, new) for (name, value), new in stepped}
 
@@ -87,7 +89,7 @@ class CompiledUpdates:
         `order` changes in place when the updates are made.
         """
         count = max(1, min(most, self.at_once))
-        key = rng.integers(0, 2**32, size=(count, self.recorder.keys, 4), dtype=np.uint32)
+        key, uniform = self._numbers(count, rng)
         alpha = shares(self.recorder.kernel, range(first, first + count))
         begins = tuple([numbers(value) for value in params.values()])
         ends, rate = tuple([np.empty(len(p)) for p in begins]), self._rates(first, count)
@@ -97,13 +99,27 @@ class CompiledUpdates:
             rate=rate,
             alpha=alpha,
             key=key,
+            uniform=uniform,
             order=order.rows,
             left=order.left,
             number=order.passes,
             begins=begins,
             ends=ends,
         )
-        return Call(self, params, first, count, order, ends, (rate, alpha, key, *begins))
+        return Call(self, params, first, count, order, ends, (rate, alpha, key, uniform, *begins))
+
+    def _numbers(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Return the keys (updates, keys, 4) and uniforms (updates, uniforms) of some updates."""
+        keys, uniforms = self.recorder.keys, self.recorder.uniforms
+        if not uniforms:
+            # These are the numbers of one draw after the other.
+            key = rng.integers(0, 2**32, size=(count, keys, 4), dtype=np.uint32)
+            return key, np.empty((count, 0))
+        key, uniform = np.empty((count, keys, 4), dtype=np.uint32), np.empty((count, uniforms))
+        for i in range(count):
+            key[i] = rng.integers(0, 2**32, size=(keys, 4), dtype=np.uint32)
+            uniform[i] = rng.random(uniforms)
+        return key, uniform
 
     def _rates(self, first: int, count: int) -> Array:
         """Return the rates of some updates, (updates, rates)."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -282,22 +281,29 @@ class Occupancy:
                 "Occupancy needs a trainer with a ladder of temperatures, such as "
                 "negative=CAST(), AdaptiveSAP(), PT() or TransSAP(); this fit has none"
             )
-        return partial(_occupied, phase.travels, self.every)
+        return _Occupied(phase.travels, self.every)
 
 
-def _occupied(travels: Travels, every: int, model: Model, update: int) -> dict[str, Any] | None:
-    """Return the entry of an update; None if none is due, or if no chain has moved."""
-    if update % every:
-        return None
-    entry = travels.entry()
-    if not entry.visits.any():
-        return None
-    found = {"occupancy": entry.visits / entry.visits.sum(), "round_trips": float(entry.trips)}
-    if entry.proposed:
-        found["hop_acceptance"] = entry.taken / entry.proposed
-    if entry.due:
-        found["swap_acceptance"] = entry.swapped / entry.due
-    return found
+@dataclass(frozen=True, eq=False)
+class _Occupied:
+    """Occupancy of the ladder of a phase."""
+
+    travels: Travels
+    updates_apart: int
+
+    def __call__(self, model: Model, update: int) -> dict[str, Any] | None:
+        """Return the entry of an update; None if none is due, or if no chain has moved."""
+        if update % self.updates_apart:
+            return None
+        entry = self.travels.entry()
+        if not entry.visits.any():
+            return None
+        found = {"occupancy": entry.visits / entry.visits.sum(), "round_trips": float(entry.trips)}
+        if entry.proposed:
+            found["hop_acceptance"] = entry.taken / entry.proposed
+        if entry.due:
+            found["swap_acceptance"] = entry.swapped / entry.due
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,6 +345,11 @@ class EarlyStopping:
     def __call__(self, model: ModelLike, update: int) -> Mapping[str, Any] | None:
         """Return the values of the monitor."""
         return self.monitor(as_model(model), update)
+
+    @property
+    def updates_apart(self) -> int:
+        """The number of updates from one value of the monitor to the next."""
+        return int(getattr(self.monitor, "updates_apart", 1))
 
     @property
     def watched(self) -> str:

@@ -7,14 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
+from pgmengine import _kernels
 from pgmengine.base.checks import check_whole
 from pgmengine.base.types import Snapshot
+from pgmengine.base.work.threads import parts
 from pgmengine.engine.kernels import Gibbs
+from pgmengine.engine.packed import MIN_UPDATES_A_THREAD
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
 from pgmengine.infer.sampling.ladders.temperatures import Betas, fixed, ladder
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, check_gamma
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.compiled.recorder import NotCompiled, Recorder
 from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, adopted, restored, unconditioned
 from pgmengine.learn.statistics import Statistics
@@ -97,7 +101,7 @@ class _Phase(ModelPhase):
         self.coupled = CoupledTempering(
             many, betas, kernel, settings.gamma, steps, rng, settings.weights_per_chain
         )
-        self.travels = self.coupled.travels
+        self.travels, self.chains_an_update = self.coupled.travels, settings.chains
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:
         """Make k steps of the coupled chains; the slow chains give the expectation."""
@@ -107,6 +111,60 @@ class _Phase(ModelPhase):
         for _ in range(self.settings.k):
             coupled.step()
         return batch.mean(coupled.chains.values(coupled.slow, dtype=batch.precision))
+
+    def record(self, recorder: Recorder) -> None:
+        """Append the sweep of all chains, the moves on the ladder, and the exchanges."""
+        coupled, settings = self.coupled, self.settings
+        if settings.k > 1 or type(settings.gamma) is not OneOverT:
+            raise NotCompiled("CAST has several sweeps, or weights that depend on their visits")
+        rows = 2 * settings.chains
+        values = {
+            name: np.zeros((rows, v.shape[1]), np.float32) for name, v in recorder.values.items()
+        }
+        chains = recorder.chains_of(coupled.chains, settings.kernel, values)
+        if not chains.two_sided:
+            raise NotCompiled("log densities do not follow from the fields of half of the layers")
+        recorder.take_biases(chains)
+        recorder.sweep_once(chains, recorder.key(), values=values, rows=rows)
+        # A ladder of one rung proposes nothing.
+        recorder.uniform_numbers(2 * settings.chains if len(coupled.betas) > 1 else 0)
+        increment = recorder.rate(self._increment)
+        recorder.rate(self._due)
+        coupled.rung = np.ascontiguousarray(coupled.rung)
+        travels, weights = coupled.travels, coupled.weights
+        ladder = _kernels.Ladder(
+            betas=np.array(coupled.betas, dtype=np.float64),
+            rung=coupled.rung,
+            slow=coupled.slow,
+            fast=coupled.fast,
+            log_g=weights.log_g,
+            visits=weights.visits,
+            seen=travels.seen,
+            visited=travels.visits,
+            counts=travels.counts,
+            from_below=travels.from_below.view(np.uint8),
+        )
+        work = parts(rows * chains.units, MIN_UPDATES_A_THREAD / 2)
+        routine = chains.routine
+        recorder.add("ladder", rate=increment, ladder=ladder, chains=routine, rows=rows, parts=work)
+        recorder.afterwards.append(travels.warn)
+        for name, value in values.items():
+            recorder.add(
+                "pick", m=value.shape[1], a=value, chosen=coupled.slow, out=recorder.values[name]
+            )
+
+    def _increment(self, update: int) -> float:
+        """Return the increment of the log weights in an update, and go on to the next one."""
+        weights = self.coupled.weights
+        now, weights.t = weights.rate, weights.t + 1
+        bins = weights.log_g.shape[1]
+        weights.rate, _ = weights.schedule.rate(now, weights.t, bins, weights.visits)
+        return now
+
+    def _due(self, update: int) -> float:
+        """Return 1 if exchanges are due in an update, else 0."""
+        self.coupled.steps += 1
+        return float(self.coupled.steps % self.coupled.swap_every == 0)
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot of the coupled chains."""

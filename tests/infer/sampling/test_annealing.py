@@ -235,7 +235,7 @@ def test_coupled_chains_keep_their_distribution_where_valleys_are_rarely_left():
         if t >= steps // 2:
             means.append(coupled.states()["x"].mean(axis=1))
     each = np.mean(means, axis=0)
-    assert coupled.swaps > 3 * pairs
+    assert coupled.travels.entry().swapped > 3 * pairs
     assert abs(each.mean() - exact.mean["x"].mean()) < 5 * each.std() / np.sqrt(pairs)
 
 

@@ -222,7 +222,10 @@ def test_slow_chains_of_the_coupled_sampler_stay_at_p_and_change_places(gamma):
     coupled = CoupledTempering(target, np.linspace(0.3, 1, 5), pgm.Gibbs(), gamma, 10, rng)
     for _ in range(100):
         coupled.step()
-    assert coupled.swaps > 0.15 * pairs * 9 and p_value(truth, coupled.states()) > ALARM
+    assert (
+        coupled.travels.entry().swapped > 0.15 * pairs * 9
+        and p_value(truth, coupled.states()) > ALARM
+    )
     coupled.chains.adopt(target.model, pgm.Gibbs(), rng)
     coupled.step()
     assert set(coupled.slow) | set(coupled.fast) == set(range(2 * pairs))

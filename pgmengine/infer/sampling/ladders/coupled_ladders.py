@@ -75,7 +75,7 @@ class CoupledTempering:
         weights_per_chain: bool = False,
     ) -> None:
         self.pairs, self.betas, self.swap_every = target.rows, np.asarray(betas), swap_every
-        self.rng, self.steps, self.swaps = rng, 0, 0
+        self.rng, self.steps = rng, 0
         # The chains of a row of `rung` share a row of weights.
         rows = self.pairs if weights_per_chain else 1
         self.weights = Weights(rows, len(self.betas), schedule)
@@ -101,7 +101,6 @@ class CoupledTempering:
         now = (self.rung.ravel() == len(self.betas) - 1) & due
         self.slow[now], self.fast[now] = self.fast[now], self.slow[now]
         swapped, hops = int(now.sum()), self.pairs if len(self.betas) > 1 else 0
-        self.swaps += swapped
         taken = int(np.count_nonzero(self.rung != before))
         self.travels.add(self.rung.ravel(), hops, taken, self.pairs if due else 0, swapped)
         self._set_betas()

@@ -84,9 +84,9 @@ class Travels:
         self.from_below &= ~top
         self.counts += (1, trips, proposed, taken, due, swapped)
         self.seen[here > 0] = self.counts[0]
-        self._warn()
+        self.warn()
 
-    def _warn(self) -> None:
+    def warn(self) -> None:
         """Warn once if a rung has had no chain for long."""
         steps, rungs = int(self.counts[0]), len(self.seen)
         missed = np.flatnonzero(steps - self.seen >= MAX_CROSSING_TIMES_WITHOUT_CHAIN * rungs**2)
