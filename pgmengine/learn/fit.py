@@ -48,10 +48,10 @@ from pgmengine.learn.overview import fit_html, fit_text
 from pgmengine.learn.run import Run, State
 from pgmengine.learn.starting.base_rate_start import observed_means, started
 from pgmengine.learn.steps.wrappers import Tied, averaged, holds
-from pgmengine.learn.template_fit import fit_template
 from pgmengine.learn.under_way import UnderWay, learn, report
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.run import WholeRun
+from pgmengine.learn.whole.template_fit import fit_template
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.model.training import Training
 
