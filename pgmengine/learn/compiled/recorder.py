@@ -13,7 +13,7 @@ products read, and an array in double precision, which steps change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,12 +22,9 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
-from pgmengine.engine.chains import Chains
 from pgmengine.engine.kernels.kernel import Kernel, share_of
-from pgmengine.engine.layerwise import CompiledChains, beyond_single
-from pgmengine.engine.packed import MIN_UPDATES_A_THREAD, panels, stride_of
 from pgmengine.evidence.target import Target
-from pgmengine.learn.steps.schedules import GrowingBlend, Rate, Scheduled
+from pgmengine.learn.steps.schedules import Rate, Scheduled
 from pgmengine.model.couplings import (
     COLUMNS_A_LISTING,
     MAX_SPARSE_SHARE,
@@ -43,8 +40,6 @@ from pgmengine.units.base import Draw
 # Rows of an operation: of the chains, of the mini-batch, or both.
 CHAINS, DATA, BOTH = range(3)
 
-# The most sweeps of an update; after as many sweeps, chains compute their inputs anew.
-MAX_SWEEPS = 512
 # Numbers for each thread of a short loop.
 NUMBERS_PER_THREAD = 20_000
 # Rows of a weight whose sums over columns are kept separately; PGM_CENTRE_ROWS of learning.h.
@@ -170,6 +165,12 @@ class Recorder:
         self.rates.append(rate)
         return len(self.rates) - 1
 
+    def take_kernel(self, kernel: Scheduled[Kernel], known: bool) -> None:
+        """Let the chains move by a kernel; NotCompiled unless it is known."""
+        if not known:
+            raise NotCompiled(f"{kernel!r} may have no compiled transitions")
+        self.kernel = kernel
+
     def uniform_numbers(self, count: int) -> None:
         """Let each update have uniform numbers, which are drawn after its keys."""
         self.uniforms += count
@@ -254,184 +255,6 @@ class Recorder:
             parts=parts(eta.size, NUMBERS_PER_THREAD),
             **unit_fields(layer),
         )
-
-    # ---- model phase ----
-
-    def chains_of(
-        self, chains: Chains, kernel: Scheduled[Kernel], values: States | None = None
-    ) -> CompiledChains:
-        """Return chains that operations can move.
-
-        Their values are put into the first rows of `values`, by default those of the recorder.
-        """
-        if type(chains) is not CompiledChains or chains.by_unit:
-            raise NotCompiled("the chains visit one unit at a time, or are those of the reference")
-        # Other schedules could return a kernel that the reference engine runs as it is written.
-        known = (
-            isinstance(kernel, GrowingBlend)
-            if callable(kernel)
-            else "flip_share" in vars(type(kernel))
-        )
-        if not known:
-            raise NotCompiled(f"{kernel!r} may have no compiled transitions")
-        if set(chains.moving) != set(self.structure.layers):
-            raise NotCompiled("some layers of the chains do not move")
-        self.kernel = kernel
-        into = self.values if values is None else values
-        for name, value in chains.values(dtype=np.float32).items():
-            into[name][: len(value)] = value
-        return chains
-
-    def sweep_once(
-        self,
-        chains: CompiledChains,
-        key: int,
-        number: int = 0,
-        anew: Iterable[str] = (),
-        single: Mapping[str, Array] | None = None,
-        values: States | None = None,
-        rows: int = 0,
-    ) -> None:
-        """Make one sweep, in which each field is computed as a product; see Chains.sweep_once.
-
-        The states are those in `values`, by default those of the recorder; `rows` is the number of
-        chains, by default the number of chains of an update.
-        """
-        for name in chains.order:
-            self._fill_field(chains, name, single, self.values if values is None else values, rows)
-            self.draw(chains, name, key, number, name in anew, values=values, rows=rows)
-            key = -1
-
-    def _fill_field(
-        self,
-        chains: CompiledChains,
-        name: str,
-        single: Mapping[str, Array] | None,
-        values: States,
-        rows: int,
-    ) -> None:
-        field_ = chains.inputs[name][0]
-        assert field_ is not None
-        bias = (single or self.single)[f"{name}.bias"]
-        width, stride = self.structure.layers[name].width, field_.shape[1]
-        self.add("start_field", span=CHAINS, m=width, a=bias, out=field_, apart=stride, rows=rows)
-        for c, other in self.structure.meetings[name]:
-            self.add_product(c, name, CHAINS, values[other], field_, single, rows=rows)
-        if chains.endless:
-            self.add(
-                "check_field",
-                lambda update: beyond_single(name),
-                span=CHAINS,
-                apart=stride,
-                out=field_,
-                rows=rows,
-            )
-
-    def draw(
-        self,
-        chains: CompiledChains,
-        name: str,
-        key: int,
-        number: int,
-        anew: bool = False,
-        forget: bool = False,
-        values: States | None = None,
-        rows: int = 0,
-    ) -> None:
-        """Draw a layer from given fields in sweep `number`.
-
-        `anew` draws by Gibbs sampling, and `forget` sets the states to the first value before, so
-        that the draws do not depend on them.
-        """
-        finite = self.structure.layers[name].unit.support is not None
-        self.add(
-            "draw",
-            turned=forget and finite,
-            m=chains.arrays[name].shape[1],
-            to_states=chains.arrays[name] if finite else None,
-            layer=chains.place[name],
-            key=key,
-            first=number,
-            anew=anew,
-            chains=chains.routine,
-            rows=rows,
-            parts=parts(chains.target.rows * chains.units, MIN_UPDATES_A_THREAD / 2),
-        )
-        self.take_values(chains, name, values, rows)
-
-    def take_states(self, chains: CompiledChains, name: str) -> None:
-        """Put the mini-batch into the states of a layer with data."""
-        layer, kept = self.structure.layers[name], chains.arrays[name]
-        data = self.target.evidence.values[name]
-        states = np.zeros((len(data), kept.shape[1]), dtype=kept.dtype)
-        states[:, : layer.size] = data if layer.unit.support is None else layer.states(data)
-        bytes_ = states.view(np.uint8)
-        self.add("take_states", m=bytes_.shape[1], states=bytes_, to_states=kept.view(np.uint8))
-
-    def take_field(self, chains: CompiledChains, name: str, eta: Array) -> None:
-        """Put natural parameters of the rows of the mini-batch into the fields of the chains."""
-        field = chains.inputs[name][0]
-        assert field is not None
-        self.add("copy_rows", m=eta.shape[1], a=eta, out=field, apart=field.shape[1])
-
-    def take_biases(
-        self, chains: CompiledChains, single: Mapping[str, Array] | None = None
-    ) -> None:
-        """Give the chains the biases of an update, which sweeps and log densities read."""
-        for name, bias in chains.biases.items():
-            own = (single or self.single)[f"{name}.bias"].reshape(-1)
-            self.add("combine", m=own.size, a=own, b=own, out=bias)
-
-    def take_values(
-        self, chains: CompiledChains, name: str, values: States | None = None, rows: int = 0
-    ) -> None:
-        """Copy the values of the states of a layer."""
-        out = (self.values if values is None else values)[name]
-        place = chains.place[name]
-        self.add("values", layer=place, chains=chains.routine, out=out, rows=rows)
-
-    def sweeps(
-        self,
-        chains: CompiledChains,
-        count: int,
-        key: int,
-        single: Mapping[str, Array] | None = None,
-    ) -> None:
-        """Make sweeps that follow the changes of units; see Chains.sweep."""
-        if count > MAX_SWEEPS:
-            raise NotCompiled(f"{count} sweeps of an update")
-        single = single or self.single
-        self.take_biases(chains, single)
-        for i, (source, name, c, arrow, at_once) in enumerate(chains.links):
-            weight = single[f"{c.key}.weight"]
-            n, m = weight.shape if name == c.b else weight.shape[::-1]
-            packed = panels(
-                weight if name == c.b else weight.T, stride_of(self.structure.layers[name])
-            )
-            place = chains.place
-            chains.routine.link(
-                i, place[source], place[name], arrow, at_once, packed, None, None, None
-            )
-            self.add(
-                "pack",
-                turned=name != c.b,
-                n=n,
-                m=m,
-                tile=packed.shape[2],
-                a=weight,
-                out=packed,
-                parts=parts(n * m / 2, MIN_PRODUCTS_A_THREAD),
-            )
-        work = count * chains.target.rows * chains.units
-        self.add(
-            "sweep",
-            key=key,
-            sweeps=count,
-            chains=chains.routine,
-            parts=parts(work, MIN_UPDATES_A_THREAD / 2),
-        )
-        for name in chains.order:
-            self.take_values(chains, name)
 
     # ---- gradient and step ----
 

@@ -18,6 +18,7 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.round_trips import Travels
 from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
+from pgmengine.learn.compiled.recorded_chains import RecordedChains
 from pgmengine.learn.compiled.recorder import Recorder
 from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.steps.schedules import Scheduled, at
@@ -118,11 +119,11 @@ def record_sweeps(
     single: Mapping[str, Array] | None = None,
 ) -> None:
     """Append the sweeps of an update, with parameters `single`, or those of the model."""
-    moved, key = recorder.chains_of(chains, kernel), recorder.key()
+    moved = RecordedChains(recorder, chains, kernel, single=single)
     if count == 1:
-        recorder.sweep_once(moved, key, single=single)
+        moved.sweep_once(recorder.key())
     else:
-        recorder.sweeps(moved, count, key, single)
+        moved.sweeps(count, recorder.key())
 
 
 def unconditioned(name: str, given: Target) -> Target:

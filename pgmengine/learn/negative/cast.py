@@ -10,14 +10,13 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.checks import check_whole
 from pgmengine.base.types import Snapshot
-from pgmengine.base.work.threads import parts
 from pgmengine.engine.kernels import Gibbs
-from pgmengine.engine.packed import MIN_UPDATES_A_THREAD
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
 from pgmengine.infer.sampling.ladders.temperatures import Betas, fixed, ladder
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, check_gamma
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.compiled.recorded_chains import RecordedChains
 from pgmengine.learn.compiled.recorder import NotCompiled, Recorder
 from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, adopted, restored, unconditioned
@@ -117,15 +116,11 @@ class _Phase(ModelPhase):
         coupled, settings = self.coupled, self.settings
         if settings.k > 1 or type(settings.gamma) is not OneOverT:
             raise NotCompiled("CAST has several sweeps, or weights that depend on their visits")
-        rows = 2 * settings.chains
-        values = {
-            name: np.zeros((rows, v.shape[1]), np.float32) for name, v in recorder.values.items()
-        }
-        chains = recorder.chains_of(coupled.chains, settings.kernel, values)
-        if not chains.two_sided:
+        chains = RecordedChains(recorder, coupled.chains, settings.kernel, all_rows=True)
+        if not chains.chains.two_sided:
             raise NotCompiled("log densities do not follow from the fields of half of the layers")
-        recorder.take_biases(chains)
-        recorder.sweep_once(chains, recorder.key(), values=values, rows=rows)
+        chains.take_biases()
+        chains.sweep_once(recorder.key())
         # A ladder of one rung proposes nothing.
         recorder.uniform_numbers(2 * settings.chains if len(coupled.betas) > 1 else 0)
         increment = recorder.rate(self._increment)
@@ -144,11 +139,16 @@ class _Phase(ModelPhase):
             counts=travels.counts,
             from_below=travels.from_below.view(np.uint8),
         )
-        work = parts(rows * chains.units, MIN_UPDATES_A_THREAD / 2)
-        routine = chains.routine
-        recorder.add("ladder", rate=increment, ladder=ladder, chains=routine, rows=rows, parts=work)
+        recorder.add(
+            "ladder",
+            rate=increment,
+            ladder=ladder,
+            chains=chains.chains.routine,
+            rows=chains.rows,
+            parts=chains.parts(1),
+        )
         recorder.afterwards.append(travels.warn)
-        for name, value in values.items():
+        for name, value in chains.values.items():
             recorder.add(
                 "pick", m=value.shape[1], a=value, chosen=coupled.slow, out=recorder.values[name]
             )

@@ -12,6 +12,7 @@ from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
 from pgmengine.learn.batch import Batch
+from pgmengine.learn.compiled.recorded_chains import RecordedChains
 from pgmengine.learn.compiled.recorder import NotCompiled, Recorder
 from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, adopted
@@ -115,14 +116,14 @@ class _Phase(ModelPhase):
         # A generator of its own: making chains draws random numbers, which are not used.
         rng, size = np.random.default_rng(0), recorder.size
         made = self._shared_chains(recorder.model, recorder.outward, size, 0, rng)
-        chains = recorder.chains_of(made, self.kernel)
+        chains = RecordedChains(recorder, made, self.kernel)
         posterior, key = recorder.key(), recorder.key()
         for name in recorder.observed():
-            recorder.take_states(chains, name)
+            chains.take_states(name)
         for name, eta in recorder.fields.items():
-            recorder.take_field(chains, name, eta)
-            recorder.draw(chains, name, posterior, 0, anew=True, forget=True)
+            chains.take_field(name, eta)
+            chains.draw(name, posterior, 0, anew=True, forget=True)
         if self.k > 1:
-            recorder.sweeps(chains, self.k - 1, key)
+            chains.sweeps(self.k - 1, key)
             key = -1
-        recorder.sweep_once(chains, key, self.k - 1, anew=hidden)
+        chains.sweep_once(key, self.k - 1, anew=hidden)
