@@ -267,7 +267,8 @@ def line(name: str, rows: np.ndarray) -> str:
     least, left, most = np.quantile(after, (0.25, 0.5, 0.75))
     return (
         f"{name:22s} {len(rows):4d} {tau[0]:11.2f} {tau[1]:8.2f}   {mean:7.1%} ({error:.1%}) "
-        f"{middle:7.1%} {low:7.1%} .. {high:.1%}   {left:7.1%} {least:7.1%} .. {most:.1%} (x {cost:.2f})   "
+        f"{middle:7.1%} {low:7.1%} .. {high:.1%}   {left:7.1%} "
+        f"{least:7.1%} .. {most:.1%} (x {cost:.2f})   "
         f"windowed {np.median(gain[:, 2]):.1%} (tau {window[0]:.1f}, {window[1]:.1f}), "
         f"AR {np.median(gain[:, 3]):.1%} (tau {ar[0]:.1f}, {ar[1]:.1f})"
     )

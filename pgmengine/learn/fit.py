@@ -283,6 +283,9 @@ def fit(
     ... )
     >>> f.history["norm v-h.weight"]["update"]
     array([ 0, 10, 20])
+    >>> starts = [pgm.rbm(16, 4, rng=i) for i in range(3)]
+    >>> len(pgm.fit(starts, {"v": x}, updates=20, repeats=3, progress=False))
+    3
     """
     if repeats is not None and (state is not None or checkpoint is not None):
         raise PgmError("repeats: a state or a checkpoint is of a single fit; leave them out")

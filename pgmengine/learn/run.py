@@ -35,6 +35,8 @@ from pgmengine.model.weights import elementwise, like, numbers
 # the count of updates, the order of the rows left in this pass, and the random numbers.
 State = dict[str, Any]
 
+# The entries of a state from which the orders of later passes follow.
+ORDER_ENTRIES = {"order_key", "passes"}
 # Numbers that the Mersenne twister makes at a time; numpy does not check its position among them.
 MERSENNE_NUMBERS = 624
 log = logging.getLogger(__name__)
@@ -295,8 +297,8 @@ class Run:
         order = order[order < self.target.rows]
         rows = np.zeros(self.target.rows, dtype=np.int64)
         rows[len(rows) - len(order) :] = order
-        key = np.array(state["order_key"], dtype=np.uint32)
-        self.order = RowOrder(key, rows, len(order), int(state["passes"]))
+        key = np.array(state.get("order_key", self.order.key), dtype=np.uint32)
+        self.order = RowOrder(key, rows, len(order), int(state.get("passes", 0)))
         self._compiled, self._recorded = None, False
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]
@@ -312,6 +314,8 @@ class Run:
         mine = self.state()
         now = mine.pop("parameters")
         theirs = set(state) - set(self.params()) - {"parameters"}
+        # Versions before 0.2 drew the order of each pass by `rng`.
+        mine = {k: v for k, v in mine.items() if k not in (ORDER_ENTRIES - theirs)}
         other = sorted((theirs ^ set(mine)) - {"by"})
         if state.get("by", mine["by"]) != mine["by"] or other:
             apart = f": only one of them has {other[0]!r}" if other else ""

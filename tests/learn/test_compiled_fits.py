@@ -201,6 +201,15 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path, compiled):
     assert_same(plain, compiled(*args, updates=31, checkpoint=path, **settings))
 
 
+def test_a_state_without_a_key_of_orders_goes_on(compiled):
+    """As versions before 0.2 wrote it."""
+    args, settings = settings_of(MODELS["binary"], "PCD-1", "SGD")
+    half = compiled(*args, **settings)
+    state = {k: v for k, v in half.state.items() if k not in ("order_key", "passes")}
+    more = compiled(half.model, args[1], **settings | {"state": state, "updates": 20})
+    assert more.state["update"] == 20
+
+
 def test_monitors_measure_at_their_updates(compiled):
     args, settings = settings_of(MODELS["binary"], "PCD-1", "SGD", updates=50)
     monitor = pgm.WeightNorms(every=7)
