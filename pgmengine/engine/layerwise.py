@@ -24,6 +24,7 @@ from pgmengine.engine.packed import (
     matrix,
     packed,
     padded,
+    random_keys,
     row,
     stride_of,
     zeros,
@@ -144,7 +145,7 @@ class CompiledChains:
             bias[: own.size] = own
         if kernel is not self.kernel:
             self.kernel, self.share = kernel, share_of(kernel)
-        self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
+        self.key = random_keys(rng)
         self.routine.rekey(self.key, self.share)
 
     def place_at(self, x: States) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 import numpy as np
 
 from pgmengine.base.types import Array, States
+from pgmengine.engine.packed import random_keys
 from pgmengine.engine.unit_draws import drawn_units
 from pgmengine.engine.visits import drawable
 from pgmengine.evidence.evidence import Evidence
@@ -244,8 +245,8 @@ def posterior_draw(
         known = posterior if isinstance(posterior, Factors) else product(target, np.float32)
         if not drawable(target.pattern):
             return known.draw(rng)
-        key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
-        return target.clamp(known.mean | drawn_units(target.structure, known.eta, key))
+        drawn = drawn_units(target.structure, known.eta, random_keys(rng))
+        return target.clamp(known.mean | drawn)
     exact = Exact(MAX_POSTERIOR_BITS, draws=1, max_work=0)
     method = exact if exact.plan(target, ("samples",)).accepted else _short_runs(1)
     samples = method.run(target, ("samples",), rng=rng).samples

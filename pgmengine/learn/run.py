@@ -156,6 +156,7 @@ class Run:
             self.update(self.next_rows(self.size))
         else:
             self.model = Model(self.model.structure, call.result())
+            call.updates.last = self.model.params, call.ends
             self.count += call.count
         return ""
 

@@ -16,6 +16,7 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.types import Array, Params, Weight
 from pgmengine.base.work.threads import threads
+from pgmengine.engine.packed import random_keys
 from pgmengine.learn.compiled.recorder import Recorder, shares
 from pgmengine.learn.steps.schedules import rate_at
 from pgmengine.model.weights import like, numbers
@@ -80,6 +81,12 @@ class CompiledUpdates:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder, self.loop, self.rates = recorder, recorder.updates(), recorder.rates
         self.at_once = FIRST_CALL_UPDATES
+        # Whether all updates have the same rates and kernel, and these for the last number of them.
+        settings = [*self.rates, recorder.kernel]
+        self.constant = not any(callable(setting) for setting in settings)
+        self.settings: tuple[Array, Array] | None = None
+        # The parameters after the last call, and their numbers.
+        self.last: tuple[Params, tuple[Array, ...]] = ({}, ())
 
     def call(
         self, params: Params, first: int, most: int, rng: np.random.Generator, order: RowOrder
@@ -90,9 +97,11 @@ class CompiledUpdates:
         """
         count = max(1, min(most, self.at_once))
         key, uniform = self._numbers(count, rng)
-        alpha = shares(self.recorder.kernel, range(first, first + count))
-        begins = tuple([numbers(value) for value in params.values()])
-        ends, rate = tuple([np.empty(len(p)) for p in begins]), self._rates(first, count)
+        rate, alpha = self._settings(first, count)
+        known, begins = self.last
+        if known is not params:
+            begins = tuple([numbers(value) for value in params.values()])
+        ends = tuple([np.empty(len(p)) for p in begins])
         self.loop.ready(
             count,
             first=first,
@@ -113,21 +122,22 @@ class CompiledUpdates:
         keys, uniforms = self.recorder.keys, self.recorder.uniforms
         if not uniforms:
             # These are the numbers of one draw after the other.
-            key = rng.integers(0, 2**32, size=(count, keys, 4), dtype=np.uint32)
-            return key, np.empty((count, 0))
+            return random_keys(rng, count, keys), np.empty((count, 0))
         key, uniform = np.empty((count, keys, 4), dtype=np.uint32), np.empty((count, uniforms))
         for i in range(count):
-            key[i] = rng.integers(0, 2**32, size=(keys, 4), dtype=np.uint32)
-            uniform[i] = rng.random(uniforms)
+            key[i], uniform[i] = random_keys(rng, keys), rng.random(uniforms)
         return key, uniform
 
-    def _rates(self, first: int, count: int) -> Array:
-        """Return the rates of some updates, (updates, rates)."""
-        if not any(callable(rate) for rate in self.rates):
-            return np.array([[rate_at(rate, 0) for rate in self.rates]] * count)
-        return np.array(
-            [[rate_at(rate, t) for rate in self.rates] for t in range(first, first + count)]
-        )
+    def _settings(self, first: int, count: int) -> tuple[Array, Array]:
+        """Return the rates (updates, rates) and the shares of flip-the-state of some updates."""
+        if self.constant and self.settings is not None and len(self.settings[0]) == count:
+            return self.settings
+        updates = range(first, first + count)
+        rates = np.empty((count, len(self.rates)))
+        for i, rate in enumerate(self.rates):
+            rates[:, i] = [rate_at(rate, t) for t in updates] if callable(rate) else rate
+        self.settings = rates, shares(self.recorder.kernel, updates)
+        return self.settings
 
 
 def make(calls: Sequence[Call]) -> None:
