@@ -107,7 +107,7 @@ class CompiledChains:
         visits = np.array([self.place[name] for name in self.order], dtype=np.int32)
         stream = np.arange(target.rows) if streams is None else streams
         # The key of the generator of uniform numbers.
-        self.key = random_keys(rng)
+        self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
         self.kernel, self.share = kernel, share_of(kernel)
         self.routine = _kernels.Chains(
             layers=len(s.layers),

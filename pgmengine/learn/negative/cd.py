@@ -89,23 +89,19 @@ class _Phase(ModelPhase):
         if batch.given is not None:
             target = replace(batch.given, order=sum(batch.outward, ()))
             return make_chains(target, at(self.kernel, update), dict(target.evidence.values), rng)
-        if self.kept is not None and len(self.kept.beta) == rows:
-            self.kept = adopted(self.kept, batch.model, self.kernel, update, rng)
-            return self.kept
-        self.kept = self._shared_chains(batch.model, batch.outward, rows, update, rng)
+        if self.kept is None or len(self.kept.beta) != rows:
+            self.kept = self._shared_chains(batch.model, batch.outward, rows, update)
+        self.kept = adopted(self.kept, batch.model, self.kernel, update, rng)
         return self.kept
 
     def _shared_chains(
-        self,
-        model: Model,
-        outward: tuple[tuple[str, ...], tuple[str, ...]],
-        rows: int,
-        update: int,
-        rng: np.random.Generator,
+        self, model: Model, outward: tuple[tuple[str, ...], tuple[str, ...]], rows: int, update: int
     ) -> Chains:
         """Return chains of the model phase that all rows have in common."""
         target = replace(self.given.with_model(model), order=sum(outward, ()))
         target = target.take(np.zeros(rows, dtype=int))
+        # A generator of its own: the chains get others with the parameters of each update.
+        rng = np.random.default_rng(0)
         return make_chains(target, at(self.kernel, update), dict(target.evidence.values), rng)
 
     def record(self, recorder: Recorder) -> None:
@@ -113,9 +109,7 @@ class _Phase(ModelPhase):
         if not recorder.fields:
             raise NotCompiled("hidden units are not independent given the data")
         _, hidden = recorder.outward
-        # A generator of its own: making chains draws random numbers, which are not used.
-        rng, size = np.random.default_rng(0), recorder.size
-        made = self._shared_chains(recorder.model, recorder.outward, size, 0, rng)
+        made = self._shared_chains(recorder.model, recorder.outward, recorder.size, 0)
         chains = RecordedChains(recorder, made, self.kernel)
         posterior, key = recorder.key(), recorder.key()
         for name in recorder.observed():
