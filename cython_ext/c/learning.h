@@ -48,16 +48,16 @@ static int64_t pgm_next_batch(pgm_learning *u)
         pgm_shuffle(u->order_key, u->pass++, u->rows, u->order);
         u->left = u->rows;
     }
-    const int64_t n = pgm_min_l(u->size, u->left), *order = u->order + u->rows - u->left;
+    const int64_t most = pgm_min_l(u->size, u->left), *order = u->order + u->rows - u->left;
     int64_t count = 0;
-    u->left -= n;
-    for (int64_t i = 0; i < n; i++) u->mark[order[i] / 64] |= UINT64_C(1) << order[i] % 64;
+    u->left -= most;
+    for (int64_t i = 0; i < most; i++) u->mark[order[i] / 64] |= UINT64_C(1) << order[i] % 64;
     for (int64_t w = 0; w <= (u->rows - 1) / 64; w++) {
         for (uint64_t left = u->mark[w]; left; left &= left - 1)
             u->batch[count++] = w * 64 + __builtin_ctzll(left);
         u->mark[w] = 0;
     }
-    const int64_t chains = u->chains ? u->chains : n;
+    const int64_t n = count, chains = u->chains ? u->chains : n;
     double sum = 0.0;
     u->mass = 0.0;
     for (int64_t i = 0; i < n; i++) {

@@ -294,6 +294,8 @@ class Run:
                 "the state is of no fit: its updates and the rows of its order are not numbers "
                 "from 0 up"
             )
+        if len(np.unique(order)) < len(order):
+            raise PgmError("the state is of no fit: a row is twice in the order of a pass")
         # The data of this fit may have fewer rows than the data before.
         order = order[order < self.target.rows]
         rows = np.zeros(self.target.rows, dtype=np.int64)

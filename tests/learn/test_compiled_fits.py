@@ -155,6 +155,27 @@ def test_models_and_phases(name, phase, compiled, in_python, rtol=1e-4, atol=2e-
     assert_alike(compiled(*args, **settings), in_python(*args, **settings), rtol, atol)
 
 
+@pytest.mark.parametrize("phase", [name for name in PHASES if name != "CAST, one rung"])
+def test_several_layers_with_data(phase, compiled, in_python, rtol=1e-4, atol=2e-5):
+    """Two coupled layers with data, and a triangle."""
+    b = pgm.GraphBuilder()
+    for name, unit, size in (("x", pgm.Binary(), 9), ("y", pgm.Spin(), 6), ("h", pgm.Binary(), 5)):
+        b.layer(name, unit, size)
+    for pair in (("x", "y"), ("x", "h"), ("y", "h")):
+        b.couple(*pair)
+    model = spread(b.build(), 3, 1.5)
+    data = {n: some_data(model.structure.layers[n], 25, i) for i, n in enumerate("xy")}
+    settings = {
+        "negative": PHASES[phase],
+        "optimizer": pgm.Centered(pgm.SGD(0.05)),
+        "batch_size": 10,
+        "updates": 6,
+        "progress": False,
+    }
+    fit = pgm.fit if phase.startswith("CAST") else compiled
+    assert_alike(fit(model, data, **settings), in_python(model, data, **settings), rtol, atol)
+
+
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("name", ["binary", "categorical above", "deep"])
 def test_steps(name, step, compiled, in_python, rtol=1e-4, atol=2e-5):
@@ -208,6 +229,23 @@ def test_a_state_without_a_key_of_orders_goes_on(compiled):
     state = {k: v for k, v in half.state.items() if k not in ("order_key", "passes")}
     more = compiled(half.model, args[1], **settings | {"state": state, "updates": 20})
     assert more.state["update"] == 20
+
+
+@pytest.mark.parametrize(
+    ("phase", "entry", "value", "message"),
+    [
+        ("PCD-1", "order", [3, 3, 5], "a row is twice"),
+        ("PCD-1", "order", [-1, 3], "not numbers"),
+        ("CAST", "negative//slow", np.full(9, -1), "each number from 0 to 17 once"),
+        ("CAST", "negative//level", np.full((1, 9), 3), "on rung 3"),
+    ],
+)
+def test_damaged_states_are_refused(phase, entry, value, message):
+    args, settings = settings_of(MODELS["binary"], phase, "SGD")
+    half = pgm.fit(*args, **settings)
+    state = half.state | {entry: np.array(value)}
+    with pytest.raises(pgm.PgmError, match=message):
+        pgm.fit(half.model, args[1], **settings | {"state": state, "updates": 20})
 
 
 def test_monitors_measure_at_their_updates(compiled):

@@ -166,6 +166,8 @@ class RecordedChains:
         bytes_ = states.view(np.uint8)
         to = kept.view(np.uint8)
         self.recorder.add("take_states", m=bytes_.shape[1], states=bytes_, to_states=to)
+        # Other layers with data may be its neighbours.
+        self._take_values(name)
 
     def take_field(self, name: str, eta: Array) -> None:
         """Put natural parameters of the rows of the mini-batch into the fields of the chains."""

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels.kernel import Kernel
@@ -128,11 +129,24 @@ class CoupledTempering:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a snapshot."""
-        self.chains.place_at(state)
-        self.betas, self.rung, self.slow, self.fast = (
-            np.array(state[f"/{name}"]) for name in ("betas", "level", "slow", "fast")
+        """Go on from a snapshot; PgmError if its numbers of chains or rungs are impossible."""
+        betas = np.array(state["/betas"], dtype=np.float64)
+        rung, slow, fast = (
+            np.array(state[f"/{name}"], dtype=np.int64) for name in ("level", "slow", "fast")
         )
+        chains = np.sort(np.concatenate((slow, fast)))
+        if not np.array_equal(chains, np.arange(2 * self.pairs)):
+            raise PgmError(
+                f"the state of coupled chains is damaged: {self.pairs} slow and as many fast "
+                f"chains need each number from 0 to {2 * self.pairs - 1} once"
+            )
+        if not ((rung >= 0) & (rung < len(betas))).all():
+            raise PgmError(
+                f"the state of coupled chains is damaged: a chain is on rung {rung.max()} or "
+                f"{rung.min()} of {len(betas)} rungs"
+            )
+        self.chains.place_at(state)
+        self.betas, self.rung, self.slow, self.fast = betas, rung, slow, fast
         self.steps = int(state["/steps"])
         self.weights.load(state)
         self.travels.load(state)
