@@ -50,22 +50,24 @@ TRAINING, VALIDATION, HELD_OUT = range(3)
 
 @dataclass(frozen=True)
 class Scale:
-    """Sizes of the experiment at one scale."""
+    """Sizes of one experiment."""
 
-    repeats: dict[str, int]
+    repeats: int
     updates: int
     every: int  # updates between two points of a curve
     rates: tuple[float, ...]
 
 
 SCALES = {
-    "small": Scale({"generator, CD-1": 2, "digits, CD-1": 2}, 40, 20, (0.01, 0.03)),
-    "full": Scale(
-        {"generator, CD-1": 16, "generator, exact": 8, "digits, CD-1": 8},
-        2_000,
-        100,
-        (0.003, 0.01, 0.03),
-    ),
+    "small": {
+        "generator, CD-1": Scale(2, 40, 20, (0.003, 0.01)),
+        "digits, CD-1": Scale(2, 40, 20, (0.01, 0.03)),
+    },
+    "full": {
+        "generator, CD-1": Scale(12, 1_500, 25, (0.001, 0.003, 0.01)),
+        "digits, CD-1": Scale(6, 1_500, 50, (0.003, 0.01, 0.03)),
+        "generator, exact": Scale(6, 1_500, 25, (0.001, 0.003, 0.01)),
+    },
 }
 
 
@@ -150,8 +152,7 @@ def kinds() -> dict[str, tuple[pgm.Unit, int]]:
 
 def main(out: Path, scale: str = "small", workers: int = 1, scheduler: str = "") -> None:
     """Run the experiments and write the table and the figure."""
-    size, begin = SCALES[scale], time.time()
-    lines = [f"# scale {scale}, {size.updates} updates, rates {size.rates}"]
+    sizes, begin, lines = SCALES[scale], time.time(), [f"# scale {scale}"]
     out.mkdir(parents=True, exist_ok=True)
 
     def report(line: str) -> None:
@@ -161,15 +162,15 @@ def main(out: Path, scale: str = "small", workers: int = 1, scheduler: str = "")
 
     found = {}
     with sweep_on(workers, scheduler, out / "parts") as sweep:
-        for name, repeats in size.repeats.items():
-            found[name] = curves(name, repeats, size, sweep)
-    differences = table(found, size, report)
-    figure(found, differences, size, out / "hidden_units.png")
+        for name, size in sizes.items():
+            found[name] = curves(name, size, sweep)
+    differences = table(found, sizes, report)
+    figure(found, differences, sizes, out / "hidden_units.png")
 
 
-def curves(name: str, repeats: int, size: Scale, sweep: Sweep) -> np.ndarray:
+def curves(name: str, size: Scale, sweep: Sweep) -> np.ndarray:
     """Log-likelihoods (repeats, kinds, rates, points, rows) of an experiment."""
-    jobs = [(name, size, repeat) for repeat in range(repeats)]
+    jobs = [(name, size, repeat) for repeat in range(size.repeats)]
     return sweep.results(f"{name}-{size.updates}-{size.every}", one_repeat, jobs)
 
 
@@ -267,7 +268,7 @@ def chosen(found: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return held, last, rate
 
 
-def table(found: dict[str, np.ndarray], size: Scale, report) -> dict[str, np.ndarray]:
+def table(found: dict[str, np.ndarray], sizes: dict[str, Scale], report) -> dict[str, np.ndarray]:
     """Report all experiments; differences (repeats, kinds) from spins by experiment."""
     names, tests, gaps = list(kinds()), {}, {}
     for name, curves_ in found.items():
@@ -283,7 +284,10 @@ def table(found: dict[str, np.ndarray], size: Scale, report) -> dict[str, np.nda
         held, last, rate = chosen(curves_)
         many, d = len(held), 8 if name.startswith("generator") else 16
         what = "minus KL / 8" if d == 8 else "held-out log-likelihood / 16"
-        report(f"\n## {name}, {many} repeats: {what} at the choice of the validation rows")
+        report(
+            f"\n## {name}, {many} repeats, {sizes[name].updates} updates at rates "
+            f"{sizes[name].rates}: {what} at the choice of the validation rows"
+        )
         report(
             f"{'hidden units':18s} units  numbers   held out            "
             "less spins            p, Holm's p   lost until the end   repeats by rate"
@@ -296,7 +300,7 @@ def table(found: dict[str, np.ndarray], size: Scale, report) -> dict[str, np.nda
                 f"{names[i]:18s} {units:5d}  {stored:7d}   {held[:, i].mean():.5f} +- "
                 f"{error(held[:, i]):.5f}   {gap.mean():+.5f} +- {error(gap):.5f}   {p:14s} "
                 f"{loss.mean():.4f} +- {error(loss):.4f}     "
-                + " ".join(str(np.sum(rate[:, i] == k)) for k in range(len(size.rates)))
+                + " ".join(str(np.sum(rate[:, i] == k)) for k in range(len(sizes[name].rates)))
             )
         a, b = names.index("s = inf, matched"), names.index("s = inf")
         gap = held[:, a] - held[:, b]
@@ -322,7 +326,7 @@ def error(x: np.ndarray) -> float:
     return float(x.std(ddof=1) / math.sqrt(len(x)))
 
 
-def figure(found, differences, size: Scale, path: Path) -> None:
+def figure(found, differences, sizes: dict[str, Scale], path: Path) -> None:
     """Held-out curves at the rate most often chosen, and differences from spins, if matplotlib is
     installed.
     """
@@ -338,6 +342,7 @@ def figure(found, differences, size: Scale, path: Path) -> None:
         2, len(found), figsize=(4.2 * len(found), 7), layout="constrained", squeeze=False
     )
     for (upper, lower), (name, curves_) in zip(axes.T, found.items(), strict=True):
+        size = sizes[name]
         _, _, rate = chosen(curves_)
         for i, label in enumerate(names):
             most = np.bincount(rate[:, i], minlength=len(size.rates)).argmax()
