@@ -1,7 +1,7 @@
 """System 3's second experiment as a pipeline: grey images, a Gaussian-binary RBM, and a deep
 Boltzmann machine on top.
 
-    python benchmarks/reproduce/norb.py OUT [FILE] [--scale full] [--data DIRECTORY]
+    python benchmarks/reproduce/norb.py OUT [--file FILE] [--scale full] [--data DIRECTORY]
     [--hidden 4000] [--deep 4000] [--updates N]
 
 The paper learns NORB with a Gaussian RBM of 4,000 hidden units, whose features a DBM of two layers

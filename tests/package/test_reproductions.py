@@ -42,7 +42,7 @@ COMMANDS = {
         "multivalued.txt",
         ["figure_2_3.png", "figure_4.png", "figure_6.png"],
     ),
-    "norb.py": (["IMAGES"], "norb.txt", ["norb.png"]),
+    "norb.py": (["--file", "IMAGES"], "norb.txt", ["norb.png"]),
     "occupancy.py": (["DATA"], "occupancy-0.05-20000.txt", ["occupancy-0.05-20000.png"]),
     "public_weights.py": (["WEIGHTS", "DATA"], "public_weights.txt", ["public_weights.png"]),
 }
