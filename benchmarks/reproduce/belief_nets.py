@@ -67,7 +67,7 @@ SCALES = {
         ((PIXELS, 24, 8), (PIXELS, 48, 16), (PIXELS, 96, 24)),
         (0.0, 0.1, 0.3, 0.5, 0.7, 0.9),
         40,
-        50,
+        30,
         (2, 4, 8, 16, 32),
     ),
 }
@@ -200,7 +200,7 @@ def noisy_or_nets(size: Scale, out: Path, report) -> None:
     picture(out / "noisy_or.png", draw, columns=2)
 
 
-def diagnosed(positive: int, case: int, asked: int = 5) -> dict[str, np.ndarray]:
+def diagnosed(positive: int, case: int, asked: int = 2) -> dict[str, np.ndarray]:
     """Exact answers and bounds of one network with some positive findings.
 
     Priors are from 0.005 to 0.1 and leaks from 0.002 to 0.05, uniform in their logarithms. A
