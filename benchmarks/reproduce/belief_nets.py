@@ -164,7 +164,7 @@ def noisy_or_nets(size: Scale, out: Path, report) -> None:
     )
     report(
         "positive   log p exact   bound below by: mean, median, largest   with 10 random starts   "
-        "error of marginals: mean, largest   same first disease   CPU ms: bound, 10 more starts, "
+        "error of marginals: mean, largest   same side of 1/2   CPU ms: bound, 10 more starts, "
         "exact"
     )
     found = {}
@@ -175,13 +175,14 @@ def noisy_or_nets(size: Scale, out: Path, report) -> None:
         ]
         whole = {k: np.stack([case[k] for case in cases]) for k in cases[0]}
         gap, off = whole["exact"] - whole["bound"], np.abs(whole["mean field"] - whole["marginals"])
-        same = whole["mean field"].argmax(axis=1) == whole["marginals"].argmax(axis=1)
+        # Several diseases may have a probability near 1, so that the first of them says little.
+        same = (whole["mean field"] > 0.5) == (whole["marginals"] > 0.5)
         report(
             f"{positive:8d}   {whole['exact'].mean():8.2f}      {gap.mean():.3f} +- "
             f"{gap.std(ddof=1) / len(gap) ** 0.5:.3f}, {np.median(gap):.3f}, {gap.max():.3f}"
             f"                  {(whole['exact'] - whole['best bound']).mean():.3f}"
             f"                   {off.mean():.4f}, {off.max():.3f}                    "
-            f"{same.mean():.0%}                 "
+            f"{same.mean():.1%}            "
             + ", ".join(f"{ms:.2f}" for ms in np.median(whole["ms"], axis=0))
         )
         assert gap.min() > -1e-9
