@@ -303,8 +303,9 @@ def digits(size: Scale, images, out: Path, report) -> None:
         lambda axis: (
             axis.imshow(mosaic(shown, 10), cmap="gray"),
             axis.set_axis_off(),
-            axis.set_title("figure 6: images of twos, samples of the network, the same of fives"),
+            axis.set_title("figure 6: images, and samples of the networks"),
         ),
+        height=1.8,
     )
     for sizes in size.sizes:
         adam = partial(
@@ -468,7 +469,7 @@ def mosaic(images, columns: int):
     return np.block([framed[i : i + columns] for i in range(0, len(framed), columns)])
 
 
-def picture(path: Path, draw, rows: int = 1, columns: int = 1) -> None:
+def picture(path: Path, draw, rows: int = 1, columns: int = 1, height: float = 3.0) -> None:
     """Axes, drawn and saved, if matplotlib is installed."""
     try:
         import matplotlib
@@ -478,7 +479,11 @@ def picture(path: Path, draw, rows: int = 1, columns: int = 1) -> None:
     import matplotlib.pyplot as plt
 
     fig, axes = plt.subplots(
-        rows, columns, figsize=(5.5 * columns, 3 * rows + 1), layout="constrained", squeeze=False
+        rows,
+        columns,
+        figsize=(5.5 * columns, height * rows + 1),
+        layout="constrained",
+        squeeze=False,
     )
     draw(*axes.ravel())
     fig.savefig(path, dpi=72)
