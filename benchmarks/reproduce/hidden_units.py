@@ -65,8 +65,8 @@ SCALES = {
         "digits": Scale(2, 40, 20, (0.01, 0.03)),
     },
     "full": {
-        "generator": Scale(10, 1_500, 25, (0.001, 0.003, 0.01)),
-        "digits": Scale(5, 1_500, 50, (0.003, 0.01, 0.03)),
+        "generator": Scale(14, 1_500, 25, (0.001, 0.003, 0.01)),
+        "digits": Scale(8, 1_500, 50, (0.003, 0.01, 0.03)),
     },
 }
 
@@ -359,7 +359,8 @@ def figure(found, differences, sizes: dict[str, Scale], path: Path) -> None:
         lower.axvline(0, color="grey", linewidth=0.8)
         lower.set_yticks(range(len(names) - 1), names[1:])
         lower.invert_yaxis()
-        lower.set(xlabel="held out, less spins (mean and standard error)")
+        lower.set(xlabel="held out, less spins")
+        lower.xaxis.get_major_locator().set_params(nbins=4)
     axes[0, 0].legend(fontsize=7)
     whole.savefig(path, dpi=72)
 
