@@ -14,7 +14,7 @@ more; with --rise it first rises from 0 over N updates, without which many hidde
 (see benchmarks/results/deep_boltzmann.md). Writes deep_boltzmann.txt and .png into OUT (with NAME
 in their names if one is given), models as NAME.safetensors, and checkpoints from which it goes on
 when it is run again.
-`full` makes 200,000 updates of each, `small` 2,000 of a 784-100-200 model. Training images are
+`full` makes 200,000 updates of each; `small` tries the command in seconds. Training images are
 binarised anew every 3,000 updates, each pixel 1 with probability equal to its grey value; test
 images once.
 
@@ -34,6 +34,7 @@ from pathlib import Path
 import numpy as np
 import typer
 from safetensors import safe_open
+from sweep import kept
 
 import pgmengine as pgm
 from pgmengine.engine.chains import make_chains, start
@@ -54,14 +55,15 @@ class Scale:
     sizes: tuple[int, int, int]
     updates: int
     monitor: int  # updates between two bounds
+    curve: int  # temperatures of the estimates on the way
     annealing: int  # temperatures of the last estimate
     test: int  # images of the last estimate
     sweeps: int  # of the chains that are drawn
 
 
 SCALES = {
-    "small": Scale((784, 100, 200), 2_000, 500, 1_000, 1_000, 500),
-    "full": Scale((784, 500, 1000), 200_000, 10_000, 10_000, 10_000, 10_000),
+    "small": Scale((784, 20, 20), 40, 20, 50, 100, 100, 24),
+    "full": Scale((784, 500, 1000), 200_000, 10_000, 2_000, 10_000, 10_000, 10_000),
 }
 
 
@@ -100,7 +102,9 @@ def main(
             continue
         f, cost = learned(name, negative, grey, test, size, steps, updates, out)
         for label, model in ((name, f.model), ("  average", f.averaged)):
-            row = measured(model, test, size)
+            row = kept(
+                out / "parts", f"{name}-{label.strip()}-{updates}", measured, model, test, size
+            )
             lines.append(
                 f"{label:10s} {row['bound']:8.2f} ({PUBLISHED[name]})  "
                 f"{row['forward']:8.2f} {row['reverse']:8.2f} +- {row['error']:.2f}     "
@@ -108,10 +112,8 @@ def main(
             )
             (out / f"deep_boltzmann{only}.txt").write_text("\n".join(lines) + "\n")
             print(lines[-1], file=sys.stderr, flush=True)
-        found[name] = (
-            f.history,
-            (gibbs_pictures(f.model, size.sweeps), tempered_pictures(f.model, size.sweeps)),
-        )
+        drawn = kept(out / "parts", f"{name}-pictures-{updates}", chain_pictures, f.model, size)
+        found[name] = (f.history, (drawn["gibbs"], drawn["tempered"]))
     figure(found, out / f"deep_boltzmann{only}.png")
     print("\n".join(lines))
 
@@ -136,7 +138,9 @@ def learned(
     """(the fit, milliseconds an update), from the checkpoint on if there is one."""
     x = binarised(grey, 0)
     model = beginning(x, size.sizes)
-    curve = Curve(test[:1000], x[:1000], annealing(model, x, 2_000, reverse=True), size.monitor)
+    curve = Curve(
+        test[:1000], x[:1000], annealing(model, x, size.curve, reverse=True), size.monitor
+    )
     begin, made, path = time.time(), [], out / f"{name}.checkpoint"
     done = updates_in(path)
     optimizer = pgm.Averaged(pgm.Centered(steps), follow=1 / 5000)
@@ -231,6 +235,14 @@ def measured(model: pgm.Model, test, size: Scale) -> dict[str, float]:
     runs = [mean_field.run(model.given({"v": part}), ("log_z",)) for part in parts]
     bounds = np.concatenate([run.log_z for run in runs])
     return ends | {"bound": bounds.mean() - ends["log_z"]}
+
+
+def chain_pictures(model: pgm.Model, size: Scale) -> dict[str, np.ndarray]:
+    """Means of the visible units of some chains, by both ways of sampling."""
+    return {
+        "gibbs": gibbs_pictures(model, size.sweeps),
+        "tempered": tempered_pictures(model, size.sweeps),
+    }
 
 
 def gibbs_pictures(model: pgm.Model, sweeps: int, chains: int = 8, times: int = 12):

@@ -2,15 +2,18 @@
 Gibbs sampling G?
 
     python benchmarks/reproduce/flip_state.py OUT [--scale full] [--data DIRECTORY] [--weights
-    mnistvh_CD25.mat]
+    mnistvh_CD25.mat] [--only eigenvalues|"class changes"|NAME] [--models N]
 
-Writes flip_state.txt (tables) and flip_state.png into OUT. Three parts: second-largest eigenvalues
-of exact transition matrices (figure 3, upper), autocorrelation times of the energy on trained
-models (by the variance of means over chains that start from exact draws, of models too large for
-these by an autoregressive fit), changes of class (tables 3 and 4). `small` takes minutes; `full`
-has the paper's numbers of models and steps. MNIST is left out without --data, the public CD25(500)
-RBM without --weights. --only NAME: autocorrelation times of the data sets so named, or "class
-changes"; --models N of them. Each model's times are kept in OUT/parts, from which it goes on.
+Three parts: second-largest eigenvalues of exact transition matrices (figure 3, upper),
+autocorrelation times of the energy on trained models (by the variance of means over chains that
+start from exact draws, of models too large for these by an autoregressive fit), changes of class
+(tables 3 and 4). `small` tries the command in seconds; `full` has the paper's numbers of models and
+steps. MNIST is left out without --data, the public CD25(500) RBM without --weights. --only selects
+a part, or the autocorrelation times of the data sets so named; --models N of them.
+
+Writes flip_state.txt (tables) and the pictures figure_3.png (eigenvalues) and flip_state.png (the
+other parts) into OUT. Each model's eigenvalues, times and changes are kept in OUT/parts, from which
+it goes on when it is run again.
 
 The models of the autocorrelation times are trained by PCD-10, or with --tempering by 20-PT_10, the
 trainer of the paper: ten sweeps of chains at 20 temperatures for each update.
@@ -26,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import typer
+from sweep import kept
 
 import pgmengine as pgm
 from pgmengine import diagnostics
@@ -48,11 +52,12 @@ class Scale:
     first_change_limit: int
     exact_starts: int  # chains of the small models, and the sweeps of each
     exact_steps: int
+    change_steps: int  # of the chains whose changes of class are counted
 
 
 SCALES = {
-    "small": Scale(20, 3, 3_000, 100_000, 2, 500, 200, 5_000, 200, 20_000),
-    "full": Scale(100, 25, 20_000, 1_000_000, 24, 2_000, 1_000, 10_000, 500, 20_000),
+    "small": Scale(4, 2, 200, 2_000, 1, 20, 20, 200, 50, 200, 200),
+    "full": Scale(100, 25, 20_000, 1_000_000, 24, 2_000, 1_000, 10_000, 500, 20_000, 10_000),
 }
 
 
@@ -76,19 +81,17 @@ def main(
         print(f"[{time.time() - begin:7.0f} s] {line}", file=sys.stderr, flush=True)
         (out / "flip_state.txt").write_text("\n".join(lines) + "\n")
 
-    if only == "class changes":
-        class_changes(size, report)
-        return
-    if only:
-        autocorrelation_times(size, data, weights, report, out, only, tempering)
-        return
-    shares = slem_shares(size, report)
-    tau = autocorrelation_times(size, data, weights, report, out, tempering=tempering)
-    changes = class_changes(size, report)
-    figure(shares, tau, changes, out / "flip_state.png")
+    tau, changes = {}, {}
+    if only in ("", "eigenvalues"):
+        eigenvalue_figure(slem_shares(size, report, out), out / "figure_3.png")
+    if only not in ("eigenvalues", "class changes"):
+        tau = autocorrelation_times(size, data, weights, report, out, only, tempering)
+    if only in ("", "class changes"):
+        changes = class_changes(size, report, out)
+    figure(tau, changes, out / "flip_state.png")
 
 
-def slem_shares(size: Scale, report) -> dict[int, list[float]]:
+def slem_shares(size: Scale, report, out: Path) -> dict[int, list[float]]:
     """Fraction of random RBMs with a smaller SLEM under T, by side and weight range; zero
     biases.
     """
@@ -99,20 +102,25 @@ def slem_shares(size: Scale, report) -> dict[int, list[float]]:
     report("n   " + " ".join(f"c={c:<4d}" for c in range(1, 11)))
     shares = {}
     for n in (2, 3, 4):
-        rng = np.random.default_rng(n)
-        shares[n] = []
-        for c in range(1, 11):
-            wins = 0
-            for _ in range(size.slem_models):
-                model = pgm.rbm(n, n).with_params({"v-h.weight": rng.uniform(-c, c, (n, n))})
-                t, g = (
-                    diagnostics.slem(diagnostics.transition_matrix(model.given(), k))
-                    for k in KERNELS.values()
-                )
-                wins += t < g
-            shares[n].append(wins / size.slem_models)
+        name = f"eigenvalues-{n}-{size.slem_models}"
+        wins = kept(out / "parts", name, slem_wins, n, size.slem_models)["wins"]
+        shares[n] = list(wins.mean(axis=1))
         report(f"{n}x{n} " + " ".join(f"{s:<6.2f}" for s in shares[n]))
     return shares
+
+
+def slem_wins(n: int, models: int) -> dict[str, np.ndarray]:
+    """Whether T has the smaller SLEM, (weight ranges, models)."""
+    rng, wins = np.random.default_rng(n), np.zeros((10, models), dtype=bool)
+    for c in range(1, 11):
+        for i in range(models):
+            model = pgm.rbm(n, n).with_params({"v-h.weight": rng.uniform(-c, c, (n, n))})
+            t, g = (
+                diagnostics.slem(diagnostics.transition_matrix(model.given(), k))
+                for k in KERNELS.values()
+            )
+            wins[c - 1, i] = t < g
+    return {"wins": wins}
 
 
 def trained(x, hidden, updates, seed, negative, rate=0.05):
@@ -165,7 +173,7 @@ def public(path: Path):
     from scipy.io import loadmat
 
     raw = loadmat(path)
-    return pgm.rbm(784, 500).with_params(
+    return pgm.rbm(*raw["vishid"].shape).with_params(
         {"v.bias": raw["visbiases"][0], "h.bias": raw["hidbiases"][0], "v-h.weight": raw["vishid"]}
     )
 
@@ -274,39 +282,48 @@ def line(name: str, rows: np.ndarray) -> str:
     )
 
 
-def class_changes(size: Scale, report) -> dict[float, dict[str, np.ndarray]]:
+def class_changes(size: Scale, report, out: Path) -> dict[float, dict[str, np.ndarray]]:
     """Changes of the nearest mode in 10,000 steps from all-ones, and steps to the first change from
     training points.
     """
     found = {}
+    limit, starts = size.first_change_limit, size.first_change_starts
     for p_mut in (0.1, 0.01):
-        data = pgm.datasets.artificial_modes(p_mut)
-        modes = np.stack([np.round(data.x_train[data.y_train == k].mean(axis=0)) for k in range(4)])
         report(f"\n## Artificial Modes, p_mut {p_mut}: {size.models} models trained by CD-5")
-        counts = {k: np.empty(size.models) for k in KERNELS}
-        first = {k: np.empty((size.models, size.first_change_starts)) for k in KERNELS}
-        for i in range(size.models):
-            model = trained(data.x_train, 16, size.updates, i, pgm.CD(k=5))
-            for key, kernel in KERNELS.items():
-                counts[key][i] = diagnostics.class_changes(
-                    visibles(model, kernel, np.ones((1, 16)), 10_000, i), modes
-                )
-                begin = data.x_train[
-                    np.random.default_rng(i).choice(len(data.x_train), size.first_change_starts)
-                ]
-                first[key][i] = first_change(
-                    model, kernel, begin, modes, size.first_change_limit, i
-                )
+        name = f"changes-{p_mut}-{size.updates}-{starts}-{limit}"
+        parts = [
+            kept(out / "parts", f"{name}-{i}", changes_of, p_mut, size, i)
+            for i in range(size.models)
+        ]
+        counts = {k: np.array([part[f"count {k}"] for part in parts]) for k in KERNELS}
         for key in KERNELS:
-            late = np.mean(first[key] >= size.first_change_limit)
+            first = np.array([part[f"first {key}"] for part in parts])
+            late = np.mean(first >= limit)
             report(
-                f"{key}: class changes in 10,000 steps: mean {counts[key].mean():.1f}, median "
-                f"{np.median(counts[key]):.1f}; steps to the first: mean {first[key].mean():.1f}, "
-                "median "
-                f"{np.median(first[key]):.1f}"
-                + (f" ({late:.1%} stopped at {size.first_change_limit})" if late else "")
+                f"{key}: class changes in {size.change_steps:,} steps: mean "
+                f"{counts[key].mean():.1f}, median {np.median(counts[key]):.1f}; steps to the "
+                f"first: mean {first.mean():.1f}, median {np.median(first):.1f}"
+                + (f" ({late:.1%} stopped at {limit})" if late else "")
             )
         found[p_mut] = counts
+    return found
+
+
+def changes_of(p_mut: float, size: Scale, i: int) -> dict[str, np.ndarray]:
+    """Changes of one model, and steps to the first one, by kernel."""
+    data = pgm.datasets.artificial_modes(p_mut)
+    modes = np.stack([np.round(data.x_train[data.y_train == k].mean(axis=0)) for k in range(4)])
+    model = trained(data.x_train, 16, size.updates, i, pgm.CD(k=5))
+    begin = data.x_train[
+        np.random.default_rng(i).choice(len(data.x_train), size.first_change_starts)
+    ]
+    found = {}
+    for key, kernel in KERNELS.items():
+        visited = visibles(model, kernel, np.ones((1, 16)), size.change_steps, i)
+        found[f"count {key}"] = np.array(diagnostics.class_changes(visited, modes))
+        found[f"first {key}"] = first_change(
+            model, kernel, begin, modes, size.first_change_limit, i
+        )
     return found
 
 
@@ -348,32 +365,50 @@ def first_change(model, kernel, v, modes, limit, seed):
     return steps
 
 
-def figure(shares, tau, changes, path: Path) -> None:
-    """The three experiments side by side, if matplotlib is installed."""
-    try:
-        import matplotlib
-    except ImportError:
+def eigenvalue_figure(shares, path: Path) -> None:
+    """Figure 3, upper, if matplotlib is installed."""
+    if (plt := pyplot()) is None:
         return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure_, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4), layout="constrained")
+    whole, axis = plt.subplots(figsize=(6, 4), layout="constrained")
     for n, share in shares.items():
-        left.plot(range(1, 11), share, marker="o", label=f"{n}x{n}")
-    left.set(
+        axis.plot(range(1, 11), share, marker="o", label=f"{n}x{n}")
+    axis.set(
+        title="figure 3, upper",
         xlabel="weights uniform in [-c, c]",
         ylabel="fraction of RBMs where T is faster",
         ylim=(0, 1.02),
     )
-    left.legend()
-    middle.boxplot([100 * (1 - t[:, 0] / t[:, 1]) for t in tau.values()], tick_labels=list(tau))
-    middle.axhline(0, color="grey", linewidth=0.8)
-    middle.tick_params(axis="x", rotation=20)
-    middle.set(ylabel="gain 1 - tau_T / tau_G, %")
+    axis.legend()
+    whole.savefig(path, dpi=72)
+
+
+def figure(tau, changes, path: Path) -> None:
+    """Gains in autocorrelation time and changes of class, if there are any."""
+    if (plt := pyplot()) is None or not (tau or changes):
+        return
+    whole, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    if tau:
+        left.boxplot([100 * (1 - t[:, 0] / t[:, 1]) for t in tau.values()], tick_labels=list(tau))
+    left.axhline(0, color="grey", linewidth=0.8)
+    left.tick_params(axis="x", rotation=20)
+    left.set(ylabel="gain 1 - tau_T / tau_G, %")
     columns = {f"{k}, p_mut {p}": c for p, counts in changes.items() for k, c in counts.items()}
-    right.boxplot(list(columns.values()), tick_labels=list(columns))
-    right.set(ylabel="class changes in 10,000 steps")
-    figure_.savefig(path, dpi=120)
+    if columns:
+        right.boxplot(list(columns.values()), tick_labels=list(columns))
+    right.set(ylabel="class changes of a chain")
+    whole.savefig(path, dpi=72)
+
+
+def pyplot():
+    """The plotting module without windows, or None if it is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    return plt
 
 
 if __name__ == "__main__":

@@ -60,6 +60,22 @@ def sweep_on(workers: int, scheduler: str, folder: Path) -> Iterator[Sweep]:
         yield Sweep(None, folder)
 
 
+def kept(
+    folder: Path, name: str, function: Callable[..., dict[str, Any]], *arguments: Any
+) -> dict[str, np.ndarray]:
+    """function(*arguments), named arrays, from NAME.npz in the folder if it is there."""
+    file = folder / f"{name}.npz"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        part = file.with_suffix(".part")
+        found = function(*arguments)
+        with part.open("wb") as out:
+            np.savez(out, **found)
+        part.replace(file)
+    with np.load(file) as arrays:
+        return dict(arrays)
+
+
 def _write(file: Path, value: Any) -> None:
     """Write the file completely, or not at all."""
     part = file.with_suffix(".part")

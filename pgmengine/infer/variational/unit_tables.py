@@ -358,7 +358,11 @@ class Belief:
 
     def _describe_terms(self) -> None:
         for name in self.net.terms:
-            self._describe_term(name, 0.5 if self.xi is None else self.xi)
+            # The terms of a noisy-or unit have the values 0 and -2^m. At xi = 0, their largest
+            # value, F is at most log 2. In the middle it may be thousands, and the minimum is then
+            # not reached before the first round, which would leave the Q of a warm start.
+            best = 0.5 if self.target.structure.layers[name].unit.canonical else 1.0
+            self._describe_term(name, best if self.xi is None else self.xi)
 
     def _describe_term(self, name: str, xi: float) -> None:
         """Set the constant inputs of a directed layer, their factors, and xi."""

@@ -437,3 +437,24 @@ def test_five_hundred_parents(unit, value, parents=500):
     truth = math.log(p @ (share if value == 0 else 1 - share))
     found = ask(m, [{"v": [value], "h": [None] * parents}])
     assert truth - 5.0 <= found.log_z[0] <= truth + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_warm_starts_and_restarts_of_noisy_or_never_lose(seed, slack=1e-9):
+    """Large inputs have terms of very different sizes, whose xi must fit before the first round."""
+    rng = np.random.default_rng(seed)
+    weight = np.where(rng.random((12, 30)) < 0.3, rng.uniform(0.1, 2.3, (12, 30)), 0.0)
+    b = pgm.GraphBuilder()
+    b.layer("cause", pgm.Binary(), 12, bias=rng.uniform(-5, -2, 12))
+    b.layer("effect", pgm.NoisyOr(), 30, bias=10 ** rng.uniform(-3, -1, 30))
+    b.cause("cause", "effect", weight=weight)
+    shown = np.full(30, np.nan)
+    shown[:8] = [1, 1, 1, 1, 0, 0, 0, 0]
+    target = b.build().given({"effect": shown})
+    method = pgm.MeanField(tolerance=1e-9)
+    first = method.run(target, ("log_z",))
+    again = method.run(target, ("log_z",), state=first.state)
+    np.testing.assert_allclose(again.log_z, first.log_z, rtol=slack)
+    best = pgm.MeanField(tolerance=1e-9, restarts=3).run(target, ("log_z",), rng=seed)
+    exact = pgm.Exact().run(target, ("log_z",)).log_z
+    assert first.log_z - slack <= best.log_z <= exact + slack
