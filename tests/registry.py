@@ -138,6 +138,11 @@ PHASE_SETTINGS = {
         pgm.CAST(betas=LADDER, k=30, chains=10_000, swap_every=1),
         pgm.CAST(betas=LADDER, swap_every=2, k=2, chains=10),
     ),
+    "cast_own_weights": Learning(
+        pgm.CAST(betas=LADDER, k=2, chains=300, swap_every=10, weights_per_chain=True),
+        pgm.CAST(betas=LADDER, k=30, chains=10_000, swap_every=1, weights_per_chain=True),
+        pgm.CAST(betas=LADDER, swap_every=2, k=2, chains=10, weights_per_chain=True),
+    ),
 }
 NEGATIVES = {name: n.contract for name, n in PHASE_SETTINGS.items()}
 CONVERGED = {name: n.converged for name, n in PHASE_SETTINGS.items()}

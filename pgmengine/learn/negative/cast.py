@@ -35,9 +35,6 @@ class CAST:
     models and with more sweeps. A whole update takes 1.2 to 1.8 times as long with k = 1, and up to
     2.7 times with k = 5.
 
-    All pairs share the weights of the rungs. (In the paper each chain has its own weights. These
-    also adapt to the mode of the chain, and bias the shares of modes more.)
-
     Parameters
     ----------
     chains : number of slow chains, and of fast ones.
@@ -52,6 +49,10 @@ class CAST:
         suffers (see the results). OneOverT() has no such error, but its weights soon cease to
         follow the model. Watch `Occupancy`: if rungs are without chains, use a higher floor, or
         more or closer betas.
+    weights_per_chain : whether each fast chain has its own log weights of the rungs, as in the
+        paper; by default all pairs share one set. Weights of its own also adapt to the mode of the
+        chain: at fixed parameters and with a floor, they bias the shares of modes more. They take
+        no measurable time, and pairs x rungs numbers of memory.
 
     Raises
     ------
@@ -74,6 +75,7 @@ class CAST:
     k: int = 1
     kernel: Kernels = Gibbs()
     gamma: GammaSchedule = OneOverT(floor=0.05)
+    weights_per_chain: bool = False
     precision: ClassVar[type] = np.float32
 
     def __post_init__(self) -> None:
@@ -92,7 +94,9 @@ class _Phase(ModelPhase):
         many = one.take(np.zeros(settings.chains, dtype=int))
         betas = ladder(settings.betas, one, kernel, rng)
         steps = settings.swap_every * settings.k
-        self.coupled = CoupledTempering(many, betas, kernel, settings.gamma, steps, rng)
+        self.coupled = CoupledTempering(
+            many, betas, kernel, settings.gamma, steps, rng, settings.weights_per_chain
+        )
         self.travels = self.coupled.travels
 
     def statistics(self, batch: Batch, update: int, rng: np.random.Generator) -> Statistics:

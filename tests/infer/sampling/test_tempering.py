@@ -228,6 +228,35 @@ def test_slow_chains_of_the_coupled_sampler_stay_at_p_and_change_places(gamma):
     assert set(coupled.slow) | set(coupled.fast) == set(range(2 * pairs))
 
 
+def test_a_chain_with_its_own_weights_moves_as_one_that_is_alone():
+    """The weights of each chain count its own visits; one chain has the same bits either way."""
+    model, gamma = pgm.rbm(6, 3, rng=0), OneOverT(floor=0.1)
+
+    def coupled(pairs, own):
+        target = model.given().take(np.zeros(pairs, dtype=int))
+        betas, rng = np.linspace(0.3, 1, 5), np.random.default_rng(0)
+        return CoupledTempering(target, betas, pgm.Gibbs(), gamma, 2, rng, own)
+
+    one, alone = coupled(1, own=False), coupled(1, own=True)
+    for _ in range(50):
+        one.step()
+        alone.step()
+        np.testing.assert_array_equal(alone.weights.log_g, one.weights.log_g)
+        np.testing.assert_array_equal(alone.states()["v"], one.states()["v"])
+
+    many, grown, rate = coupled(4, own=True), np.zeros((4, 5)), gamma.initial
+    assert many.rung.shape == (4, 1) and many.weights.log_g.shape == (4, 5)
+    for t in range(1, 51):
+        many.step()
+        grown[np.arange(4), many.rung[:, 0]] += rate
+        rate = gamma.rate(rate, t, 5, None)[0]
+    np.testing.assert_allclose(many.weights.log_g, grown - grown[:, :1], rtol=1e-9, atol=1e-9)
+    again = coupled(4, own=True)
+    again.load({k: np.array(v) for k, v in many.state().items()})
+    np.testing.assert_array_equal(again.weights.log_g, many.weights.log_g)
+    np.testing.assert_array_equal(again.rung, many.rung)
+
+
 @pytest.mark.long
 def test_a_bimodal_model_is_crossed_by_tempering_only(sure=0.25):
     """Two spins that prefer to be equal, weight 5: plain Gibbs stays where it starts.

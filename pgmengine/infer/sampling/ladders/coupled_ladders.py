@@ -9,6 +9,10 @@ The paper exchanges the slow chain with the fast chain's last state at beta = 1.
 chain arrives at beta = 1 depends on its state, so that this state does not have the distribution at
 beta = 1. Where chains rarely leave modes, the slow chains would then visit each mode in proportion
 to its share over all temperatures.
+
+The weights of the rungs are one set for all pairs, or one set for each fast chain, as in the paper.
+A set of its own follows the mode in which its chain is: all rungs then are equally likely within
+each mode, whatever share the mode has there.
 """
 
 from __future__ import annotations
@@ -34,15 +38,19 @@ class CoupledTempering:
 
     Parameters
     ----------
-    target : one row for each pair of chains; all pairs share the weights of the rungs.
+    target : one row for each pair of chains.
     betas : (rungs,), ascending to 1.
     kernel : any kernel.
     schedule : increments of the log weights, such as OneOverT(floor=0.05).
     swap_every : steps from one exchange of places to the next.
     rng : numpy Generator.
+    weights_per_chain : whether each fast chain has log weights of its own, as in the paper. By
+        default all pairs share one set.
 
     Attributes
     ----------
+    weights : log weights of the rungs, one row for all pairs or one for each.
+    rung : the rungs of the fast chains, (1, pairs), or (pairs, 1) with weights of their own.
     travels : counts of visits to rungs, changes of rung, round trips and exchanges of the fast
         chains.
 
@@ -64,40 +72,44 @@ class CoupledTempering:
         schedule: GammaSchedule,
         swap_every: int,
         rng: np.random.Generator,
+        weights_per_chain: bool = False,
     ) -> None:
         self.pairs, self.betas, self.swap_every = target.rows, np.asarray(betas), swap_every
         self.rng, self.steps, self.swaps = rng, 0, 0
-        self.weights = Weights(1, len(self.betas), schedule)
+        # The chains of a row of `rung` share a row of weights.
+        rows = self.pairs if weights_per_chain else 1
+        self.weights = Weights(rows, len(self.betas), schedule)
         self.travels = Travels("CAST", len(self.betas), self.pairs)
-        self.rung = rng.integers(len(self.betas), size=(1, self.pairs))
+        self.rung = rng.integers(len(self.betas), size=(rows, self.pairs // rows))
         # The numbers of the chains that are now slow, and of the ones that are fast. An exchange
         # swaps two numbers, and no state is copied.
         self.slow = np.arange(self.pairs)
         self.fast = np.arange(self.pairs) + self.pairs
         both = target.take(np.tile(np.arange(self.pairs), 2))
         beta = np.ones(2 * self.pairs)
-        beta[self.fast] = self.betas[self.rung[0]]
+        beta[self.fast] = self.betas[self.rung.ravel()]
         self.chains: Chains = make_chains(both.at(beta), kernel, both.at(0.0).draw_at_0(rng), rng)
 
     def step(self) -> None:
         """Sweep all chains, move the fast ones on the ladder, adapt, and exchange pairs if due."""
-        power, before = self.chains.sweep_path()[1][None, self.fast], self.rung
-        self.rung = hop(self.rung, power, self.betas, self.weights.log_g, self.rng)
+        before = self.rung
+        power = self.chains.sweep_path()[1][self.fast].reshape(before.shape)
+        self.rung = hop(before, power, self.betas, self.weights.log_g, self.rng)
         self.weights.adapt(self.rung)
         self.steps += 1
         due = self.steps % self.swap_every == 0
-        now = (self.rung[0] == len(self.betas) - 1) & due
+        now = (self.rung.ravel() == len(self.betas) - 1) & due
         self.slow[now], self.fast[now] = self.fast[now], self.slow[now]
         swapped, hops = int(now.sum()), self.pairs if len(self.betas) > 1 else 0
         self.swaps += swapped
         taken = int(np.count_nonzero(self.rung != before))
-        self.travels.add(self.rung[0], hops, taken, self.pairs if due else 0, swapped)
+        self.travels.add(self.rung.ravel(), hops, taken, self.pairs if due else 0, swapped)
         self._set_betas()
 
     def _set_betas(self) -> None:
         """Set the inverse temperatures of all chains by their roles and rungs."""
         self.chains.beta[self.slow] = 1.0
-        self.chains.beta[self.fast] = self.betas[self.rung[0]]
+        self.chains.beta[self.fast] = self.betas[self.rung.ravel()]
 
     def states(self) -> States:
         """Return the states of the slow chains, layer -> (pairs, width)."""
