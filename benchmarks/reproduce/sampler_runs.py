@@ -52,6 +52,11 @@ class Images:
     test: np.ndarray
 
 
+def stem(title: str) -> str:
+    """The name of the files of a run."""
+    return title.replace(", ", "-").replace(" ", "-")
+
+
 def load(size: Scale) -> Images:
     """The images of a scale; the last sixth of the training file is for validation."""
     grey, drawn = pgm.datasets.mnist(binary=False), np.random.default_rng(0)
@@ -96,7 +101,7 @@ class Work:
         self, title: str, name: str, phase: Any, schedule: str, seed: int, bounds: bool = True
     ) -> dict[str, Any]:
         """The result of a run: from its file, else by learning from its checkpoint on."""
-        title = title.replace(", ", "-").replace(" ", "-")
+        title = stem(title)
         path = self.out / f"{title}.json"
         if path.exists():
             result = json.loads(path.read_text())

@@ -51,6 +51,7 @@ def report(out: Path, page: Path | None) -> None:
         "differences on the way": differences(runs, mean_of_curve),
         "all differences": matrix(runs),
         "ladders": ladders(runs),
+        "checks": checks(out, runs),
     }
     for name, text in blocks.items():
         if text:
@@ -65,6 +66,8 @@ def read(out: Path) -> tuple[dict[str, dict[str, Any]], Runs]:
     runs: Runs = {}
     for path in sorted(out.glob("*.json")):
         result = json.loads(path.read_text())
+        if path.name.startswith("checks-"):
+            continue
         if path.name.startswith(("schedule-", "floor-")):
             searches[path.stem] = result
         else:
@@ -268,6 +271,29 @@ def ladders(runs: Runs) -> str:
     return table(columns, rows) if rows else ""
 
 
+def checks(out: Path, runs: Runs) -> str:
+    """The checks of the models of the first seed."""
+    rows = []
+    for path in sorted(out.glob("checks-*.json")):
+        found, title = json.loads(path.read_text()), path.stem.removeprefix("checks-")
+        mine = json.loads((out / f"{title}.json").read_text())
+        correlation, how = found["correlation"], "yes" if found["agreed"] else "no"
+        rows.append(
+            [
+                mine["name"],
+                f"{mine['final']['forward']:.2f}, {mine['final']['reverse']:.2f}",
+                f"{found['log_z']:.2f} +- {found['error']:.2f}",
+                f"{found['references']}, {'exact draws' if found['exact'] else how}",
+                *(", ".join(f"{c:.2f}" for c in correlation[beta]) for beta in ("1", "0.9")),
+            ]
+        )
+    order = list(runs)
+    rows.sort(key=lambda row: order.index(row[0]))
+    columns = ["phase", "log Z, up and down", "highest of all runs", "runs, confirmed"]
+    columns += ["correlation after 10, 100, 1,000 sweeps at 1", "at 0.9"]
+    return table(columns, rows) if rows else ""
+
+
 def figure(runs: Runs, path: Path) -> None:
     """Bounds on the way and at the end, if matplotlib is installed."""
     try:
@@ -277,7 +303,7 @@ def figure(runs: Runs, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    shape = {"figsize": (10, 4.5), "layout": "constrained", "width_ratios": (3, 2)}
+    shape = {"figsize": (11, 4.5), "layout": "constrained", "width_ratios": (3, 2)}
     picture, (left, right) = plt.subplots(1, 2, **shape)
     styles = {"SAP": "-", "CAS": "--", "Fas": ":", "Tra": "-."}
     for i, (name, by_seed) in enumerate(runs.items()):
@@ -292,7 +318,8 @@ def figure(runs: Runs, path: Path) -> None:
     left.set(xlabel="updates", ylabel="bound of validation images (nats), mean of seeds")
     left.set(ylim=(max(low, min(ends) - 60), max(ends) + 3))
     left.legend(fontsize=7)
-    right.set(xlabel="bound of test images at the end (nats), each seed, and mean")
+    right.set(xlabel="bound of test images at the end, nats")
+    right.locator_params(axis="x", nbins=5)
     right.set_yticks([-i for i in range(len(runs))], list(runs), fontsize=7)
     picture.savefig(path, dpi=110)
     plt.close(picture)
