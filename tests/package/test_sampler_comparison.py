@@ -67,7 +67,8 @@ def test_a_comparison_goes_on_from_its_files(tmp_path, monkeypatch, as_before):
 
 def test_every_phase_has_a_control():
     found = samplers.phases(samplers.SCALES["middle"], 0.1)
-    assert [*found] == ["SAP 100", *samplers_report.CONTROLS]
+    assert [*found] == ["SAP 100", *samplers_report.CONTROLS, "SAP 50"]
+    assert {*samplers_report.SLOW_CHAINS.values(), *samplers_report.CONTROLS.values()} <= {*found}
     assert {c.chains for c in found.values()} == {50, 100, 200}
 
 
