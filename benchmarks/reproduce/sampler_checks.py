@@ -2,9 +2,11 @@
 
 The reverse run of annealing starts where the forward run has ended, so that both may miss the same
 modes. Here annealing is repeated from other references, and down from the states of other chains,
-as `AIS(confirm=3)` does. The correlation after n sweeps is the covariance of a pixel's mean given
-the hidden units, now and n sweeps later, over chains, in total over pixels, divided by the total
-variance. It is 1 for chains that stay, and 0 for chains that have forgotten where they were.
+as `AIS(confirm=3)` does; and from base rates with four times as many temperatures.
+
+The correlation after n sweeps is the covariance of a pixel's mean given the hidden units, now and n
+sweeps later, over chains, in total over pixels, divided by the total variance. It is 1 for chains
+that stay, and 0 for chains that have forgotten where they were.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from deep_boltzmann import both_directions
 from sampler_runs import Work, estimator
 
 import pgmengine as pgm
@@ -28,12 +31,24 @@ BETAS = (1.0, 0.9)
 def checked(work: Work, title: str) -> dict[str, Any]:
     """The checks of a run, from their file if it is there."""
     path = work.out / f"checks-{title}.json"
-    if path.exists():
-        return json.loads(path.read_text())
+    result = json.loads(path.read_text()) if path.exists() else {}
     model = pgm.load(work.out / f"{title}.safetensors")
+    if "log_z" not in result:
+        result |= confirmed(work, model)
+        path.write_text(json.dumps(result))
+    if "long" not in result:
+        count = 4 * work.size.temperatures
+        log_z = estimator(model, work.images.validation, work.size.chains, count)
+        result["long"] = both_directions(log_z, model)
+        path.write_text(json.dumps(result))
+    return result
+
+
+def confirmed(work: Work, model: pgm.Model) -> dict[str, Any]:
+    """Log Z from several references, and the correlations of chains."""
     log_z = estimator(model, work.images.validation, work.size.chains, work.size.temperatures)
     found = replace(log_z, confirm=3).run(model.given(), ("log_z",), rng=1)
-    result = {
+    return {
         "log_z": float(found.log_z[0]),
         "error": float(found.log_z_error[0]),
         "reverse": float(found.stats["reverse_log_z"][0]),
@@ -42,8 +57,6 @@ def checked(work: Work, title: str) -> dict[str, Any]:
         "agreed": bool(found.stats["agreed"][0]),
         "correlation": {f"{beta:g}": correlations(model, beta) for beta in BETAS},
     }
-    path.write_text(json.dumps(result))
-    return result
 
 
 def correlations(model: pgm.Model, beta: float) -> list[float]:

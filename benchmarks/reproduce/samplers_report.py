@@ -153,7 +153,7 @@ def use(found: dict[str, Any], part: int, chains: int) -> list[str]:
 
 def bounds(runs: Runs) -> str:
     """The bounds of each phase."""
-    rows = []
+    rows, counts = [], [r["final"]["temperatures"] for v in runs.values() for r in v.values()]
     for name, by_seed in runs.items():
         results = list(by_seed.values())
         ends = [r["final"] for r in results]
@@ -169,12 +169,13 @@ def bounds(runs: Runs) -> str:
                 spread([mean_of_curve(r) for r in results]),
                 f"{max(e['error'] for e in ends):.2f}",
                 f"{max(gaps):.2f}",
+                str(sum(e["temperatures"] > min(counts) for e in ends)),
                 f"{constant[0]:.0f} %, {constant[1]:.0f} %",
                 f"{np.median([r['ms'] for r in results]):.1f}",
             ]
         )
     columns = ["phase", "seeds", "test bound", "least and most", "best on the way", "mean of curve"]
-    columns += ["error of log Z", "largest gap", "constant", "ms"]
+    columns += ["error of log Z", "largest gap", "longer", "constant", "ms"]
     return table(columns, rows)
 
 
@@ -285,12 +286,16 @@ def checks(out: Path, runs: Runs) -> str:
     rows = []
     for path in sorted(out.glob("checks-*.json")):
         found, title = json.loads(path.read_text()), path.stem.removeprefix("checks-")
+        if "long" not in found:
+            continue
         mine = json.loads((out / f"{title}.json").read_text())
+        long = found["long"]
         correlation, how = found["correlation"], "yes" if found["agreed"] else "no"
         rows.append(
             [
                 mine["name"],
                 f"{mine['final']['forward']:.2f}, {mine['final']['reverse']:.2f}",
+                f"{long['forward']:.2f}, {long['reverse']:.2f}, {long['error']:.2f}",
                 f"{found['log_z']:.2f} +- {found['error']:.2f}",
                 f"{found['references']}, {'exact draws' if found['exact'] else how}",
                 *(", ".join(f"{c:.2f}" for c in correlation[beta]) for beta in ("1", "0.9")),
@@ -298,7 +303,13 @@ def checks(out: Path, runs: Runs) -> str:
         )
     order = list(runs)
     rows.sort(key=lambda row: order.index(row[0]))
-    columns = ["phase", "log Z, up and down", "highest of all runs", "runs, confirmed"]
+    columns = [
+        "phase",
+        "log Z, up and down",
+        "longer: up, down, error",
+        "highest of all runs",
+        "runs, confirmed",
+    ]
     columns += ["correlation after 10, 100, 1,000 sweeps at 1", "at 0.9"]
     return table(columns, rows) if rows else ""
 
