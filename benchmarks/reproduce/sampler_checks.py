@@ -1,0 +1,81 @@
+"""Checks of samplers.py on learned models: log Z from other references, and how chains mix.
+
+The reverse run of annealing starts where the forward run has ended, so that both may miss the same
+modes. Here annealing is repeated from other references, and down from the states of other chains,
+as `AIS(confirm=3)` does; and from base rates with four times as many temperatures.
+
+The correlation after n sweeps is the covariance of a pixel's mean given the hidden units, now and n
+sweeps later, over chains, in total over pixels, divided by the total variance. It is 1 for chains
+that stay, and 0 for chains that have forgotten where they were.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from deep_boltzmann import both_directions
+from sampler_runs import Work, estimator
+
+import pgmengine as pgm
+from pgmengine.engine.chains import make_chains
+
+CHAINS = 100
+# Sweeps before the first state, and to the others.
+SETTLING, LAGS = 1_000, (10, 100, 1_000)
+BETAS = (1.0, 0.9)
+
+
+def checked(work: Work, title: str) -> dict[str, Any]:
+    """The checks of a run, from their file if it is there."""
+    path = work.out / f"checks-{title}.json"
+    result = json.loads(path.read_text()) if path.exists() else {}
+    model = pgm.load(work.out / f"{title}.safetensors")
+    if "log_z" not in result:
+        result |= confirmed(work, model)
+        path.write_text(json.dumps(result))
+    if "long" not in result:
+        count = 4 * work.size.temperatures
+        log_z = estimator(model, work.images.validation, work.size.chains, count)
+        result["long"] = both_directions(log_z, model)
+        path.write_text(json.dumps(result))
+    return result
+
+
+def confirmed(work: Work, model: pgm.Model) -> dict[str, Any]:
+    """Log Z from several references, and the correlations of chains."""
+    log_z = estimator(model, work.images.validation, work.size.chains, work.size.temperatures)
+    found = replace(log_z, confirm=3).run(model.given(), ("log_z",), rng=1)
+    return {
+        "log_z": float(found.log_z[0]),
+        "error": float(found.log_z_error[0]),
+        "reverse": float(found.stats["reverse_log_z"][0]),
+        "references": int(found.stats["references"][0]),
+        "exact": bool(found.stats["reverse_exact"][0]),
+        "agreed": bool(found.stats["agreed"][0]),
+        "correlation": {f"{beta:g}": correlations(model, beta) for beta in BETAS},
+    }
+
+
+def correlations(model: pgm.Model, beta: float) -> list[float]:
+    """The correlation of chains at an inverse temperature, after each of LAGS."""
+    rng, target = np.random.default_rng(0), model.given().take(np.zeros(CHAINS, dtype=int))
+    rows = target.at(np.full(CHAINS, beta))
+    chains = make_chains(rows, pgm.Gibbs(), target.at(0.0).draw_at_0(rng), rng)
+    chains.sweep(SETTLING)
+    seen, done = [pixels(model, chains.values())], 0
+    for lag in LAGS:
+        chains.sweep(lag - done)
+        seen.append(pixels(model, chains.values()))
+        done = lag
+    apart = [x - x.mean(axis=0) for x in seen]
+    total = float((apart[0] ** 2).sum())
+    return [float((apart[0] * later).sum()) / total for later in apart[1:]]
+
+
+def pixels(model: pgm.Model, states: dict[str, np.ndarray]) -> np.ndarray:
+    """The means of the pixels given the hidden units, (chains, pixels)."""
+    hidden = {k: v for k, v in states.items() if k != "v"}
+    return pgm.MeanField().run(model.given(hidden), ("marginals",)).mean["v"]
