@@ -112,7 +112,7 @@ static void pgm_centre_part(void *job, int64_t first, int64_t last)
         memset(columns, 0, sizeof *columns * (size_t)m);
         for (int64_t i = block * PGM_CENTRE_ROWS;
              i < n && i < (block + 1) * PGM_CENTRE_ROWS; i++) {
-            const float at = -(float)o->x[i], slope = -left[i], own = (float)o->x[i];
+            const float own = isnan(o->x[i]) ? 0.0f : (float)o->x[i], at = -own, slope = -left[i];
             float *g = o->out + i * m;
             pgm_vf row = pgm_splat_f(0.0f);
             float rest = 0.0f;
@@ -349,10 +349,15 @@ static int64_t pgm_operate(pgm_learning *u, pgm_op *o, int64_t t, int64_t n)
     case PGM_SUM: pgm_sum_rows(o->a + from * o->m, u->weights + from, rows, o->m, o->out); break;
     case PGM_FOLLOW:
         for (int64_t j = 0; j < o->m; j++) {
-            /* a batch that weighs nothing has no means */
-            if (u->mass != 0.0)
-                o->sums[j] = (1 - o->number) * o->sums[j] + o->number * (o->a[j] / u->mass);
-            o->out[j] = (float)o->sums[j];
+            /* a batch that weighs nothing has no means; the first means are taken as they are */
+            if (u->mass != 0.0) {
+                const double mean = o->a[j] / u->mass;
+                o->sums[j] = isnan(o->sums[j])
+                                 ? mean
+                                 : (1 - o->number) * o->sums[j] + o->number * mean;
+            }
+            /* without means so far the gradient, which is 0, stays as it is */
+            o->out[j] = isnan(o->sums[j]) ? 0.0f : (float)o->sums[j];
         }
         break;
     case PGM_CENTRE: pgm_centre(u, o); break;

@@ -289,10 +289,11 @@ class Run:
         """Go on from a state; PgmError if it is of other phases or another optimizer."""
         self._check(state)
         self.count, order = int(state["update"]), np.array(state["order"])
-        if self.count < 0 or order.ndim != 1 or (order < 0).any():
+        passes = int(state.get("passes", 0))
+        if self.count < 0 or order.ndim != 1 or (order < 0).any() or passes < 0:
             raise PgmError(
-                "the state is of no fit: its updates and the rows of its order are not numbers "
-                "from 0 up"
+                "the state is of no fit: its updates, passes and the rows of its order are not "
+                "numbers from 0 up"
             )
         if len(np.unique(order)) < len(order):
             raise PgmError("the state is of no fit: a row is twice in the order of a pass")
@@ -301,7 +302,7 @@ class Run:
         rows = np.zeros(self.target.rows, dtype=np.int64)
         rows[len(rows) - len(order) :] = order
         key = np.array(state.get("order_key", self.order.key), dtype=np.uint32)
-        self.order = RowOrder(key, rows, len(order), int(state.get("passes", 0)))
+        self.order = RowOrder(key, rows, len(order), passes)
         self._compiled, self._recorded = None, False
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]

@@ -183,6 +183,40 @@ def test_steps(name, step, compiled, in_python, rtol=1e-4, atol=2e-5):
     assert_alike(compiled(*args, **settings), in_python(*args, **settings), rtol, atol)
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pgm.Scaled(pgm.Scaled(pgm.SGD(0.3))),
+        pgm.Scaled(pgm.Averaged(pgm.SGD(0.3))),
+        pgm.Centered(pgm.Centered(pgm.SGD(0.05))),
+        pgm.Averaged(pgm.Averaged(pgm.SGD(0.05))),
+    ],
+    ids=repr,
+)
+def test_steps_inside_each_other(steps, compiled, in_python, rtol=1e-4, atol=2e-5):
+    args, settings = settings_of(MODELS["binary"], "PCD-1", "SGD", optimizer=steps)
+    assert_alike(compiled(*args, **settings), in_python(*args, **settings), rtol, atol)
+
+
+def test_centred_gradients_inside_scaled_ones_stay_in_python(in_python):
+    steps = pgm.Scaled(pgm.Centered(pgm.SGD(0.1)))
+    args, settings = settings_of(MODELS["binary"], "PCD-1", "SGD", optimizer=steps)
+    assert_same(pgm.fit(*args, **settings), in_python(*args, **settings))
+
+
+@pytest.mark.parametrize("phase", ["PCD-1", "CD-1"])
+def test_first_batches_that_weigh_nothing(phase, compiled, in_python, rtol=1e-4, atol=2e-5):
+    """The offsets of centred gradients are unknown until a batch has a weight."""
+    args, settings = settings_of(
+        MODELS["binary"], phase, "default", batch_size=1, updates=25, optimizer=STEPS["centred"]
+    )
+    for seed in range(3):
+        weight = np.random.default_rng(seed).poisson(0.4, 29) * 1.0
+        settings["sample_weight"] = weight
+        fits = [fit(*args, rng=seed, **settings) for fit in (compiled, in_python)]
+        assert_alike(*fits, rtol, atol)
+
+
 @pytest.mark.parametrize("phase", ["PCD-1", "CD-1"])
 def test_weights_of_rows(phase, compiled, in_python, rtol=1e-4, atol=2e-5):
     rng = np.random.default_rng(0)
@@ -272,11 +306,11 @@ def test_learning_that_diverges_is_named(in_python):
         MODELS["binary"], "PCD-1", "SGD", optimizer=pgm.SGD(lambda t: 1e35 if t == 3 else 0.01)
     )
     messages = []
-    for fit in (pgm.fit, in_python):
+    for fit, callbacks in ((pgm.fit, ()), (pgm.fit, [lambda m, u: None]), (in_python, ())):
         with pytest.raises(pgm.PgmError) as error:
-            fit(*args, **settings)
+            fit(*args, callbacks=callbacks, **settings)
         messages.append(str(error.value))
-    assert messages[0] == messages[1] and messages[0].startswith("update 4: 'l0.bias' is beyond")
+    assert len(set(messages)) == 1 and messages[0].startswith("update 4: 'l0.bias' is beyond")
 
 
 def test_fast_weights_that_diverge_are_named():
@@ -303,9 +337,37 @@ class OwnSteps(pgm.SGD):
         return super().step(structure, params, gradient.replaced(half), moments, t)
 
 
+class OwnBlend(pgm.GrowingBlend):
+    """A schedule that inherits, and could return any kernel."""
+
+
+class Shifted(pgm.Binary):
+    """Units with means of their own."""
+
+    def mean(self, eta):
+        return 0.5 * super().mean(eta)
+
+
+def test_units_and_phases_with_methods_of_their_own_stay_in_python(monkeypatch, in_python):
+    monkeypatch.setattr(_kernels, "make_updates", None)
+    args, settings = settings_of(built((pgm.Binary(), 9), (Shifted(), 4)), "PCD-1", "SGD")
+    pgm.fit(*args, **settings)
+
+    class Watched(pgm.PCD):
+        def start(self, given, rng):
+            phase = super().start(given, rng)
+            plain = phase.statistics
+            phase.statistics = lambda batch, update, rng: plain(batch, update, rng)
+            return phase
+
+    args, settings = settings_of(MODELS["binary"], "PCD-1", "SGD", negative=Watched(chains=4))
+    pgm.fit(*args, **settings)
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        ({"negative": pgm.PCD(kernel=OwnBlend(1, 4))}, "no compiled transitions"),
         ({"optimizer": OwnSteps(0.05)}, "OwnSteps has no compiled operations"),
         ({"negative": pgm.PT(chains=3)}, "has no compiled operations"),
         ({"negative": pgm.PCD(kernel=lambda t: pgm.Gibbs())}, "no compiled transitions"),

@@ -35,7 +35,7 @@ from pgmengine.model.couplings import (
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.weights import is_sparse
-from pgmengine.units.base import Draw
+from pgmengine.units.base import Draw, Unit
 
 # Rows of an operation: of the chains, of the mini-batch, or both.
 CHAINS, DATA, BOTH = range(3)
@@ -44,6 +44,10 @@ CHAINS, DATA, BOTH = range(3)
 NUMBERS_PER_THREAD = 20_000
 # Rows of a weight whose sums over columns are kept separately; PGM_CENTRE_ROWS of learning.h.
 CENTRED_ROWS = 32
+
+
+# The methods of which `record` appends the operations.
+REFERENCES = frozenset({"expect", "statistics", "learned", "step"})
 
 
 class NotCompiled(Exception):
@@ -69,9 +73,11 @@ class Slopes:
 def recording(part: Any) -> Any:
     """Return the method `record` of a part; NotCompiled if its class has none of its own.
 
-    An inherited method does not count, because the subclass may work in another way.
+    An inherited method does not count, because the subclass may work in another way. Neither does
+    one of an object whose own methods were replaced.
     """
-    if "record" not in vars(type(part)):
+    replaced = REFERENCES.intersection(getattr(part, "__dict__", ()))
+    if "record" not in vars(type(part)) or replaced:
         raise NotCompiled(f"{type(part).__name__} has no compiled operations")
     return part.record
 
@@ -333,10 +339,18 @@ def check_target(target: Target) -> None:
     for name, layer in s.layers.items():
         if layer.unit.draw in (None, Draw.COMPLEMENT) or layer.unit.observed_only:
             raise NotCompiled(f"{name} has units without compiled draws")
+        if not has_known_means(layer.unit):
+            raise NotCompiled(f"{name} has units with means of their own")
         if pattern.some_free[name] and not pattern.all_free[name]:
             raise NotCompiled(f"some units of {name} are observed")
     if not target.untempered:
         raise NotCompiled("the target is tempered")
+
+
+def has_known_means(unit: Unit) -> bool:
+    """Return whether compiled code has the means of a unit: those of its support, or our own."""
+    ours = type(unit).__module__.startswith("pgmengine.")
+    return ours or (unit.support is not None and type(unit).mean is Unit.mean)
 
 
 def unit_fields(layer: Layer) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from pgmengine.model.weights import like, numbers
 
 # The longest time of a call, in seconds: Ctrl-C, progress and checkpoints wait for its end.
 MAX_CALL_SECONDS = 0.1
-# The most updates of a call, and the updates of the first one, whose time is not known.
-MAX_CALL_UPDATES, FIRST_CALL_UPDATES = 10_000, 8
+# The most updates of a call. The first call makes one, because its time is not known.
+MAX_CALL_UPDATES = 10_000
 
 
 @dataclass
@@ -67,9 +67,14 @@ class Call:
     def result(self) -> dict[str, Weight]:
         """Return the parameters after the updates; raise the error of an update that has failed."""
         made, failed, self.order.left, self.order.passes = self.updates.loop.outcome()
+        recorder = self.updates.recorder
         if failed >= 0:
-            raise self.updates.recorder.failure(failed, self.first + made + 1)
-        for look in self.updates.recorder.afterwards:
+            if made + 1 == self.count:
+                # The last update steps to other arrays than the ones before, which errors describe.
+                for work, end in zip(recorder.work.values(), self.ends, strict=True):
+                    work[:] = end
+            raise recorder.failure(failed, self.first + made + 1)
+        for look in recorder.afterwards:
             look()
         stepped = zip(self.params.items(), self.ends, strict=True)
         return {name: like(value, new) for (name, value), new in stepped}
@@ -80,7 +85,7 @@ class CompiledUpdates:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder, self.loop, self.rates = recorder, recorder.updates(), recorder.rates
-        self.at_once = FIRST_CALL_UPDATES
+        self.at_once = 1
         # Whether all updates have the same rates and kernel, and these for the last number of them.
         settings = [*self.rates, recorder.kernel]
         self.constant = not any(callable(setting) for setting in settings)

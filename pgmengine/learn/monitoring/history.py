@@ -75,7 +75,7 @@ def _due(monitor: Monitor, update: int) -> int:
 
     Every update may be one, unless the monitor says how many updates lie between two values.
     """
-    every = getattr(monitor, "updates_apart", 1)
+    every = max(int(getattr(monitor, "updates_apart", 1)), 1)
     return update + every - update % every
 
 

@@ -95,7 +95,8 @@ class Scaled:
 
     def record(self, recorder: Recorder, slopes: Slopes) -> None:
         """Append the steps of the optimizer, whose gradient has a factor."""
-        factors = _factors(recorder.structure, recorder.moments)
+        own = _factors(recorder.structure, recorder.moments)
+        factors = {k: f * slopes.factors.get(k, 1.0) for k, f in own.items()}
         recording(self.optimizer)(recorder, Slopes(slopes.values, slopes.factors | factors))
 
 

@@ -12,7 +12,7 @@ from pgmengine.base.checks import check_number
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.base.work.threads import parts
-from pgmengine.learn.compiled.recorder import Recorder, Slopes, recording
+from pgmengine.learn.compiled.recorder import NotCompiled, Recorder, Slopes, recording
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.optimizers import (
@@ -95,6 +95,8 @@ class Centered:
 
     def record(self, recorder: Recorder, slopes: Slopes) -> None:
         """Append the offsets, the centred gradient, and the steps along it."""
+        if slopes.factors:
+            raise NotCompiled("Centered is inside Scaled: it would centre the scaled gradient")
         s, moments = recorder.structure, recorder.moments
         offsets = {}
         for name, means in recorder.means_of_data().items():
