@@ -237,29 +237,34 @@ class GrayWalk:
         best: bool = False,
     ) -> tuple[Array, Array]: ...
 
+class Graph:
+    def __init__(
+        self, kinds: list[tuple[int, int, float, Array, Array]], net: dict[str, Any]
+    ) -> None: ...
+
 class Belief:
+    numbers: Array
     def __init__(
         self,
-        kinds: list[tuple[int, int, float, Array, Array]],
-        net: dict[str, Any],
-        link_weight: Array,
-        weight: Array,
-        entry: Array,
-        arrays: dict[str, Array],
+        graph: Graph,
+        by_term: Graph | None,
+        weights: tuple[Array, Array, Array | None, Array, Array, float],
+        rows: int,
     ) -> None: ...
-    def settle(
+    def start(
         self,
-        rounds: int,
-        tolerance: float,
-        steps: int,
-        least: float,
-        made: Array,
-        change: Array,
+        common: Array,
+        rows: dict[int, Array],
+        factor: Array | None,
+        floor: float,
         parts: int,
     ) -> None: ...
+    def settle(
+        self, rounds: int, tolerance: float, steps: int, least: float, parts: int
+    ) -> tuple[int, float]: ...
     def forward(self, order: Array, steps: int, parts: int) -> None: ...
     def forward_tables(self, order: Array, parts: int) -> None: ...
-    def value_tables(self, value: Array, parts: int) -> None: ...
+    def value(self, only_tables: bool, parts: int) -> Array: ...
     def count_tables(self, row_weight: Array, counts: Array, parts: int) -> None: ...
     def learn(self, row_weight: Array, weight: Array, parts: int) -> None: ...
 

@@ -29,7 +29,7 @@
 /* one block of pgm_batch, where its arrays are described */
 typedef struct {
     pgm_vd *log_q, *q, *mean;
-    const pgm_vd *base, *open, *still, *live;
+    const pgm_vd *base, *gain, *open, *still, *live;
     pgm_vd *on, *pull, *xi, *phi, *f;
     const pgm_vd *beta, *power;
     double least; /* of a job */
@@ -62,14 +62,22 @@ PGM_INLINE pgm_vd pgm_tilt(const pgm_kind *kind, const pgm_vd *log_q, const pgm_
     return sum;
 }
 
+/* Number i of the weights of an edge, in the lanes of its term or terms. */
+PGM_INLINE pgm_vd pgm_weight(const pgm_net *n, int64_t e, int i, int by_term)
+{
+    const int64_t at = n->edge_weight[e] + i;
+    return by_term ? ((const pgm_vd *)n->weight)[at] : pgm_splat_d(n->weight[at]);
+}
+
 /* t_k of an edge for each component of the parent: J (y_k - xi) */
-PGM_INLINE void pgm_slopes(const double *weight, int wide, const pgm_kind *child, int k,
-                           const pgm_vd *xi, pgm_vd *tau)
+PGM_INLINE void pgm_slopes(const pgm_net *n, int64_t e, int wide, const pgm_kind *child, int k,
+                           const pgm_vd *xi, pgm_vd *tau, int by_term)
 {
     for (int a = 0; a < wide; a++) {
         tau[a] = pgm_splat_d(0.0);
         for (int l = 0; l < child->width; l++)
-            tau[a] += weight[a * child->width + l] * (child->value[k * child->width + l] - xi[l]);
+            tau[a] += pgm_weight(n, e, a * child->width + l, by_term)
+                      * (child->value[k * child->width + l] - xi[l]);
     }
 }
 
@@ -84,15 +92,16 @@ PGM_INLINE pgm_vd pgm_log_sum(int n, const pgm_vd *w, pgm_vd *p)
 }
 
 /* E[z] of a term for each of its components */
-PGM_INLINE void pgm_mean_input(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_vd *m)
+PGM_INLINE void pgm_mean_input(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_vd *m,
+                               int by_term)
 {
     int w = n->kind[n->term_kind[t]].width;
     for (int l = 0; l < w; l++) m[l] = r->still[n->term_comp[t] + l];
     for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
         int64_t u = n->edge_unit[e];
-        const double *weight = n->weight + n->edge_weight[e];
         for (int a = 0; a < n->kind[n->unit_kind[u]].width; a++)
-            for (int l = 0; l < w; l++) m[l] += weight[a * w + l] * r->mean[n->unit_comp[u] + a];
+            for (int l = 0; l < w; l++)
+                m[l] += pgm_weight(n, e, a * w + l, by_term) * r->mean[n->unit_comp[u] + a];
     }
 }
 
@@ -104,14 +113,15 @@ PGM_INLINE int pgm_two_valued(const pgm_kind *kind)
 /* log E_Q[exp(t z)] over the parents of a term of one component, all of them two-valued; adds
  * their parts of the tilted mean and variance of z to *mean and *variance */
 PGM_INLINE pgm_vd pgm_cumulant(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_vd by,
-                               pgm_vd *mean, pgm_vd *variance)
+                               pgm_vd *mean, pgm_vd *variance, int by_term)
 {
     pgm_vd sum = pgm_splat_d(0.0), product = pgm_splat_d(1.0), m1 = *mean, m2 = *variance;
     int left = PGM_FLUSH;
     for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
         const int64_t u = n->edge_unit[e];
-        const double *value = n->kind[n->unit_kind[u]].value, weight = n->weight[n->edge_weight[e]];
-        const double low = weight * value[0], step = weight * (value[1] - value[0]);
+        const double *value = n->kind[n->unit_kind[u]].value;
+        const pgm_vd weight = pgm_weight(n, e, 0, by_term);
+        const pgm_vd low = weight * value[0], step = weight * (value[1] - value[0]);
         const pgm_vd *log_q = r->log_q + n->unit_state[u], up = log_q[1] + by * step,
                      d = up - log_q[0];
         pgm_vd x = pgm_exp_d(-pgm_abs_d(d)), odds = x + 1.0, high = 1.0 / odds, rest = x * high;
@@ -136,17 +146,16 @@ PGM_INLINE int pgm_cells(int width) { return width <= PGM_WHOLE ? width * (width
 
 /* Add the contribution of a parent with probabilities p to the mean and the covariance of the input
  * of a child with w components. */
-PGM_INLINE void pgm_moments(const pgm_kind *parent, const double *weight, int w, const pgm_vd *p,
-                            pgm_vd *mean, pgm_vd *cov)
+PGM_INLINE void pgm_moments(const pgm_net *n, int64_t e, const pgm_kind *parent, int w,
+                            const pgm_vd *p, pgm_vd *mean, pgm_vd *cov, int by_term)
 {
-    pgm_vd one[PGM_MOST_VALUES];
-    double z[PGM_MOST_VALUES];
+    pgm_vd one[PGM_MOST_VALUES], z[PGM_MOST_VALUES];
     for (int l = 0; l < w; l++) one[l] = pgm_splat_d(0.0);
     for (int x = 0; x < parent->states; x++) {
         for (int l = 0, c = 0; l < w; l++) {
-            z[l] = 0.0;
+            z[l] = pgm_splat_d(0.0);
             for (int a = 0; a < parent->width; a++)
-                z[l] += parent->value[x * parent->width + a] * weight[a * w + l];
+                z[l] += parent->value[x * parent->width + a] * pgm_weight(n, e, a * w + l, by_term);
             one[l] += p[x] * z[l];
             for (int j = pgm_column(w, l); j <= l; j++, c++) cov[c] += p[x] * (z[l] * z[j]);
         }

@@ -406,7 +406,12 @@ typedef struct {
 
 /* The graph. A term is a normaliser of a child; an edge is a pair of a parent unit and a term. The
  * edges of a term lie together, each with its weights (width of the parent, width of the term) at
- * edge_weight. */
+ * edge_weight.
+ *
+ * A second graph of the same units has its terms by PGM_LANES: "by term". A group of terms of one
+ * kind takes the place of a term, and an edge of the group joins a parent to all of them. Its
+ * weights are vectors with a lane for each term, and edge_weight counts vectors. Places without a
+ * term, and pairs without a weight, have the weight 0. */
 typedef struct {
     int64_t units, terms, states, comps, term_states, term_comps, edges, capacity;
     const pgm_kind *kind;
@@ -418,6 +423,7 @@ typedef struct {
     const int64_t *link_start; /* (comps + 1) linear inputs from other units' means: csr */
     const int32_t *link_from;
     const double *link_weight;
+    const double *link_share; /* (links) the part of its product that the bound counts here */
     const int64_t *down_start;            /* (units + 1) the edges of which it is the parent, */
     const int64_t *down_edge;             /* (edges) listed here */
     const int64_t *up_start;              /* (terms + 1) the edges of a term */
@@ -425,6 +431,7 @@ typedef struct {
     const int64_t *edge_weight;           /* (edges) */
     const double *weight;
     const int64_t *own_first, *own_count; /* (units) the terms of which it is the child */
+    const int64_t *own_term; /* by term: the place of each term, group PGM_LANES + lane */
     const int32_t *own_complement;        /* (units) whether the power of its terms is its mean */
     int64_t tables;
     const int64_t *table_start, *table_entry; /* (tables + 1) axes; (tables) the first entry */
@@ -438,11 +445,13 @@ typedef struct {
 } pgm_net;
 
 /* Arrays (blocks, items, lanes): a row of evidence is a lane, so that a block is updated by
- * vectors. */
+ * vectors. If there are few rows, each has a block, in which all lanes are equal, and its rounds are
+ * made by term. */
 typedef struct {
     double *log_q, *q;        /* items: states; log probabilities and probabilities */
     double *mean;             /* comps */
     const double *base;       /* comps; constant natural parameter */
+    const double *gain;       /* comps; the part of the bound that is linear in the means */
     const double *open;       /* units; 1 where a unit is to be inferred, else 0 */
     const double *still;      /* term_comps; the constant part of the input */
     const double *live;       /* terms; beta, or 0 where a normaliser is absent */
@@ -457,10 +466,25 @@ typedef struct {
     const double *power;      /* tables; beta, or 0 where a conditional is absent */
 } pgm_batch;
 
+/* Numbers of rows from which an array of pgm_batch starts. */
+typedef struct {
+    double *to;
+    const double *from; /* (rows, items) */
+    int64_t rows, items; /* one row stands for all rows */
+} pgm_source;
+
+#define PGM_SOURCES 12 /* arrays of pgm_batch that have a source */
+
 typedef struct {
     const pgm_net *net;
+    const pgm_net *by_term; /* settle: the same graph by term; NULL if lanes are rows */
     const pgm_batch *batch;
     int64_t blocks;
+    int64_t rows;         /* start: rows of evidence; the last one fills empty lanes */
+    const pgm_source *source;
+    const double *factor; /* start: (states) factors of the probabilities of free units, or NULL */
+    double floor;         /* start: the least probability of a state of a free unit */
+    int only_tables;      /* value: leave out all terms but those of tables */
     int64_t rounds;       /* settle: most rounds */
     double tolerance;     /* settle: of the change of a probability */
     int steps;            /* Newton steps in xi; 0 leaves xi alone */
@@ -470,7 +494,7 @@ typedef struct {
     int64_t count;
     double *weight; /* learn: gains the slopes in the edges' weights */
     double least;   /* settle: smaller logarithms of entries count as this */
-    double *value;  /* value_tables: (blocks, lanes) sum of power E[log T] */
+    double *value;  /* value: (blocks, lanes) the bound, without the terms of observed units */
     double *counts; /* count_tables: gains the expected indicators of entries */
     int (*poll)(void *token); /* settle: the first part calls it repeatedly; not 0: stop */
     void *token;
@@ -645,9 +669,8 @@ typedef struct {
     pgm_task outer;           /* pgm_product_job, columns of a: out = a' b */
     pgm_task pack;            /* pgm_pack_job, panels */
     pgm_task ascend;          /* pgm_ascend_job, parameters */
-    pgm_task settle, forward; /* pgm_belief_job, blocks */
+    pgm_task start, settle, forward, forward_tables, value; /* pgm_belief_job, blocks */
     pgm_task learn;           /* pgm_belief_job, terms */
-    pgm_task forward_tables, value_tables; /* pgm_belief_job, blocks */
     pgm_task count_tables;    /* pgm_belief_job, tables */
     pgm_task lateral;         /* pgm_lateral_job, blocks of PGM_LANES rows */
     pgm_task series;          /* pgm_series_job, blocks of PGM_LANES series */

@@ -16,7 +16,8 @@
  * input cancels in differences of moments. It is left out of them, because its rounding error would
  * exceed small variances. */
 PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *m,
-                               const pgm_vd *xi, pgm_vd *phi, int slopes, pgm_vd *g, pgm_vd *h)
+                               const pgm_vd *xi, pgm_vd *phi, int slopes, pgm_vd *g, pgm_vd *h,
+                               int by_term)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
     const int w = kind->width, states = kind->states;
@@ -34,12 +35,12 @@ PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
             m1[l] = pgm_splat_d(0.0);
         }
         for (int c = 0; c < pgm_cells(w); c++) m2[c] = pgm_splat_d(0.0);
-        if (n->term_plain[t]) sum += pgm_cumulant(n, r, t, kind->value[k] - xi[0], m1, m2);
+        if (n->term_plain[t])
+            sum += pgm_cumulant(n, r, t, kind->value[k] - xi[0], m1, m2, by_term);
         for (int64_t e = n->up_start[t]; !n->term_plain[t] && e < n->up_start[t + 1]; e++) {
             const int64_t u = n->edge_unit[e];
             const pgm_kind *parent = n->kind + n->unit_kind[u];
-            const double *weight = n->weight + n->edge_weight[e];
-            pgm_slopes(weight, parent->width, kind, k, xi, tau);
+            pgm_slopes(n, e, parent->width, kind, k, xi, tau, by_term);
             product *= pgm_tilt(parent, r->log_q + n->unit_state[u], tau, p, &top);
             sum += top;
             if (--left == 0) {
@@ -47,7 +48,7 @@ PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
                 product = pgm_splat_d(1.0);
                 left = PGM_FLUSH;
             }
-            if (slopes) pgm_moments(parent, weight, w, p, m1, m2);
+            if (slopes) pgm_moments(n, e, parent, w, p, m1, m2, by_term);
         }
         big[k] = sum + pgm_log_d(product);
         if (!slopes) continue;
@@ -116,7 +117,7 @@ PGM_INLINE void pgm_solve(int w, pgm_vd *h, const pgm_vd *g, pgm_vd *step)
 /* Newton steps from the current xi, at most as long as the range of the values. A step is kept in
  * the rows in which F does not rise, and in which the step has not gone far beyond the minimum. In
  * other rows, the next step ends where the tangents at both ends of this step meet. */
-PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
+PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps, int by_term)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
     const int w = kind->width, states = kind->states;
@@ -124,7 +125,7 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
     pgm_vd step[PGM_MOST_VALUES], newton[PGM_MOST_VALUES], at[PGM_MOST_VALUES],
         phi2[PGM_MOST_VALUES];
     pgm_vd *xi = r->xi + n->term_comp[t], *phi = r->phi + n->term_state[t];
-    pgm_mean_input(n, r, t, m);
+    pgm_mean_input(n, r, t, m, by_term);
     if (kind->curvature > 0) {
         pgm_vd spread = pgm_splat_d(0.0);
         for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
@@ -132,9 +133,9 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
             const pgm_vd *q = r->q + n->unit_state[n->edge_unit[e]];
             pgm_vd one = pgm_splat_d(0.0), two = pgm_splat_d(0.0);
             for (int x = 0; x < parent->states; x++) {
-                double z = 0.0;
+                pgm_vd z = pgm_splat_d(0.0);
                 for (int a = 0; a < parent->width; a++)
-                    z += parent->value[x * parent->width + a] * n->weight[n->edge_weight[e] + a];
+                    z += parent->value[x * parent->width + a] * pgm_weight(n, e, a, by_term);
                 one += q[x] * z;
                 two += q[x] * (z * z);
             }
@@ -152,7 +153,7 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
         range = kind->value[i] > range ? kind->value[i] : range;
     }
     range -= least;
-    pgm_vd f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h), shorter = pgm_splat_d(0.5);
+    pgm_vd f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h, by_term), shorter = pgm_splat_d(0.5);
     pgm_vl moved = f == f, stuck = moved ^ moved;
     for (int s = 0; s < steps || (s < PGM_STUBBORN && pgm_any_l(stuck)); s++) {
         /* here, there: the slopes along the step at its start and at its end */
@@ -166,7 +167,7 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
         }
         pgm_vl worth = here < -1e-13 * (1.0 + pgm_abs_d(f));
         if (!pgm_any_l(worth)) break;
-        pgm_vd f2 = pgm_bound_of(n, r, t, m, at, phi2, 1, g2, h2);
+        pgm_vd f2 = pgm_bound_of(n, r, t, m, at, phi2, 1, g2, h2, by_term);
         for (int l = 0; l < w; l++) there += g2[l] * step[l];
         moved = (f2 <= f) & (there < -0.9 * here);
         shorter = here / (here - there);

@@ -1,13 +1,20 @@
-"""The graph of a model with directed children, as compiled mean-field rounds read it (net.h)."""
+"""The graph of a model with directed children, as compiled mean-field rounds read it (net.h).
+
+The rounds of a single row have terms as lanes instead of rows ("by term"): up to LANES terms of one
+kind are a group, and an edge of the group joins a parent to all of its terms. The weight is 0 where
+a term has no such parent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from pgmengine import _kernels
 from pgmengine._kernels import LANES
 from pgmengine.base.types import Array, Weight
 from pgmengine.infer.variational.packed_tables import scope_arrays
@@ -50,6 +57,12 @@ class Group:
         """Places of their components."""
         return slice(self.first_comp, self.first_comp + self.count * self.width)
 
+
+# The arrays of the rounds: first those that start from numbers that are given, in the order of
+# BELIEF_SOURCES in kernels.pyx, then those that only the rounds compute.
+SOURCES = ("q", "open", "barren", "live", "beta", "power", "base", "gain", "still", "on", "pull")
+SOURCES += ("xi",)
+FOUND = ("log_q", "mean", "phi", "f")
 
 EMPTY_GROUP = Group(0, 1, 0, 0, 0, 0, 0, 0)
 
@@ -101,6 +114,84 @@ class Net:
         self.arrays |= self._edges(s.arrows, model) | self._links(model) | self._own()
         first = {name: g.first for name, g in self.units.items()}
         self.arrays |= scope_arrays(s, first, len(self.arrays["unit_kind"]))
+        # Edges and axes that a round visits.
+        self.work = len(self.arrays["edge_unit"]) + len(self.arrays["axis_unit"]) + 1
+        # The number of items of each array of the rounds, in the order in which they are stored.
+        n = self.arrays
+        units, terms = len(n["unit_kind"]), len(n["term_kind"])
+        sizes = (n["states"], units, units, terms, 1, len(n["table_entry"]), n["comps"], n["comps"])
+        sizes += (n["term_comps"], terms, n["term_comps"], n["term_comps"])
+        sizes += (n["states"], n["comps"], n["term_states"], terms)
+        ends = np.cumsum(sizes).tolist()
+        self.places = {
+            name: slice(end - size, end)
+            for name, end, size in zip((*SOURCES, *FOUND), ends, sizes, strict=True)
+        }
+        self.sources = ends[len(SOURCES) - 1]
+
+    @cached_property
+    def graph(self) -> _kernels.Graph:
+        """The compiled graph."""
+        return _kernels.Graph(self.kinds, self.arrays)
+
+    @cached_property
+    def by_term(self) -> _kernels.Graph:
+        """The compiled graph with terms as lanes."""
+        return _kernels.Graph(self.kinds, self.arrays | self._grouped[0])
+
+    @cached_property
+    def _grouped(self) -> tuple[dict[str, Any], Array]:
+        """The arrays of the graph by term, and the weight of each lane (none: behind the last)."""
+        n, units = self.arrays, len(self.arrays["unit_kind"])
+        own, kind, begin = np.zeros(len(n["term_kind"]), dtype=np.int64), [], 0
+        for g in self.terms.values():
+            number = np.arange(g.count)
+            # Terms of a child have different kinds.
+            child, part = np.divmod(number, g.sets)
+            chunks = -(-g.count // g.sets // LANES)
+            group = begin + part * chunks + child // LANES
+            own[g.items] = group * LANES + child % LANES
+            kind.append(g.kind + np.repeat(np.arange(g.sets, dtype=np.int32), chunks))
+            begin += g.sets * chunks
+        term_kind = _joined(kind, np.int32)
+        states, width, curvature = self._kind_columns()
+        pairs, edge = np.unique(
+            own[n["edge_term"]] // LANES * units + n["edge_unit"], return_inverse=True
+        )
+        group, unit = np.divmod(pairs, max(units, 1))
+        parent = n["unit_kind"][unit]
+        each = width[parent] * width[term_kind[group]]
+        first = np.cumsum(each) - each
+        place = np.full(int(each.sum()) * LANES, self.weight_count)
+        for i in range(int(each.max(initial=0))):
+            some = each[edge] > i
+            lane = own[n["edge_term"][some]] % LANES
+            place[(first[edge[some]] + i) * LANES + lane] = n["edge_weight"][some] + i
+        down = Rows.of_keys(unit, units)
+        load = np.bincount(unit, weights=states[parent] * states[term_kind[group]], minlength=units)
+        return {
+            "term_kind": term_kind,
+            "term_state": np.cumsum(states[term_kind]) - states[term_kind],
+            "term_comp": np.cumsum(width[term_kind]) - width[term_kind],
+            "term_states": int(states[term_kind].sum()),
+            "term_comps": int(width[term_kind].sum()),
+            "term_plain": _plain(group, parent, term_kind, (states, width, curvature)),
+            "edge_unit": unit.astype(np.int32),
+            "edge_term": group.astype(np.int32),
+            "edge_weight": first,
+            "up_start": Rows.of_keys(group, begin).start,
+            "down_start": down.start,
+            "down_edge": down.columns,
+            "capacity": int(load.max(initial=0)),
+            "own_term": own,
+        }, place
+
+    def _kind_columns(self) -> tuple[Array, Array, Array]:
+        """Return the number of states, the width and the curvature of each kind."""
+        columns = zip(*[kind[:3] for kind in self.kinds], strict=True) if self.kinds else ((),) * 3
+        states, width, curvature = columns
+        whole = np.array(states, dtype=np.int64), np.array(width, dtype=np.int64)
+        return *whole, np.array(curvature, dtype=np.float64)
 
     def _append(
         self, to: dict[str, Group], layer: Layer, sets: int, values: Array, base: Array
@@ -157,12 +248,9 @@ class Net:
         up = Rows.of_keys(_joined(term), terms)
         unit_of, term_of = _joined(unit)[up.columns], up.rows
         down = Rows.of_keys(unit_of, units)
-        states, width, curvature = np.array([k[:3] for k in self.kinds]).reshape(-1, 3).T
+        self.weight_count, columns = begin, self._kind_columns()
+        states = columns[0]
         of_unit, of_term = self.arrays["unit_kind"], self.arrays["term_kind"]
-        others = np.bincount(
-            term_of, weights=~((states == 2) & (width == 1))[of_unit[unit_of]], minlength=terms
-        )
-        plain = ((width == 1) & (curvature == 0))[of_term] & (others == 0)
         load = np.bincount(
             unit_of, weights=states[of_unit[unit_of]] * states[of_term[term_of]], minlength=units
         )
@@ -172,24 +260,27 @@ class Net:
             "edge_weight": _joined(place)[up.columns],
             "up_start": up.start,
             "down_start": down.start,
-            "term_plain": plain.astype(np.int32),
+            "term_plain": _plain(term_of, of_unit[unit_of], of_term, columns),
             "down_edge": down.columns,
             "capacity": int(load.max(initial=0)),
         }
 
     def _links(self, model: Parameters) -> dict[str, Any]:
         """Return the terms of natural parameters that are linear in means, as a CSR graph."""
-        to, source = [], []
+        to, source, share = [], [], []
         for c in self.links:
             for name, other, block in _linear(c, model.weight(c)):
                 rows, columns = _places(block)
                 source.append(self.units[other].first_comp + rows)
                 to.append(self.units[name].first_comp + columns)
+                # The bound has the product of two means once, and the terms contain arrows.
+                share.append(np.full(len(rows), 0.0 if c.directed else 0.5))
         links = Rows.of_keys(_joined(to), self.arrays["comps"])
         self.order = links.columns
         return {
             "link_start": links.start,
             "link_from": _joined(source)[self.order].astype(np.int32),
+            "link_share": _joined(share, np.float64)[self.order],
         }
 
     def _own(self) -> dict[str, Any]:
@@ -207,21 +298,6 @@ class Net:
             "own_complement": _joined(complement, np.int32),
         }
 
-    def working_arrays(self, blocks: int) -> dict[str, Array]:
-        """Return the arrays of the rounds, (blocks, items, lanes); all numbers are 0."""
-        n = self.arrays
-        sizes = {
-            **dict.fromkeys(("log_q", "q"), n["states"]),
-            **dict.fromkeys(("mean", "base"), n["comps"]),
-            **dict.fromkeys(("open", "barren"), len(n["unit_kind"])),
-            **dict.fromkeys(("live", "on", "f"), len(n["term_kind"])),
-            **dict.fromkeys(("still", "pull", "xi"), n["term_comps"]),
-            "phi": n["term_states"],
-            "beta": 1,
-            "power": len(n["table_entry"]),
-        }
-        return {name: np.zeros((blocks, size, LANES)) for name, size in sizes.items()}
-
     def values(self, name: str) -> Array:
         """Return the values of the sums of a directed layer, (sets, K, width)."""
         g = self.terms[name]
@@ -230,10 +306,14 @@ class Net:
 
     def weights(self, model: Parameters) -> Array:
         """Return the weights of all edges."""
-        out = np.zeros(sum(e.count for e in self.edges))
+        out = np.zeros(self.weight_count)
         for e in self.edges:
             out[e.begin + e.place] = numbers(model.weight(e.arrow))
         return out
+
+    def grouped(self, weights: Array) -> Array:
+        """Return the weights of all edges by term."""
+        return np.append(weights, 0.0)[self._grouped[1]]
 
     def link_weights(self, model: Parameters) -> Array:
         """Return the weights of all links."""
@@ -249,6 +329,18 @@ def net_of(model: Parameters, tables: tuple[str, ...], sums: Mapping[str, Sums])
     key = "net", tables, tuple((name, len(values)) for name, (values, _) in sums.items())
     net: Net = s.memo.recall(key, lambda: Net(model, tables, sums))
     return net
+
+
+def _plain(term: Array, parent: Array, of_term: Array, columns: tuple[Array, Array, Array]) -> Array:
+    """Return which terms have one component and no curvature, and only two-valued parents.
+
+    `term` and the kind `parent` belong to each edge, `of_term` has the kind of each term.
+    """
+    states, width, curvature = columns
+    two_valued = (states == 2) & (width == 1)
+    others = np.bincount(term, weights=~two_valued[parent], minlength=len(of_term))
+    plain = ((width == 1) & (curvature == 0))[of_term] & (others == 0)
+    return np.asarray(plain.astype(np.int32))
 
 
 def edges_of(c: Arrow, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:
@@ -282,14 +374,3 @@ def _places(weight: Weight) -> tuple[Array, Array]:
 def _joined(parts: list[Array], dtype: type = np.int64) -> Array:
     """Return the arrays joined in one, which is empty if there are none."""
     return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
-
-
-def as_blocks(value: Array, blocks: int, fill: float | None = None) -> Array:
-    """Return (rows, items) as (blocks, items, lanes), filled up by the last row or by `fill`."""
-    missing = blocks * LANES - len(value)
-    if missing:
-        more = value[-1:] if fill is None else np.full_like(value[-1:], fill)
-        value = np.concatenate((value, np.repeat(more, missing, axis=0)))
-    return np.ascontiguousarray(
-        value.reshape(blocks, LANES, -1).transpose(0, 2, 1), dtype=np.float64
-    )

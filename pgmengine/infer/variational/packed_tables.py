@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.model.parameters import Parameters
@@ -60,12 +61,16 @@ def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
 def powers(target: Target, hidden: dict[str, Array]) -> Array:
     """Return the power of each table in each row, (rows or 1, tables)."""
     s = target.structure
-    power = np.repeat(target.beta[:, None], len(s.table_index.child), axis=1)
-    for name in s.layers if s.tables else ():
+    absent = {
+        n: distinct(target.intervened[n]) | hidden[n] for n in (s.layers if s.tables else ())
+    }
+    beta = np.ones(1) if target.untempered else target.beta
+    rows = max((len(beta), *map(len, absent.values())))
+    power = np.zeros((rows, len(s.table_index.child))) + beta[:, None]
+    for name, mask in absent.items():
         units = np.flatnonzero(s.child_tables[name] >= 0)
-        absent = (target.intervened[name] | hidden[name])[:, units]
         tables = s.child_tables[name][units]
-        power[:, tables] = np.where(absent, 0.0, power[:, tables])
+        power[:, tables] = np.where(mask[:, units], 0.0, power[:, tables])
     return power
 
 

@@ -16,7 +16,7 @@ Each row keeps its best bound, which is never lower than the bound at the saddle
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -71,6 +71,9 @@ class Q(Protocol):
     def nudged(self, size: float, seed: int) -> States:
         """Return a snapshot at a distance `size` from Q, in a random direction."""
 
+    def beside(self, size: float, seed: int) -> Self:
+        """Return Q of this snapshot."""
+
 
 AnyQ = TypeVar("AnyQ", bound=Q)
 Start = Callable[[Target, States | None], AnyQ]
@@ -88,7 +91,7 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
     updates, tolerance : the limits of the rounds from one fixed point to the next (MeanField).
     """
     best = q.bound(), q.state
-    other, rounds = _after_a_step(q, best[0], start, updates, tolerance)
+    other, rounds = _after_a_step(q, best[0], updates, tolerance)
     rows = np.flatnonzero(_above(other.bound(), best[0]))
     if not len(rows):
         return q, 0
@@ -106,13 +109,13 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
 
 
 def _after_a_step(
-    q: AnyQ, bound: Array, start: Start[AnyQ], updates: int, tolerance: float
+    q: AnyQ, bound: Array, updates: int, tolerance: float
 ) -> tuple[AnyQ, int]:
     """Return Q after a small step and further rounds, and the number of these rounds.
 
     The rounds end at fixed points, or once all rows have a higher bound.
     """
-    other, rounds, change = start(q.target, q.nudged(STEP_FROM_FIXED_POINT, 0)), 0, np.inf
+    other, rounds, change = q.beside(STEP_FROM_FIXED_POINT, 0), 0, np.inf
     while rounds < updates and change > tolerance:
         more, change = other.settle(min(TRIAL_ROUNDS, updates - rounds), tolerance)
         rounds += more

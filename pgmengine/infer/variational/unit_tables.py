@@ -14,31 +14,74 @@ vectors is a row.
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
 import numpy as np
 
 from pgmengine import _kernels
 from pgmengine._kernels import LANES
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.base.work.cache import Cache, remembered
 from pgmengine.base.work.threads import parts
-from pgmengine.evidence.relevance import barren
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.accumulator import Accumulator
-from pgmengine.infer.variational.conditions import constant_input, log_sums
+from pgmengine.infer.variational.conditions import constant_input
+from pgmengine.infer.variational.facts import facts_of, repeated
 from pgmengine.infer.variational.infinite_units import Infinite
-from pgmengine.infer.variational.packed_graph import as_blocks, net_of
-from pgmengine.infer.variational.packed_tables import hard_units, powers, units_parents_first
+from pgmengine.infer.variational.packed_graph import SOURCES, Net
+from pgmengine.infer.variational.packed_tables import hard_units
 from pgmengine.infer.variational.support import move_to_possible
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.unit_graph import Inputs
 
 # Numbers of Newton steps in xi: in each round, and for barren units after the last round.
 NEWTON_STEPS = 2
 LAST_NEWTON_STEPS = 12
 
-# The number that the compiled rounds take as the logarithm of probability 0.
-LOG_ZERO = -690.0
+# Largest number of rows whose rounds have terms as lanes. Each row then takes a block of its own.
+MAX_ROWS_BY_TERM = 3
 
 # Smallest number of edges times blocks for which another thread pays.
 MIN_EDGES_PER_THREAD = 2_000
+
+
+def rows_by_term(target: Target, net: Net) -> bool:
+    """Return whether rounds have terms as lanes, because the rows would leave most lanes empty."""
+    # Terms of tables would be computed once for each row.
+    most = MAX_ROWS_BY_TERM if not target.structure.tables else 1
+    return target.rows <= most and len(net.arrays["edge_unit"]) > 0
+
+
+@dataclass(frozen=True, eq=False)
+class Constants:
+    """What all questions with equal facts about one model have in common.
+
+    Attributes
+    ----------
+    weights : the numbers of the compiled graph: of links, of edges, of edges by term, logarithms of
+        entries, units in tables with zeros, and the smallest probability there.
+    numbers : the arrays from which rounds start, one after the other, as far as they are equal in
+        all rows.
+    hard : whether a table has an entry of 0.
+    """
+
+    weights: tuple[Array, Array, Array | None, Array, Array, float]
+    numbers: Array
+    hard: bool
+
+
+@remembered
+def _constants(model: Parameters) -> Cache[Constants]:
+    """Return the constants of a model that are known, by the facts and by the place of xi."""
+    return Cache(most=8)
+
+
+@lru_cache(maxsize=64)
+def _step(states: int, size: float, seed: int) -> Array:
+    """Return factors of probabilities that make a small step, the same ones at every call."""
+    return np.exp(np.random.default_rng(seed).normal(0.0, size, states))
 
 
 class Belief:
@@ -65,49 +108,56 @@ class Belief:
         search: bool = True,
         step: float = 0.0,
     ) -> None:
-        self.target, self.hidden, s = target, barren(target), target.structure
-        self.xi = xi
-        names = tuple(
-            n
-            for n in s.children_first
-            if s.layers[n].unit.support is not None and (s.tabled[n].any() or target.free[n].any())
-        )
-        sums = {
-            n: found
-            for n in s.directed_layers
-            if (found := log_sums(target, n, self.hidden)) is not None
-        }
-        self.net = net_of(target.model, names, sums)
-        self.steps, self.blocks = 0 if xi is not None else NEWTON_STEPS, -(-target.rows // LANES)
-        n = self.net.arrays
-        self.arrays = self.net.working_arrays(self.blocks)
-        self._put("beta", slice(None), target.beta[:, None])
-        self._put("power", slice(None), powers(target, self.hidden))
-        self.constant_field = {
-            name: constant_input(target, name, self.net.units) for name in s.directed_layers
-        }
+        self.target, self.xi, self.facts = target, xi, facts_of(target)
+        self.net, self.hidden = self.facts.net, self.facts.hidden
+        self.steps = 0 if xi is not None else NEWTON_STEPS
+        self.by_term = rows_by_term(target, self.net)
+        # Target, beta and reference of many questions change nothing but a few numbers.
+        plain = target.untempered and not target.reference
+        make = partial(self._constants, plain)
+        if plain:
+            self.constants = _constants(target.model).recall((self.facts, xi, self.by_term), make)
+        else:
+            self.constants = make()
         noise = np.random.default_rng(0)
         self.infinite = Infinite(target, start, rng)
         if step:
             self.infinite.mean |= self.infinite.nudged(step, noise)
-        for name in names:
-            self._describe_unit(name, start, rng)
-            if step:
-                self._put_q(name, self._nudged(name, step, noise))
-        hard = hard_units(target.model, n)
-        self.hard = {name: hard["hard"][g.items] > 0 for name, g in self.net.units.items()}
-        self._describe_terms()
-        self.routine = _kernels.Belief(
-            self.net.kinds,
-            n | hard,
-            self.net.link_weights(target.model),
-            self.net.weights(target.model),
-            np.ascontiguousarray(target.model.table_terms),
-            self.arrays,
-        )
-        if search and any(some.any() for some in self.hard.values()):
+        self.given = self._given(plain)
+        if start is not None or rng is not None or not self._starts_as_given(plain):
+            self.given["q"] = self._first(start, rng)
+        floor = 0.0 if start is not None and target.structure.tables else 1e-299
+        factor = np.exp(noise.normal(0.0, step, self.net.arrays["states"])) if step else None
+        self._begin(factor, floor)
+        if search and self.constants.hard:
             move_to_possible(self, rng)
-            self._describe_terms()
+
+    def _begin(self, factor: Array | None = None, floor: float = 0.0) -> None:
+        """Make the compiled arrays, and fill them with what is given."""
+        self.routine = _kernels.Belief(
+            self.net.graph,
+            self.net.by_term if self.by_term else None,
+            self.constants.weights,
+            self.target.rows,
+        )
+        self._refill(factor, floor)
+
+    def _refill(self, factor: Array | None = None, floor: float = 0.0) -> None:
+        given = {SOURCES.index(n): np.ascontiguousarray(v) for n, v in self.given.items()}
+        self.routine.start(self.constants.numbers, given, factor, floor, self._parts())
+
+    def beside(self, size: float, seed: int) -> Belief:
+        """Return Q of the same rows at a small distance, in the same direction in all rows.
+
+        Probabilities of 0 stay 0, so that Q stays on possible states.
+        """
+        if self.infinite.mean:
+            return Belief(self.target, self.xi, self.nudged(size, seed))
+        other = copy(self)
+        other.given = {**self.given, "q": self._get("q")}
+        floor = 0.0 if self.target.structure.tables else 1e-299
+        other._begin(_step(self.net.arrays["states"], size, seed), floor)
+        return other
 
     @property
     def mean(self) -> States:
@@ -127,14 +177,11 @@ class Belief:
         """
         rng, near = np.random.default_rng(seed), dict[str, Array]()
         for name in self.net.units:
-            near[name] = self._nudged(name, size, rng).reshape(self.target.rows, -1)
+            q, free = self.prob(name), self.target.free[name][..., None]
+            moved = q * np.exp(rng.normal(0.0, size, (1, *q.shape[1:])))
+            moved = np.where(free, moved / moved.sum(axis=-1, keepdims=True), q)
+            near[name] = moved.reshape(self.target.rows, -1)
         return near | self.infinite.nudged(size, rng)
-
-    def _nudged(self, name: str, size: float, rng: np.random.Generator) -> Array:
-        """Return probabilities (rows, size, K) near those of the free units of a layer."""
-        q, free = self.prob(name), self.target.free[name][..., None]
-        near = q * np.exp(rng.normal(0.0, size, (1, *q.shape[1:])))
-        return np.where(free, near / near.sum(axis=-1, keepdims=True), q)
 
     def settle(self, updates: int, tolerance: float, least: float = -np.inf) -> tuple[int, float]:
         """Make rounds until no probability changes by more than the tolerance.
@@ -142,51 +189,50 @@ class Belief:
         Logarithms of table entries below `least` count as `least`. Returns the number of rounds,
         and the last change.
         """
-        made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
-        rounds, moved = 0, np.inf
+        rounds, change, moved, parts = 0, 0.0, np.inf, self._parts()
         while moved > tolerance and rounds < updates:
-            left = updates - rounds
-            self.routine.settle(left, tolerance, self.steps, least, made, change, self._parts())
-            rounds += int(made.max(initial=1))
+            made, change = self.routine.settle(
+                updates - rounds, tolerance, self.steps, least, parts
+            )
+            rounds += made
             moved = self._move_infinite()
-        model = self.target.model
-        follow = [
-            g.first + np.concatenate(model.generations[name])
-            for name in model.structure.directed_layers
-            if (g := self.net.units.get(name)) is not None and self.hidden[name].any()
-        ]
-        if follow:
-            self.routine.forward(np.concatenate(follow), LAST_NEWTON_STEPS, self._parts())
-        first = {name: g.first for name, g in self.net.units.items()}
-        barren_children = units_parents_first(model.structure, first, self.hidden)
-        self.routine.forward_tables(barren_children, self._parts())
-        return rounds, max(moved, float(change.max(initial=0.0)))
+        self.routine.forward(self.facts.follow, LAST_NEWTON_STEPS, parts)
+        self.routine.forward_tables(self.facts.follow_tables, parts)
+        return rounds, max(moved, change)
 
     def bound(self) -> Array:
         """Return the lower bound of log Z, (rows,)."""
-        target, s, x = self.target, self.target.structure, self.mean
-        total, power = np.zeros(target.rows), np.zeros(target.rows)
-        for name, layer in s.layers.items():
-            free, own = target.free[name], np.zeros((target.rows, layer.size))
+        return np.asarray(self.routine.value(False, self._parts()) + self._own_terms())
+
+    def _own_terms(self) -> Array | float:
+        """Return the terms of the bound that no table of probabilities changes, (rows,)."""
+        target, s, facts = self.target, self.target.structure, self.facts
+        outside = {n for n in target.soft if n not in self.net.units}
+        names = dict.fromkeys((*facts.with_own_terms, *outside))
+        if not names and not facts.outside_couplings:
+            return 0.0
+        x, total, power = {n: self._mean(n) for n in names}, np.zeros(target.rows), 0.0
+        for name in names:
+            layer, free = s.layers[name], target.free[name]
             if not free.all():
                 base = layer.unit.log_h(layer.shaped(target.evidence.values[name]))
-                own = np.where(free | target.intervened[name], 0.0, base)
-            if name in self.net.units:
-                own = np.where(free & ~self.hidden[name], self._entropy(name), own)
-            total += own.sum(axis=1)
-            field = target.soft.get(name, 0.0) + (
-                0.0 if name in s.directed_layers else target.model.bias(name)
-            )
-            power += (x[name] * field).sum(axis=1)
-            if name in s.directed_layers:
-                total += self._conditional(name, x)
-        for c in s.undirected:
-            power += c.log_density(target.model.weight(c), x[c.a], x[c.b])
-        return total + times(target.beta, power) + self._expected_tables() + self.infinite.bound()
+                total += np.where(free | target.intervened[name], 0.0, base).sum(axis=1)
+            if name not in self.net.units:
+                field = target.soft.get(name, 0.0) + (
+                    0.0 if name in s.directed_layers else target.model.bias(name)
+                )
+                power = power + (x[name] * field).sum(axis=1)
+            if name in s.directed_layers and name not in self.net.terms:
+                total += self._conditional(name)
+        for c in facts.outside_couplings:
+            power = power + c.log_density(target.model.weight(c), self._mean(c.a), self._mean(c.b))
+        return np.asarray(total + times(target.beta, power) + self.infinite.bound())
 
     def possible(self) -> Array:
         """Return whether Q gives no probability to entries of 0 in tables, (rows,) bool."""
-        return np.isfinite(self._expected_tables())
+        if not self.constants.hard:
+            return np.ones(self.target.rows, dtype=bool)
+        return np.isfinite(self.routine.value(True, self._parts()))
 
     def again(self, target: Target, rng: np.random.Generator | None) -> Belief:
         """Return the first Q of other rows; its bound may be -inf."""
@@ -206,11 +252,17 @@ class Belief:
 
         x is layer -> (rows, width).
         """
-        for name in self.net.units if len(rows) else ():
+        if not len(rows):
+            return
+        hard, q = self.constants.weights[4], np.array(self._get("q"))
+        for name, g in self.net.units.items():
             layer = self.target.structure.layers[name]
-            q, moves = self.prob(name), self.target.free[name] & self.hard[name]
-            q[rows] = np.where(moves[rows][..., None], layer.one_hot(x[name]), q[rows])
-            self._put_q(name, q)
+            moves = (self.target.free[name] & (hard[g.items] > 0))[rows][..., None]
+            own = q[rows, g.all_states].reshape(len(rows), layer.size, -1)
+            own = np.where(moves, layer.one_hot(x[name]), own)
+            q[rows, g.all_states] = own.reshape(len(rows), -1)
+        self.given["q"] = q
+        self._refill()
 
     def prob(self, name: str) -> Array:
         """Return the state probabilities (rows, size, K)."""
@@ -231,18 +283,16 @@ class Belief:
             for c in s.arrows_into[name]:
                 if c.a not in self.net.units:
                     out[f"{c.key}.weight"] = c.statistics(target.model.weight(c), x[c.a], slope)
-        found = np.zeros(sum(e.count for e in self.net.edges))
+        found = np.zeros(self.net.weight_count)
         # If a child has several terms, they add to the same weights.
         alone = all(g.sets == 1 for g in self.net.terms.values())
         self.routine.learn(
-            as_blocks(weights[:, None], self.blocks, 0.0), found, self._parts() if alone else 1
+            self._row_weights(weights), found, self._parts() if alone else 1
         )
         for e in self.net.edges:
             out[f"{e.arrow.key}.weight"] = e.gathered(target.model.weight(e.arrow), found)
         counts = np.zeros(len(target.model.table_entries))
-        self.routine.count_tables(
-            as_blocks(weights[:, None], self.blocks, 0.0), counts, self._parts()
-        )
+        self.routine.count_tables(self._row_weights(weights), counts, self._parts())
         return out | target.model.table_slopes(counts)
 
     def add_slopes(self, weights: Array, total: Accumulator) -> None:
@@ -250,30 +300,47 @@ class Belief:
         total.arrays(self.gradient(weights), 1.0, float(weights.sum()))
 
     def _parts(self) -> int:
-        n = self.net.arrays
-        work = len(n["edge_unit"]) + len(n["axis_unit"]) + 1
-        return parts(work * self.blocks, MIN_EDGES_PER_THREAD)
+        return parts(self.net.work * self.blocks, MIN_EDGES_PER_THREAD)
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of rows that are computed together."""
+        return self.target.rows if self.by_term else -(-self.target.rows // LANES)
+
+    def _row_weights(self, weights: Array) -> Array:
+        """Return weights (rows,) as (blocks, 1, lanes); lanes without a row have 0."""
+        each = 1 if self.by_term else LANES
+        out = np.zeros((self.blocks, 1, LANES))
+        full = np.zeros(self.blocks * each)
+        full[: len(weights)] = weights
+        out[:, 0, :each] = full.reshape(self.blocks, each)
+        return out
 
     def entries(self) -> float:
         """Return the number of entries of tables that a round reads."""
         index = self.target.structure.table_index
         return float(index.axis_entries.sum()) * self.blocks
 
-    def _expected_tables(self) -> Array:
-        """Return the sum of the expected terms of the tables, (rows,)."""
-        value = np.zeros((self.blocks, LANES))
-        if len(self.net.arrays["table_entry"]):
-            self.routine.value_tables(value, self._parts())
-        return value.reshape(-1)[: self.target.rows]
+    def _put(self, name: str, value: Array) -> None:
+        """Replace what is given, (rows, items), also in the compiled arrays."""
+        self.given[name] = value
+        rows = np.arange(self.blocks * LANES).reshape(self.blocks, LANES)
+        rows = np.minimum(rows // LANES if self.by_term else rows, self.target.rows - 1)
+        self._array(name)[:] = value[rows].transpose(0, 2, 1)
 
-    def _put(self, name: str, where: slice, value: Array) -> None:
-        self.arrays[name][:, where] = value.T if len(value) == 1 else as_blocks(value, self.blocks)
+    def _array(self, name: str) -> Array:
+        """Return an array of the rounds, (blocks, items, lanes)."""
+        place, each = self.net.places[name], self.blocks * LANES
+        found: Array = self.routine.numbers[place.start * each : place.stop * each]
+        return found.reshape(self.blocks, place.stop - place.start, LANES)
 
-    def _get(self, name: str, where: slice) -> Array:
-        found = self.arrays[name][:, where]
-        return found.transpose(0, 2, 1).reshape(self.blocks * LANES, found.shape[1])[
-            : self.target.rows
-        ]
+    def _get(self, name: str, where: slice = slice(None)) -> Array:
+        """Return a copy of numbers of the rounds, (rows, items)."""
+        found = self._array(name)[:, where]
+        if self.by_term:
+            return np.array(found[..., 0])
+        rows = np.array(found.transpose(0, 2, 1), order="C").reshape(-1, found.shape[1])
+        return rows[: self.target.rows]
 
     def _mean(self, name: str) -> Array:
         """Return means (rows, width); means of infinite barren units follow from their parents."""
@@ -298,122 +365,130 @@ class Belief:
             x[columns] = np.where(free[columns], layer.unit.mean(inputs), x[columns])
         return np.ascontiguousarray(x.T)
 
-    def _describe_unit(
-        self, name: str, start: States | None, rng: np.random.Generator | None
-    ) -> None:
-        """Set the constant part of the natural parameter of a layer, and its first tables."""
-        target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
-        self._put_base(name)
-        self._put("open", g.items, target.free[name] & ~self.hidden[name])
-        self._put("barren", g.items, self.hidden[name])
-        reference = np.zeros((target.rows, layer.width)) + target.reference.get(name, 0.0)
-        begin = layer.unit.prob(layer.shaped(reference))
-        if start is not None:
-            begin = start[name].reshape(begin.shape)
-        elif rng is not None:
-            begin = rng.dirichlet(np.ones(begin.shape[-1]), size=begin.shape[:-1])
-        certain = layer.one_hot(target.evidence.values[name])
-        least = 0.0 if start is not None and target.structure.tables else 1e-299
-        self._put_q(name, np.where(target.free[name][..., None], np.maximum(begin, least), certain))
+    def _constants(self, plain: bool) -> Constants:
+        """Return the constants; without `plain`, beta and reference count, and rows have fields."""
+        model, net = self.target.model, self.net
+        weights = net.weights(model)
+        hard = hard_units(model, net.arrays)
+        parts = {name: np.zeros(net.places[name].stop - net.places[name].start) for name in SOURCES}
+        parts |= {n: v[0] for n, v in self.facts.arrays.items() if len(v) == 1}
+        parts["beta"][:] = 1.0
+        for name, g in net.units.items():
+            unit = self.target.structure.layers[name].unit
+            parts["q"][g.all_states] = np.tile(unit.prob(np.zeros(unit.width)), g.count)
+        if plain and not self.facts.inputs_from_outside:
+            parts |= {n: v[0] for n, v in self._fields({}).items()}
+        parts["on"] = parts["live"]
+        place = 0.5 if self.xi is None else self.xi
+        for name, g in net.terms.items():
+            values = net.values(name)
+            low, high = values.min(axis=1), values.max(axis=1)
+            xi = (low + place * (high - low) / g.width).ravel()
+            parts["xi"][g.comps] = np.tile(xi, g.count // g.sets)
+        numbers = (
+            net.link_weights(model),
+            weights,
+            net.grouped(weights) if self.by_term else None,
+            np.ascontiguousarray(model.table_terms),
+            hard["hard"],
+            hard["cut"],
+        )
+        joined = np.concatenate([parts[name] for name in SOURCES])
+        return Constants(numbers, joined, bool(hard["hard"].any()))
 
-    def _put_base(self, name: str) -> None:
-        """Set the natural parameter of a layer without the inputs from tables."""
-        target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
-        field: Array = np.zeros((target.rows, layer.width)) + target.soft.get(name, 0.0)
-        field += (
-            self.constant_field[name] if name in self.constant_field else target.model.bias(name)
-        )
-        for c in target.structure.undirected:
-            for to, other, block in c.blocks(target.model.weight(c)):
-                if to == name and other not in self.net.units:
-                    field += self._mean(other) @ block
-        beta, reference = (
-            target.beta[:, None],
-            np.zeros(layer.width) + target.reference.get(name, 0.0),
-        )
-        self._put("base", g.comps, times(beta, field) + (1.0 - beta) * reference)
+    def _given(self, plain: bool) -> dict[str, Array]:
+        """Return the arrays that depend on the rows, or on what else is not constant."""
+        target, facts, net = self.target, self.facts, self.net
+        given = {name: value for name, value in facts.arrays.items() if len(value) > 1}
+        if not plain:
+            given["beta"] = target.beta[:, None]
+        if not plain or facts.inputs_from_outside or target.soft:
+            given |= self._fields(target.soft)
+        complement = [n for n in facts.outside_terms if not target.structure.layers[n].unit.canonical]
+        if facts.outside_terms:
+            # Observed children give the factors of their inputs; the tables of others set them.
+            given["pull"] = np.zeros((target.rows, net.arrays["term_comps"]))
+        if len(facts.arrays["live"]) > 1 or complement:
+            given["on"] = np.zeros((target.rows, len(net.arrays["term_kind"]))) + facts.arrays["live"]
+        for name in facts.outside_terms:
+            g, x, live = net.terms[name], target.evidence.values[name], facts.live[name]
+            if name in complement:
+                # The terms of a noisy-or unit count if x is 1; -(1 - x) z is added separately.
+                given["on"][:, g.items] = repeated(live * x, g)
+                x = x - 1.0
+            pull = live * x if g.width == 1 else np.repeat(live, g.width, axis=1) * x
+            given["pull"][:, g.comps][:, :: g.sets] = pull
+        return given
+
+    def _fields(self, soft: States) -> dict[str, Array]:
+        """Return natural parameters of units, their part of the bound, and inputs of terms."""
+        target, s, net = self.target, self.target.structure, self.net
+        from_outside = self.facts.inputs_from_outside
+        rows = target.rows if from_outside or soft or not target.untempered else 1
+        base, gain = np.zeros((2, rows, net.arrays["comps"]))
+        still = np.zeros((rows, net.arrays["term_comps"]))
+        constant = {}
+        for name in s.directed_layers:
+            constant[name] = target.model.bias(name)[None]
+            if from_outside:
+                constant[name] = constant_input(target, name, net.units)
+            if name in net.terms:
+                g = net.terms[name]
+                still[:, g.comps] = repeated(constant[name], g)
+        beta = 1.0 if target.untempered else target.beta[:, None]
+        for name, g in net.units.items():
+            field = soft.get(name, 0.0) + (0.0 if name in constant else target.model.bias(name))
+            for c in s.undirected if from_outside else ():
+                for to, other, block in c.blocks(target.model.weight(c)):
+                    if to == name and other not in net.units:
+                        field = field + self._mean(other) @ block
+            gain[:, g.comps] = times(beta, field)
+            base[:, g.comps] = gain[:, g.comps] + times(beta, constant.get(name, 0.0))
+            if name in target.reference and not target.untempered:
+                tilt = (1.0 - beta) * target.reference[name]
+                base[:, g.comps] += tilt
+                moves = target.components(name, target.free[name] & ~self.hidden[name])
+                gain[:, g.comps] += np.where(moves, tilt, 0.0)
+        return {"base": base, "gain": gain, "still": still}
+
+    def _starts_as_given(self, plain: bool) -> bool:
+        """Return whether all tables start at the constants."""
+        return plain and len(self.facts.all_free) == len(self.net.units)
+
+    def _first(self, start: States | None, rng: np.random.Generator | None) -> Array:
+        """Return the probabilities to start from, (rows, states)."""
+        target, parts = self.target, [np.zeros((self.target.rows, 0))]
+        for name in self.net.units:
+            layer = target.structure.layers[name]
+            reference = np.zeros((target.rows, layer.width)) + target.reference.get(name, 0.0)
+            begin = layer.unit.prob(layer.shaped(reference))
+            if start is not None:
+                begin = start[name].reshape(begin.shape)
+            elif rng is not None:
+                begin = rng.dirichlet(np.ones(begin.shape[-1]), size=begin.shape[:-1])
+            if name not in self.facts.all_free:
+                certain = layer.one_hot(target.evidence.values[name])
+                begin = np.where(target.free[name][..., None], begin, certain)
+            parts.append(begin.reshape(target.rows, -1))
+        return np.concatenate(parts, axis=1)
 
     def _move_infinite(self) -> float:
         """Update the units with infinitely many values; return the largest change of a mean."""
         if not self.infinite.mean:
             return 0.0
         moved = self.infinite.update(self._mean)
-        for name in self.net.units:
-            if any(
-                other in self.infinite.mean for _, other in self.target.structure.meetings[name]
-            ):
-                self._put_base(name)
+        fields = self._fields(self.target.soft)
+        for name in ("base", "gain"):
+            self._put(name, fields[name])
         return moved
 
-    def _put_q(self, name: str, q: Array) -> None:
-        """Set the probabilities (rows, size, K) of a layer, and its means."""
-        layer, g, rows = self.target.structure.layers[name], self.net.units[name], len(q)
-        # Rounds may raise a probability of 0 of a free unit, but not of an observed one.
-        log_q = np.where(self.target.free[name][..., None], LOG_ZERO, -1e30) + np.zeros(q.shape)
-        np.log(q, out=log_q, where=q > 0)
-        self._put("q", g.all_states, q.reshape(rows, -1))
-        self._put("log_q", g.all_states, log_q.reshape(rows, -1))
-        assert layer.unit.support is not None
-        self._put("mean", g.comps, (q @ layer.unit.support).reshape(rows, -1))
-
-    def _describe_terms(self) -> None:
-        for name in self.net.terms:
-            self._describe_term(name, 0.5 if self.xi is None else self.xi)
-
-    def _describe_term(self, name: str, xi: float) -> None:
-        """Set the constant inputs of a directed layer, their factors, and xi."""
-        target, layer, g = self.target, self.target.structure.layers[name], self.net.terms[name]
-        power = np.where(target.intervened[name] | self.hidden[name], 0.0, target.beta[:, None])
-        x, constant = self._mean(name), self.constant_field[name]
-        on, pull = power, (power if g.width == 1 else np.repeat(power, g.width, axis=1)) * x
-        # The terms of a noisy-or unit count if x is 1; -(1 - x) z is added separately.
-        if not layer.unit.canonical:
-            on, pull = power * x, power * (x - 1.0)
-        if g.sets > 1:
-            power, on, constant = (np.repeat(v, g.sets, axis=1) for v in (power, on, constant))
-            pull = np.where(
-                np.arange(pull.shape[1] * g.sets) % g.sets == 0,
-                np.repeat(pull, g.sets, axis=1),
-                0.0,
-            )
-        values = self.net.values(name)
-        low, high = values.min(axis=1), values.max(axis=1)
-        self._put("still", g.comps, constant)
-        self._put("live", g.items, power)
-        self._put("on", g.items, on)
-        self._put("pull", g.comps, pull)
-        self._put(
-            "xi", g.comps, np.tile((low + xi * (high - low) / g.width).ravel(), layer.size)[None]
-        )
-
-    def _entropy(self, name: str) -> Array:
-        """Return entropy, base measure and reference term of the units of a layer, (rows, size)."""
-        target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
-        q, log_q = (
-            self._get(what, g.all_states).reshape(target.rows, layer.size, -1)
-            for what in ("q", "log_q")
-        )
-        own: Array = (q * (layer.unit.log_base - log_q)).sum(axis=-1)
-        if name not in target.reference:
-            return own
-        tilt = (
-            (self._mean(name) * target.reference[name])
-            .reshape(target.rows, layer.size, -1)
-            .sum(axis=-1)
-        )
-        return np.asarray(own + (1.0 - target.beta[:, None]) * tilt)
-
-    def _conditional(self, name: str, x: States) -> Array:
-        """Return E[log p(x | parents)] of a directed layer, or a lower bound of it, (rows,).
+    def _conditional(self, name: str) -> Array:
+        """Return log p(x | parents) of a directed layer without terms, (rows,).
 
         The base measure is left out.
         """
         target, layer = self.target, self.target.structure.layers[name]
-        if name in self.net.terms:
-            g = self.net.terms[name]
-            linear: Array = (self._pull(name) * target.model.inputs(x, name)).sum(axis=1)
-            linear -= (self._get("on", g.items) * self._get("f", g.items)).sum(axis=1)
-            return linear
+        x = {n: self._mean(n) for n in (name, *(c.a for c in target.structure.arrows_into[name]))}
         value, zeta = layer.shaped(x[name]), layer.shaped(target.model.inputs(x, name))
         own = layer.unit.log_conditional(value, zeta) - layer.unit.log_h(value)
         return times(

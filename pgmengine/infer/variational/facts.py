@@ -1,0 +1,159 @@
+"""Facts about an evidence pattern that the rounds of mean field by tables need.
+
+They follow from the structure, from the observed units, from the units with soft evidence, and from
+the positions of zero weights. The values of evidence and weights do not matter, so that questions
+with the same facts share them: they are made once, and kept with the structure. Only these depend
+on more, and are made anew for each question: those of noisy-or children, whose number of terms
+follows from the smallest input, of rows with different patterns, and of beta other than 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pgmengine.base.rows import distinct
+from pgmengine.base.types import Array
+from pgmengine.base.work.cache import Cache
+from pgmengine.evidence.relevance import barren
+from pgmengine.evidence.target import Target
+from pgmengine.infer.variational.conditions import log_sums
+from pgmengine.infer.variational.infinite_units import infinite_layers
+from pgmengine.infer.variational.packed_graph import Group, net_of
+from pgmengine.infer.variational.packed_tables import powers, units_parents_first
+from pgmengine.model.couplings import Coupling
+from pgmengine.model.weights import is_sparse
+
+
+# The largest number of evidence patterns of a structure whose facts are kept.
+MAX_FACTS = 64
+
+
+class Facts:
+    """The graph of the rounds, and what its units and terms are under an evidence pattern.
+
+    Attributes
+    ----------
+    hidden : layer -> (rows or 1, size) bool, the barren units.
+    net : the units with tables of probabilities, and the terms of their children.
+    arrays : name -> (rows or 1, items), the arrays of the rounds that follow from the pattern.
+    all_free : layers of the net whose units are free in all rows.
+    outside_terms : directed layers with terms whose units have no tables.
+    inputs_from_outside : whether units without tables add to inputs or fields of the net.
+    with_own_terms : layers whose bound may have terms that do not depend on tables.
+    follow, follow_tables : the barren units of the net with arrows, and with tables, parents first.
+    """
+
+    def __init__(self, target: Target) -> None:
+        s = target.structure
+        self.hidden = {name: distinct(mask) for name, mask in barren(target).items()}
+        tables = tuple(
+            n
+            for n in s.children_first
+            if s.layers[n].unit.support is not None
+            and (s.tabled[n].any() or target.pattern.some_free[n])
+        )
+        sums = {
+            n: found
+            for n in s.directed_layers
+            if (found := log_sums(target, n, self.hidden)) is not None
+        }
+        self.net = net = net_of(target.model, tables, sums)
+        self.all_free = frozenset(n for n in net.units if target.pattern.all_free[n])
+        self.outside_terms = tuple(n for n in net.terms if n not in net.units)
+        self.inputs_from_outside = any(map(self._from_outside, s.couplings)) or bool(
+            infinite_layers(target)
+        )
+        self.with_own_terms = tuple(n for n in s.layers if self._has_own_terms(target, n))
+        self.outside_couplings = tuple(
+            c for c in s.undirected if c.a not in net.units and c.b not in net.units
+        )
+        free = {n: distinct(target.free[n]) for n in net.units}
+        beta = 1.0 if target.untempered else target.beta[:, None]
+        live = {
+            n: np.where(distinct(target.intervened[n]) | self.hidden[n], 0.0, beta)
+            for n in net.terms
+        }
+        self.live = live
+        self.arrays = {
+            "open": _joined(free[n] & ~self.hidden[n] for n in net.units),
+            "barren": _joined(self.hidden[n] for n in net.units),
+            "live": _joined(repeated(live[n], net.terms[n]) for n in net.terms),
+            "power": powers(target, self.hidden),
+        }
+        self.follow = self._follow(target)
+        first = {name: g.first for name, g in net.units.items()}
+        self.follow_tables = units_parents_first(s, first, self.hidden)
+
+    def _from_outside(self, c: Coupling) -> bool:
+        """Return whether a coupling leads from a unit without a table to the net."""
+        units, terms = self.net.units, self.net.terms
+        if c.directed:
+            return c.a not in units and c.b in terms
+        return (c.a in units) != (c.b in units)
+
+    def _has_own_terms(self, target: Target, name: str) -> bool:
+        """Return whether a layer may have terms in the bound that compiled code does not add."""
+        s, unit = target.structure, target.structure.layers[name].unit
+        if name in s.directed_layers and name not in self.net.terms:
+            return True
+        outside = name not in self.net.units
+        if outside and name not in s.directed_layers:
+            return True
+        # Observed units have their base measure.
+        observed = not target.pattern.all_free[name]
+        return observed and (unit.log_base is None or bool(np.any(unit.log_base)))
+
+    def _follow(self, target: Target) -> Array:
+        """Return the barren units of the net with arrows, parents first."""
+        model = target.model
+        found = [
+            g.first + np.concatenate(model.generations[name])
+            for name in model.structure.directed_layers
+            if (g := self.net.units.get(name)) is not None and self.hidden[name].any()
+        ]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+
+
+def facts_of(target: Target) -> Facts:
+    """Return the facts of a target, which questions with equal facts share."""
+    s, pattern, model = target.structure, target.pattern, target.model
+    weights = [model.weight(c) for c in s.couplings]
+    shared = (
+        pattern.alike
+        and target.untempered
+        and all(distinct(field).shape[0] == 1 for field in target.soft.values())
+        and not any(s.layers[name].unit.nonnegative for name in s.directed_layers)
+        and not any(map(is_sparse, weights))
+    )
+    if not shared:
+        return Facts(target)
+    masks = (*pattern.observed.values(), *pattern.intervened.values())
+    key = (
+        *[distinct(mask).tobytes() for mask in masks],
+        *[(name, (distinct(field) != 0).tobytes()) for name, field in target.soft.items()],
+        *[
+            b"" if np.count_nonzero(w) == w.size else (w != 0).tobytes()
+            for w in weights
+        ],
+    )
+    # They have a cache of their own, so that many patterns do not displace the plans of others.
+    known: Cache[Facts] = s.memo.recall("mean-field facts", lambda: Cache(most=MAX_FACTS))
+    return known.recall(key, lambda: Facts(target))
+
+
+def repeated(values: Array, g: Group, width: int = 1) -> Array:
+    """Return numbers (rows, size * width) of the children of a layer for each of their terms."""
+    if g.sets == 1:
+        return values
+    each = values.reshape(len(values), -1, 1, width)
+    return np.repeat(each, g.sets, axis=2).reshape(len(values), -1)
+
+
+def _joined(parts: Iterable[Array]) -> Array:
+    """Return arrays (rows or 1, n) side by side as floats."""
+    parts = list(parts)
+    rows = max((len(part) for part in parts), default=1)
+    every = [np.broadcast_to(part, (rows, part.shape[1])) for part in parts]
+    return np.concatenate([np.zeros((rows, 0)), *every], axis=1)
