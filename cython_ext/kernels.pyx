@@ -645,17 +645,26 @@ cdef class Graph:
 
 
 # The arrays of pgm_batch that start from a source, in the order of Belief.numbers; behind them are
-# log_q, mean, phi and f.
+# log_q, mean, phi, f and input.
 BELIEF_SOURCES = ("q", "open", "barren", "live", "beta", "power", "base", "gain", "still", "on",
                   "pull", "xi")
+
+
+cdef take_edges(c.pgm_net *n, tuple edges):
+    """Store the numbers of the edges: weight, growth and term_two."""
+    cdef const int32_t[::1] two = edges[2]
+    if two.shape[0] != n.terms:
+        raise ValueError(f"term_two has {two.shape[0]} numbers and does not fit, expected {n.terms}")
+    n.weight, n.growth = doubles_at(edges[0]), doubles_at(edges[1])
+    n.term_two = &two[0] if n.terms else NULL
 
 
 cdef class Belief:
     """The arrays of the rows of evidence of a mean-field problem, and its rounds.
 
-    graph: the graph with rows as lanes. by_term: the same graph with terms as lanes, or None;
-    without it, PGM_LANES rows are a block. weights: the numbers (link_weight, weight,
-    weight by term, entry, hard, cut) of pgm_net. rows: of evidence.
+    graph: the graph with rows as lanes. by_term: the same graph with terms as lanes, on which
+    rounds are made row by row; None for rounds with rows as lanes. weights: the numbers (link_weight, edges, edges by term,
+    entry, hard, cut) of pgm_net, where edges are (weight, growth, term_two). rows: of evidence.
 
     `numbers` has the arrays of pgm_batch, (blocks, items, lanes), one after the other.
     """
@@ -676,26 +685,25 @@ cdef class Belief:
         cdef const int32_t[::1] hard
         cdef double *to
         cdef int i
-        link_weight, weight, grouped, entry, hard, cut = weights
+        link_weight, edges, grouped, entry, hard, cut = weights
         self.keep = graph, by_term, weights
         self.net = graph.net
-        n.link_weight, n.weight, n.entry = \
-            doubles_at(link_weight), doubles_at(weight), doubles_at(entry)
+        n.link_weight, n.entry = doubles_at(link_weight), doubles_at(entry)
+        take_edges(n, edges)
         n.hard, n.cut = &hard[0] if n.units else NULL, cut
         if hard.shape[0] != n.units or len(link_weight) != len((<dict> graph.keep[1])["link_from"]):
             raise ValueError(f"{hard.shape[0]} hard units or {len(link_weight)} links do not fit")
         b = (rows + lanes - 1) // lanes
         if by_term is not None:
-            b = rows
             self.by_term = by_term.net
-            self.by_term.link_weight, self.by_term.weight, self.by_term.entry = \
-                n.link_weight, doubles_at(grouped), n.entry
+            self.by_term.link_weight, self.by_term.entry = n.link_weight, n.entry
+            take_edges(&self.by_term, grouped)
             self.by_term.hard, self.by_term.cut = n.hard, cut
             self.job.by_term = &self.by_term
         self.job.net, self.job.batch, self.job.blocks, self.job.rows = n, a, b, rows
         items = (n.states, n.units, n.units, n.terms, 1, n.tables, n.comps, n.comps, n.term_comps,
                  n.terms, n.term_comps, n.term_comps)
-        total = b * lanes * (sum(items) + n.states + n.comps + n.term_states + n.terms)
+        total = b * lanes * (sum(items) + n.states + n.comps + n.term_states + n.terms + n.term_comps)
         self.numbers = np.zeros(total + lanes)
         room = self.numbers
         # Vectors are loaded faster from addresses that are multiples of their size.
@@ -712,6 +720,7 @@ cdef class Belief:
         a.log_q, a.mean = to, to + b * lanes * n.states
         a.phi = a.mean + b * lanes * n.comps
         a.f = a.phi + b * lanes * n.term_states
+        a.input = a.f + b * lanes * n.terms
         self.job.source = self.sources
 
     def start(self, const double[::1] common, dict rows, const double[::1] factor, double floor,
@@ -802,7 +811,7 @@ cdef class Belief:
             j.value, j.only_tables = &view[0, 0], only_tables
             with nogil:
                 pgm_share(routines.value, &j, j.blocks, parts)
-        return found[:, 0] if j.by_term != NULL else found.reshape(-1)[:j.rows]
+        return found.reshape(-1)[:j.rows]
 
     def count_tables(self, const double[:, :, ::1] row_weight, double[::1] counts, int parts):
         """Add the expected indicators of all entries, summed over rows, to `counts`."""

@@ -305,6 +305,8 @@ cdef extern from "routines.h" nogil:
         const int32_t *edge_term
         const int64_t *edge_weight
         const double *weight
+        const int32_t *term_two
+        const double *growth
         const int64_t *own_first
         const int64_t *own_count
         const int64_t *own_term
@@ -336,6 +338,7 @@ cdef extern from "routines.h" nogil:
         double *xi
         double *phi
         double *f
+        double *input
         const double *beta
         const double *barren
         const double *row_weight

@@ -248,7 +248,7 @@ class Belief:
         self,
         graph: Graph,
         by_term: Graph | None,
-        weights: tuple[Array, Array, Array | None, Array, Array, float],
+        weights: tuple[Any, ...],
         rows: int,
     ) -> None: ...
     def start(

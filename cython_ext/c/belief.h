@@ -26,6 +26,7 @@
 #ifndef PGM_BELIEF_H
 #define PGM_BELIEF_H
 
+#include "by_term.h"
 #include "updates.h"
 #include "xi.h"
 
@@ -36,7 +37,7 @@
 PGM_INLINE void pgm_tighten_all(const pgm_net *n, pgm_rows *r, int steps, int by_term)
 {
     for (int64_t t = 0; t < n->terms; t++)
-        if (pgm_any_d(r->live[t])) pgm_tighten(n, r, t, steps, by_term);
+        if (r->alive[t]) pgm_tighten(n, r, t, steps, by_term);
 }
 
 /* Return whether to stop; called after every update of a unit. Only the calling thread can handle
@@ -211,84 +212,63 @@ PGM_INLINE pgm_rows pgm_block_of(const pgm_net *n, const pgm_batch *all, int64_t
                       PGM_AT(all->xi, n->term_comps),
                       PGM_AT(all->phi, n->term_states),
                       PGM_AT(all->f, n->terms),
+                      PGM_AT(all->input, n->term_comps),
                       PGM_AT(all->beta, 1),
                       PGM_AT(all->power, n->tables),
+                      NULL,
                       -INFINITY};
 }
 
-/* the place of the numbers of a term among those of its group */
-PGM_INLINE double *pgm_lane_of(const pgm_net *g, int64_t t, pgm_vd *array, const int64_t *first)
+/* Set which terms are present in some lane. */
+PGM_INLINE void pgm_look(const pgm_net *n, pgm_rows *r, int32_t *alive)
 {
-    const int64_t group = g->own_term[t] / PGM_LANES;
-    return (double *)(array + (first ? first[group] : group)) + g->own_term[t] % PGM_LANES;
+    for (int64_t t = 0; t < n->terms; t++) alive[t] = pgm_any_d(r->live[t]);
+    r->alive = alive;
 }
 
-/* Copy `count` numbers of a term, all lanes of which are equal, to its group, or back. */
-PGM_INLINE void pgm_regroup(double *lane, pgm_vd *own, int count, int back)
-{
-    for (int i = 0; i < count; i++)
-        if (back)
-            own[i] = pgm_splat_d(lane[i * PGM_LANES]);
-        else
-            lane[i * PGM_LANES] = own[i][0];
-}
+/* the vectors that rounds need: for the tables that an update keeps, and for `alive` */
+PGM_INLINE int64_t pgm_round_room(const pgm_net *n) { return n->capacity + n->terms; }
 
-/* Copy the numbers of all terms of a block to their groups, or back. */
-static void pgm_regroup_terms(const pgm_net *n, const pgm_net *g, pgm_rows *r, pgm_rows *grouped,
-                              int back)
-{
-    for (int64_t t = 0; t < n->terms; t++) {
-        const pgm_kind *kind = n->kind + n->term_kind[t];
-        const int w = kind->width;
-        const int64_t comp = n->term_comp[t];
-        pgm_regroup(pgm_lane_of(g, t, grouped->on, NULL), r->on + t, 1, back);
-        pgm_regroup(pgm_lane_of(g, t, grouped->f, NULL), r->f + t, 1, back);
-        pgm_regroup(pgm_lane_of(g, t, grouped->pull, g->term_comp), r->pull + comp, w, back);
-        pgm_regroup(pgm_lane_of(g, t, grouped->xi, g->term_comp), r->xi + comp, w, back);
-        pgm_regroup(pgm_lane_of(g, t, grouped->phi, g->term_state), r->phi + n->term_state[t],
-                    kind->states, back);
-        if (back) continue;
-        pgm_regroup(pgm_lane_of(g, t, (pgm_vd *)grouped->live, NULL), (pgm_vd *)r->live + t, 1, 0);
-        pgm_regroup(pgm_lane_of(g, t, (pgm_vd *)grouped->still, g->term_comp),
-                    (pgm_vd *)r->still + comp, w, 0);
-    }
-}
-
-/* Make the rounds of a block. room: vectors for the tables that an update keeps, and by term for
- * the numbers of all groups. */
-static int64_t pgm_settle_block(pgm_belief_job *j, pgm_rows *r, int asks, int64_t *updates,
-                                pgm_vd *room, double *change)
+/* Make the rounds of a block of some rows. Returns the largest number of rounds of a row; *change is
+ * the largest of the last changes. */
+static int64_t pgm_settle_block(pgm_belief_job *j, pgm_rows *r, int rows, int asks,
+                                int64_t *updates, pgm_vd *room, double *change)
 {
     const pgm_net *n = j->net, *g = j->by_term;
-    if (!g) return pgm_settle(n, r, j, asks, updates, room, change, 0);
-    pgm_vd *at = room + g->capacity;
-    pgm_rows grouped = *r;
-    memset(at, 0, sizeof(pgm_vd) * (size_t)(3 * (g->terms + g->term_comps) + g->term_states));
-    grouped.live = at, grouped.on = at += g->terms, grouped.f = at += g->terms;
-    grouped.still = at += g->terms;
-    grouped.pull = at += g->term_comps, grouped.xi = at += g->term_comps;
-    grouped.phi = at + g->term_comps;
-    pgm_regroup_terms(n, g, r, &grouped, 0);
-    const int64_t made = pgm_settle(g, &grouped, j, asks, updates, room, change, 1);
-    pgm_regroup_terms(n, g, r, &grouped, 1);
-    return made;
+    int64_t most = 0;
+    double last;
+    if (!g) {
+        pgm_look(n, r, (int32_t *)(room + n->capacity));
+        return pgm_settle(n, r, j, asks, updates, room, change, 0);
+    }
+    *change = 0.0;
+    for (int i = 0; i < rows && !__atomic_load_n(&j->stopped, __ATOMIC_RELAXED); i++) {
+        pgm_rows row = pgm_row_at(g, r, room + pgm_round_room(g));
+        pgm_copy_row(n, g, r, &row, i, i + 1 == rows, 0);
+        pgm_look(g, &row, (int32_t *)(room + g->capacity));
+        const int64_t made = pgm_settle(g, &row, j, asks, updates, room, &last, 1);
+        pgm_copy_row(n, g, r, &row, i, i + 1 == rows, 1);
+        most = made > most ? made : most;
+        *change = last > *change ? last : *change;
+    }
+    return most;
 }
 
 static void pgm_settle_part(void *job, int64_t first, int64_t last)
 {
     pgm_belief_job *j = job;
-    const pgm_net *g = j->by_term;
-    const int64_t most = g ? g->capacity + 3 * (g->terms + g->term_comps) + g->term_states
-                           : j->net->capacity;
+    int64_t most = pgm_round_room(j->net);
+    if (j->by_term) most += pgm_round_room(j->by_term) + pgm_row_room(j->by_term);
     char *bytes = (char *)malloc(sizeof(pgm_vd) * (size_t)(most + 2));
     /* vectors are loaded faster from addresses that are multiples of their size */
     pgm_vd *room = (pgm_vd *)(bytes + (PGM_REGISTER - (uintptr_t)bytes % PGM_REGISTER));
     int64_t updates = 0;
     if (!bytes) j->failed = 1;
     for (int64_t b = first; bytes && b < last; b++) {
+        const int rows = (int)pgm_min_l(j->rows - b * PGM_LANES, PGM_LANES);
         pgm_rows r = pgm_block_of(j->net, j->batch, b);
         r.least = j->least;
-        j->made[b] = pgm_settle_block(j, &r, first == 0, &updates, room, j->change + b);
+        j->made[b] = pgm_settle_block(j, &r, rows, first == 0, &updates, room, j->change + b);
         if (__atomic_load_n(&j->stopped, __ATOMIC_RELAXED)) break;
     }
     free(bytes);
@@ -297,13 +277,10 @@ static void pgm_settle_part(void *job, int64_t first, int64_t last)
 /* Fill a block of an array from the rows of its source. */
 PGM_INLINE void pgm_fill_block(const pgm_belief_job *j, const pgm_source *s, int64_t b)
 {
-    const int64_t each = j->by_term ? 1 : PGM_LANES;
     pgm_vd *to = (pgm_vd *)s->to + b * s->items;
     const double *lane[PGM_LANES];
-    for (int i = 0; i < PGM_LANES; i++) {
-        const int64_t row = b * each + (each > 1 ? i : 0);
-        lane[i] = s->from + s->items * pgm_min_l(row, s->rows - 1);
-    }
+    for (int i = 0; i < PGM_LANES; i++)
+        lane[i] = s->from + s->items * pgm_min_l(b * PGM_LANES + i, s->rows - 1);
     for (int64_t k = 0; k < s->items; k++) {
         pgm_vd x;
         for (int i = 0; i < PGM_LANES; i++) x[i] = lane[i][k];
@@ -367,7 +344,7 @@ static void pgm_forward_tables_part(void *job, int64_t first, int64_t last)
  * and the bounds of the children. */
 PGM_INLINE pgm_vd pgm_value_of(const pgm_net *n, const pgm_rows *r)
 {
-    pgm_vd own = pgm_splat_d(0.0), linked = pgm_splat_d(0.0), m[PGM_MOST_VALUES];
+    pgm_vd own = pgm_splat_d(0.0), linked = pgm_splat_d(0.0);
     for (int64_t u = 0; u < n->units; u++) {
         const pgm_kind *kind = n->kind + n->unit_kind[u];
         const pgm_vd *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
@@ -382,9 +359,8 @@ PGM_INLINE pgm_vd pgm_value_of(const pgm_net *n, const pgm_rows *r)
     }
     for (int64_t t = 0; t < n->terms; t++) {
         if (!pgm_any_d(r->live[t])) continue;
-        const pgm_vd *pull = r->pull + n->term_comp[t];
-        pgm_mean_input(n, r, t, m, 0);
-        for (int l = 0; l < n->kind[n->term_kind[t]].width; l++) own += pull[l] * m[l];
+        const pgm_vd *pull = r->pull + n->term_comp[t], *input = r->input + n->term_comp[t];
+        for (int l = 0; l < n->kind[n->term_kind[t]].width; l++) own += pull[l] * input[l];
         own -= r->on[t] * r->f[t];
     }
     return own + *r->beta * linked;

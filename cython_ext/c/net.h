@@ -30,8 +30,9 @@
 typedef struct {
     pgm_vd *log_q, *q, *mean;
     const pgm_vd *base, *gain, *open, *still, *live;
-    pgm_vd *on, *pull, *xi, *phi, *f;
+    pgm_vd *on, *pull, *xi, *phi, *f, *input;
     const pgm_vd *beta, *power;
+    const int32_t *alive; /* (terms) whether `live` is not 0 in all lanes; of the rounds alone */
     double least; /* of a job */
 } pgm_rows;
 
@@ -81,9 +82,40 @@ PGM_INLINE void pgm_slopes(const pgm_net *n, int64_t e, int wide, const pgm_kind
     }
 }
 
+/* The probabilities p of a two-valued parent tilted by a two-valued child, for both of its states:
+ * p[2 k + x] for state x of the parent and state k of the child. d: the log odds under k = 0.
+ * growth[0]: the factor of the odds from k = 0 to k = 1; growth[1]: its inverse. The two numbers
+ * returned in odds are at most 256, and log E_q[exp(t_k x)] is the logarithm of odds[k] and that of
+ * the weight of state 1 under k where d > 0, and of state 0 elsewhere. Both states together cost one
+ * exponential and one division. */
+PGM_INLINE void pgm_tilt_both(pgm_vd d, pgm_vd grows, pgm_vd shrinks, pgm_vd *p, pgm_vd *odds)
+{
+    const pgm_vl up = d > 0.0;
+    const pgm_vd x = pgm_exp_d(-pgm_abs_d(d)), y = x * pgm_select_d(up, shrinks, grows);
+    odds[0] = x + 1.0, odds[1] = y + 1.0;
+    const pgm_vd both = 1.0 / (odds[0] * odds[1]), a = both * odds[1], b = both * odds[0];
+    const pgm_vd ax = a * x, by = b * y;
+    p[0] = pgm_select_d(up, ax, a), p[1] = pgm_select_d(up, a, ax);
+    p[2] = pgm_select_d(up, by, b), p[3] = pgm_select_d(up, b, by);
+}
+
+/* the factor of the odds of a parent from one state of a two-valued child to the other, and back */
+PGM_INLINE pgm_vd pgm_growth(const pgm_net *n, int64_t e, int back, int by_term)
+{
+    const int64_t at = 2 * e + back;
+    return by_term ? ((const pgm_vd *)n->growth)[at] : pgm_splat_d(n->growth[at]);
+}
+
 /* log sum_k e^(w_k), and the shares p of the exponentials in the sum */
 PGM_INLINE pgm_vd pgm_log_sum(int n, const pgm_vd *w, pgm_vd *p)
 {
+    if (n == 2) {
+        const pgm_vl up = w[1] > w[0];
+        const pgm_vd e = pgm_exp_d(-pgm_abs_d(w[1] - w[0])), high = 1.0 / (e + 1.0), low = e * high;
+        const pgm_vd top = pgm_select_d(up, w[1], w[0]);
+        p[0] = pgm_select_d(up, low, high), p[1] = pgm_select_d(up, high, low);
+        return top + pgm_log_d(e + 1.0);
+    }
     pgm_vd best = pgm_splat_d(-INFINITY), sum = pgm_splat_d(0.0);
     for (int k = 0; k < n; k++) best = pgm_max_d(best, w[k]);
     for (int k = 0; k < n; k++) sum += p[k] = pgm_exp_d(w[k] - best);

@@ -430,6 +430,8 @@ typedef struct {
     const int32_t *edge_unit, *edge_term; /* (edges) */
     const int64_t *edge_weight;           /* (edges) */
     const double *weight;
+    const int32_t *term_two; /* (terms) two values, as its parents, and each growth within limits */
+    const double *growth;    /* (edges, 2) of these terms: see pgm_tilt_both */
     const int64_t *own_first, *own_count; /* (units) the terms of which it is the child */
     const int64_t *own_term; /* by term: the place of each term, group PGM_LANES + lane */
     const int32_t *own_complement;        /* (units) whether the power of its terms is its mean */
@@ -445,8 +447,7 @@ typedef struct {
 } pgm_net;
 
 /* Arrays (blocks, items, lanes): a row of evidence is a lane, so that a block is updated by
- * vectors. If there are few rows, each has a block, in which all lanes are equal, and its rounds are
- * made by term. */
+ * vectors. */
 typedef struct {
     double *log_q, *q;        /* items: states; log probabilities and probabilities */
     double *mean;             /* comps */
@@ -460,6 +461,7 @@ typedef struct {
     double *xi;               /* term_comps */
     double *phi;              /* term_states; shares phi_k, or E[z] of a quadratic term */
     double *f;                /* terms; F */
+    double *input;            /* term_comps; E[z] when F was computed */
     const double *beta;       /* 1 */
     const double *barren;     /* units; 1 where a unit is barren, else 0 */
     const double *row_weight; /* 1 */
@@ -480,7 +482,7 @@ typedef struct {
     const pgm_net *by_term; /* settle: the same graph by term; NULL if lanes are rows */
     const pgm_batch *batch;
     int64_t blocks;
-    int64_t rows;         /* start: rows of evidence; the last one fills empty lanes */
+    int64_t rows;         /* rows of evidence; the last one fills empty lanes */
     const pgm_source *source;
     const double *factor; /* start: (states) factors of the probabilities of free units, or NULL */
     double floor;         /* start: the least probability of a state of a free unit */

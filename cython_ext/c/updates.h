@@ -45,6 +45,17 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
             }
         return;
     }
+    if (n->term_two[t]) {
+        const double *value = kind->value;
+        const pgm_vd step = pgm_weight(n, e, 0, by_term) * (parent->value[1] - parent->value[0]);
+        const pgm_vd *log_q = r->log_q + n->unit_state[u], *phi = r->phi + n->term_state[t];
+        pgm_vd odds[2];
+        pgm_tilt_both(log_q[1] - log_q[0] + step * (value[0] - xi[0]),
+                      pgm_growth(n, e, 0, by_term), pgm_growth(n, e, 1, by_term), kept, odds);
+        for (int x = 0; x < 2; x++)
+            share[x] += on * (phi[0] * kept[x] + phi[1] * kept[2 + x]) * inverse[x];
+        return;
+    }
     if (pgm_two_valued(parent) && w == 1) {
         const pgm_vd step =
             pgm_weight(n, e, 0, by_term) * (parent->value[1] - parent->value[0]);
@@ -78,6 +89,13 @@ PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_v
     const int64_t t = n->edge_term[e], u = n->edge_unit[e];
     const pgm_kind *kind = n->kind + n->term_kind[t], *parent = n->kind + n->unit_kind[u];
     pgm_vd *phi = r->phi + n->term_state[t], sum = pgm_splat_d(0.0);
+    if (n->term_two[t]) {
+        phi[0] *= ratio[0] * kept[0] + ratio[1] * kept[1];
+        phi[1] *= ratio[0] * kept[2] + ratio[1] * kept[3];
+        sum = 1.0 / pgm_max_d(phi[0] + phi[1], pgm_splat_d(1e-300));
+        phi[0] *= sum, phi[1] *= sum;
+        return;
+    }
     if (kind->curvature > 0) {
         for (int a = 0; a < parent->width; a++)
             phi[0] += pgm_weight(n, e, a, by_term) * change[a];
@@ -170,10 +188,11 @@ PGM_INLINE void pgm_cut(int states, double cut, pgm_vd *total, pgm_vd *p)
 
 /* Update one unit in the lanes where it is open; returns the largest change of a probability. kept:
  * (capacity) vectors. */
-PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept, int by_term)
+PGM_INLINE double pgm_update_by(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept,
+                                const int by_term, const int two)
 {
     const pgm_kind *kind = n->kind + n->unit_kind[u];
-    const int states = kind->states, w = kind->width;
+    const int states = two ? 2 : kind->states, w = two ? 1 : kind->width;
     pgm_vd eta[PGM_MOST_VALUES], share[PGM_MOST_VALUES], inverse[PGM_MOST_VALUES],
         old[PGM_MOST_VALUES];
     pgm_vd lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], dead[PGM_MOST_VALUES], from[PGM_MOST_VALUES];
@@ -190,7 +209,7 @@ PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *k
     }
     for (int64_t d = n->down_start[u]; d < n->down_start[u + 1]; d++) {
         const int64_t e = n->down_edge[d], t = n->edge_term[e];
-        if (!pgm_any_d(r->live[t])) continue;
+        if (!r->alive[t]) continue;
         pgm_share_of(n, r, e, inverse, share, from, place, by_term);
         place += (int64_t)n->kind[n->term_kind[t]].states * states;
     }
@@ -234,11 +253,28 @@ PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *k
     place = kept;
     for (int64_t d = n->down_start[u]; d < n->down_start[u + 1]; d++) {
         const int64_t e = n->down_edge[d], t = n->edge_term[e];
-        if (!pgm_any_d(r->live[t])) continue;
+        if (!r->alive[t]) continue;
         pgm_follow(n, r, e, inverse, eta, place, by_term);
         place += (int64_t)n->kind[n->term_kind[t]].states * states;
     }
     return pgm_hmax_d(change);
+}
+
+static double pgm_update_rows(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept)
+{
+    return pgm_two_valued(n->kind + n->unit_kind[u]) ? pgm_update_by(n, r, u, kept, 0, 1)
+                                                     : pgm_update_by(n, r, u, kept, 0, 0);
+}
+
+static double pgm_update_terms(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept)
+{
+    return pgm_two_valued(n->kind + n->unit_kind[u]) ? pgm_update_by(n, r, u, kept, 1, 1)
+                                                     : pgm_update_by(n, r, u, kept, 1, 0);
+}
+
+PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept, int by_term)
+{
+    return (by_term ? pgm_update_terms : pgm_update_rows)(n, r, u, kept);
 }
 
 #endif

@@ -2,7 +2,7 @@
 
 They follow from the structure, from the observed units, from the units with soft evidence, and from
 the positions of zero weights. The values of evidence and weights do not matter, so that questions
-with the same facts share them: they are made once, and kept with the structure. Only these depend
+with the same facts share them: they are made once, and kept with the pattern. Only these depend
 on more, and are made anew for each question: those of noisy-or children, whose number of terms
 follows from the smallest input, of rows with different patterns, and of beta other than 1.
 """
@@ -15,7 +15,6 @@ import numpy as np
 
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array
-from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.relevance import barren
 from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.conditions import log_sums
@@ -26,10 +25,6 @@ from pgmengine.model.couplings import Coupling
 from pgmengine.model.weights import is_sparse
 
 
-# The largest number of evidence patterns of a structure whose facts are kept.
-MAX_FACTS = 64
-
-
 class Facts:
     """The graph of the rounds, and what its units and terms are under an evidence pattern.
 
@@ -38,6 +33,7 @@ class Facts:
     hidden : layer -> (rows or 1, size) bool, the barren units.
     net : the units with tables of probabilities, and the terms of their children.
     arrays : name -> (rows or 1, items), the arrays of the rounds that follow from the pattern.
+    infinite : layers of free units with infinitely many values.
     all_free : layers of the net whose units are free in all rows.
     outside_terms : directed layers with terms whose units have no tables.
     inputs_from_outside : whether units without tables add to inputs or fields of the net.
@@ -62,9 +58,8 @@ class Facts:
         self.net = net = net_of(target.model, tables, sums)
         self.all_free = frozenset(n for n in net.units if target.pattern.all_free[n])
         self.outside_terms = tuple(n for n in net.terms if n not in net.units)
-        self.inputs_from_outside = any(map(self._from_outside, s.couplings)) or bool(
-            infinite_layers(target)
-        )
+        self.infinite = infinite_layers(target)
+        self.inputs_from_outside = any(map(self._from_outside, s.couplings)) or bool(self.infinite)
         self.with_own_terms = tuple(n for n in s.layers if self._has_own_terms(target, n))
         self.outside_couplings = tuple(
             c for c in s.undirected if c.a not in net.units and c.b not in net.units
@@ -129,18 +124,15 @@ def facts_of(target: Target) -> Facts:
     )
     if not shared:
         return Facts(target)
-    masks = (*pattern.observed.values(), *pattern.intervened.values())
     key = (
-        *[distinct(mask).tobytes() for mask in masks],
+        "mean-field facts",
         *[(name, (distinct(field) != 0).tobytes()) for name, field in target.soft.items()],
-        *[
-            b"" if np.count_nonzero(w) == w.size else (w != 0).tobytes()
-            for w in weights
-        ],
+        *[b"" if np.count_nonzero(w) == w.size else (w != 0).tobytes() for w in weights],
     )
-    # They have a cache of their own, so that many patterns do not displace the plans of others.
-    known: Cache[Facts] = s.memo.recall("mean-field facts", lambda: Cache(most=MAX_FACTS))
-    return known.recall(key, lambda: Facts(target))
+    # All rows have the pattern of the first one, which every number of rows shares.
+    one = pattern.first
+    found: Facts = one.memo.recall(key, lambda: Facts(target))
+    return found
 
 
 def repeated(values: Array, g: Group, width: int = 1) -> Array:

@@ -58,11 +58,15 @@ class Group:
         return slice(self.first_comp, self.first_comp + self.count * self.width)
 
 
+# Largest logarithm of the growth of a parent's odds from one state of a child to the other for which
+# two states need one exponential (net.h): PGM_FLUSH factors of 1 + e^5.5 do not overflow.
+MAX_LOG_GROWTH = 5.5
+
 # The arrays of the rounds: first those that start from numbers that are given, in the order of
 # BELIEF_SOURCES in kernels.pyx, then those that only the rounds compute.
 SOURCES = ("q", "open", "barren", "live", "beta", "power", "base", "gain", "still", "on", "pull")
 SOURCES += ("xi",)
-FOUND = ("log_q", "mean", "phi", "f")
+FOUND = ("log_q", "mean", "phi", "f", "input")
 
 EMPTY_GROUP = Group(0, 1, 0, 0, 0, 0, 0, 0)
 
@@ -121,7 +125,7 @@ class Net:
         units, terms = len(n["unit_kind"]), len(n["term_kind"])
         sizes = (n["states"], units, units, terms, 1, len(n["table_entry"]), n["comps"], n["comps"])
         sizes += (n["term_comps"], terms, n["term_comps"], n["term_comps"])
-        sizes += (n["states"], n["comps"], n["term_states"], terms)
+        sizes += (n["states"], n["comps"], n["term_states"], terms, n["term_comps"])
         ends = np.cumsum(sizes).tolist()
         self.places = {
             name: slice(end - size, end)
@@ -133,6 +137,16 @@ class Net:
     def graph(self) -> _kernels.Graph:
         """The compiled graph."""
         return _kernels.Graph(self.kinds, self.arrays)
+
+    def rounds_by_term(self, rows: int) -> bool:
+        """Return whether rounds of some rows take less time by term, one row after the other."""
+        # By term, an edge with rows as lanes is at least an eighth of an edge. Rows that are
+        # computed together often need more rounds than each of them alone.
+        edges = len(self.arrays["edge_unit"])
+        if rows == 1 or not edges or rows > LANES // 2 or len(self.arrays["table_entry"]):
+            # Tables have no lanes by term.
+            return rows == 1 and edges > 0
+        return 2 * rows * len(self._grouped[0]["edge_unit"]) <= edges
 
     @cached_property
     def by_term(self) -> _kernels.Graph:
@@ -154,7 +168,7 @@ class Net:
             kind.append(g.kind + np.repeat(np.arange(g.sets, dtype=np.int32), chunks))
             begin += g.sets * chunks
         term_kind = _joined(kind, np.int32)
-        states, width, curvature = self._kind_columns()
+        states, width, _ = self._kind_columns()
         pairs, edge = np.unique(
             own[n["edge_term"]] // LANES * units + n["edge_unit"], return_inverse=True
         )
@@ -175,7 +189,7 @@ class Net:
             "term_comp": np.cumsum(width[term_kind]) - width[term_kind],
             "term_states": int(states[term_kind].sum()),
             "term_comps": int(width[term_kind].sum()),
-            "term_plain": _plain(group, parent, term_kind, (states, width, curvature)),
+            **self._plain(group, parent, term_kind),
             "edge_unit": unit.astype(np.int32),
             "edge_term": group.astype(np.int32),
             "edge_weight": first,
@@ -185,6 +199,25 @@ class Net:
             "capacity": int(load.max(initial=0)),
             "own_term": own,
         }, place
+
+    def _plain(self, term: Array, parent: Array, of_term: Array) -> dict[str, Array]:
+        """Return which terms have one component, no curvature, and only two-valued parents.
+
+        `term` and the kind `parent` belong to each edge, `of_term` has the kind of each term. If
+        the term has two values as well, its edges have the product of the two ranges of values.
+        """
+        states, width, curvature = self._kind_columns()
+        two_valued = (states == 2) & (width == 1)
+        others = np.bincount(term, weights=~two_valued[parent], minlength=len(of_term))
+        plain = ((width == 1) & (curvature == 0))[of_term] & (others == 0)
+        pair = plain & two_valued[of_term]
+        ranges = np.array([k[3][1] - k[3][0] if len(k[3]) == 2 else 0.0 for k in self.kinds])
+        scale = np.where(pair[term], ranges[parent] * ranges[of_term[term]], 0.0)
+        return {
+            "term_plain": plain.astype(np.int32),
+            "term_pair": pair.astype(np.int32),
+            "edge_scale": scale,
+        }
 
     def _kind_columns(self) -> tuple[Array, Array, Array]:
         """Return the number of states, the width and the curvature of each kind."""
@@ -248,8 +281,7 @@ class Net:
         up = Rows.of_keys(_joined(term), terms)
         unit_of, term_of = _joined(unit)[up.columns], up.rows
         down = Rows.of_keys(unit_of, units)
-        self.weight_count, columns = begin, self._kind_columns()
-        states = columns[0]
+        self.weight_count, states = begin, self._kind_columns()[0]
         of_unit, of_term = self.arrays["unit_kind"], self.arrays["term_kind"]
         load = np.bincount(
             unit_of, weights=states[of_unit[unit_of]] * states[of_term[term_of]], minlength=units
@@ -260,7 +292,7 @@ class Net:
             "edge_weight": _joined(place)[up.columns],
             "up_start": up.start,
             "down_start": down.start,
-            "term_plain": _plain(term_of, of_unit[unit_of], of_term, columns),
+            **self._plain(term_of, of_unit[unit_of], of_term),
             "down_edge": down.columns,
             "capacity": int(load.max(initial=0)),
         }
@@ -304,6 +336,26 @@ class Net:
         kinds = self.kinds[g.kind : g.kind + g.sets]
         return np.array([kind[3].reshape(g.states, g.width) for kind in kinds])
 
+    def edge_numbers(self, weights: Array, by_term: bool) -> tuple[Array, Array, Array]:
+        """Return the weights of all edges, the growth of odds, and which terms can use it.
+
+        See pgm_tilt_both in net.h.
+        """
+        arrays: dict[str, Any] = self.arrays
+        if by_term:
+            arrays, place = self._grouped
+            weights = np.append(weights, 0.0)[place].reshape(-1, LANES)
+        logs = weights[arrays["edge_weight"]]
+        logs = logs * (arrays["edge_scale"][:, None] if by_term else arrays["edge_scale"])
+        large = np.abs(logs) > MAX_LOG_GROWTH
+        two = arrays["term_pair"]
+        if large.any():
+            of_term = arrays["edge_term"][large.any(axis=1) if by_term else large]
+            two = two.copy()
+            two[of_term] = 0
+            logs = np.clip(logs, -MAX_LOG_GROWTH, MAX_LOG_GROWTH)
+        return weights.reshape(-1), np.exp(np.stack((logs, -logs), axis=1)).reshape(-1), two
+
     def weights(self, model: Parameters) -> Array:
         """Return the weights of all edges."""
         out = np.zeros(self.weight_count)
@@ -311,9 +363,6 @@ class Net:
             out[e.begin + e.place] = numbers(model.weight(e.arrow))
         return out
 
-    def grouped(self, weights: Array) -> Array:
-        """Return the weights of all edges by term."""
-        return np.append(weights, 0.0)[self._grouped[1]]
 
     def link_weights(self, model: Parameters) -> Array:
         """Return the weights of all links."""
@@ -329,18 +378,6 @@ def net_of(model: Parameters, tables: tuple[str, ...], sums: Mapping[str, Sums])
     key = "net", tables, tuple((name, len(values)) for name, (values, _) in sums.items())
     net: Net = s.memo.recall(key, lambda: Net(model, tables, sums))
     return net
-
-
-def _plain(term: Array, parent: Array, of_term: Array, columns: tuple[Array, Array, Array]) -> Array:
-    """Return which terms have one component and no curvature, and only two-valued parents.
-
-    `term` and the kind `parent` belong to each edge, `of_term` has the kind of each term.
-    """
-    states, width, curvature = columns
-    two_valued = (states == 2) & (width == 1)
-    others = np.bincount(term, weights=~two_valued[parent], minlength=len(of_term))
-    plain = ((width == 1) & (curvature == 0))[of_term] & (others == 0)
-    return np.asarray(plain.astype(np.int32))
 
 
 def edges_of(c: Arrow, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:

@@ -90,12 +90,13 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
     start : makes the first Q of a target, or the Q of a snapshot.
     updates, tolerance : the limits of the rounds from one fixed point to the next (MeanField).
     """
-    best = q.bound(), q.state
-    other, rounds = _after_a_step(q, best[0], updates, tolerance)
-    rows = np.flatnonzero(_above(other.bound(), best[0]))
+    bound = q.bound()
+    other, above, rounds = _after_a_step(q, bound, updates, tolerance)
+    rows = np.flatnonzero(above)
     if not len(rows):
         return q, 0
-    best, target = _better(best, other, np.arange(q.target.rows)), q.target.take(rows)
+    best = _better((bound, q.state), other, np.arange(q.target.rows))
+    target = q.target.take(rows)
     for seed in range(1, _runs(q.target) + 1):
         if seed <= ANNEALING_RUNS:
             other, more = _annealed(target, start, updates, tolerance, seed)
@@ -110,18 +111,18 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
 
 def _after_a_step(
     q: AnyQ, bound: Array, updates: int, tolerance: float
-) -> tuple[AnyQ, int]:
-    """Return Q after a small step and further rounds, and the number of these rounds.
+) -> tuple[AnyQ, Array, int]:
+    """Return Q after a small step and further rounds, where it is above `bound`, and the rounds.
 
     The rounds end at fixed points, or once all rows have a higher bound.
     """
     other, rounds, change = q.beside(STEP_FROM_FIXED_POINT, 0), 0, np.inf
-    while rounds < updates and change > tolerance:
+    above = np.zeros(len(bound), dtype=bool)
+    while rounds < updates and change > tolerance and not above.all():
         more, change = other.settle(min(TRIAL_ROUNDS, updates - rounds), tolerance)
         rounds += more
-        if _above(other.bound(), bound).all():
-            break
-    return other, rounds
+        above = _above(other.bound(), bound)
+    return other, above, rounds
 
 
 def _annealed(

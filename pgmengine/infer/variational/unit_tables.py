@@ -14,9 +14,9 @@ vectors is a row.
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -40,18 +40,8 @@ from pgmengine.model.unit_graph import Inputs
 NEWTON_STEPS = 2
 LAST_NEWTON_STEPS = 12
 
-# Largest number of rows whose rounds have terms as lanes. Each row then takes a block of its own.
-MAX_ROWS_BY_TERM = 3
-
 # Smallest number of edges times blocks for which another thread pays.
 MIN_EDGES_PER_THREAD = 2_000
-
-
-def rows_by_term(target: Target, net: Net) -> bool:
-    """Return whether rounds have terms as lanes, because the rows would leave most lanes empty."""
-    # Terms of tables would be computed once for each row.
-    most = MAX_ROWS_BY_TERM if not target.structure.tables else 1
-    return target.rows <= most and len(net.arrays["edge_unit"]) > 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +51,13 @@ class Constants:
     Attributes
     ----------
     weights : the numbers of the compiled graph: of links, of edges, of edges by term, logarithms of
-        entries, units in tables with zeros, and the smallest probability there.
+        entries, which units are in tables with zeros, and the smallest probability there.
     numbers : the arrays from which rounds start, one after the other, as far as they are equal in
         all rows.
     hard : whether a table has an entry of 0.
     """
 
-    weights: tuple[Array, Array, Array | None, Array, Array, float]
+    weights: tuple[Any, ...]
     numbers: Array
     hard: bool
 
@@ -111,7 +101,7 @@ class Belief:
         self.target, self.xi, self.facts = target, xi, facts_of(target)
         self.net, self.hidden = self.facts.net, self.facts.hidden
         self.steps = 0 if xi is not None else NEWTON_STEPS
-        self.by_term = rows_by_term(target, self.net)
+        self.by_term = self.net.rounds_by_term(target.rows)
         # Target, beta and reference of many questions change nothing but a few numbers.
         plain = target.untempered and not target.reference
         make = partial(self._constants, plain)
@@ -119,15 +109,15 @@ class Belief:
             self.constants = _constants(target.model).recall((self.facts, xi, self.by_term), make)
         else:
             self.constants = make()
-        noise = np.random.default_rng(0)
-        self.infinite = Infinite(target, start, rng)
+        self.infinite, factor = Infinite(target, self.facts.infinite, start, rng), None
         if step:
+            noise = np.random.default_rng(0)
             self.infinite.mean |= self.infinite.nudged(step, noise)
+            factor = np.exp(noise.normal(0.0, step, self.net.arrays["states"]))
         self.given = self._given(plain)
         if start is not None or rng is not None or not self._starts_as_given(plain):
             self.given["q"] = self._first(start, rng)
         floor = 0.0 if start is not None and target.structure.tables else 1e-299
-        factor = np.exp(noise.normal(0.0, step, self.net.arrays["states"])) if step else None
         self._begin(factor, floor)
         if search and self.constants.hard:
             move_to_possible(self, rng)
@@ -143,6 +133,7 @@ class Belief:
         self._refill(factor, floor)
 
     def _refill(self, factor: Array | None = None, floor: float = 0.0) -> None:
+        self._bound: Array | None = None
         given = {SOURCES.index(n): np.ascontiguousarray(v) for n, v in self.given.items()}
         self.routine.start(self.constants.numbers, given, factor, floor, self._parts())
 
@@ -153,8 +144,11 @@ class Belief:
         """
         if self.infinite.mean:
             return Belief(self.target, self.xi, self.nudged(size, seed))
-        other = copy(self)
-        other.given = {**self.given, "q": self._get("q")}
+        # The module copy takes ten times as long.
+        other = object.__new__(Belief)
+        other.__dict__.update(self.__dict__)
+        # xi is near its minimum there, too.
+        other.given = {**self.given, "q": self._get("q"), "xi": self._get("xi")}
         floor = 0.0 if self.target.structure.tables else 1e-299
         other._begin(_step(self.net.arrays["states"], size, seed), floor)
         return other
@@ -190,6 +184,7 @@ class Belief:
         and the last change.
         """
         rounds, change, moved, parts = 0, 0.0, np.inf, self._parts()
+        self._bound = None
         while moved > tolerance and rounds < updates:
             made, change = self.routine.settle(
                 updates - rounds, tolerance, self.steps, least, parts
@@ -202,7 +197,9 @@ class Belief:
 
     def bound(self) -> Array:
         """Return the lower bound of log Z, (rows,)."""
-        return np.asarray(self.routine.value(False, self._parts()) + self._own_terms())
+        if self._bound is None:
+            self._bound = self.routine.value(False, self._parts()) + self._own_terms()
+        return self._bound
 
     def _own_terms(self) -> Array | float:
         """Return the terms of the bound that no table of probabilities changes, (rows,)."""
@@ -304,17 +301,14 @@ class Belief:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks of rows that are computed together."""
-        return self.target.rows if self.by_term else -(-self.target.rows // LANES)
+        """The number of blocks of LANES rows."""
+        return -(-self.target.rows // LANES)
 
     def _row_weights(self, weights: Array) -> Array:
         """Return weights (rows,) as (blocks, 1, lanes); lanes without a row have 0."""
-        each = 1 if self.by_term else LANES
-        out = np.zeros((self.blocks, 1, LANES))
-        full = np.zeros(self.blocks * each)
-        full[: len(weights)] = weights
-        out[:, 0, :each] = full.reshape(self.blocks, each)
-        return out
+        out = np.zeros(self.blocks * LANES)
+        out[: len(weights)] = weights
+        return out.reshape(self.blocks, 1, LANES)
 
     def entries(self) -> float:
         """Return the number of entries of tables that a round reads."""
@@ -325,8 +319,7 @@ class Belief:
         """Replace what is given, (rows, items), also in the compiled arrays."""
         self.given[name] = value
         rows = np.arange(self.blocks * LANES).reshape(self.blocks, LANES)
-        rows = np.minimum(rows // LANES if self.by_term else rows, self.target.rows - 1)
-        self._array(name)[:] = value[rows].transpose(0, 2, 1)
+        self._array(name)[:] = value[np.minimum(rows, len(value) - 1)].transpose(0, 2, 1)
 
     def _array(self, name: str) -> Array:
         """Return an array of the rounds, (blocks, items, lanes)."""
@@ -337,10 +330,10 @@ class Belief:
     def _get(self, name: str, where: slice = slice(None)) -> Array:
         """Return a copy of numbers of the rounds, (rows, items)."""
         found = self._array(name)[:, where]
-        if self.by_term:
+        if self.target.rows == 1:
             return np.array(found[..., 0])
-        rows = np.array(found.transpose(0, 2, 1), order="C").reshape(-1, found.shape[1])
-        return rows[: self.target.rows]
+        rows = np.array(found.transpose(0, 2, 1), order="C")
+        return rows.reshape(self.blocks * LANES, found.shape[1])[: self.target.rows]
 
     def _mean(self, name: str) -> Array:
         """Return means (rows, width); means of infinite barren units follow from their parents."""
@@ -387,8 +380,8 @@ class Belief:
             parts["xi"][g.comps] = np.tile(xi, g.count // g.sets)
         numbers = (
             net.link_weights(model),
-            weights,
-            net.grouped(weights) if self.by_term else None,
+            net.edge_numbers(weights, by_term=False),
+            net.edge_numbers(weights, by_term=True) if self.by_term else None,
             np.ascontiguousarray(model.table_terms),
             hard["hard"],
             hard["cut"],
