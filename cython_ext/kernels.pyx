@@ -650,69 +650,80 @@ BELIEF_SOURCES = ("q", "open", "barren", "live", "beta", "power", "base", "gain"
                   "pull", "xi")
 
 
-cdef take_edges(c.pgm_net *n, tuple edges):
-    """Store the numbers of the edges: weight, growth and term_two."""
-    cdef const int32_t[::1] two = edges[2]
-    if two.shape[0] != n.terms:
-        raise ValueError(f"term_two has {two.shape[0]} numbers and does not fit, expected {n.terms}")
-    n.weight, n.growth = doubles_at(edges[0]), doubles_at(edges[1])
-    n.term_two = &two[0] if n.terms else NULL
+cdef class Weights:
+    """The graph of mean-field problems with the numbers of a model.
+
+    graph: the graph with rows as lanes. by_term: the same graph with terms as lanes, on which
+    rounds are made row by row; None for rounds with rows as lanes. edges, grouped: the numbers
+    (weight, growth, term_two) of the edges of both. link_weight, entry, hard, cut: see pgm_net.
+    """
+
+    cdef c.pgm_net net
+    cdef c.pgm_net by_term
+    cdef bint grouped
+    cdef object keep
+
+    def __init__(self, Graph graph, Graph by_term, const double[::1] link_weight, tuple edges,
+                 tuple grouped, const double[::1] entry, const int32_t[::1] hard, double cut):
+        cdef c.pgm_net *n
+        cdef const int32_t[::1] two
+        cdef int i
+        self.keep = graph, by_term, link_weight, edges, grouped, entry, hard
+        self.net, self.grouped = graph.net, by_term is not None
+        if by_term is not None:
+            self.by_term = by_term.net
+        if hard.shape[0] != self.net.units \
+                or link_weight.shape[0] != len((<dict> graph.keep[1])["link_from"]):
+            raise ValueError(f"{hard.shape[0]} hard units or {link_weight.shape[0]} links do not fit")
+        for i in range(1 + self.grouped):
+            n = &self.by_term if i else &self.net
+            weight, growth, two = grouped if i else edges
+            if two.shape[0] != n.terms:
+                raise ValueError(f"term_two has {two.shape[0]} numbers, expected {n.terms}")
+            n.weight, n.growth = doubles_at(weight), doubles_at(growth)
+            n.term_two = &two[0] if n.terms else NULL
+            n.link_weight, n.entry = doubles_at(link_weight), doubles_at(entry)
+            n.hard, n.cut = &hard[0] if n.units else NULL, cut
 
 
 cdef class Belief:
     """The arrays of the rows of evidence of a mean-field problem, and its rounds.
 
-    graph: the graph with rows as lanes. by_term: the same graph with terms as lanes, on which
-    rounds are made row by row; None for rounds with rows as lanes. weights: the numbers (link_weight, edges, edges by term,
-    entry, hard, cut) of pgm_net, where edges are (weight, growth, term_two). rows: of evidence.
-
     `numbers` has the arrays of pgm_batch, (blocks, items, lanes), one after the other.
     """
 
-    cdef c.pgm_net net
-    cdef c.pgm_net by_term
+    cdef Weights weights
+    cdef const c.pgm_net *net
     cdef c.pgm_batch batch
     cdef c.pgm_belief_job job
     cdef c.pgm_source sources[12]
-    cdef object keep
     cdef readonly object numbers
 
-    def __init__(self, Graph graph, Graph by_term, tuple weights, int64_t rows):
-        cdef c.pgm_net *n = &self.net
+    def __init__(self, Weights weights, int64_t rows):
+        cdef const c.pgm_net *n = &weights.net
         cdef c.pgm_batch *a = &self.batch
-        cdef int64_t b, lanes = routines.lanes
+        cdef int64_t lanes = routines.lanes, b = (rows + lanes - 1) // lanes, total = 0, shift
         cdef double[::1] room
-        cdef const int32_t[::1] hard
         cdef double *to
         cdef int i
-        link_weight, edges, grouped, entry, hard, cut = weights
-        self.keep = graph, by_term, weights
-        self.net = graph.net
-        n.link_weight, n.entry = doubles_at(link_weight), doubles_at(entry)
-        take_edges(n, edges)
-        n.hard, n.cut = &hard[0] if n.units else NULL, cut
-        if hard.shape[0] != n.units or len(link_weight) != len((<dict> graph.keep[1])["link_from"]):
-            raise ValueError(f"{hard.shape[0]} hard units or {len(link_weight)} links do not fit")
-        b = (rows + lanes - 1) // lanes
-        if by_term is not None:
-            self.by_term = by_term.net
-            self.by_term.link_weight, self.by_term.entry = n.link_weight, n.entry
-            take_edges(&self.by_term, grouped)
-            self.by_term.hard, self.by_term.cut = n.hard, cut
-            self.job.by_term = &self.by_term
+        cdef int64_t[12] items = [n.states, n.units, n.units, n.terms, 1, n.tables, n.comps,
+                                  n.comps, n.term_comps, n.terms, n.term_comps, n.term_comps]
+        self.weights, self.net = weights, n
         self.job.net, self.job.batch, self.job.blocks, self.job.rows = n, a, b, rows
-        items = (n.states, n.units, n.units, n.terms, 1, n.tables, n.comps, n.comps, n.term_comps,
-                 n.terms, n.term_comps, n.term_comps)
-        total = b * lanes * (sum(items) + n.states + n.comps + n.term_states + n.terms + n.term_comps)
-        self.numbers = np.zeros(total + lanes)
-        room = self.numbers
+        if weights.grouped:
+            self.job.by_term = &weights.by_term
+        for i in range(12):
+            total += items[i]
+        total += n.states + n.comps + n.term_states + n.terms + n.term_comps
+        total *= b * lanes
+        room = padded = np.zeros(total + lanes)
         # Vectors are loaded faster from addresses that are multiples of their size.
-        shift = (-(<size_t> &room[0]) // sizeof(double)) % lanes
-        self.numbers = self.numbers[shift:shift + total]
+        shift = (lanes - <int64_t> (<size_t> &room[0] // sizeof(double)) % lanes) % lanes
+        self.numbers = padded[shift:shift + total]
         to = &room[shift]
-        for i in range(c.PGM_SOURCES):
+        for i in range(12):
             self.sources[i].to, self.sources[i].items = to, items[i]
-            to += b * lanes * self.sources[i].items
+            to += b * lanes * items[i]
         a.q, a.open, a.barren = self.sources[0].to, self.sources[1].to, self.sources[2].to
         a.live, a.beta, a.power = self.sources[3].to, self.sources[4].to, self.sources[5].to
         a.base, a.gain, a.still = self.sources[6].to, self.sources[7].to, self.sources[8].to
@@ -721,7 +732,21 @@ cdef class Belief:
         a.phi = a.mean + b * lanes * n.comps
         a.f = a.phi + b * lanes * n.term_states
         a.input = a.f + b * lanes * n.terms
-        self.job.source = self.sources
+
+    def beside(self, const double[::1] factor, double floor, int parts):
+        """Return a copy with other probabilities of free units, as in `start`."""
+        cdef Belief other = Belief(self.weights, self.job.rows)
+        cdef const double[::1] own = self.numbers
+        cdef double[::1] to = other.numbers
+        cdef c.pgm_belief_job j = other.job
+        if factor.shape[0] != self.net.states:
+            raise ValueError(f"{factor.shape[0]} factors do not fit {self.net.states} states")
+        if own.shape[0]:
+            memcpy(&to[0], &own[0], own.shape[0] * sizeof(double))
+        j.factor, j.floor = &factor[0] if factor.shape[0] else NULL, floor
+        with nogil:
+            pgm_share(routines.start, &j, j.blocks, parts)
+        return other
 
     def start(self, const double[::1] common, dict rows, const double[::1] factor, double floor,
               int parts):
@@ -748,7 +773,8 @@ cdef class Belief:
                                  f"expected (1 or {j.rows}, {self.sources[i].items})")
             self.sources[i].from_ = &view[0, 0] if view.shape[1] else NULL
             self.sources[i].rows = view.shape[0]
-        j.factor, j.floor = &factor[0] if factor is not None and factor.shape[0] else NULL, floor
+        j.source, j.floor = self.sources, floor
+        j.factor = &factor[0] if factor is not None and factor.shape[0] else NULL
         with nogil:
             pgm_share(routines.start, &j, j.blocks, parts)
 

@@ -242,15 +242,23 @@ class Graph:
         self, kinds: list[tuple[int, int, float, Array, Array]], net: dict[str, Any]
     ) -> None: ...
 
-class Belief:
-    numbers: Array
+class Weights:
     def __init__(
         self,
         graph: Graph,
         by_term: Graph | None,
-        weights: tuple[Any, ...],
-        rows: int,
+        link_weight: Array,
+        edges: tuple[Array, Array, Array],
+        grouped: tuple[Array, Array, Array] | None,
+        entry: Array,
+        hard: Array,
+        cut: float,
     ) -> None: ...
+
+class Belief:
+    numbers: Array
+    def __init__(self, weights: Weights, rows: int) -> None: ...
+    def beside(self, factor: Array, floor: float, parts: int) -> Belief: ...
     def start(
         self,
         common: Array,

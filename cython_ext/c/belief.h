@@ -288,7 +288,7 @@ PGM_INLINE void pgm_fill_block(const pgm_belief_job *j, const pgm_source *s, int
     }
 }
 
-/* Fill all arrays from their sources. Then set the probabilities of free units, `factor` times those
+/* Fill all arrays from their sources, if there are any. Then set the probabilities of free units, `factor` times those
  * of the source, and what follows from them. */
 static void pgm_start_part(void *job, int64_t first, int64_t last)
 {
@@ -297,7 +297,7 @@ static void pgm_start_part(void *job, int64_t first, int64_t last)
     for (int64_t b = first; b < last; b++) {
         pgm_rows r = pgm_block_of(n, j->batch, b);
         const pgm_vd *barren = (const pgm_vd *)j->batch->barren + b * n->units;
-        for (int s = 0; s < PGM_SOURCES; s++) pgm_fill_block(j, j->source + s, b);
+        for (int s = 0; j->source && s < PGM_SOURCES; s++) pgm_fill_block(j, j->source + s, b);
         for (int64_t u = 0; u < n->units; u++) {
             const int states = n->kind[n->unit_kind[u]].states;
             const pgm_vl free = (r.open[u] > 0.0) | (barren[u] > 0.0);

@@ -483,7 +483,7 @@ typedef struct {
     const pgm_batch *batch;
     int64_t blocks;
     int64_t rows;         /* rows of evidence; the last one fills empty lanes */
-    const pgm_source *source;
+    const pgm_source *source; /* start: PGM_SOURCES sources; NULL leaves the arrays as they are */
     const double *factor; /* start: (states) factors of the probabilities of free units, or NULL */
     double floor;         /* start: the least probability of a state of a free unit */
     int only_tables;      /* value: leave out all terms but those of tables */

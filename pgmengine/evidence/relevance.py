@@ -159,7 +159,15 @@ def pattern_of(
     known: Cache[EvidencePattern] = structure.memo.recall(
         "evidence patterns", lambda: Cache(most=MAX_PATTERNS)
     )
-    key = tuple([m.tobytes() for part in (observed, intervened) for m in part.values()])
+    none = structure.no_evidence
+    # The mask of a layer without observed units is mostly the one of the structure.
+    key = tuple(
+        [
+            None if mask is none[name][1] else mask.tobytes()
+            for part in (observed, intervened)
+            for name, mask in part.items()
+        ]
+    )
     return known.recall(key, lambda: EvidencePattern(structure, rows, observed, intervened))
 
 

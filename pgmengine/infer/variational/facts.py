@@ -15,13 +15,15 @@ import numpy as np
 
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array
+from pgmengine.base.work.cache import remembered
 from pgmengine.evidence.relevance import barren
 from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.conditions import log_sums
 from pgmengine.infer.variational.infinite_units import infinite_layers
-from pgmengine.infer.variational.packed_graph import Group, net_of
+from pgmengine.infer.variational.packed_graph import SOURCES, Group, net_of
 from pgmengine.infer.variational.packed_tables import powers, units_parents_first
 from pgmengine.model.couplings import Coupling
+from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
 
 
@@ -43,6 +45,7 @@ class Facts:
 
     def __init__(self, target: Target) -> None:
         s = target.structure
+        self.layers, self._starts = s.layers, dict[float, Array]()
         self.hidden = {name: distinct(mask) for name, mask in barren(target).items()}
         tables = tuple(
             n
@@ -81,6 +84,29 @@ class Facts:
         first = {name: g.first for name, g in net.units.items()}
         self.follow_tables = units_parents_first(s, first, self.hidden)
 
+    def start(self, xi: float) -> Array:
+        """Return the numbers from which rounds start, as far as the facts give them.
+
+        They are those of the arrays SOURCES, one after the other: tables without a parameter, and
+        each xi at the share `xi` of its range.
+        """
+        if xi in self._starts:
+            return self._starts[xi]
+        net, layers = self.net, self.layers
+        parts = {name: np.zeros(net.places[name].stop - net.places[name].start) for name in SOURCES}
+        parts |= {n: v[0] for n, v in self.arrays.items() if len(v) == 1}
+        parts["on"], parts["beta"] = parts["live"], np.ones(1)
+        for name, g in net.units.items():
+            unit = layers[name].unit
+            parts["q"][g.all_states] = np.tile(unit.prob(np.zeros(unit.width)), g.count)
+        for name, g in net.terms.items():
+            values = net.values(name)
+            low, high = values.min(axis=1), values.max(axis=1)
+            place = (low + xi * (high - low) / g.width).ravel()
+            parts["xi"][g.comps] = np.tile(place, g.count // g.sets)
+        found = self._starts[xi] = np.concatenate([parts[name] for name in SOURCES])
+        return found
+
     def _from_outside(self, c: Coupling) -> bool:
         """Return whether a coupling leads from a unit without a table to the net."""
         units, terms = self.net.units, self.net.terms
@@ -111,6 +137,12 @@ class Facts:
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
 
+@remembered
+def by_values(s: Structure) -> bool:
+    """Return whether facts depend on values, as the terms of noisy-or children do."""
+    return any(s.layers[name].unit.nonnegative for name in s.directed_layers)
+
+
 def facts_of(target: Target) -> Facts:
     """Return the facts of a target, which questions with equal facts share."""
     s, pattern, model = target.structure, target.pattern, target.model
@@ -119,7 +151,7 @@ def facts_of(target: Target) -> Facts:
         pattern.alike
         and target.untempered
         and all(distinct(field).shape[0] == 1 for field in target.soft.values())
-        and not any(s.layers[name].unit.nonnegative for name in s.directed_layers)
+        and not by_values(s)
         and not any(map(is_sparse, weights))
     )
     if not shared:

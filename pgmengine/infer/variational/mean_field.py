@@ -304,7 +304,7 @@ def by_tables(target: Target) -> bool:
 
 def _impossible(q: Factors | Belief) -> tuple[str, ...]:
     """Return a warning if a row has no bound, because Q has not found a possible state."""
-    if not isinstance(q, Belief) or (possible := q.possible()).all():
+    if not isinstance(q, Belief) or q.constants.hard is None or (possible := q.possible()).all():
         return ()
     row = int(np.flatnonzero(~possible)[0])
     return (

@@ -336,25 +336,31 @@ class Net:
         kinds = self.kinds[g.kind : g.kind + g.sets]
         return np.array([kind[3].reshape(g.states, g.width) for kind in kinds])
 
-    def edge_numbers(self, weights: Array, by_term: bool) -> tuple[Array, Array, Array]:
+    def edge_numbers(
+        self, weights: Array, by_term: bool, growth: bool = True
+    ) -> tuple[Array, Array, Array]:
         """Return the weights of all edges, the growth of odds, and which terms can use it.
 
-        See pgm_tilt_both in net.h.
+        See pgm_tilt_both in net.h. Without `growth`, no term can use it.
         """
         arrays: dict[str, Any] = self.arrays
+        if not growth:
+            return weights, np.zeros(0), np.zeros(len(arrays["term_kind"]), dtype=np.int32)
         if by_term:
             arrays, place = self._grouped
             weights = np.append(weights, 0.0)[place].reshape(-1, LANES)
         logs = weights[arrays["edge_weight"]]
         logs = logs * (arrays["edge_scale"][:, None] if by_term else arrays["edge_scale"])
-        large = np.abs(logs) > MAX_LOG_GROWTH
         two = arrays["term_pair"]
-        if large.any():
-            of_term = arrays["edge_term"][large.any(axis=1) if by_term else large]
+        if np.abs(logs).max(initial=0.0) > MAX_LOG_GROWTH:
+            large = np.abs(logs) > MAX_LOG_GROWTH
             two = two.copy()
-            two[of_term] = 0
+            two[arrays["edge_term"][large.any(axis=1) if by_term else large]] = 0
             logs = np.clip(logs, -MAX_LOG_GROWTH, MAX_LOG_GROWTH)
-        return weights.reshape(-1), np.exp(np.stack((logs, -logs), axis=1)).reshape(-1), two
+        both = np.empty((logs.shape[0], 2, *logs.shape[1:]))
+        np.exp(logs, out=both[:, 0])
+        np.exp(-logs, out=both[:, 1])
+        return weights.reshape(-1), both.reshape(-1), two
 
     def weights(self, model: Parameters) -> Array:
         """Return the weights of all edges."""

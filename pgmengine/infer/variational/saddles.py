@@ -52,6 +52,9 @@ MAX_VISITED_ENTRIES = 2e7
 # Smaller relative gains of the bound do not show a saddle, but the last rounds to a fixed point.
 NEGLIGIBLE_GAIN = 1e-6
 
+# Nats; larger than any bound, so that its sum with -inf is -inf.
+LARGEST_BOUND = 1e300
+
 
 class Q(Protocol):
     """A product distribution with its bound: Factors or Belief."""
@@ -157,8 +160,9 @@ def _runs(target: Target) -> int:
 
 def _above(one: Array, other: Array) -> Array:
     """Return where a bound is above another bound by more than NEGLIGIBLE_GAIN."""
-    least = np.where(np.isfinite(other), NEGLIGIBLE_GAIN * (1.0 + np.abs(other)), 0.0)
-    return np.asarray(one > other + least)
+    # A bound of -inf has no size.
+    size = np.minimum(np.abs(other), LARGEST_BOUND)
+    return np.asarray(one > other + NEGLIGIBLE_GAIN * (1.0 + size))
 
 
 def _better(best: tuple[Array, States], q: Q, rows: Array) -> tuple[Array, States]:

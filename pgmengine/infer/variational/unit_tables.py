@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -28,9 +27,9 @@ from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.variational.conditions import constant_input
-from pgmengine.infer.variational.facts import facts_of, repeated
+from pgmengine.infer.variational.facts import Facts, by_values, facts_of, repeated
 from pgmengine.infer.variational.infinite_units import Infinite
-from pgmengine.infer.variational.packed_graph import SOURCES, Net
+from pgmengine.infer.variational.packed_graph import SOURCES
 from pgmengine.infer.variational.packed_tables import hard_units
 from pgmengine.infer.variational.support import move_to_possible
 from pgmengine.model.parameters import Parameters
@@ -50,21 +49,23 @@ class Constants:
 
     Attributes
     ----------
-    weights : the numbers of the compiled graph: of links, of edges, of edges by term, logarithms of
-        entries, which units are in tables with zeros, and the smallest probability there.
+    facts : the facts about the evidence pattern.
+    weights : the compiled graph with the numbers of the model.
     numbers : the arrays from which rounds start, one after the other, as far as they are equal in
         all rows.
-    hard : whether a table has an entry of 0.
+    hard : (units,), whether a unit is in a table with an entry of 0; None if there are no such
+        tables.
     """
 
-    weights: tuple[Any, ...]
+    facts: Facts
+    weights: _kernels.Weights
     numbers: Array
-    hard: bool
+    hard: Array | None
 
 
 @remembered
 def _constants(model: Parameters) -> Cache[Constants]:
-    """Return the constants of a model that are known, by the facts and by the place of xi."""
+    """Return the constants of a model that are kept for further questions."""
     return Cache(most=8)
 
 
@@ -98,17 +99,21 @@ class Belief:
         search: bool = True,
         step: float = 0.0,
     ) -> None:
-        self.target, self.xi, self.facts = target, xi, facts_of(target)
-        self.net, self.hidden = self.facts.net, self.facts.hidden
+        self.target, self.xi = target, xi
         self.steps = 0 if xi is not None else NEWTON_STEPS
-        self.by_term = self.net.rounds_by_term(target.rows)
-        # Target, beta and reference of many questions change nothing but a few numbers.
+        # The number of blocks of LANES rows.
+        self.blocks = -(-target.rows // LANES)
+        # beta and references change the numbers from which rounds start.
         plain = target.untempered and not target.reference
         make = partial(self._constants, plain)
-        if plain:
-            self.constants = _constants(target.model).recall((self.facts, xi, self.by_term), make)
+        if plain and not target.soft and target.pattern.alike and not by_values(target.structure):
+            key = target.pattern.first, xi, min(target.rows, LANES)
+            self.constants = _constants(target.model).recall(key, make)
         else:
             self.constants = make()
+        self.facts = self.constants.facts
+        self.net, self.hidden = self.facts.net, self.facts.hidden
+        self.parts = parts(self.net.work * self.blocks, MIN_EDGES_PER_THREAD)
         self.infinite, factor = Infinite(target, self.facts.infinite, start, rng), None
         if step:
             noise = np.random.default_rng(0)
@@ -119,23 +124,18 @@ class Belief:
             self.given["q"] = self._first(start, rng)
         floor = 0.0 if start is not None and target.structure.tables else 1e-299
         self._begin(factor, floor)
-        if search and self.constants.hard:
+        if search and self.constants.hard is not None:
             move_to_possible(self, rng)
 
     def _begin(self, factor: Array | None = None, floor: float = 0.0) -> None:
         """Make the compiled arrays, and fill them with what is given."""
-        self.routine = _kernels.Belief(
-            self.net.graph,
-            self.net.by_term if self.by_term else None,
-            self.constants.weights,
-            self.target.rows,
-        )
+        self.routine = _kernels.Belief(self.constants.weights, self.target.rows)
         self._refill(factor, floor)
 
     def _refill(self, factor: Array | None = None, floor: float = 0.0) -> None:
         self._bound: Array | None = None
         given = {SOURCES.index(n): np.ascontiguousarray(v) for n, v in self.given.items()}
-        self.routine.start(self.constants.numbers, given, factor, floor, self._parts())
+        self.routine.start(self.constants.numbers, given, factor, floor, self.parts)
 
     def beside(self, size: float, seed: int) -> Belief:
         """Return Q of the same rows at a small distance, in the same direction in all rows.
@@ -147,10 +147,10 @@ class Belief:
         # The module copy takes ten times as long.
         other = object.__new__(Belief)
         other.__dict__.update(self.__dict__)
-        # xi is near its minimum there, too.
-        other.given = {**self.given, "q": self._get("q"), "xi": self._get("xi")}
+        other.given, other._bound = dict(self.given), None
+        factor = _step(self.net.arrays["states"], size, seed)
         floor = 0.0 if self.target.structure.tables else 1e-299
-        other._begin(_step(self.net.arrays["states"], size, seed), floor)
+        other.routine = self.routine.beside(factor, floor, self.parts)
         return other
 
     @property
@@ -161,7 +161,8 @@ class Belief:
     @property
     def state(self) -> States:
         """The snapshot: tables (rows, size * K), and means of units with infinitely many values."""
-        tables = {name: self._get("q", g.all_states) for name, g in self.net.units.items()}
+        q = self._get("q")
+        tables = {name: q[:, g.all_states] for name, g in self.net.units.items()}
         return tables | self.infinite.mean
 
     def nudged(self, size: float, seed: int) -> States:
@@ -183,31 +184,31 @@ class Belief:
         Logarithms of table entries below `least` count as `least`. Returns the number of rounds,
         and the last change.
         """
-        rounds, change, moved, parts = 0, 0.0, np.inf, self._parts()
+        rounds, change, moved = 0, 0.0, np.inf
         self._bound = None
         while moved > tolerance and rounds < updates:
             made, change = self.routine.settle(
-                updates - rounds, tolerance, self.steps, least, parts
+                updates - rounds, tolerance, self.steps, least, self.parts
             )
             rounds += made
             moved = self._move_infinite()
-        self.routine.forward(self.facts.follow, LAST_NEWTON_STEPS, parts)
-        self.routine.forward_tables(self.facts.follow_tables, parts)
+        self.routine.forward(self.facts.follow, LAST_NEWTON_STEPS, self.parts)
+        self.routine.forward_tables(self.facts.follow_tables, self.parts)
         return rounds, max(moved, change)
 
     def bound(self) -> Array:
         """Return the lower bound of log Z, (rows,)."""
         if self._bound is None:
-            self._bound = self.routine.value(False, self._parts()) + self._own_terms()
+            self._bound = self.routine.value(False, self.parts) + self._own_terms()
         return self._bound
 
     def _own_terms(self) -> Array | float:
         """Return the terms of the bound that no table of probabilities changes, (rows,)."""
         target, s, facts = self.target, self.target.structure, self.facts
+        if not (facts.with_own_terms or facts.outside_couplings or target.soft):
+            return 0.0
         outside = {n for n in target.soft if n not in self.net.units}
         names = dict.fromkeys((*facts.with_own_terms, *outside))
-        if not names and not facts.outside_couplings:
-            return 0.0
         x, total, power = {n: self._mean(n) for n in names}, np.zeros(target.rows), 0.0
         for name in names:
             layer, free = s.layers[name], target.free[name]
@@ -227,9 +228,9 @@ class Belief:
 
     def possible(self) -> Array:
         """Return whether Q gives no probability to entries of 0 in tables, (rows,) bool."""
-        if not self.constants.hard:
+        if self.constants.hard is None:
             return np.ones(self.target.rows, dtype=bool)
-        return np.isfinite(self.routine.value(True, self._parts()))
+        return np.isfinite(self.routine.value(True, self.parts))
 
     def again(self, target: Target, rng: np.random.Generator | None) -> Belief:
         """Return the first Q of other rows; its bound may be -inf."""
@@ -249,12 +250,12 @@ class Belief:
 
         x is layer -> (rows, width).
         """
-        if not len(rows):
+        if not len(rows) or self.constants.hard is None:
             return
-        hard, q = self.constants.weights[4], np.array(self._get("q"))
+        hard, q = self.constants.hard, self._get("q")
         for name, g in self.net.units.items():
             layer = self.target.structure.layers[name]
-            moves = (self.target.free[name] & (hard[g.items] > 0))[rows][..., None]
+            moves = (self.target.free[name] & hard[g.items])[rows][..., None]
             own = q[rows, g.all_states].reshape(len(rows), layer.size, -1)
             own = np.where(moves, layer.one_hot(x[name]), own)
             q[rows, g.all_states] = own.reshape(len(rows), -1)
@@ -284,25 +285,17 @@ class Belief:
         # If a child has several terms, they add to the same weights.
         alone = all(g.sets == 1 for g in self.net.terms.values())
         self.routine.learn(
-            self._row_weights(weights), found, self._parts() if alone else 1
+            self._row_weights(weights), found, self.parts if alone else 1
         )
         for e in self.net.edges:
             out[f"{e.arrow.key}.weight"] = e.gathered(target.model.weight(e.arrow), found)
         counts = np.zeros(len(target.model.table_entries))
-        self.routine.count_tables(self._row_weights(weights), counts, self._parts())
+        self.routine.count_tables(self._row_weights(weights), counts, self.parts)
         return out | target.model.table_slopes(counts)
 
     def add_slopes(self, weights: Array, total: Accumulator) -> None:
         """Add `gradient` to the sum of a phase."""
         total.arrays(self.gradient(weights), 1.0, float(weights.sum()))
-
-    def _parts(self) -> int:
-        return parts(self.net.work * self.blocks, MIN_EDGES_PER_THREAD)
-
-    @property
-    def blocks(self) -> int:
-        """The number of blocks of LANES rows."""
-        return -(-self.target.rows // LANES)
 
     def _row_weights(self, weights: Array) -> Array:
         """Return weights (rows,) as (blocks, 1, lanes); lanes without a row have 0."""
@@ -360,34 +353,25 @@ class Belief:
 
     def _constants(self, plain: bool) -> Constants:
         """Return the constants; without `plain`, beta and reference count, and rows have fields."""
-        model, net = self.target.model, self.net
+        model, facts = self.target.model, facts_of(self.target)
+        net, by_term = facts.net, facts.net.rounds_by_term(self.target.rows)
         weights = net.weights(model)
         hard = hard_units(model, net.arrays)
-        parts = {name: np.zeros(net.places[name].stop - net.places[name].start) for name in SOURCES}
-        parts |= {n: v[0] for n, v in self.facts.arrays.items() if len(v) == 1}
-        parts["beta"][:] = 1.0
-        for name, g in net.units.items():
-            unit = self.target.structure.layers[name].unit
-            parts["q"][g.all_states] = np.tile(unit.prob(np.zeros(unit.width)), g.count)
-        if plain and not self.facts.inputs_from_outside:
-            parts |= {n: v[0] for n, v in self._fields({}).items()}
-        parts["on"] = parts["live"]
-        place = 0.5 if self.xi is None else self.xi
-        for name, g in net.terms.items():
-            values = net.values(name)
-            low, high = values.min(axis=1), values.max(axis=1)
-            xi = (low + place * (high - low) / g.width).ravel()
-            parts["xi"][g.comps] = np.tile(xi, g.count // g.sets)
-        numbers = (
+        numbers = facts.start(0.5 if self.xi is None else self.xi).copy()
+        if plain and not facts.inputs_from_outside:
+            for name, value in self._fields(facts, {}).items():
+                numbers[net.places[name]] = value[0]
+        compiled = _kernels.Weights(
+            net.graph,
+            net.by_term if by_term else None,
             net.link_weights(model),
-            net.edge_numbers(weights, by_term=False),
-            net.edge_numbers(weights, by_term=True) if self.by_term else None,
+            net.edge_numbers(weights, False, growth=not by_term),
+            net.edge_numbers(weights, True) if by_term else None,
             np.ascontiguousarray(model.table_terms),
             hard["hard"],
             hard["cut"],
         )
-        joined = np.concatenate([parts[name] for name in SOURCES])
-        return Constants(numbers, joined, bool(hard["hard"].any()))
+        return Constants(facts, compiled, numbers, hard["hard"] > 0 if hard["hard"].any() else None)
 
     def _given(self, plain: bool) -> dict[str, Array]:
         """Return the arrays that depend on the rows, or on what else is not constant."""
@@ -396,7 +380,7 @@ class Belief:
         if not plain:
             given["beta"] = target.beta[:, None]
         if not plain or facts.inputs_from_outside or target.soft:
-            given |= self._fields(target.soft)
+            given |= self._fields(facts, target.soft)
         complement = [n for n in facts.outside_terms if not target.structure.layers[n].unit.canonical]
         if facts.outside_terms:
             # Observed children give the factors of their inputs; the tables of others set them.
@@ -413,10 +397,10 @@ class Belief:
             given["pull"][:, g.comps][:, :: g.sets] = pull
         return given
 
-    def _fields(self, soft: States) -> dict[str, Array]:
+    def _fields(self, facts: Facts, soft: States) -> dict[str, Array]:
         """Return natural parameters of units, their part of the bound, and inputs of terms."""
-        target, s, net = self.target, self.target.structure, self.net
-        from_outside = self.facts.inputs_from_outside
+        target, s, net = self.target, self.target.structure, facts.net
+        from_outside = facts.inputs_from_outside
         rows = target.rows if from_outside or soft or not target.untempered else 1
         base, gain = np.zeros((2, rows, net.arrays["comps"]))
         still = np.zeros((rows, net.arrays["term_comps"]))
@@ -435,12 +419,14 @@ class Belief:
                 for to, other, block in c.blocks(target.model.weight(c)):
                     if to == name and other not in net.units:
                         field = field + self._mean(other) @ block
-            gain[:, g.comps] = times(beta, field)
-            base[:, g.comps] = gain[:, g.comps] + times(beta, constant.get(name, 0.0))
+            gain[:, g.comps] = field if target.untempered else times(beta, field)
+            inputs = constant.get(name, 0.0)
+            base[:, g.comps] = gain[:, g.comps]
+            base[:, g.comps] += inputs if target.untempered else times(beta, inputs)
             if name in target.reference and not target.untempered:
                 tilt = (1.0 - beta) * target.reference[name]
                 base[:, g.comps] += tilt
-                moves = target.components(name, target.free[name] & ~self.hidden[name])
+                moves = target.components(name, target.free[name] & ~facts.hidden[name])
                 gain[:, g.comps] += np.where(moves, tilt, 0.0)
         return {"base": base, "gain": gain, "still": still}
 
@@ -470,7 +456,7 @@ class Belief:
         if not self.infinite.mean:
             return 0.0
         moved = self.infinite.update(self._mean)
-        fields = self._fields(self.target.soft)
+        fields = self._fields(self.facts, self.target.soft)
         for name in ("base", "gain"):
             self._put(name, fields[name])
         return moved
