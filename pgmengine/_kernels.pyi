@@ -260,12 +260,7 @@ class Belief:
     def __init__(self, weights: Weights, rows: int) -> None: ...
     def beside(self, factor: Array, floor: float, parts: int) -> Belief: ...
     def start(
-        self,
-        common: Array,
-        rows: dict[int, Array],
-        factor: Array | None,
-        floor: float,
-        parts: int,
+        self, common: Array, rows: dict[int, Array], factor: Array | None, floor: float, parts: int
     ) -> None: ...
     def settle(
         self, rounds: int, tolerance: float, steps: int, least: float, parts: int

@@ -124,7 +124,7 @@ class EvidencePattern:
 
     @cached_property
     def memo(self) -> Cache[Any]:
-        """Results that follow from the pattern and from few other things; each room has its keys."""
+        """Results that follow from the pattern and from little else, by keys of their users."""
         return Cache(most=16)
 
     @property

@@ -58,14 +58,16 @@ class Group:
         return slice(self.first_comp, self.first_comp + self.count * self.width)
 
 
-# Largest logarithm of the growth of a parent's odds from one state of a child to the other for which
-# two states need one exponential (net.h): PGM_FLUSH factors of 1 + e^5.5 do not overflow.
+# Largest logarithm of the growth of a parent's odds, from one state of a child to the other, for
+# which two states need one exponential (net.h): PGM_FLUSH factors of 1 + e^5.5 do not overflow.
 MAX_LOG_GROWTH = 5.5
 
 # The arrays of the rounds: first those that start from numbers that are given, in the order of
 # BELIEF_SOURCES in kernels.pyx, then those that only the rounds compute.
-SOURCES = ("q", "open", "barren", "live", "beta", "power", "base", "gain", "still", "on", "pull")
-SOURCES += ("xi",)
+SOURCES: tuple[str, ...] = (
+    *("q", "open", "barren", "live", "beta", "power"),
+    *("base", "gain", "still", "on", "pull", "xi"),
+)
 FOUND = ("log_q", "mean", "phi", "f", "input")
 
 EMPTY_GROUP = Group(0, 1, 0, 0, 0, 0, 0, 0)
@@ -123,9 +125,10 @@ class Net:
         # The number of items of each array of the rounds, in the order in which they are stored.
         n = self.arrays
         units, terms = len(n["unit_kind"]), len(n["term_kind"])
-        sizes = (n["states"], units, units, terms, 1, len(n["table_entry"]), n["comps"], n["comps"])
-        sizes += (n["term_comps"], terms, n["term_comps"], n["term_comps"])
-        sizes += (n["states"], n["comps"], n["term_states"], terms, n["term_comps"])
+        states, comps, term_comps = n["states"], n["comps"], n["term_comps"]
+        sizes: list[int] = [states, units, units, terms, 1, len(n["table_entry"])]
+        sizes += [comps, comps, term_comps, terms, term_comps, term_comps]
+        sizes += [states, comps, n["term_states"], terms, term_comps]
         ends = np.cumsum(sizes).tolist()
         self.places = {
             name: slice(end - size, end)
@@ -368,7 +371,6 @@ class Net:
         for e in self.edges:
             out[e.begin + e.place] = numbers(model.weight(e.arrow))
         return out
-
 
     def link_weights(self, model: Parameters) -> Array:
         """Return the weights of all links."""

@@ -61,9 +61,7 @@ def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
 def powers(target: Target, hidden: dict[str, Array]) -> Array:
     """Return the power of each table in each row, (rows or 1, tables)."""
     s = target.structure
-    absent = {
-        n: distinct(target.intervened[n]) | hidden[n] for n in (s.layers if s.tables else ())
-    }
+    absent = {n: distinct(target.intervened[n]) | hidden[n] for n in (s.layers if s.tables else ())}
     beta = np.ones(1) if target.untempered else target.beta
     rows = max((len(beta), *map(len, absent.values())))
     power = np.zeros((rows, len(s.table_index.child))) + beta[:, None]

@@ -112,9 +112,7 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
     return q, rounds + q.settle(updates, tolerance)[0]
 
 
-def _after_a_step(
-    q: AnyQ, bound: Array, updates: int, tolerance: float
-) -> tuple[AnyQ, Array, int]:
+def _after_a_step(q: AnyQ, bound: Array, updates: int, tolerance: float) -> tuple[AnyQ, Array, int]:
     """Return Q after a small step and further rounds, where it is above `bound`, and the rounds.
 
     The rounds end at fixed points, or once all rows have a higher bound.

@@ -209,7 +209,7 @@ class Belief:
             return 0.0
         outside = {n for n in target.soft if n not in self.net.units}
         names = dict.fromkeys((*facts.with_own_terms, *outside))
-        x, total, power = {n: self._mean(n) for n in names}, np.zeros(target.rows), 0.0
+        x, (total, power) = {n: self._mean(n) for n in names}, np.zeros((2, target.rows))
         for name in names:
             layer, free = s.layers[name], target.free[name]
             if not free.all():
@@ -219,11 +219,11 @@ class Belief:
                 field = target.soft.get(name, 0.0) + (
                     0.0 if name in s.directed_layers else target.model.bias(name)
                 )
-                power = power + (x[name] * field).sum(axis=1)
+                power += (x[name] * field).sum(axis=1)
             if name in s.directed_layers and name not in self.net.terms:
                 total += self._conditional(name)
         for c in facts.outside_couplings:
-            power = power + c.log_density(target.model.weight(c), self._mean(c.a), self._mean(c.b))
+            power += c.log_density(target.model.weight(c), self._mean(c.a), self._mean(c.b))
         return np.asarray(total + times(target.beta, power) + self.infinite.bound())
 
     def possible(self) -> Array:
@@ -284,9 +284,7 @@ class Belief:
         found = np.zeros(self.net.weight_count)
         # If a child has several terms, they add to the same weights.
         alone = all(g.sets == 1 for g in self.net.terms.values())
-        self.routine.learn(
-            self._row_weights(weights), found, self.parts if alone else 1
-        )
+        self.routine.learn(self._row_weights(weights), found, self.parts if alone else 1)
         for e in self.net.edges:
             out[f"{e.arrow.key}.weight"] = e.gathered(target.model.weight(e.arrow), found)
         counts = np.zeros(len(target.model.table_entries))
@@ -381,12 +379,16 @@ class Belief:
             given["beta"] = target.beta[:, None]
         if not plain or facts.inputs_from_outside or target.soft:
             given |= self._fields(facts, target.soft)
-        complement = [n for n in facts.outside_terms if not target.structure.layers[n].unit.canonical]
+        complement = [
+            n for n in facts.outside_terms if not target.structure.layers[n].unit.canonical
+        ]
         if facts.outside_terms:
             # Observed children give the factors of their inputs; the tables of others set them.
             given["pull"] = np.zeros((target.rows, net.arrays["term_comps"]))
         if len(facts.arrays["live"]) > 1 or complement:
-            given["on"] = np.zeros((target.rows, len(net.arrays["term_kind"]))) + facts.arrays["live"]
+            given["on"] = (
+                np.zeros((target.rows, len(net.arrays["term_kind"]))) + facts.arrays["live"]
+            )
         for name in facts.outside_terms:
             g, x, live = net.terms[name], target.evidence.values[name], facts.live[name]
             if name in complement:
@@ -414,13 +416,15 @@ class Belief:
                 still[:, g.comps] = repeated(constant[name], g)
         beta = 1.0 if target.untempered else target.beta[:, None]
         for name, g in net.units.items():
-            field = soft.get(name, 0.0) + (0.0 if name in constant else target.model.bias(name))
+            field: Array = np.zeros(1) + soft.get(name, 0.0)
+            if name not in constant:
+                field = field + target.model.bias(name)
             for c in s.undirected if from_outside else ():
                 for to, other, block in c.blocks(target.model.weight(c)):
                     if to == name and other not in net.units:
                         field = field + self._mean(other) @ block
             gain[:, g.comps] = field if target.untempered else times(beta, field)
-            inputs = constant.get(name, 0.0)
+            inputs = constant.get(name, np.zeros(1))
             base[:, g.comps] = gain[:, g.comps]
             base[:, g.comps] += inputs if target.untempered else times(beta, inputs)
             if name in target.reference and not target.untempered:
