@@ -95,7 +95,7 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
     """
     bound = q.bound()
     other, above, rounds = _after_a_step(q, bound, updates, tolerance)
-    rows = np.flatnonzero(above)
+    rows = above.nonzero()[0]
     if not len(rows):
         return q, 0
     best = _better((bound, q.state), other, np.arange(q.target.rows))

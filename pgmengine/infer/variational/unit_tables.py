@@ -192,8 +192,10 @@ class Belief:
             )
             rounds += made
             moved = self._move_infinite()
-        self.routine.forward(self.facts.follow, LAST_NEWTON_STEPS, self.parts)
-        self.routine.forward_tables(self.facts.follow_tables, self.parts)
+        if len(self.facts.follow):
+            self.routine.forward(self.facts.follow, LAST_NEWTON_STEPS, self.parts)
+        if len(self.facts.follow_tables):
+            self.routine.forward_tables(self.facts.follow_tables, self.parts)
         return rounds, max(moved, change)
 
     def bound(self) -> Array:
@@ -320,9 +322,11 @@ class Belief:
 
     def _get(self, name: str, where: slice = slice(None)) -> Array:
         """Return a copy of numbers of the rounds, (rows, items)."""
-        found = self._array(name)[:, where]
         if self.target.rows == 1:
-            return np.array(found[..., 0])
+            place = self.net.places[name]
+            one = self.routine.numbers[place.start * LANES : place.stop * LANES : LANES]
+            return np.array(one[None, where])
+        found = self._array(name)[:, where]
         rows = np.array(found.transpose(0, 2, 1), order="C")
         return rows.reshape(self.blocks * LANES, found.shape[1])[: self.target.rows]
 
