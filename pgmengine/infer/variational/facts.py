@@ -5,11 +5,16 @@ the positions of zero weights. The values of evidence and weights do not matter,
 with the same facts share them: they are made once, and kept with the pattern. Only these depend
 on more, and are made anew for each question: those of noisy-or children, whose number of terms
 follows from the smallest input, of rows with different patterns, and of beta other than 1.
+
+A table adds power * E_Q[log T] to the bound (expected.h). The power is beta, except for
+conditionals that do not count, where it is 0: those whose child is intervened, and those whose
+child is barren, which sum to one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +26,15 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.conditions import log_sums
 from pgmengine.infer.variational.infinite_units import infinite_layers
 from pgmengine.infer.variational.packed_graph import SOURCES, Group, net_of
-from pgmengine.infer.variational.packed_tables import powers, units_parents_first
 from pgmengine.model.couplings import Coupling
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
+
+# Smaller probabilities of units in tables with zeros are taken as 0. The limit is larger if
+# products of probabilities would otherwise fall below MIN_PRODUCT.
+MIN_PROB = 1e-25
+MIN_PRODUCT = 1e-290
 
 
 class Facts:
@@ -181,3 +191,40 @@ def _joined(parts: Iterable[Array]) -> Array:
     rows = max((len(part) for part in parts), default=1)
     every = [np.broadcast_to(part, (rows, part.shape[1])) for part in parts]
     return np.concatenate([np.zeros((rows, 0)), *every], axis=1)
+
+
+def powers(target: Target, hidden: dict[str, Array]) -> Array:
+    """Return the power of each table in each row, (rows or 1, tables)."""
+    s = target.structure
+    absent = {n: distinct(target.intervened[n]) | hidden[n] for n in (s.layers if s.tables else ())}
+    beta = np.ones(1) if target.untempered else target.beta
+    rows = max((len(beta), *map(len, absent.values())))
+    power = np.zeros((rows, len(s.table_index.child))) + beta[:, None]
+    for name, mask in absent.items():
+        units = np.flatnonzero(s.child_tables[name] >= 0)
+        tables = s.child_tables[name][units]
+        power[:, tables] = np.where(mask[:, units], 0.0, power[:, tables])
+    return power
+
+
+def units_parents_first(s: Structure, first: dict[str, int], some: dict[str, Array]) -> Array:
+    """Return the units with a conditional that the masks `some` (rows, size) have in some row.
+
+    Parents come first; `first` is the number of the first unit of each layer.
+    """
+    found = [np.zeros(0, dtype=np.int64)]
+    for units in s.conditional_generations:
+        for name, places in units.items():
+            found.append(first[name] + places[some[name][:, places].any(axis=0)])
+    return np.concatenate(found)
+
+
+def hard_units(model: Parameters, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return which units are in a table with an entry of 0, and their smallest probability."""
+    hard = np.zeros(len(arrays["own_table"]), dtype=np.int32)
+    if not len(model.table_terms):
+        return {"hard": hard, "cut": MIN_PROB}
+    table = ~model.table_sizes[1]
+    hard[arrays["axis_unit"][table[arrays["axis_table"]]]] = 1
+    others = np.diff(arrays["table_start"])[table].max(initial=2) - 1
+    return {"hard": hard, "cut": max(MIN_PROB, MIN_PRODUCT ** (1.0 / max(others, 1)))}

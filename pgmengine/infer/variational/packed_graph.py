@@ -3,6 +3,8 @@
 The rounds of a single row have terms as lanes instead of rows ("by term"): up to LANES terms of one
 kind are a group, and an edge of the group joins a parent to all of its terms. The weight is 0 where
 a term has no such parent.
+
+The tables of a structure are stored in arrays, as in `TableIndex`, with units numbered as here.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine._kernels import LANES
 from pgmengine.base.types import Array, Weight
-from pgmengine.infer.variational.packed_tables import scope_arrays
 from pgmengine.model.couplings import Arrow, Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.parameters import Parameters
+from pgmengine.model.structure import Structure
 from pgmengine.model.unit_graph import Rows
 from pgmengine.model.weights import is_sparse, like, numbers
 
@@ -386,6 +388,28 @@ def net_of(model: Parameters, tables: tuple[str, ...], sums: Mapping[str, Sums])
     key = "net", tables, tuple((name, len(values)) for name, (values, _) in sums.items())
     net: Net = s.memo.recall(key, lambda: Net(model, tables, sums))
     return net
+
+
+def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, Any]:
+    """Return the arrays of all tables; `first` is the number of the first unit of each layer."""
+    index = s.table_index
+    number = np.full(s.units, -1, dtype=np.int64)
+    own = np.full(units, -1, dtype=np.int64)
+    for name, begin in first.items():
+        there = np.arange(begin, begin + s.layers[name].size)
+        number[s.slices[name]], own[there] = there, s.child_tables[name]
+    axis_unit = number[index.unit]
+    axes = Rows.of_keys(axis_unit, units)
+    return {
+        "table_start": index.start,
+        "table_entry": index.first,
+        "axis_unit": axis_unit,
+        "axis_table": index.table.astype(np.int64),
+        "axis_stride": index.stride,
+        "in_start": axes.start,
+        "in_axis": axes.columns,
+        "own_table": own,
+    }
 
 
 def edges_of(c: Arrow, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:
