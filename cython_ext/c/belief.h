@@ -279,6 +279,7 @@ PGM_INLINE void pgm_fill_block(const pgm_belief_job *j, const pgm_source *s, int
 {
     pgm_vd *to = (pgm_vd *)s->to + b * s->items;
     const double *lane[PGM_LANES];
+    if (!s->items) return;
     for (int i = 0; i < PGM_LANES; i++)
         lane[i] = s->from + s->items * pgm_min_l(b * PGM_LANES + i, s->rows - 1);
     for (int64_t k = 0; k < s->items; k++) {

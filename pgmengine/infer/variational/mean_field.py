@@ -36,7 +36,7 @@ from pgmengine.model.couplings import Coupling, only_parameters
 from pgmengine.model.weights import count
 
 # Bytes of the graph (packed_graph.py) for each weight.
-WEIGHT_BYTES = 60.0
+WEIGHT_BYTES = 100.0
 
 # Bytes of the arrays of tables for each table entry.
 TABLE_ENTRY_BYTES = 40.0

@@ -68,6 +68,12 @@ def _constants(model: Parameters) -> Cache[Constants]:
     return Cache(most=8)
 
 
+@remembered
+def _compiled(model: Parameters) -> Cache[_kernels.Weights]:
+    """Return the compiled graphs of a model, which many evidence patterns share."""
+    return Cache(most=2)
+
+
 @lru_cache(maxsize=64)
 def _step(states: int, size: float, seed: int) -> Array:
     """Return factors of probabilities that make a small step, the same ones at every call."""
@@ -122,16 +128,13 @@ class Belief:
         if start is not None or rng is not None or not self._starts_as_given(plain):
             self.given["q"] = self._first(start, rng)
         floor = 0.0 if start is not None and target.structure.tables else 1e-299
-        self._begin(factor, floor)
+        self.routine = _kernels.Belief(self.constants.weights, target.rows)
+        self._refill(factor, floor)
         if search and self.constants.hard is not None:
             move_to_possible(self, rng)
 
-    def _begin(self, factor: Array | None = None, floor: float = 0.0) -> None:
-        """Make the compiled arrays, and fill them with what is given."""
-        self.routine = _kernels.Belief(self.constants.weights, self.target.rows)
-        self._refill(factor, floor)
-
     def _refill(self, factor: Array | None = None, floor: float = 0.0) -> None:
+        """Fill the compiled arrays with what is given; see start in kernels.pyx."""
         self._bound: Array | None = None
         given = {SOURCES.index(n): np.ascontiguousarray(v) for n, v in self.given.items()}
         self.routine.start(self.constants.numbers, given, factor, floor, self.parts)
@@ -356,23 +359,27 @@ class Belief:
         """Return the constants; without `plain`, beta and reference count, and rows have fields."""
         model, facts = self.target.model, facts_of(self.target)
         net, by_term = facts.net, facts.net.rounds_by_term(self.target.rows)
-        weights = net.weights(model)
         hard = hard_units(model, net.arrays)
         numbers = facts.start(0.5 if self.xi is None else self.xi).copy()
         if plain and not facts.inputs_from_outside:
             for name, value in self._fields(facts, {}).items():
                 numbers[net.places[name]] = value[0]
-        compiled = _kernels.Weights(
-            net.graph,
-            net.by_term if by_term else None,
-            net.link_weights(model),
-            net.edge_numbers(weights, False, growth=not by_term),
-            net.edge_numbers(weights, True) if by_term else None,
-            np.ascontiguousarray(model.table_terms),
-            hard["hard"],
-            hard["cut"],
-        )
-        return Constants(facts, compiled, numbers, hard["hard"] > 0 if hard["hard"].any() else None)
+
+        def compiled() -> _kernels.Weights:
+            weights = net.weights(model)
+            return _kernels.Weights(
+                net.graph,
+                net.by_term if by_term else None,
+                net.link_weights(model),
+                net.edge_numbers(weights, False, growth=not by_term),
+                net.edge_numbers(weights, True) if by_term else None,
+                np.ascontiguousarray(model.table_terms),
+                hard["hard"],
+                hard["cut"],
+            )
+
+        graph = _compiled(model).recall((net, by_term), compiled)
+        return Constants(facts, graph, numbers, hard["hard"] > 0 if hard["hard"].any() else None)
 
     def _given(self, plain: bool) -> dict[str, Array]:
         """Return the arrays that depend on the rows, or on what else is not constant."""
