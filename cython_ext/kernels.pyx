@@ -674,7 +674,8 @@ cdef class Weights:
             self.by_term = by_term.net
         if hard.shape[0] != self.net.units \
                 or link_weight.shape[0] != len((<dict> graph.keep[1])["link_from"]):
-            raise ValueError(f"{hard.shape[0]} hard units or {link_weight.shape[0]} links do not fit")
+            raise ValueError(f"{hard.shape[0]} hard units or {link_weight.shape[0]} links do not "
+                             "fit")
         for i in range(1 + self.grouped):
             n = &self.by_term if i else &self.net
             weight, growth, two = grouped if i else edges
@@ -765,7 +766,8 @@ cdef class Belief:
             self.sources[i].from_, self.sources[i].rows = at + used, 1
             used += self.sources[i].items
         if common.shape[0] != used or (factor is not None and factor.shape[0] != self.net.states):
-            raise ValueError(f"{common.shape[0]} numbers or the factors do not fit, expected {used}")
+            raise ValueError(f"{common.shape[0]} numbers or the factors do not fit, expected "
+                             f"{used}")
         for number, given in rows.items():
             view, i = given, number
             if view.shape[1] != self.sources[i].items or view.shape[0] not in (1, j.rows):

@@ -229,8 +229,8 @@ PGM_INLINE void pgm_look(const pgm_net *n, pgm_rows *r, int32_t *alive)
 /* the vectors that rounds need: for the tables that an update keeps, and for `alive` */
 PGM_INLINE int64_t pgm_round_room(const pgm_net *n) { return n->capacity + n->terms; }
 
-/* Make the rounds of a block of some rows. Returns the largest number of rounds of a row; *change is
- * the largest of the last changes. */
+/* Make the rounds of a block of some rows. Returns the largest number of rounds of a row; *change
+ * is the largest of the last changes. */
 static int64_t pgm_settle_block(pgm_belief_job *j, pgm_rows *r, int rows, int asks,
                                 int64_t *updates, pgm_vd *room, double *change)
 {
@@ -289,8 +289,8 @@ PGM_INLINE void pgm_fill_block(const pgm_belief_job *j, const pgm_source *s, int
     }
 }
 
-/* Fill all arrays from their sources, if there are any. Then set the probabilities of free units, `factor` times those
- * of the source, and what follows from them. */
+/* Fill all arrays from their sources, if there are any. Then set the probabilities of free units,
+ * `factor` times those of the source, and what follows from them. */
 static void pgm_start_part(void *job, int64_t first, int64_t last)
 {
     const pgm_belief_job *j = job;
@@ -341,8 +341,8 @@ static void pgm_forward_tables_part(void *job, int64_t first, int64_t last)
     }
 }
 
-/* The terms of the bound that depend on Q, apart from those of tables: entropies, products of means,
- * and the bounds of the children. */
+/* The terms of the bound that depend on Q, apart from those of tables: entropies, products of
+ * means, and the bounds of the children. */
 PGM_INLINE pgm_vd pgm_value_of(const pgm_net *n, const pgm_rows *r)
 {
     pgm_vd own = pgm_splat_d(0.0), linked = pgm_splat_d(0.0);

@@ -1,9 +1,9 @@
 /* Rounds of single rows, with terms as lanes ("by term"), for the mean field of belief.h.
  *
  * A block of few rows would leave most lanes empty. Its rows are then computed one after the other
- * on a second graph (pgm_net in routines.h), in which up to PGM_LANES terms of one kind are a group.
- * The arrays of units are repeated in all lanes, and each lane of a group's arrays belongs to a
- * term. The numbers of the row are copied from its lane of the block before the rounds, and back
+ * on a second graph (pgm_net in routines.h), in which up to PGM_LANES terms of one kind are a
+ * group. The arrays of units are repeated in all lanes, and each lane of a group's arrays belongs to
+ * a term. The numbers of the row are copied from its lane of the block before the rounds, and back
  * after them. Sums over the terms of a unit become sums over lanes, so that answers differ from
  * those with rows as lanes by rounding alone, and each row ends its rounds by itself.
  *
@@ -14,9 +14,10 @@
 
 #include "net.h"
 
-/* Copy the lanes of `count` numbers of a row to all lanes of `row`, or back. The last row also fills
- * the lanes behind it. */
-PGM_INLINE void pgm_copy_items(pgm_vd *own, pgm_vd *row, int64_t count, int lane, int fills, int back)
+/* Copy the lane of `count` numbers of a block to all lanes of a row, or back. The last row of a
+ * block also fills the lanes behind it. */
+PGM_INLINE void pgm_copy_items(pgm_vd *own, pgm_vd *row, int64_t count, int lane, int fills,
+                               int back)
 {
     for (int64_t k = 0; k < count; k++) {
         if (!back) row[k] = pgm_splat_d(own[k][lane]);
@@ -24,8 +25,8 @@ PGM_INLINE void pgm_copy_items(pgm_vd *own, pgm_vd *row, int64_t count, int lane
     }
 }
 
-/* Copy the lane of `count` numbers of term t to the lane of the term, or back. first: of each group;
- * NULL if a group has one number. */
+/* Copy the lane of `count` numbers of term t to the lane of the term, or back. first: of each
+ * group; NULL if a group has one number. */
 PGM_INLINE void pgm_copy_term(const pgm_net *g, int64_t t, pgm_vd *own, pgm_vd *groups,
                               const int64_t *first, int64_t count, int lane, int fills, int back)
 {
@@ -33,7 +34,8 @@ PGM_INLINE void pgm_copy_term(const pgm_net *g, int64_t t, pgm_vd *own, pgm_vd *
     pgm_vd *to = groups + (first ? first[group] : group);
     for (int64_t k = 0; k < count; k++) {
         if (!back) ((double *)(to + k))[place] = own[k][lane];
-        for (int i = lane; back && i < (fills ? PGM_LANES : lane + 1); i++) own[k][i] = to[k][place];
+        for (int i = lane; back && i < (fills ? PGM_LANES : lane + 1); i++)
+            own[k][i] = to[k][place];
     }
 }
 
@@ -58,7 +60,8 @@ static pgm_rows pgm_row_at(const pgm_net *g, const pgm_rows *block, pgm_vd *room
     return row;
 }
 
-/* Copy a lane of a block of graph n to the arrays of a row of graph g, or what rounds change back. */
+/* Copy a lane of a block of graph n to the arrays of a row of graph g; or back, what rounds change.
+ */
 static void pgm_copy_row(const pgm_net *n, const pgm_net *g, const pgm_rows *block,
                          const pgm_rows *row, int lane, int fills, int back)
 {

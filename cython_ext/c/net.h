@@ -84,10 +84,10 @@ PGM_INLINE void pgm_slopes(const pgm_net *n, int64_t e, int wide, const pgm_kind
 
 /* The probabilities p of a two-valued parent tilted by a two-valued child, for both of its states:
  * p[2 k + x] for state x of the parent and state k of the child. d: the log odds under k = 0.
- * growth[0]: the factor of the odds from k = 0 to k = 1; growth[1]: its inverse. The two numbers
- * returned in odds are at most 256, and log E_q[exp(t_k x)] is the logarithm of odds[k] and that of
- * the weight of state 1 under k where d > 0, and of state 0 elsewhere. Both states together cost one
- * exponential and one division. */
+ * grows: the factor of the odds from k = 0 to k = 1; shrinks: its inverse. The two numbers in odds
+ * are at most 256. log E_q[exp(t_k x)] is the logarithm of odds[k] plus the log weight under k of
+ * state 1 where d > 0, and of state 0 elsewhere. Both states together cost one exponential and one
+ * division. */
 PGM_INLINE void pgm_tilt_both(pgm_vd d, pgm_vd grows, pgm_vd shrinks, pgm_vd *p, pgm_vd *odds)
 {
     const pgm_vl up = d > 0.0;

@@ -101,7 +101,10 @@ PGM_INLINE pgm_vd pgm_bound_of_two(const pgm_net *n, const pgm_rows *r, int64_t 
             square[k] += wide * (p[2 * k] * p[2 * k + 1]);
         }
         if (--left == 0) {
-            for (int k = 0; k < 2; k++) sum[k] += pgm_log_d(product[k]), product[k] = pgm_splat_d(1.0);
+            for (int k = 0; k < 2; k++) {
+                sum[k] += pgm_log_d(product[k]);
+                product[k] = pgm_splat_d(1.0);
+            }
             left = PGM_FLUSH;
         }
     }
