@@ -559,15 +559,6 @@ cdef class GrayWalk:
 
 # ---- mean field with directed children: c/belief.h ----
 
-cdef double *vectors_at(dict arrays, str name, int64_t blocks, int64_t items) except? NULL:
-    """The first number of a (blocks, items, lanes) array, NULL if it has none."""
-    cdef double[:, :, ::1] view = arrays[name]
-    if view.shape[0] != blocks or view.shape[1] != items or view.shape[2] != routines.lanes:
-        raise ValueError(f"{name} does not fit: its shape is ({view.shape[0]}, {view.shape[1]}, "
-                         f"{view.shape[2]}), expected ({blocks}, {items}, {routines.lanes})")
-    return &view[0, 0, 0] if blocks * items else NULL
-
-
 cdef const int64_t *longs_at(dict net, str name, int64_t count) except? NULL:
     cdef const int64_t[::1] view = net[name]
     if view.shape[0] != count:
@@ -586,17 +577,15 @@ cdef const double *doubles_at(const double[::1] view):
     return &view[0] if view.shape[0] else NULL
 
 
-cdef class Belief:
-    """The graph of one mean-field problem and the arrays of its rows of evidence.
+cdef class Graph:
+    """The graph of mean-field problems, without its weights.
 
-    kinds: tuples (states, width, curvature, value, log_base). net: the integer arrays of pgm_net in
-    c/routines.h. arrays: the arrays of pgm_batch, (blocks, items, LANES), changed in place.
+    kinds: tuples (states, width, curvature, value, log_base). net: the arrays of pgm_net in
+    c/routines.h; it has "own_term" if lanes are terms.
     """
 
     cdef c.pgm_net net
-    cdef c.pgm_batch batch
     cdef c.pgm_kind *kinds
-    cdef c.pgm_belief_job job
     cdef object keep
 
     def __cinit__(self):
@@ -605,12 +594,10 @@ cdef class Belief:
     def __dealloc__(self):
         free(self.kinds)
 
-    def __init__(self, list kinds, dict net, const double[::1] link_weight,
-                 const double[::1] weight, const double[::1] entry, dict arrays):
+    def __init__(self, list kinds, dict net):
         cdef c.pgm_net *n = &self.net
-        cdef c.pgm_batch *a = &self.batch
-        cdef int64_t b
-        self.keep = kinds, net, link_weight, weight, entry, arrays
+        cdef int64_t axes = len(net["axis_unit"]), links = len(net["link_from"])
+        self.keep = kinds, net
         n.units, n.terms, n.edges = \
             len(net["unit_kind"]), len(net["term_kind"]), len(net["edge_unit"])
         n.states, n.comps, n.capacity = net["states"], net["comps"], net["capacity"]
@@ -635,8 +622,8 @@ cdef class Belief:
         n.term_state, n.term_comp = \
             longs_at(net, "term_state", n.terms), longs_at(net, "term_comp", n.terms)
         n.link_start = longs_at(net, "link_start", n.comps + 1)
-        n.link_from = ints_at(net, "link_from", link_weight.shape[0])
-        n.link_weight, n.weight = doubles_at(link_weight), doubles_at(weight)
+        n.link_from = ints_at(net, "link_from", links)
+        n.link_share = doubles_at(net["link_share"])
         n.down_start, n.down_edge = \
             longs_at(net, "down_start", n.units + 1), longs_at(net, "down_edge", n.edges)
         n.up_start = longs_at(net, "up_start", n.terms + 1)
@@ -646,54 +633,174 @@ cdef class Belief:
         n.own_first, n.own_count = \
             longs_at(net, "own_first", n.units), longs_at(net, "own_count", n.units)
         n.own_complement = ints_at(net, "own_complement", n.units)
-        self._take_tables(net, entry)
-        b = len(arrays["beta"])
-        self.job.net, self.job.batch, self.job.blocks = n, a, b
-        a.log_q, a.q = \
-            vectors_at(arrays, "log_q", b, n.states), vectors_at(arrays, "q", b, n.states)
-        a.mean, a.base = \
-            vectors_at(arrays, "mean", b, n.comps), vectors_at(arrays, "base", b, n.comps)
-        a.open, a.barren = \
-            vectors_at(arrays, "open", b, n.units), vectors_at(arrays, "barren", b, n.units)
-        a.still, a.live = \
-            vectors_at(arrays, "still", b, n.term_comps), vectors_at(arrays, "live", b, n.terms)
-        a.on, a.pull = \
-            vectors_at(arrays, "on", b, n.terms), vectors_at(arrays, "pull", b, n.term_comps)
-        a.xi, a.phi = \
-            vectors_at(arrays, "xi", b, n.term_comps), vectors_at(arrays, "phi", b, n.term_states)
-        a.f, a.beta = vectors_at(arrays, "f", b, n.terms), vectors_at(arrays, "beta", b, 1)
-        a.power = vectors_at(arrays, "power", b, n.tables)
-
-    cdef _take_tables(self, dict net, const double[::1] entry):
-        """Store the arrays of the tables."""
-        cdef c.pgm_net *n = &self.net
-        cdef int64_t axes = len(net["axis_unit"])
-        n.tables, n.cut = len(net["table_entry"]), net["cut"]
+        if "own_term" in net:
+            n.own_term = longs_at(net, "own_term", len(net["own_term"]))
+        n.tables = len(net["table_entry"])
         n.table_start = longs_at(net, "table_start", n.tables + 1)
         n.table_entry = longs_at(net, "table_entry", n.tables)
         n.axis_unit, n.axis_table = longs_at(net, "axis_unit", axes), longs_at(net, "axis_table", axes)
         n.axis_stride = longs_at(net, "axis_stride", axes)
         n.in_start, n.in_axis = longs_at(net, "in_start", n.units + 1), longs_at(net, "in_axis", axes)
-        n.own_table, n.hard = \
-            longs_at(net, "own_table", n.units), ints_at(net, "hard", n.units)
-        n.entry = doubles_at(entry)
+        n.own_table = longs_at(net, "own_table", n.units)
 
-    def settle(self, int64_t rounds, double tolerance, int steps, double least, int64_t[::1] made,
-               double[::1] change, int parts):
+
+# The arrays of pgm_batch that start from a source, in the order of Belief.numbers; behind them are
+# log_q, mean, phi, f and input.
+BELIEF_SOURCES = ("q", "open", "barren", "live", "beta", "power", "base", "gain", "still", "on",
+                  "pull", "xi")
+
+
+cdef class Weights:
+    """The graph of mean-field problems with the numbers of a model.
+
+    graph: the graph with rows as lanes. by_term: the same graph with terms as lanes, on which
+    rounds are made row by row; None for rounds with rows as lanes. edges, grouped: the numbers
+    (weight, growth, term_two) of the edges of both. link_weight, entry, hard, cut: see pgm_net.
+    """
+
+    cdef c.pgm_net net
+    cdef c.pgm_net by_term
+    cdef bint grouped
+    cdef object keep
+
+    def __init__(self, Graph graph, Graph by_term, const double[::1] link_weight, tuple edges,
+                 tuple grouped, const double[::1] entry, const int32_t[::1] hard, double cut):
+        cdef c.pgm_net *n
+        cdef const int32_t[::1] two
+        cdef int i
+        self.keep = graph, by_term, link_weight, edges, grouped, entry, hard
+        self.net, self.grouped = graph.net, by_term is not None
+        if by_term is not None:
+            self.by_term = by_term.net
+        if hard.shape[0] != self.net.units \
+                or link_weight.shape[0] != len((<dict> graph.keep[1])["link_from"]):
+            raise ValueError(f"{hard.shape[0]} hard units or {link_weight.shape[0]} links do not "
+                             "fit")
+        for i in range(1 + self.grouped):
+            n = &self.by_term if i else &self.net
+            weight, growth, two = grouped if i else edges
+            if two.shape[0] != n.terms:
+                raise ValueError(f"term_two has {two.shape[0]} numbers, expected {n.terms}")
+            n.weight, n.growth = doubles_at(weight), doubles_at(growth)
+            n.term_two = &two[0] if n.terms else NULL
+            n.link_weight, n.entry = doubles_at(link_weight), doubles_at(entry)
+            n.hard, n.cut = &hard[0] if n.units else NULL, cut
+
+
+cdef class Belief:
+    """The arrays of the rows of evidence of a mean-field problem, and its rounds.
+
+    `numbers` has the arrays of pgm_batch, (blocks, items, lanes), one after the other.
+    """
+
+    cdef Weights weights
+    cdef const c.pgm_net *net
+    cdef c.pgm_batch batch
+    cdef c.pgm_belief_job job
+    cdef c.pgm_source sources[12]
+    cdef readonly object numbers
+
+    def __init__(self, Weights weights, int64_t rows):
+        cdef const c.pgm_net *n = &weights.net
+        cdef c.pgm_batch *a = &self.batch
+        cdef int64_t lanes = routines.lanes, b = (rows + lanes - 1) // lanes, total = 0, shift
+        cdef double[::1] room
+        cdef double *to
+        cdef int i
+        cdef int64_t[12] items = [n.states, n.units, n.units, n.terms, 1, n.tables, n.comps,
+                                  n.comps, n.term_comps, n.terms, n.term_comps, n.term_comps]
+        self.weights, self.net = weights, n
+        self.job.net, self.job.batch, self.job.blocks, self.job.rows = n, a, b, rows
+        if weights.grouped:
+            self.job.by_term = &weights.by_term
+        for i in range(12):
+            total += items[i]
+        total += n.states + n.comps + n.term_states + n.terms + n.term_comps
+        total *= b * lanes
+        room = padded = np.zeros(total + lanes)
+        # Vectors are loaded faster from addresses that are multiples of their size.
+        shift = (lanes - <int64_t> (<size_t> &room[0] // sizeof(double)) % lanes) % lanes
+        self.numbers = padded[shift:shift + total]
+        to = &room[shift]
+        for i in range(12):
+            self.sources[i].to, self.sources[i].items = to, items[i]
+            to += b * lanes * items[i]
+        a.q, a.open, a.barren = self.sources[0].to, self.sources[1].to, self.sources[2].to
+        a.live, a.beta, a.power = self.sources[3].to, self.sources[4].to, self.sources[5].to
+        a.base, a.gain, a.still = self.sources[6].to, self.sources[7].to, self.sources[8].to
+        a.on, a.pull, a.xi = self.sources[9].to, self.sources[10].to, self.sources[11].to
+        a.log_q, a.mean = to, to + b * lanes * n.states
+        a.phi = a.mean + b * lanes * n.comps
+        a.f = a.phi + b * lanes * n.term_states
+        a.input = a.f + b * lanes * n.terms
+
+    def beside(self, const double[::1] factor, double floor, int parts):
+        """Return a copy with other probabilities of free units, as in `start`."""
+        cdef Belief other = Belief(self.weights, self.job.rows)
+        cdef const double[::1] own = self.numbers
+        cdef double[::1] to = other.numbers
+        cdef c.pgm_belief_job j = other.job
+        if factor.shape[0] != self.net.states:
+            raise ValueError(f"{factor.shape[0]} factors do not fit {self.net.states} states")
+        if own.shape[0]:
+            memcpy(&to[0], &own[0], own.shape[0] * sizeof(double))
+        j.factor, j.floor = &factor[0] if factor.shape[0] else NULL, floor
+        with nogil:
+            pgm_share(routines.start, &j, j.blocks, parts)
+        return other
+
+    def start(self, const double[::1] common, dict rows, const double[::1] factor, double floor,
+              int parts):
+        """Fill the arrays, and set what follows from the probabilities.
+
+        common: the numbers of all sources that are equal in all rows, one source after the other.
+        rows: number of a source -> (1 or rows, items), numbers that replace them. factor (states):
+        factors of the probabilities of free units, or None. floor: their smallest probability.
+        """
+        cdef c.pgm_belief_job j = self.job
+        cdef const double[:, ::1] view
+        cdef const double *at = &common[0]
+        cdef int64_t used = 0
+        cdef int i
+        for i in range(c.PGM_SOURCES):
+            self.sources[i].from_, self.sources[i].rows = at + used, 1
+            used += self.sources[i].items
+        if common.shape[0] != used or (factor is not None and factor.shape[0] != self.net.states):
+            raise ValueError(f"{common.shape[0]} numbers or the factors do not fit, expected "
+                             f"{used}")
+        for number, given in rows.items():
+            view, i = given, number
+            if view.shape[1] != self.sources[i].items or view.shape[0] not in (1, j.rows):
+                raise ValueError(f"{BELIEF_SOURCES[i]} has shape {(view.shape[0], view.shape[1])}, "
+                                 f"expected (1 or {j.rows}, {self.sources[i].items})")
+            self.sources[i].from_ = &view[0, 0] if view.shape[1] else NULL
+            self.sources[i].rows = view.shape[0]
+        j.source, j.floor = self.sources, floor
+        j.factor = &factor[0] if factor is not None and factor.shape[0] else NULL
+        with nogil:
+            pgm_share(routines.start, &j, j.blocks, parts)
+
+    def settle(self, int64_t rounds, double tolerance, int steps, double least, int parts):
         """Make rounds until no probability changes by more than the tolerance; `steps` in each xi.
 
-        Logarithms of entries of tables below `least` count as `least`. made (blocks,) receives the
-        number of rounds, change (blocks,) the last largest change. Signal handlers are called
+        Logarithms of entries of tables below `least` count as `least`. Returns the largest number
+        of rounds of a block, and the largest of their last changes. Signal handlers are called
         repeatedly, and an exception that they raise ends the rounds.
         """
         cdef c.pgm_belief_job j = self.job
         cdef Watch watching = Watch()
-        if made.shape[0] != j.blocks or change.shape[0] != j.blocks:
-            raise ValueError(f"made or change does not fit {j.blocks} blocks")
+        cdef int64_t one, most = 0
+        cdef double last, largest = 0.0
+        cdef int64_t[::1] made
+        cdef double[::1] change
+        cdef int64_t b
         if not j.blocks:
-            return
-        j.rounds, j.tolerance, j.steps, j.least, j.made, j.change = \
-            rounds, tolerance, steps, least, &made[0], &change[0]
+            return 0, 0.0
+        j.made, j.change = &one, &last
+        if j.blocks > 1:
+            made, change = np.zeros(j.blocks, dtype=np.int64), np.zeros(j.blocks)
+            j.made, j.change = &made[0], &change[0]
+        j.rounds, j.tolerance, j.steps, j.least = rounds, tolerance, steps, least
         j.poll, j.token, j.stopped = watch, watching.begin(), 0
         with nogil:
             pgm_share(routines.settle, &j, j.blocks, parts)
@@ -701,6 +808,9 @@ cdef class Belief:
             raise MemoryError
         if j.stopped:
             raise watching.error
+        for b in range(j.blocks):
+            most, largest = max(most, j.made[b]), max(largest, j.change[b])
+        return most, largest
 
     def forward(self, const int64_t[::1] order, int steps, int parts):
         """Give the barren units in `order` the probabilities of their own terms."""
@@ -720,16 +830,16 @@ cdef class Belief:
         with nogil:
             pgm_share(routines.forward_tables, &j, j.blocks, parts)
 
-    def value_tables(self, double[:, ::1] value, int parts):
-        """Set value (blocks, LANES) to the sum of the expected terms of the tables."""
+    def value(self, bint only_tables, int parts):
+        """Return the bound without the terms of observed units, or the terms of tables, (rows,)."""
         cdef c.pgm_belief_job j = self.job
-        if value.shape[0] != j.blocks or value.shape[1] != routines.lanes:
-            raise ValueError(f"value does not fit {j.blocks} blocks of {routines.lanes} rows")
-        if not j.blocks:
-            return
-        j.value = &value[0, 0]
-        with nogil:
-            pgm_share(routines.value_tables, &j, j.blocks, parts)
+        found = np.zeros((j.blocks, routines.lanes))
+        cdef double[:, ::1] view = found
+        if j.blocks:
+            j.value, j.only_tables = &view[0, 0], only_tables
+            with nogil:
+                pgm_share(routines.value, &j, j.blocks, parts)
+        return found.reshape(-1)[:j.rows]
 
     def count_tables(self, const double[:, :, ::1] row_weight, double[::1] counts, int parts):
         """Add the expected indicators of all entries, summed over rows, to `counts`."""

@@ -317,6 +317,7 @@ cdef extern from "routines.h" nogil:
         const int64_t *link_start
         const int32_t *link_from
         const double *link_weight
+        const double *link_share
         const int64_t *down_start
         const int64_t *down_edge
         const int64_t *up_start
@@ -324,8 +325,11 @@ cdef extern from "routines.h" nogil:
         const int32_t *edge_term
         const int64_t *edge_weight
         const double *weight
+        const int32_t *term_two
+        const double *growth
         const int64_t *own_first
         const int64_t *own_count
+        const int64_t *own_term
         const int32_t *own_complement
         int64_t tables
         const int64_t *table_start
@@ -345,6 +349,7 @@ cdef extern from "routines.h" nogil:
         double *q
         double *mean
         const double *base
+        const double *gain
         const double *open
         const double *still
         const double *live
@@ -353,15 +358,29 @@ cdef extern from "routines.h" nogil:
         double *xi
         double *phi
         double *f
+        double *input
         const double *beta
         const double *barren
         const double *row_weight
         const double *power
 
+    ctypedef struct pgm_source:
+        double *to
+        const double *from_ "from"
+        int64_t rows, items
+
+    int PGM_SOURCES
+
     ctypedef struct pgm_belief_job:
         const pgm_net *net
+        const pgm_net *by_term
         const pgm_batch *batch
-        int64_t blocks, rounds
+        int64_t blocks, rows
+        const pgm_source *source
+        const double *factor
+        double floor
+        int only_tables
+        int64_t rounds
         double tolerance
         int steps
         int64_t *made
@@ -485,8 +504,8 @@ cdef extern from "routines.h" nogil:
     ctypedef struct pgm_routines:
         const char *name
         int lanes
-        pgm_task sweep, tabled, multiply, outer, pack, ascend, settle, forward, learn
-        pgm_task forward_tables, value_tables, count_tables, lateral, series, ancestral, tally
+        pgm_task sweep, tabled, multiply, outer, pack, ascend, start, settle, forward, learn
+        pgm_task forward_tables, value, count_tables, lateral, series, ancestral, tally
         void (*update)(pgm_learning *job) noexcept nogil
         void (*shuffle)(const uint32_t *key, uint64_t passes, int64_t rows,
                         int64_t *order) noexcept nogil

@@ -237,29 +237,37 @@ class GrayWalk:
         best: bool = False,
     ) -> tuple[Array, Array]: ...
 
-class Belief:
+class Graph:
+    def __init__(
+        self, kinds: list[tuple[int, int, float, Array, Array]], net: dict[str, Any]
+    ) -> None: ...
+
+class Weights:
     def __init__(
         self,
-        kinds: list[tuple[int, int, float, Array, Array]],
-        net: dict[str, Any],
+        graph: Graph,
+        by_term: Graph | None,
         link_weight: Array,
-        weight: Array,
+        edges: tuple[Array, Array, Array],
+        grouped: tuple[Array, Array, Array] | None,
         entry: Array,
-        arrays: dict[str, Array],
+        hard: Array,
+        cut: float,
+    ) -> None: ...
+
+class Belief:
+    numbers: Array
+    def __init__(self, weights: Weights, rows: int) -> None: ...
+    def beside(self, factor: Array, floor: float, parts: int) -> Belief: ...
+    def start(
+        self, common: Array, rows: dict[int, Array], factor: Array | None, floor: float, parts: int
     ) -> None: ...
     def settle(
-        self,
-        rounds: int,
-        tolerance: float,
-        steps: int,
-        least: float,
-        made: Array,
-        change: Array,
-        parts: int,
-    ) -> None: ...
+        self, rounds: int, tolerance: float, steps: int, least: float, parts: int
+    ) -> tuple[int, float]: ...
     def forward(self, order: Array, steps: int, parts: int) -> None: ...
     def forward_tables(self, order: Array, parts: int) -> None: ...
-    def value_tables(self, value: Array, parts: int) -> None: ...
+    def value(self, only_tables: bool, parts: int) -> Array: ...
     def count_tables(self, row_weight: Array, counts: Array, parts: int) -> None: ...
     def learn(self, row_weight: Array, weight: Array, parts: int) -> None: ...
 

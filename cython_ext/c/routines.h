@@ -429,7 +429,12 @@ typedef struct {
 
 /* The graph. A term is a normaliser of a child; an edge is a pair of a parent unit and a term. The
  * edges of a term lie together, each with its weights (width of the parent, width of the term) at
- * edge_weight. */
+ * edge_weight.
+ *
+ * A second graph of the same units has its terms by PGM_LANES: "by term". A group of terms of one
+ * kind takes the place of a term, and an edge of the group joins a parent to all of them. Its
+ * weights are vectors with a lane for each term, and edge_weight counts vectors. Places without a
+ * term, and pairs without a weight, have the weight 0. */
 typedef struct {
     int64_t units, terms, states, comps, term_states, term_comps, edges, capacity;
     const pgm_kind *kind;
@@ -441,13 +446,17 @@ typedef struct {
     const int64_t *link_start; /* (comps + 1) linear inputs from other units' means: csr */
     const int32_t *link_from;
     const double *link_weight;
+    const double *link_share; /* (links) the part of its product that the bound counts here */
     const int64_t *down_start;            /* (units + 1) the edges of which it is the parent, */
     const int64_t *down_edge;             /* (edges) listed here */
     const int64_t *up_start;              /* (terms + 1) the edges of a term */
     const int32_t *edge_unit, *edge_term; /* (edges) */
     const int64_t *edge_weight;           /* (edges) */
     const double *weight;
+    const int32_t *term_two; /* (terms) two values, as its parents, and each growth within limits */
+    const double *growth;    /* (edges, 2) of these terms: see pgm_tilt_both */
     const int64_t *own_first, *own_count; /* (units) the terms of which it is the child */
+    const int64_t *own_term; /* by term: the place of each term, group PGM_LANES + lane */
     const int32_t *own_complement;        /* (units) whether the power of its terms is its mean */
     int64_t tables;
     const int64_t *table_start, *table_entry; /* (tables + 1) axes; (tables) the first entry */
@@ -466,6 +475,7 @@ typedef struct {
     double *log_q, *q;        /* items: states; log probabilities and probabilities */
     double *mean;             /* comps */
     const double *base;       /* comps; constant natural parameter */
+    const double *gain;       /* comps; the part of the bound that is linear in the means */
     const double *open;       /* units; 1 where a unit is to be inferred, else 0 */
     const double *still;      /* term_comps; the constant part of the input */
     const double *live;       /* terms; beta, or 0 where a normaliser is absent */
@@ -474,16 +484,32 @@ typedef struct {
     double *xi;               /* term_comps */
     double *phi;              /* term_states; shares phi_k, or E[z] of a quadratic term */
     double *f;                /* terms; F */
+    double *input;            /* term_comps; E[z] when F was computed */
     const double *beta;       /* 1 */
     const double *barren;     /* units; 1 where a unit is barren, else 0 */
     const double *row_weight; /* 1 */
     const double *power;      /* tables; beta, or 0 where a conditional is absent */
 } pgm_batch;
 
+/* Numbers of rows from which an array of pgm_batch starts. */
+typedef struct {
+    double *to;
+    const double *from; /* (rows, items) */
+    int64_t rows, items; /* one row stands for all rows */
+} pgm_source;
+
+#define PGM_SOURCES 12 /* arrays of pgm_batch that have a source */
+
 typedef struct {
     const pgm_net *net;
+    const pgm_net *by_term; /* settle: the same graph by term; NULL if lanes are rows */
     const pgm_batch *batch;
     int64_t blocks;
+    int64_t rows;         /* rows of evidence; the last one fills empty lanes */
+    const pgm_source *source; /* start: PGM_SOURCES sources; NULL leaves the arrays as they are */
+    const double *factor; /* start: (states) factors of the probabilities of free units, or NULL */
+    double floor;         /* start: the least probability of a state of a free unit */
+    int only_tables;      /* value: leave out all terms but those of tables */
     int64_t rounds;       /* settle: most rounds */
     double tolerance;     /* settle: of the change of a probability */
     int steps;            /* Newton steps in xi; 0 leaves xi alone */
@@ -493,7 +519,7 @@ typedef struct {
     int64_t count;
     double *weight; /* learn: gains the slopes in the edges' weights */
     double least;   /* settle: smaller logarithms of entries count as this */
-    double *value;  /* value_tables: (blocks, lanes) sum of power E[log T] */
+    double *value;  /* value: (blocks, lanes) the bound, without the terms of observed units */
     double *counts; /* count_tables: gains the expected indicators of entries */
     int (*poll)(void *token); /* settle: the first part calls it repeatedly; not 0: stop */
     void *token;
@@ -668,9 +694,8 @@ typedef struct {
     pgm_task outer;           /* pgm_product_job, columns of a: out = a' b */
     pgm_task pack;            /* pgm_pack_job, panels */
     pgm_task ascend;          /* pgm_ascend_job, parameters */
-    pgm_task settle, forward; /* pgm_belief_job, blocks */
+    pgm_task start, settle, forward, forward_tables, value; /* pgm_belief_job, blocks */
     pgm_task learn;           /* pgm_belief_job, terms */
-    pgm_task forward_tables, value_tables; /* pgm_belief_job, blocks */
     pgm_task count_tables;    /* pgm_belief_job, tables */
     pgm_task lateral;         /* pgm_lateral_job, blocks of PGM_LANES rows */
     pgm_task series;          /* pgm_series_job, blocks of PGM_LANES series */

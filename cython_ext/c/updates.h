@@ -15,29 +15,28 @@
 /* share(x) and the part of eta that a term gives a parent; the tilted tables of the edge are kept
  * for pgm_follow. */
 PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, const pgm_vd *inverse,
-                             pgm_vd *share, pgm_vd *eta, pgm_vd *kept)
+                             pgm_vd *share, pgm_vd *eta, pgm_vd *kept, int by_term)
 {
     const int64_t t = n->edge_term[e], u = n->edge_unit[e];
     const pgm_kind *kind = n->kind + n->term_kind[t], *parent = n->kind + n->unit_kind[u];
-    const double *weight = n->weight + n->edge_weight[e];
     const pgm_vd *xi = r->xi + n->term_comp[t], *pull = r->pull + n->term_comp[t], on = r->on[t];
     const int w = kind->width, quadratic = kind->curvature > 0;
     pgm_vd tau[PGM_MOST_VALUES], top;
     for (int a = 0; a < parent->width; a++)
         for (int l = 0; l < w; l++) {
-            if (quadratic)
-                eta[a] += weight[a * w + l] * pull[l];
-            else
-                eta[a] += weight[a * w + l] * (pull[l] - on * xi[l]);
+            const pgm_vd weight = pgm_weight(n, e, a * w + l, by_term);
+            pgm_vd slope = pull[l];
+            if (!quadratic) slope -= on * xi[l];
+            eta[a] += weight * slope;
         }
     if (quadratic) {
         const pgm_vd *q = r->q + n->unit_state[u];
         pgm_vd mean = pgm_splat_d(0.0);
         for (int again = 0; again < 2; again++)
             for (int x = 0; x < parent->states; x++) {
-                double d = 0.0;
+                pgm_vd d = pgm_splat_d(0.0);
                 for (int a = 0; a < parent->width; a++)
-                    d += parent->value[x * parent->width + a] * weight[a];
+                    d += parent->value[x * parent->width + a] * pgm_weight(n, e, a, by_term);
                 if (again)
                     share[x] +=
                         on * kind->curvature * d * (r->phi[n->term_state[t]] - mean + 0.5 * d);
@@ -46,8 +45,20 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
             }
         return;
     }
+    if (n->term_two[t]) {
+        const double *value = kind->value;
+        const pgm_vd step = pgm_weight(n, e, 0, by_term) * (parent->value[1] - parent->value[0]);
+        const pgm_vd *log_q = r->log_q + n->unit_state[u], *phi = r->phi + n->term_state[t];
+        pgm_vd odds[2];
+        pgm_tilt_both(log_q[1] - log_q[0] + step * (value[0] - xi[0]),
+                      pgm_growth(n, e, 0, by_term), pgm_growth(n, e, 1, by_term), kept, odds);
+        for (int x = 0; x < 2; x++)
+            share[x] += on * (phi[0] * kept[x] + phi[1] * kept[2 + x]) * inverse[x];
+        return;
+    }
     if (pgm_two_valued(parent) && w == 1) {
-        const double step = weight[0] * (parent->value[1] - parent->value[0]);
+        const pgm_vd step =
+            pgm_weight(n, e, 0, by_term) * (parent->value[1] - parent->value[0]);
         const pgm_vd *log_q = r->log_q + n->unit_state[u], odds = log_q[1] - log_q[0];
         for (int k = 0; k < kind->states; k++) {
             pgm_vd power = on * r->phi[n->term_state[t] + k],
@@ -63,7 +74,7 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
     }
     for (int k = 0; k < kind->states; k++) {
         pgm_vd power = on * r->phi[n->term_state[t] + k];
-        pgm_slopes(weight, parent->width, kind, k, xi, tau);
+        pgm_slopes(n, e, parent->width, kind, k, xi, tau, by_term);
         pgm_tilt(parent, r->log_q + n->unit_state[u], tau, kept, &top);
         for (int x = 0; x < parent->states; x++) share[x] += power * kept[x] * inverse[x];
         kept += parent->states;
@@ -73,14 +84,21 @@ PGM_INLINE void pgm_share_of(const pgm_net *n, const pgm_rows *r, int64_t e, con
 /* Update phi of a term, or E[z] of a quadratic term, after the table of a parent has changed by the
  * factors `ratio`. */
 PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_vd *ratio,
-                           const pgm_vd *change, const pgm_vd *kept)
+                           const pgm_vd *change, const pgm_vd *kept, int by_term)
 {
     const int64_t t = n->edge_term[e], u = n->edge_unit[e];
     const pgm_kind *kind = n->kind + n->term_kind[t], *parent = n->kind + n->unit_kind[u];
     pgm_vd *phi = r->phi + n->term_state[t], sum = pgm_splat_d(0.0);
+    if (n->term_two[t]) {
+        phi[0] *= ratio[0] * kept[0] + ratio[1] * kept[1];
+        phi[1] *= ratio[0] * kept[2] + ratio[1] * kept[3];
+        sum = 1.0 / pgm_max_d(phi[0] + phi[1], pgm_splat_d(1e-300));
+        phi[0] *= sum, phi[1] *= sum;
+        return;
+    }
     if (kind->curvature > 0) {
         for (int a = 0; a < parent->width; a++)
-            phi[0] += n->weight[n->edge_weight[e] + a] * change[a];
+            phi[0] += pgm_weight(n, e, a, by_term) * change[a];
         return;
     }
     for (int k = 0; k < kind->states; k++) {
@@ -92,26 +110,38 @@ PGM_INLINE void pgm_follow(const pgm_net *n, pgm_rows *r, int64_t e, const pgm_v
     for (int k = 0; k < kind->states; k++) phi[k] *= sum;
 }
 
-/* Set the powers and the factors of the inputs of a unit's own terms, after its mean has changed.
- */
-PGM_INLINE void pgm_tell(const pgm_net *n, pgm_rows *r, int64_t u)
+/* Set the lanes of a number of a unit's own term: all of them, or the lane of this term. */
+PGM_INLINE void pgm_put(pgm_vd *at, int lane, pgm_vd value)
+{
+    if (lane < 0)
+        *at = value;
+    else
+        ((double *)at)[lane] = value[0];
+}
+
+/* The factor of the inputs of a unit's own terms, and of a noisy-or unit also their powers, after
+ * its mean has changed. */
+PGM_INLINE void pgm_tell(const pgm_net *n, pgm_rows *r, int64_t u, int by_term)
 {
     const pgm_vd *mean = r->mean + n->unit_comp[u];
-    for (int64_t t = n->own_first[u], first = t; t < first + n->own_count[u]; t++) {
-        pgm_vd live = r->live[t];
+    for (int64_t i = n->own_first[u], first = i; i < first + n->own_count[u]; i++) {
+        const int64_t t = by_term ? n->own_term[i] / PGM_LANES : i;
+        const int lane = by_term ? (int)(n->own_term[i] % PGM_LANES) : -1;
+        const pgm_vd live = by_term ? pgm_splat_d(((double *)(r->live + t))[lane]) : r->live[t];
         if (n->own_complement[u]) {
-            r->on[t] = live * mean[0];
-            r->pull[n->term_comp[t]] = pgm_splat_d(0.0);
-            if (t == first) r->pull[n->term_comp[t]] = live * (mean[0] - 1.0);
+            pgm_vd pull = pgm_splat_d(0.0);
+            if (i == first) pull = live * (mean[0] - 1.0);
+            pgm_put(r->on + t, lane, live * mean[0]);
+            pgm_put(r->pull + n->term_comp[t], lane, pull);
             continue;
         }
         for (int l = 0; l < n->kind[n->term_kind[t]].width; l++)
-            r->pull[n->term_comp[t] + l] = live * mean[l];
+            pgm_put(r->pull + n->term_comp[t] + l, lane, live * mean[l]);
     }
 }
 
 /* Set the means of a unit from its probabilities. */
-PGM_INLINE void pgm_set_means(const pgm_net *n, pgm_rows *r, int64_t u)
+PGM_INLINE void pgm_set_means(const pgm_net *n, pgm_rows *r, int64_t u, int by_term)
 {
     const pgm_kind *kind = n->kind + n->unit_kind[u];
     const pgm_vd *q = r->q + n->unit_state[u];
@@ -120,7 +150,7 @@ PGM_INLINE void pgm_set_means(const pgm_net *n, pgm_rows *r, int64_t u)
         for (int x = 0; x < kind->states; x++) mean += q[x] * kind->value[x * kind->width + l];
         r->mean[n->unit_comp[u] + l] = mean;
     }
-    pgm_tell(n, r, u);
+    pgm_tell(n, r, u, by_term);
 }
 
 /* the natural parameter of a unit from the means of its neighbours */
@@ -158,32 +188,44 @@ PGM_INLINE void pgm_cut(int states, double cut, pgm_vd *total, pgm_vd *p)
 
 /* Update one unit in the lanes where it is open; returns the largest change of a probability. kept:
  * (capacity) vectors. */
-PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept)
+PGM_INLINE double pgm_update_by(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept,
+                                const int by_term, const int two)
 {
     const pgm_kind *kind = n->kind + n->unit_kind[u];
-    const int states = kind->states, w = kind->width;
+    const int states = two ? 2 : kind->states, w = two ? 1 : kind->width;
     pgm_vd eta[PGM_MOST_VALUES], share[PGM_MOST_VALUES], inverse[PGM_MOST_VALUES],
         old[PGM_MOST_VALUES];
-    pgm_vd lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], dead[PGM_MOST_VALUES];
+    pgm_vd lw[PGM_MOST_VALUES], p[PGM_MOST_VALUES], dead[PGM_MOST_VALUES], from[PGM_MOST_VALUES];
     pgm_vd *q = r->q + n->unit_state[u], *log_q = r->log_q + n->unit_state[u];
     pgm_vd change = pgm_splat_d(0.0), *place = kept;
     /* probabilities of 0 have the logarithm PGM_LEAST */
     const pgm_vd least = pgm_splat_d(n->hard[u] ? PGM_LEAST_Q : 1e-300);
     pgm_vl open = r->open[u] > 0.0;
     pgm_linear(n, r, u, eta);
+    for (int l = 0; l < w; l++) from[l] = pgm_splat_d(0.0);
     for (int x = 0; x < states; x++) {
         share[x] = dead[x] = pgm_splat_d(0.0);
         inverse[x] = 1.0 / pgm_max_d(q[x], least);
     }
     for (int64_t d = n->down_start[u]; d < n->down_start[u + 1]; d++) {
         const int64_t e = n->down_edge[d], t = n->edge_term[e];
-        if (!pgm_any_d(r->live[t])) continue;
-        pgm_share_of(n, r, e, inverse, share, eta, place);
+        if (!r->alive[t]) continue;
+        pgm_share_of(n, r, e, inverse, share, from, place, by_term);
         place += (int64_t)n->kind[n->term_kind[t]].states * states;
     }
+    /* lanes are terms of one row: their sum belongs to the unit */
+    for (int x = 0; by_term && x < states; x++) share[x] = pgm_splat_d(pgm_hsum_d(share[x]));
+    for (int l = 0; by_term && l < w; l++) from[l] = pgm_splat_d(pgm_hsum_d(from[l]));
+    for (int l = 0; l < w; l++) eta[l] += from[l];
     if (n->own_complement[u])
-        for (int64_t t = n->own_first[u]; t < n->own_first[u] + n->own_count[u]; t++)
-            share[1] += r->live[t] * r->f[t];
+        for (int64_t i = n->own_first[u]; i < n->own_first[u] + n->own_count[u]; i++) {
+            if (by_term) {
+                const int64_t at = n->own_term[i];
+                share[1] += ((const double *)r->live)[at] * ((const double *)r->f)[at];
+            } else {
+                share[1] += r->live[i] * r->f[i];
+            }
+        }
     for (int x = 0; x < states; x++) {
         lw[x] = kind->log_base[x] - pgm_min_d(share[x], pgm_splat_d(1e100));
         for (int l = 0; l < w; l++) lw[x] += kind->value[x * w + l] * eta[l];
@@ -206,16 +248,33 @@ PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *k
         inverse[x] *= q[x];
     }
     for (int l = 0; l < w; l++) eta[l] = -r->mean[n->unit_comp[u] + l];
-    pgm_set_means(n, r, u);
+    pgm_set_means(n, r, u, by_term);
     for (int l = 0; l < w; l++) eta[l] += r->mean[n->unit_comp[u] + l];
     place = kept;
     for (int64_t d = n->down_start[u]; d < n->down_start[u + 1]; d++) {
         const int64_t e = n->down_edge[d], t = n->edge_term[e];
-        if (!pgm_any_d(r->live[t])) continue;
-        pgm_follow(n, r, e, inverse, eta, place);
+        if (!r->alive[t]) continue;
+        pgm_follow(n, r, e, inverse, eta, place, by_term);
         place += (int64_t)n->kind[n->term_kind[t]].states * states;
     }
     return pgm_hmax_d(change);
+}
+
+static double pgm_update_rows(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept)
+{
+    return pgm_two_valued(n->kind + n->unit_kind[u]) ? pgm_update_by(n, r, u, kept, 0, 1)
+                                                     : pgm_update_by(n, r, u, kept, 0, 0);
+}
+
+static double pgm_update_terms(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept)
+{
+    return pgm_two_valued(n->kind + n->unit_kind[u]) ? pgm_update_by(n, r, u, kept, 1, 1)
+                                                     : pgm_update_by(n, r, u, kept, 1, 0);
+}
+
+PGM_INLINE double pgm_update(const pgm_net *n, pgm_rows *r, int64_t u, pgm_vd *kept, int by_term)
+{
+    return (by_term ? pgm_update_terms : pgm_update_rows)(n, r, u, kept);
 }
 
 #endif

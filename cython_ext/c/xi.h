@@ -16,7 +16,8 @@
  * input cancels in differences of moments. It is left out of them, because its rounding error would
  * exceed small variances. */
 PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, const pgm_vd *m,
-                               const pgm_vd *xi, pgm_vd *phi, int slopes, pgm_vd *g, pgm_vd *h)
+                               const pgm_vd *xi, pgm_vd *phi, int slopes, pgm_vd *g, pgm_vd *h,
+                               int by_term)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
     const int w = kind->width, states = kind->states;
@@ -34,12 +35,12 @@ PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
             m1[l] = pgm_splat_d(0.0);
         }
         for (int c = 0; c < pgm_cells(w); c++) m2[c] = pgm_splat_d(0.0);
-        if (n->term_plain[t]) sum += pgm_cumulant(n, r, t, kind->value[k] - xi[0], m1, m2);
+        if (n->term_plain[t])
+            sum += pgm_cumulant(n, r, t, kind->value[k] - xi[0], m1, m2, by_term);
         for (int64_t e = n->up_start[t]; !n->term_plain[t] && e < n->up_start[t + 1]; e++) {
             const int64_t u = n->edge_unit[e];
             const pgm_kind *parent = n->kind + n->unit_kind[u];
-            const double *weight = n->weight + n->edge_weight[e];
-            pgm_slopes(weight, parent->width, kind, k, xi, tau);
+            pgm_slopes(n, e, parent->width, kind, k, xi, tau, by_term);
             product *= pgm_tilt(parent, r->log_q + n->unit_state[u], tau, p, &top);
             sum += top;
             if (--left == 0) {
@@ -47,7 +48,7 @@ PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
                 product = pgm_splat_d(1.0);
                 left = PGM_FLUSH;
             }
-            if (slopes) pgm_moments(parent, weight, w, p, m1, m2);
+            if (slopes) pgm_moments(n, e, parent, w, p, m1, m2, by_term);
         }
         big[k] = sum + pgm_log_d(product);
         if (!slopes) continue;
@@ -70,6 +71,48 @@ PGM_INLINE pgm_vd pgm_bound_of(const pgm_net *n, const pgm_rows *r, int64_t t, c
                 h[c] = second[c] * share - first[l] * first[j];
     }
     return f + pgm_log_sum(states, big, phi);
+}
+
+/* pgm_bound_of for a term with two values and two-valued parents */
+PGM_INLINE pgm_vd pgm_bound_of_two(const pgm_net *n, const pgm_rows *r, int64_t t, pgm_vd m,
+                                   pgm_vd xi, pgm_vd *phi, pgm_vd *g, pgm_vd *h, int by_term)
+{
+    const pgm_kind *kind = n->kind + n->term_kind[t];
+    const pgm_vd still = r->still[n->term_comp[t]], from = kind->value[0] - xi,
+                 to = kind->value[1] - xi;
+    pgm_vd sum[2] = {kind->log_base[0] + still * from, kind->log_base[1] + still * to};
+    pgm_vd product[2] = {pgm_splat_d(1.0), pgm_splat_d(1.0)}, p[4], odds[2];
+    pgm_vd mean[2] = {pgm_splat_d(0.0), pgm_splat_d(0.0)}, square[2] = {mean[0], mean[0]};
+    int left = PGM_FLUSH;
+    for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
+        const int64_t u = n->edge_unit[e];
+        const double *value = n->kind[n->unit_kind[u]].value;
+        const pgm_vd weight = pgm_weight(n, e, 0, by_term);
+        const pgm_vd low = weight * value[0], step = weight * (value[1] - value[0]);
+        const pgm_vd *log_q = r->log_q + n->unit_state[u], d = log_q[1] + from * step - log_q[0];
+        const pgm_vl up = d > 0.0;
+        pgm_tilt_both(d, pgm_growth(n, e, 0, by_term), pgm_growth(n, e, 1, by_term), p, odds);
+        const pgm_vd slope = low + pgm_select_d(up, step, pgm_splat_d(0.0)),
+                     top = pgm_select_d(up, log_q[1], log_q[0]), wide = step * step;
+        sum[0] += top + from * slope, sum[1] += top + to * slope;
+        for (int k = 0; k < 2; k++) {
+            product[k] *= odds[k];
+            mean[k] += low + step * p[2 * k + 1];
+            square[k] += wide * (p[2 * k] * p[2 * k + 1]);
+        }
+        if (--left == 0) {
+            for (int k = 0; k < 2; k++) {
+                sum[k] += pgm_log_d(product[k]);
+                product[k] = pgm_splat_d(1.0);
+            }
+            left = PGM_FLUSH;
+        }
+    }
+    for (int k = 0; k < 2; k++) sum[k] += pgm_log_d(product[k]);
+    const pgm_vd f = xi * m + pgm_log_sum(2, sum, phi), apart = mean[1] - mean[0];
+    *g = m - still - (phi[0] * mean[0] + phi[1] * mean[1]);
+    *h = phi[0] * square[0] + phi[1] * square[1] + phi[0] * phi[1] * (apart * apart);
+    return f;
 }
 
 /* times the largest curvature, added to all: h is nearly singular if few parents are free */
@@ -116,25 +159,28 @@ PGM_INLINE void pgm_solve(int w, pgm_vd *h, const pgm_vd *g, pgm_vd *step)
 /* Newton steps from the current xi, at most as long as the range of the values. A step is kept in
  * the rows in which F does not rise, and in which the step has not gone far beyond the minimum. In
  * other rows, the next step ends where the tangents at both ends of this step meet. */
-PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
+PGM_INLINE void pgm_tighten_by(const pgm_net *n, pgm_rows *r, int64_t t, int steps, int by_term,
+                               const int two)
 {
     const pgm_kind *kind = n->kind + n->term_kind[t];
-    const int w = kind->width, states = kind->states;
+    const int w = two ? 1 : kind->width, states = two ? 2 : kind->states;
     pgm_vd m[PGM_MOST_VALUES], g[PGM_MOST_VALUES], h[PGM_CELLS], g2[PGM_MOST_VALUES], h2[PGM_CELLS];
     pgm_vd step[PGM_MOST_VALUES], newton[PGM_MOST_VALUES], at[PGM_MOST_VALUES],
         phi2[PGM_MOST_VALUES];
     pgm_vd *xi = r->xi + n->term_comp[t], *phi = r->phi + n->term_state[t];
-    pgm_mean_input(n, r, t, m);
-    if (kind->curvature > 0) {
+    for (int l = 0; l < w; l++) step[l] = pgm_splat_d(0.0);
+    pgm_mean_input(n, r, t, m, by_term);
+    for (int l = 0; l < w; l++) r->input[n->term_comp[t] + l] = m[l];
+    if (!two && kind->curvature > 0) {
         pgm_vd spread = pgm_splat_d(0.0);
         for (int64_t e = n->up_start[t]; e < n->up_start[t + 1]; e++) {
             const pgm_kind *parent = n->kind + n->unit_kind[n->edge_unit[e]];
             const pgm_vd *q = r->q + n->unit_state[n->edge_unit[e]];
             pgm_vd one = pgm_splat_d(0.0), two = pgm_splat_d(0.0);
             for (int x = 0; x < parent->states; x++) {
-                double z = 0.0;
+                pgm_vd z = pgm_splat_d(0.0);
                 for (int a = 0; a < parent->width; a++)
-                    z += parent->value[x * parent->width + a] * n->weight[n->edge_weight[e] + a];
+                    z += parent->value[x * parent->width + a] * pgm_weight(n, e, a, by_term);
                 one += q[x] * z;
                 two += q[x] * (z * z);
             }
@@ -152,7 +198,11 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
         range = kind->value[i] > range ? kind->value[i] : range;
     }
     range -= least;
-    pgm_vd f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h), shorter = pgm_splat_d(0.5);
+    pgm_vd f, f2, shorter = pgm_splat_d(0.5);
+    if (two)
+        f = pgm_bound_of_two(n, r, t, m[0], xi[0], phi, g, h, by_term);
+    else
+        f = pgm_bound_of(n, r, t, m, xi, phi, steps > 0, g, h, by_term);
     pgm_vl moved = f == f, stuck = moved ^ moved;
     for (int s = 0; s < steps || (s < PGM_STUBBORN && pgm_any_l(stuck)); s++) {
         /* here, there: the slopes along the step at its start and at its end */
@@ -166,7 +216,10 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
         }
         pgm_vl worth = here < -1e-13 * (1.0 + pgm_abs_d(f));
         if (!pgm_any_l(worth)) break;
-        pgm_vd f2 = pgm_bound_of(n, r, t, m, at, phi2, 1, g2, h2);
+        if (two)
+            f2 = pgm_bound_of_two(n, r, t, m[0], at[0], phi2, g2, h2, by_term);
+        else
+            f2 = pgm_bound_of(n, r, t, m, at, phi2, 1, g2, h2, by_term);
         for (int l = 0; l < w; l++) there += g2[l] * step[l];
         moved = (f2 <= f) & (there < -0.9 * here);
         shorter = here / (here - there);
@@ -183,6 +236,34 @@ PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
         f = pgm_select_d(moved, f2, f);
     }
     r->f[t] = f;
+}
+
+static void pgm_tighten_two(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
+{
+    pgm_tighten_by(n, r, t, steps, 0, 1);
+}
+
+static void pgm_tighten_two_by_term(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
+{
+    pgm_tighten_by(n, r, t, steps, 1, 1);
+}
+
+static void pgm_tighten_any(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
+{
+    pgm_tighten_by(n, r, t, steps, 0, 0);
+}
+
+static void pgm_tighten_any_by_term(const pgm_net *n, pgm_rows *r, int64_t t, int steps)
+{
+    pgm_tighten_by(n, r, t, steps, 1, 0);
+}
+
+PGM_INLINE void pgm_tighten(const pgm_net *n, pgm_rows *r, int64_t t, int steps, int by_term)
+{
+    if (n->term_two[t])
+        (by_term ? pgm_tighten_two_by_term : pgm_tighten_two)(n, r, t, steps);
+    else
+        (by_term ? pgm_tighten_any_by_term : pgm_tighten_any)(n, r, t, steps);
 }
 
 #endif

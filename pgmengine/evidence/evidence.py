@@ -25,7 +25,7 @@ from pgmengine.evidence.named_units import (
     is_frame,
     values_of_units,
 )
-from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.relevance import EvidencePattern, pattern_of
 from pgmengine.evidence.state_names import as_entries, text_of_number
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
@@ -105,7 +105,7 @@ def parse_evidence(
         if rows > 1:
             value, seen, none = (spread(array, rows) for array in (value, seen, none))
         values[name], observed[name], intervened[name] = value, seen, none
-    return Evidence(bool(with_rows), values, EvidencePattern(structure, rows, observed, intervened))
+    return Evidence(bool(with_rows), values, pattern_of(structure, rows, observed, intervened))
 
 
 def _check_one_hot(structure: Structure, evidence: Mapping[Any, Any], what: str) -> None:

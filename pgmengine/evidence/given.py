@@ -15,7 +15,7 @@ from pgmengine.base.rows import common_rows, spread
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.evidence.evidence import Evidence, parse_evidence, tells_rows
 from pgmengine.evidence.extended.findings import observed_findings, with_findings
-from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.relevance import pattern_of
 from pgmengine.evidence.soft import Soft, SoftEvidence, parse_soft
 from pgmengine.evidence.target import Target
 from pgmengine.model.structure import Structure
@@ -82,7 +82,7 @@ def _joint(s: Structure, seen: Evidence, soft: SoftEvidence, done: Evidence | No
         values[s.findings], intervened[s.findings] = found.astype(np.float64), ~found
         observed[s.findings] = np.ones_like(found)
     has_rows = seen.has_rows or (done is not None and done.has_rows) or soft.rows is not None
-    return Evidence(has_rows, values, EvidencePattern(s, rows, observed, intervened))
+    return Evidence(has_rows, values, pattern_of(s, rows, observed, intervened))
 
 
 def _check_interventions(

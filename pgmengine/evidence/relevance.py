@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from pgmengine.model.unit_graph import acts, ancestors
 
 if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
+
+# The largest number of evidence patterns of a structure that are kept for further questions.
+MAX_PATTERNS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +122,22 @@ class EvidencePattern:
         joined = inside | {c.a for c in self.acting_arrows} | self.in_tables
         return frozenset(name for name in joined if self.some_free[name])
 
+    @cached_property
+    def memo(self) -> Cache[Any]:
+        """Results that follow from the pattern and from little else, by keys of their users."""
+        return Cache(most=16)
+
+    @property
+    def first(self) -> EvidencePattern:
+        """The pattern of the first row."""
+        if self.rows == 1:
+            return self
+        observed, intervened = (
+            {name: mask[:1] for name, mask in part.items()}
+            for part in (self.observed, self.intervened)
+        )
+        return pattern_of(self.structure, 1, observed, intervened)
+
     def take(self, index: Array) -> EvidencePattern:
         """Return the pattern of the rows `index`; if all rows are equal, one object per length."""
         if self.alike and len(index) == self.rows:
@@ -129,6 +148,27 @@ class EvidencePattern:
             return EvidencePattern(self.structure, len(index), observed, intervened)
 
         return self._resized.recall(len(index), taken) if self.alike else taken()
+
+
+def pattern_of(
+    structure: Structure, rows: int, observed: dict[str, Array], intervened: dict[str, Array]
+) -> EvidencePattern:
+    """Return the pattern of some masks; questions of one row with equal masks share one object."""
+    if rows > 1:
+        return EvidencePattern(structure, rows, observed, intervened)
+    known: Cache[EvidencePattern] = structure.memo.recall(
+        "evidence patterns", lambda: Cache(most=MAX_PATTERNS)
+    )
+    none = structure.no_evidence
+    # The mask of a layer without observed units is mostly the one of the structure.
+    key = tuple(
+        [
+            None if mask is none[name][1] else mask.tobytes()
+            for part in (observed, intervened)
+            for name, mask in part.items()
+        ]
+    )
+    return known.recall(key, lambda: EvidencePattern(structure, rows, observed, intervened))
 
 
 def parents_of(target: Target, arrow: Arrow, children: Array, structural: bool = False) -> Array:

@@ -30,6 +30,7 @@ from pgmengine.declare.template import Row, Template, as_template
 from pgmengine.evidence.extended.unfolding import on_model
 from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.names import Member, as_members
+from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits, nothing_left
@@ -260,6 +261,8 @@ class Ask:
         # Layer -> (size,) bool: the units that will be observed.
         none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
         self._seen = none | model.structure.names.units(observed, "observed")
+        # The pattern of the last question, which has been compared with these units.
+        self._pattern: EvidencePattern | None = None
         # Number of rows -> the question that was planned for this number of rows.
         self._planned: Cache[Planned] = Cache(most=16)
         self.plan: Plan = self._question(self._any_evidence()).plan
@@ -280,7 +283,9 @@ class Ask:
         PgmError if other units are observed than the question was prepared for.
         """
         target = self.model.given(evidence)
-        for name, expected in self._seen.items():
+        # Questions about one row with the same pattern share the object of the pattern.
+        known = target.pattern is self._pattern
+        for name, expected in () if known else self._seen.items():
             seen = target.pattern.observed[name]
             if not (distinct(seen) == expected).all():
                 row, index = (int(i) for i in np.argwhere(seen != expected)[0])
@@ -290,6 +295,7 @@ class Ask:
                     f"{unit} is {now}observed, and the question was prepared with it {then}"
                     "observed; prepare another question, or use infer"
                 )
+        self._pattern = target.pattern
         result = _answer(self._question(target), target, rng, None, executor, progress)
         return _of_model(result, target, self.model)
 

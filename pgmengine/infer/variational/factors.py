@@ -187,6 +187,10 @@ class Factors:
         """The snapshot from which a new Q continues, by `mean`."""
         return self.mean
 
+    def beside(self, size: float, seed: int) -> Factors:
+        """Return Q of the snapshot `nudged`."""
+        return Factors(self.target, self.precision, self.nudged(size, seed), self.quiet)
+
     def nudged(self, size: float, seed: int) -> States:
         """Return a snapshot at a small distance from Q, in the same direction in all rows."""
         rng, near = np.random.default_rng(seed), dict(self.mean)

@@ -45,17 +45,22 @@ class Infinite:
     Parameters
     ----------
     target : the model under evidence.
+    names : the result of `infinite_layers`.
     start : the means of another fixed point, to start from.
     rng : random numbers for a random start; none by default.
     """
 
     def __init__(
-        self, target: Target, start: States | None = None, rng: np.random.Generator | None = None
+        self,
+        target: Target,
+        names: tuple[str, ...],
+        start: States | None = None,
+        rng: np.random.Generator | None = None,
     ) -> None:
         self.target = target
         self.eta, self.mean = dict[str, Array](), dict[str, Array]()
         self.inside = dict[str, Inside]()
-        for name in infinite_layers(target):
+        for name in names:
             layer = target.structure.layers[name]
             eta = np.zeros((target.rows, layer.width)) + target.reference.get(name, 0.0)
             if rng is not None:

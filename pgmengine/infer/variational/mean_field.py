@@ -36,7 +36,7 @@ from pgmengine.model.couplings import Coupling, only_parameters
 from pgmengine.model.weights import count
 
 # Bytes of the graph (packed_graph.py) for each weight.
-WEIGHT_BYTES = 60.0
+WEIGHT_BYTES = 100.0
 
 # Bytes of the arrays of tables for each table entry.
 TABLE_ENTRY_BYTES = 40.0
@@ -304,7 +304,7 @@ def by_tables(target: Target) -> bool:
 
 def _impossible(q: Factors | Belief) -> tuple[str, ...]:
     """Return a warning if a row has no bound, because Q has not found a possible state."""
-    if not isinstance(q, Belief) or (possible := q.possible()).all():
+    if not isinstance(q, Belief) or q.constants.hard is None or (possible := q.possible()).all():
         return ()
     row = int(np.flatnonzero(~possible)[0])
     return (

@@ -1,19 +1,28 @@
-"""The graph of a model with directed children, as compiled mean-field rounds read it (net.h)."""
+"""The graph of a model with directed children, as compiled mean-field rounds read it (net.h).
+
+The rounds of a single row have terms as lanes instead of rows ("by term"): up to LANES terms of one
+kind are a group, and an edge of the group joins a parent to all of its terms. The weight is 0 where
+a term has no such parent.
+
+The tables of a structure are stored in arrays, as in `TableIndex`, with units numbered as here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from pgmengine import _kernels
 from pgmengine._kernels import LANES
 from pgmengine.base.types import Array, Weight
-from pgmengine.infer.variational.packed_tables import scope_arrays
 from pgmengine.model.couplings import Arrow, Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.parameters import Parameters
+from pgmengine.model.structure import Structure
 from pgmengine.model.unit_graph import Rows
 from pgmengine.model.weights import is_sparse, like, numbers
 
@@ -50,6 +59,18 @@ class Group:
         """Places of their components."""
         return slice(self.first_comp, self.first_comp + self.count * self.width)
 
+
+# Largest logarithm of the growth of a parent's odds, from one state of a child to the other, for
+# which two states need one exponential (net.h): PGM_FLUSH factors of 1 + e^5.5 do not overflow.
+MAX_LOG_GROWTH = 5.5
+
+# The arrays of the rounds: first those that start from numbers that are given, in the order of
+# BELIEF_SOURCES in kernels.pyx, then those that only the rounds compute.
+SOURCES: tuple[str, ...] = (
+    *("q", "open", "barren", "live", "beta", "power"),
+    *("base", "gain", "still", "on", "pull", "xi"),
+)
+FOUND = ("log_q", "mean", "phi", "f", "input")
 
 EMPTY_GROUP = Group(0, 1, 0, 0, 0, 0, 0, 0)
 
@@ -101,6 +122,114 @@ class Net:
         self.arrays |= self._edges(s.arrows, model) | self._links(model) | self._own()
         first = {name: g.first for name, g in self.units.items()}
         self.arrays |= scope_arrays(s, first, len(self.arrays["unit_kind"]))
+        # Edges and axes that a round visits.
+        self.work = len(self.arrays["edge_unit"]) + len(self.arrays["axis_unit"]) + 1
+        # The number of items of each array of the rounds, in the order in which they are stored.
+        n = self.arrays
+        units, terms = len(n["unit_kind"]), len(n["term_kind"])
+        states, comps, term_comps = n["states"], n["comps"], n["term_comps"]
+        sizes: list[int] = [states, units, units, terms, 1, len(n["table_entry"])]
+        sizes += [comps, comps, term_comps, terms, term_comps, term_comps]
+        sizes += [states, comps, n["term_states"], terms, term_comps]
+        ends = np.cumsum(sizes).tolist()
+        self.places = {
+            name: slice(end - size, end)
+            for name, end, size in zip((*SOURCES, *FOUND), ends, sizes, strict=True)
+        }
+        self.sources = ends[len(SOURCES) - 1]
+
+    @cached_property
+    def graph(self) -> _kernels.Graph:
+        """The compiled graph."""
+        return _kernels.Graph(self.kinds, self.arrays)
+
+    def rounds_by_term(self, rows: int) -> bool:
+        """Return whether rounds of some rows take less time by term, one row after the other."""
+        # By term, an edge with rows as lanes is at least an eighth of an edge. Rows that are
+        # computed together often need more rounds than each of them alone.
+        edges = len(self.arrays["edge_unit"])
+        if rows == 1 or not edges or rows > LANES // 2 or len(self.arrays["table_entry"]):
+            # Tables have no lanes by term.
+            return rows == 1 and edges > 0
+        return 2 * rows * len(self._grouped[0]["edge_unit"]) <= edges
+
+    @cached_property
+    def by_term(self) -> _kernels.Graph:
+        """The compiled graph with terms as lanes."""
+        return _kernels.Graph(self.kinds, self.arrays | self._grouped[0])
+
+    @cached_property
+    def _grouped(self) -> tuple[dict[str, Any], Array]:
+        """The arrays of the graph by term, and the weight of each lane (none: behind the last)."""
+        n, units = self.arrays, len(self.arrays["unit_kind"])
+        own, kind, begin = np.zeros(len(n["term_kind"]), dtype=np.int64), [], 0
+        for g in self.terms.values():
+            number = np.arange(g.count)
+            # Terms of a child have different kinds.
+            child, part = np.divmod(number, g.sets)
+            chunks = -(-g.count // g.sets // LANES)
+            group = begin + part * chunks + child // LANES
+            own[g.items] = group * LANES + child % LANES
+            kind.append(g.kind + np.repeat(np.arange(g.sets, dtype=np.int32), chunks))
+            begin += g.sets * chunks
+        term_kind = _joined(kind, np.int32)
+        states, width, _ = self._kind_columns()
+        pairs, edge = np.unique(
+            own[n["edge_term"]] // LANES * units + n["edge_unit"], return_inverse=True
+        )
+        group, unit = np.divmod(pairs, max(units, 1))
+        parent = n["unit_kind"][unit]
+        each = width[parent] * width[term_kind[group]]
+        first = np.cumsum(each) - each
+        place = np.full(int(each.sum()) * LANES, self.weight_count)
+        for i in range(int(each.max(initial=0))):
+            some = each[edge] > i
+            lane = own[n["edge_term"][some]] % LANES
+            place[(first[edge[some]] + i) * LANES + lane] = n["edge_weight"][some] + i
+        down = Rows.of_keys(unit, units)
+        load = np.bincount(unit, weights=states[parent] * states[term_kind[group]], minlength=units)
+        return {
+            "term_kind": term_kind,
+            "term_state": np.cumsum(states[term_kind]) - states[term_kind],
+            "term_comp": np.cumsum(width[term_kind]) - width[term_kind],
+            "term_states": int(states[term_kind].sum()),
+            "term_comps": int(width[term_kind].sum()),
+            **self._plain(group, parent, term_kind),
+            "edge_unit": unit.astype(np.int32),
+            "edge_term": group.astype(np.int32),
+            "edge_weight": first,
+            "up_start": Rows.of_keys(group, begin).start,
+            "down_start": down.start,
+            "down_edge": down.columns,
+            "capacity": int(load.max(initial=0)),
+            "own_term": own,
+        }, place
+
+    def _plain(self, term: Array, parent: Array, of_term: Array) -> dict[str, Array]:
+        """Return which terms have one component, no curvature, and only two-valued parents.
+
+        `term` and the kind `parent` belong to each edge, `of_term` has the kind of each term. If
+        the term has two values as well, its edges have the product of the two ranges of values.
+        """
+        states, width, curvature = self._kind_columns()
+        two_valued = (states == 2) & (width == 1)
+        others = np.bincount(term, weights=~two_valued[parent], minlength=len(of_term))
+        plain = ((width == 1) & (curvature == 0))[of_term] & (others == 0)
+        pair = plain & two_valued[of_term]
+        ranges = np.array([k[3][1] - k[3][0] if len(k[3]) == 2 else 0.0 for k in self.kinds])
+        scale = np.where(pair[term], ranges[parent] * ranges[of_term[term]], 0.0)
+        return {
+            "term_plain": plain.astype(np.int32),
+            "term_pair": pair.astype(np.int32),
+            "edge_scale": scale,
+        }
+
+    def _kind_columns(self) -> tuple[Array, Array, Array]:
+        """Return the number of states, the width and the curvature of each kind."""
+        columns = zip(*[kind[:3] for kind in self.kinds], strict=True) if self.kinds else ((),) * 3
+        states, width, curvature = columns
+        whole = np.array(states, dtype=np.int64), np.array(width, dtype=np.int64)
+        return *whole, np.array(curvature, dtype=np.float64)
 
     def _append(
         self, to: dict[str, Group], layer: Layer, sets: int, values: Array, base: Array
@@ -157,12 +286,8 @@ class Net:
         up = Rows.of_keys(_joined(term), terms)
         unit_of, term_of = _joined(unit)[up.columns], up.rows
         down = Rows.of_keys(unit_of, units)
-        states, width, curvature = np.array([k[:3] for k in self.kinds]).reshape(-1, 3).T
+        self.weight_count, states = begin, self._kind_columns()[0]
         of_unit, of_term = self.arrays["unit_kind"], self.arrays["term_kind"]
-        others = np.bincount(
-            term_of, weights=~((states == 2) & (width == 1))[of_unit[unit_of]], minlength=terms
-        )
-        plain = ((width == 1) & (curvature == 0))[of_term] & (others == 0)
         load = np.bincount(
             unit_of, weights=states[of_unit[unit_of]] * states[of_term[term_of]], minlength=units
         )
@@ -172,24 +297,27 @@ class Net:
             "edge_weight": _joined(place)[up.columns],
             "up_start": up.start,
             "down_start": down.start,
-            "term_plain": plain.astype(np.int32),
+            **self._plain(term_of, of_unit[unit_of], of_term),
             "down_edge": down.columns,
             "capacity": int(load.max(initial=0)),
         }
 
     def _links(self, model: Parameters) -> dict[str, Any]:
         """Return the terms of natural parameters that are linear in means, as a CSR graph."""
-        to, source = [], []
+        to, source, share = [], [], []
         for c in self.links:
             for name, other, block in _linear(c, model.weight(c)):
                 rows, columns = _places(block)
                 source.append(self.units[other].first_comp + rows)
                 to.append(self.units[name].first_comp + columns)
+                # The bound has the product of two means once, and the terms contain arrows.
+                share.append(np.full(len(rows), 0.0 if c.directed else 0.5))
         links = Rows.of_keys(_joined(to), self.arrays["comps"])
         self.order = links.columns
         return {
             "link_start": links.start,
             "link_from": _joined(source)[self.order].astype(np.int32),
+            "link_share": _joined(share, np.float64)[self.order],
         }
 
     def _own(self) -> dict[str, Any]:
@@ -207,30 +335,41 @@ class Net:
             "own_complement": _joined(complement, np.int32),
         }
 
-    def working_arrays(self, blocks: int) -> dict[str, Array]:
-        """Return the arrays of the rounds, (blocks, items, lanes); all numbers are 0."""
-        n = self.arrays
-        sizes = {
-            **dict.fromkeys(("log_q", "q"), n["states"]),
-            **dict.fromkeys(("mean", "base"), n["comps"]),
-            **dict.fromkeys(("open", "barren"), len(n["unit_kind"])),
-            **dict.fromkeys(("live", "on", "f"), len(n["term_kind"])),
-            **dict.fromkeys(("still", "pull", "xi"), n["term_comps"]),
-            "phi": n["term_states"],
-            "beta": 1,
-            "power": len(n["table_entry"]),
-        }
-        return {name: np.zeros((blocks, size, LANES)) for name, size in sizes.items()}
-
     def values(self, name: str) -> Array:
         """Return the values of the sums of a directed layer, (sets, K, width)."""
         g = self.terms[name]
         kinds = self.kinds[g.kind : g.kind + g.sets]
         return np.array([kind[3].reshape(g.states, g.width) for kind in kinds])
 
+    def edge_numbers(
+        self, weights: Array, by_term: bool, growth: bool = True
+    ) -> tuple[Array, Array, Array]:
+        """Return the weights of all edges, the growth of odds, and which terms can use it.
+
+        See pgm_tilt_both in net.h. Without `growth`, no term can use it.
+        """
+        arrays: dict[str, Any] = self.arrays
+        if not growth:
+            return weights, np.zeros(0), np.zeros(len(arrays["term_kind"]), dtype=np.int32)
+        if by_term:
+            arrays, place = self._grouped
+            weights = np.append(weights, 0.0)[place].reshape(-1, LANES)
+        logs = weights[arrays["edge_weight"]]
+        logs = logs * (arrays["edge_scale"][:, None] if by_term else arrays["edge_scale"])
+        two = arrays["term_pair"]
+        if np.abs(logs).max(initial=0.0) > MAX_LOG_GROWTH:
+            large = np.abs(logs) > MAX_LOG_GROWTH
+            two = two.copy()
+            two[arrays["edge_term"][large.any(axis=1) if by_term else large]] = 0
+            logs = np.clip(logs, -MAX_LOG_GROWTH, MAX_LOG_GROWTH)
+        both = np.empty((logs.shape[0], 2, *logs.shape[1:]))
+        np.exp(logs, out=both[:, 0])
+        np.exp(-logs, out=both[:, 1])
+        return weights.reshape(-1), both.reshape(-1), two
+
     def weights(self, model: Parameters) -> Array:
         """Return the weights of all edges."""
-        out = np.zeros(sum(e.count for e in self.edges))
+        out = np.zeros(self.weight_count)
         for e in self.edges:
             out[e.begin + e.place] = numbers(model.weight(e.arrow))
         return out
@@ -249,6 +388,28 @@ def net_of(model: Parameters, tables: tuple[str, ...], sums: Mapping[str, Sums])
     key = "net", tables, tuple((name, len(values)) for name, (values, _) in sums.items())
     net: Net = s.memo.recall(key, lambda: Net(model, tables, sums))
     return net
+
+
+def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, Any]:
+    """Return the arrays of all tables; `first` is the number of the first unit of each layer."""
+    index = s.table_index
+    number = np.full(s.units, -1, dtype=np.int64)
+    own = np.full(units, -1, dtype=np.int64)
+    for name, begin in first.items():
+        there = np.arange(begin, begin + s.layers[name].size)
+        number[s.slices[name]], own[there] = there, s.child_tables[name]
+    axis_unit = number[index.unit]
+    axes = Rows.of_keys(axis_unit, units)
+    return {
+        "table_start": index.start,
+        "table_entry": index.first,
+        "axis_unit": axis_unit,
+        "axis_table": index.table.astype(np.int64),
+        "axis_stride": index.stride,
+        "in_start": axes.start,
+        "in_axis": axes.columns,
+        "own_table": own,
+    }
 
 
 def edges_of(c: Arrow, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:
@@ -282,14 +443,3 @@ def _places(weight: Weight) -> tuple[Array, Array]:
 def _joined(parts: list[Array], dtype: type = np.int64) -> Array:
     """Return the arrays joined in one, which is empty if there are none."""
     return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
-
-
-def as_blocks(value: Array, blocks: int, fill: float | None = None) -> Array:
-    """Return (rows, items) as (blocks, items, lanes), filled up by the last row or by `fill`."""
-    missing = blocks * LANES - len(value)
-    if missing:
-        more = value[-1:] if fill is None else np.full_like(value[-1:], fill)
-        value = np.concatenate((value, np.repeat(more, missing, axis=0)))
-    return np.ascontiguousarray(
-        value.reshape(blocks, LANES, -1).transpose(0, 2, 1), dtype=np.float64
-    )

@@ -16,7 +16,7 @@ Each row keeps its best bound, which is never lower than the bound at the saddle
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -52,6 +52,9 @@ MAX_VISITED_ENTRIES = 2e7
 # Smaller relative gains of the bound do not show a saddle, but the last rounds to a fixed point.
 NEGLIGIBLE_GAIN = 1e-6
 
+# Nats; larger than any bound, so that its sum with -inf is -inf.
+LARGEST_BOUND = 1e300
+
 
 class Q(Protocol):
     """A product distribution with its bound: Factors or Belief."""
@@ -71,6 +74,9 @@ class Q(Protocol):
     def nudged(self, size: float, seed: int) -> States:
         """Return a snapshot at a distance `size` from Q, in a random direction."""
 
+    def beside(self, size: float, seed: int) -> Self:
+        """Return Q of this snapshot."""
+
 
 AnyQ = TypeVar("AnyQ", bound=Q)
 Start = Callable[[Target, States | None], AnyQ]
@@ -87,12 +93,13 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
     start : makes the first Q of a target, or the Q of a snapshot.
     updates, tolerance : the limits of the rounds from one fixed point to the next (MeanField).
     """
-    best = q.bound(), q.state
-    other, rounds = _after_a_step(q, best[0], start, updates, tolerance)
-    rows = np.flatnonzero(_above(other.bound(), best[0]))
+    bound = q.bound()
+    other, above, rounds = _after_a_step(q, bound, updates, tolerance)
+    rows = above.nonzero()[0]
     if not len(rows):
         return q, 0
-    best, target = _better(best, other, np.arange(q.target.rows)), q.target.take(rows)
+    best = _better((bound, q.state), other, np.arange(q.target.rows))
+    target = q.target.take(rows)
     for seed in range(1, _runs(q.target) + 1):
         if seed <= ANNEALING_RUNS:
             other, more = _annealed(target, start, updates, tolerance, seed)
@@ -105,20 +112,18 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
     return q, rounds + q.settle(updates, tolerance)[0]
 
 
-def _after_a_step(
-    q: AnyQ, bound: Array, start: Start[AnyQ], updates: int, tolerance: float
-) -> tuple[AnyQ, int]:
-    """Return Q after a small step and further rounds, and the number of these rounds.
+def _after_a_step(q: AnyQ, bound: Array, updates: int, tolerance: float) -> tuple[AnyQ, Array, int]:
+    """Return Q after a small step and further rounds, where it is above `bound`, and the rounds.
 
     The rounds end at fixed points, or once all rows have a higher bound.
     """
-    other, rounds, change = start(q.target, q.nudged(STEP_FROM_FIXED_POINT, 0)), 0, np.inf
-    while rounds < updates and change > tolerance:
+    other, rounds, change = q.beside(STEP_FROM_FIXED_POINT, 0), 0, np.inf
+    above = np.zeros(len(bound), dtype=bool)
+    while rounds < updates and change > tolerance and not above.all():
         more, change = other.settle(min(TRIAL_ROUNDS, updates - rounds), tolerance)
         rounds += more
-        if _above(other.bound(), bound).all():
-            break
-    return other, rounds
+        above = _above(other.bound(), bound)
+    return other, above, rounds
 
 
 def _annealed(
@@ -153,8 +158,9 @@ def _runs(target: Target) -> int:
 
 def _above(one: Array, other: Array) -> Array:
     """Return where a bound is above another bound by more than NEGLIGIBLE_GAIN."""
-    least = np.where(np.isfinite(other), NEGLIGIBLE_GAIN * (1.0 + np.abs(other)), 0.0)
-    return np.asarray(one > other + least)
+    # A bound of -inf has no size.
+    size = np.minimum(np.abs(other), LARGEST_BOUND)
+    return np.asarray(one > other + NEGLIGIBLE_GAIN * (1.0 + size))
 
 
 def _better(best: tuple[Array, States], q: Q, rows: Array) -> tuple[Array, States]:

@@ -14,31 +14,70 @@ vectors is a row.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
 import numpy as np
 
 from pgmengine import _kernels
 from pgmengine._kernels import LANES
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.base.work.cache import Cache, remembered
 from pgmengine.base.work.threads import parts
-from pgmengine.evidence.relevance import barren
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.accumulator import Accumulator
-from pgmengine.infer.variational.conditions import constant_input, log_sums
+from pgmengine.infer.variational.conditions import constant_input
+from pgmengine.infer.variational.facts import Facts, by_values, facts_of, hard_units, repeated
 from pgmengine.infer.variational.infinite_units import Infinite
-from pgmengine.infer.variational.packed_graph import as_blocks, net_of
-from pgmengine.infer.variational.packed_tables import hard_units, powers, units_parents_first
+from pgmengine.infer.variational.packed_graph import SOURCES
 from pgmengine.infer.variational.support import move_to_possible
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.unit_graph import Inputs
 
 # Numbers of Newton steps in xi: in each round, and for barren units after the last round.
 NEWTON_STEPS = 2
 LAST_NEWTON_STEPS = 12
 
-# The number that the compiled rounds take as the logarithm of probability 0.
-LOG_ZERO = -690.0
-
 # Smallest number of edges times blocks for which another thread pays.
 MIN_EDGES_PER_THREAD = 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class Constants:
+    """What all questions with equal facts about one model have in common.
+
+    Attributes
+    ----------
+    facts : the facts about the evidence pattern.
+    weights : the compiled graph with the numbers of the model.
+    numbers : the arrays from which rounds start, one after the other, as far as they are equal in
+        all rows.
+    hard : (units,), whether a unit is in a table with an entry of 0; None if there are no such
+        tables.
+    """
+
+    facts: Facts
+    weights: _kernels.Weights
+    numbers: Array
+    hard: Array | None
+
+
+@remembered
+def _constants(model: Parameters) -> Cache[Constants]:
+    """Return the constants of a model that are kept for further questions."""
+    return Cache(most=8)
+
+
+@remembered
+def _compiled(model: Parameters) -> Cache[_kernels.Weights]:
+    """Return the compiled graphs of a model, which many evidence patterns share."""
+    return Cache(most=2)
+
+
+@lru_cache(maxsize=64)
+def _step(states: int, size: float, seed: int) -> Array:
+    """Return factors of probabilities that make a small step, the same ones at every call."""
+    return np.exp(np.random.default_rng(seed).normal(0.0, size, states))
 
 
 class Belief:
@@ -65,49 +104,56 @@ class Belief:
         search: bool = True,
         step: float = 0.0,
     ) -> None:
-        self.target, self.hidden, s = target, barren(target), target.structure
-        self.xi = xi
-        names = tuple(
-            n
-            for n in s.children_first
-            if s.layers[n].unit.support is not None and (s.tabled[n].any() or target.free[n].any())
-        )
-        sums = {
-            n: found
-            for n in s.directed_layers
-            if (found := log_sums(target, n, self.hidden)) is not None
-        }
-        self.net = net_of(target.model, names, sums)
-        self.steps, self.blocks = 0 if xi is not None else NEWTON_STEPS, -(-target.rows // LANES)
-        n = self.net.arrays
-        self.arrays = self.net.working_arrays(self.blocks)
-        self._put("beta", slice(None), target.beta[:, None])
-        self._put("power", slice(None), powers(target, self.hidden))
-        self.constant_field = {
-            name: constant_input(target, name, self.net.units) for name in s.directed_layers
-        }
-        noise = np.random.default_rng(0)
-        self.infinite = Infinite(target, start, rng)
+        self.target, self.xi = target, xi
+        self.steps = 0 if xi is not None else NEWTON_STEPS
+        # The number of blocks of LANES rows.
+        self.blocks = -(-target.rows // LANES)
+        # beta and references change the numbers from which rounds start.
+        plain = target.untempered and not target.reference
+        make = partial(self._constants, plain)
+        if plain and not target.soft and target.pattern.alike and not by_values(target.structure):
+            key = target.pattern.first, xi, min(target.rows, LANES)
+            self.constants = _constants(target.model).recall(key, make)
+        else:
+            self.constants = make()
+        self.facts = self.constants.facts
+        self.net, self.hidden = self.facts.net, self.facts.hidden
+        self.parts = parts(self.net.work * self.blocks, MIN_EDGES_PER_THREAD)
+        self.infinite, factor = Infinite(target, self.facts.infinite, start, rng), None
         if step:
+            noise = np.random.default_rng(0)
             self.infinite.mean |= self.infinite.nudged(step, noise)
-        for name in names:
-            self._describe_unit(name, start, rng)
-            if step:
-                self._put_q(name, self._nudged(name, step, noise))
-        hard = hard_units(target.model, n)
-        self.hard = {name: hard["hard"][g.items] > 0 for name, g in self.net.units.items()}
-        self._describe_terms()
-        self.routine = _kernels.Belief(
-            self.net.kinds,
-            n | hard,
-            self.net.link_weights(target.model),
-            self.net.weights(target.model),
-            np.ascontiguousarray(target.model.table_terms),
-            self.arrays,
-        )
-        if search and any(some.any() for some in self.hard.values()):
+            factor = np.exp(noise.normal(0.0, step, self.net.arrays["states"]))
+        self.given = self._given(plain)
+        if start is not None or rng is not None or not self._starts_as_given(plain):
+            self.given["q"] = self._first(start, rng)
+        floor = 0.0 if start is not None and target.structure.tables else 1e-299
+        self.routine = _kernels.Belief(self.constants.weights, target.rows)
+        self._refill(factor, floor)
+        if search and self.constants.hard is not None:
             move_to_possible(self, rng)
-            self._describe_terms()
+
+    def _refill(self, factor: Array | None = None, floor: float = 0.0) -> None:
+        """Fill the compiled arrays with what is given; see start in kernels.pyx."""
+        self._bound: Array | None = None
+        given = {SOURCES.index(n): np.ascontiguousarray(v) for n, v in self.given.items()}
+        self.routine.start(self.constants.numbers, given, factor, floor, self.parts)
+
+    def beside(self, size: float, seed: int) -> Belief:
+        """Return Q of the same rows at a small distance, in the same direction in all rows.
+
+        Probabilities of 0 stay 0, so that Q stays on possible states.
+        """
+        if self.infinite.mean:
+            return Belief(self.target, self.xi, self.nudged(size, seed))
+        # The module copy takes ten times as long.
+        other = object.__new__(Belief)
+        other.__dict__.update(self.__dict__)
+        other.given, other._bound = dict(self.given), None
+        factor = _step(self.net.arrays["states"], size, seed)
+        floor = 0.0 if self.target.structure.tables else 1e-299
+        other.routine = self.routine.beside(factor, floor, self.parts)
+        return other
 
     @property
     def mean(self) -> States:
@@ -117,7 +163,8 @@ class Belief:
     @property
     def state(self) -> States:
         """The snapshot: tables (rows, size * K), and means of units with infinitely many values."""
-        tables = {name: self._get("q", g.all_states) for name, g in self.net.units.items()}
+        q = self._get("q")
+        tables = {name: q[:, g.all_states] for name, g in self.net.units.items()}
         return tables | self.infinite.mean
 
     def nudged(self, size: float, seed: int) -> States:
@@ -127,14 +174,11 @@ class Belief:
         """
         rng, near = np.random.default_rng(seed), dict[str, Array]()
         for name in self.net.units:
-            near[name] = self._nudged(name, size, rng).reshape(self.target.rows, -1)
+            q, free = self.prob(name), self.target.free[name][..., None]
+            moved = q * np.exp(rng.normal(0.0, size, (1, *q.shape[1:])))
+            moved = np.where(free, moved / moved.sum(axis=-1, keepdims=True), q)
+            near[name] = moved.reshape(self.target.rows, -1)
         return near | self.infinite.nudged(size, rng)
-
-    def _nudged(self, name: str, size: float, rng: np.random.Generator) -> Array:
-        """Return probabilities (rows, size, K) near those of the free units of a layer."""
-        q, free = self.prob(name), self.target.free[name][..., None]
-        near = q * np.exp(rng.normal(0.0, size, (1, *q.shape[1:])))
-        return np.where(free, near / near.sum(axis=-1, keepdims=True), q)
 
     def settle(self, updates: int, tolerance: float, least: float = -np.inf) -> tuple[int, float]:
         """Make rounds until no probability changes by more than the tolerance.
@@ -142,51 +186,55 @@ class Belief:
         Logarithms of table entries below `least` count as `least`. Returns the number of rounds,
         and the last change.
         """
-        made, change = np.zeros(self.blocks, dtype=np.int64), np.zeros(self.blocks)
-        rounds, moved = 0, np.inf
+        rounds, change, moved = 0, 0.0, np.inf
+        self._bound = None
         while moved > tolerance and rounds < updates:
-            left = updates - rounds
-            self.routine.settle(left, tolerance, self.steps, least, made, change, self._parts())
-            rounds += int(made.max(initial=1))
+            made, change = self.routine.settle(
+                updates - rounds, tolerance, self.steps, least, self.parts
+            )
+            rounds += made
             moved = self._move_infinite()
-        model = self.target.model
-        follow = [
-            g.first + np.concatenate(model.generations[name])
-            for name in model.structure.directed_layers
-            if (g := self.net.units.get(name)) is not None and self.hidden[name].any()
-        ]
-        if follow:
-            self.routine.forward(np.concatenate(follow), LAST_NEWTON_STEPS, self._parts())
-        first = {name: g.first for name, g in self.net.units.items()}
-        barren_children = units_parents_first(model.structure, first, self.hidden)
-        self.routine.forward_tables(barren_children, self._parts())
-        return rounds, max(moved, float(change.max(initial=0.0)))
+        if len(self.facts.follow):
+            self.routine.forward(self.facts.follow, LAST_NEWTON_STEPS, self.parts)
+        if len(self.facts.follow_tables):
+            self.routine.forward_tables(self.facts.follow_tables, self.parts)
+        return rounds, max(moved, change)
 
     def bound(self) -> Array:
         """Return the lower bound of log Z, (rows,)."""
-        target, s, x = self.target, self.target.structure, self.mean
-        total, power = np.zeros(target.rows), np.zeros(target.rows)
-        for name, layer in s.layers.items():
-            free, own = target.free[name], np.zeros((target.rows, layer.size))
+        if self._bound is None:
+            self._bound = self.routine.value(False, self.parts) + self._own_terms()
+        return self._bound
+
+    def _own_terms(self) -> Array | float:
+        """Return the terms of the bound that no table of probabilities changes, (rows,)."""
+        target, s, facts = self.target, self.target.structure, self.facts
+        if not (facts.with_own_terms or facts.outside_couplings or target.soft):
+            return 0.0
+        outside = {n for n in target.soft if n not in self.net.units}
+        names = dict.fromkeys((*facts.with_own_terms, *outside))
+        x, (total, power) = {n: self._mean(n) for n in names}, np.zeros((2, target.rows))
+        for name in names:
+            layer, free = s.layers[name], target.free[name]
             if not free.all():
                 base = layer.unit.log_h(layer.shaped(target.evidence.values[name]))
-                own = np.where(free | target.intervened[name], 0.0, base)
-            if name in self.net.units:
-                own = np.where(free & ~self.hidden[name], self._entropy(name), own)
-            total += own.sum(axis=1)
-            field = target.soft.get(name, 0.0) + (
-                0.0 if name in s.directed_layers else target.model.bias(name)
-            )
-            power += (x[name] * field).sum(axis=1)
-            if name in s.directed_layers:
-                total += self._conditional(name, x)
-        for c in s.undirected:
-            power += c.log_density(target.model.weight(c), x[c.a], x[c.b])
-        return total + times(target.beta, power) + self._expected_tables() + self.infinite.bound()
+                total += np.where(free | target.intervened[name], 0.0, base).sum(axis=1)
+            if name not in self.net.units:
+                field = target.soft.get(name, 0.0) + (
+                    0.0 if name in s.directed_layers else target.model.bias(name)
+                )
+                power += (x[name] * field).sum(axis=1)
+            if name in s.directed_layers and name not in self.net.terms:
+                total += self._conditional(name)
+        for c in facts.outside_couplings:
+            power += c.log_density(target.model.weight(c), self._mean(c.a), self._mean(c.b))
+        return np.asarray(total + times(target.beta, power) + self.infinite.bound())
 
     def possible(self) -> Array:
         """Return whether Q gives no probability to entries of 0 in tables, (rows,) bool."""
-        return np.isfinite(self._expected_tables())
+        if self.constants.hard is None:
+            return np.ones(self.target.rows, dtype=bool)
+        return np.isfinite(self.routine.value(True, self.parts))
 
     def again(self, target: Target, rng: np.random.Generator | None) -> Belief:
         """Return the first Q of other rows; its bound may be -inf."""
@@ -206,11 +254,17 @@ class Belief:
 
         x is layer -> (rows, width).
         """
-        for name in self.net.units if len(rows) else ():
+        if not len(rows) or self.constants.hard is None:
+            return
+        hard, q = self.constants.hard, self._get("q")
+        for name, g in self.net.units.items():
             layer = self.target.structure.layers[name]
-            q, moves = self.prob(name), self.target.free[name] & self.hard[name]
-            q[rows] = np.where(moves[rows][..., None], layer.one_hot(x[name]), q[rows])
-            self._put_q(name, q)
+            moves = (self.target.free[name] & hard[g.items])[rows][..., None]
+            own = q[rows, g.all_states].reshape(len(rows), layer.size, -1)
+            own = np.where(moves, layer.one_hot(x[name]), own)
+            q[rows, g.all_states] = own.reshape(len(rows), -1)
+        self.given["q"] = q
+        self._refill()
 
     def prob(self, name: str) -> Array:
         """Return the state probabilities (rows, size, K)."""
@@ -231,49 +285,52 @@ class Belief:
             for c in s.arrows_into[name]:
                 if c.a not in self.net.units:
                     out[f"{c.key}.weight"] = c.statistics(target.model.weight(c), x[c.a], slope)
-        found = np.zeros(sum(e.count for e in self.net.edges))
+        found = np.zeros(self.net.weight_count)
         # If a child has several terms, they add to the same weights.
         alone = all(g.sets == 1 for g in self.net.terms.values())
-        self.routine.learn(
-            as_blocks(weights[:, None], self.blocks, 0.0), found, self._parts() if alone else 1
-        )
+        self.routine.learn(self._row_weights(weights), found, self.parts if alone else 1)
         for e in self.net.edges:
             out[f"{e.arrow.key}.weight"] = e.gathered(target.model.weight(e.arrow), found)
         counts = np.zeros(len(target.model.table_entries))
-        self.routine.count_tables(
-            as_blocks(weights[:, None], self.blocks, 0.0), counts, self._parts()
-        )
+        self.routine.count_tables(self._row_weights(weights), counts, self.parts)
         return out | target.model.table_slopes(counts)
 
     def add_slopes(self, weights: Array, total: Accumulator) -> None:
         """Add `gradient` to the sum of a phase."""
         total.arrays(self.gradient(weights), 1.0, float(weights.sum()))
 
-    def _parts(self) -> int:
-        n = self.net.arrays
-        work = len(n["edge_unit"]) + len(n["axis_unit"]) + 1
-        return parts(work * self.blocks, MIN_EDGES_PER_THREAD)
+    def _row_weights(self, weights: Array) -> Array:
+        """Return weights (rows,) as (blocks, 1, lanes); lanes without a row have 0."""
+        out = np.zeros(self.blocks * LANES)
+        out[: len(weights)] = weights
+        return out.reshape(self.blocks, 1, LANES)
 
     def entries(self) -> float:
         """Return the number of entries of tables that a round reads."""
         index = self.target.structure.table_index
         return float(index.axis_entries.sum()) * self.blocks
 
-    def _expected_tables(self) -> Array:
-        """Return the sum of the expected terms of the tables, (rows,)."""
-        value = np.zeros((self.blocks, LANES))
-        if len(self.net.arrays["table_entry"]):
-            self.routine.value_tables(value, self._parts())
-        return value.reshape(-1)[: self.target.rows]
+    def _put(self, name: str, value: Array) -> None:
+        """Replace what is given, (rows, items), also in the compiled arrays."""
+        self.given[name] = value
+        rows = np.arange(self.blocks * LANES).reshape(self.blocks, LANES)
+        self._array(name)[:] = value[np.minimum(rows, len(value) - 1)].transpose(0, 2, 1)
 
-    def _put(self, name: str, where: slice, value: Array) -> None:
-        self.arrays[name][:, where] = value.T if len(value) == 1 else as_blocks(value, self.blocks)
+    def _array(self, name: str) -> Array:
+        """Return an array of the rounds, (blocks, items, lanes)."""
+        place, each = self.net.places[name], self.blocks * LANES
+        found: Array = self.routine.numbers[place.start * each : place.stop * each]
+        return found.reshape(self.blocks, place.stop - place.start, LANES)
 
-    def _get(self, name: str, where: slice) -> Array:
-        found = self.arrays[name][:, where]
-        return found.transpose(0, 2, 1).reshape(self.blocks * LANES, found.shape[1])[
-            : self.target.rows
-        ]
+    def _get(self, name: str, where: slice = slice(None)) -> Array:
+        """Return a copy of numbers of the rounds, (rows, items)."""
+        if self.target.rows == 1:
+            place = self.net.places[name]
+            one = self.routine.numbers[place.start * LANES : place.stop * LANES : LANES]
+            return np.array(one[None, where])
+        found = self._array(name)[:, where]
+        rows = np.array(found.transpose(0, 2, 1), order="C")
+        return rows.reshape(self.blocks * LANES, found.shape[1])[: self.target.rows]
 
     def _mean(self, name: str) -> Array:
         """Return means (rows, width); means of infinite barren units follow from their parents."""
@@ -298,126 +355,133 @@ class Belief:
             x[columns] = np.where(free[columns], layer.unit.mean(inputs), x[columns])
         return np.ascontiguousarray(x.T)
 
-    def _describe_unit(
-        self, name: str, start: States | None, rng: np.random.Generator | None
-    ) -> None:
-        """Set the constant part of the natural parameter of a layer, and its first tables."""
-        target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
-        self._put_base(name)
-        self._put("open", g.items, target.free[name] & ~self.hidden[name])
-        self._put("barren", g.items, self.hidden[name])
-        reference = np.zeros((target.rows, layer.width)) + target.reference.get(name, 0.0)
-        begin = layer.unit.prob(layer.shaped(reference))
-        if start is not None:
-            begin = start[name].reshape(begin.shape)
-        elif rng is not None:
-            begin = rng.dirichlet(np.ones(begin.shape[-1]), size=begin.shape[:-1])
-        certain = layer.one_hot(target.evidence.values[name])
-        least = 0.0 if start is not None and target.structure.tables else 1e-299
-        self._put_q(name, np.where(target.free[name][..., None], np.maximum(begin, least), certain))
+    def _constants(self, plain: bool) -> Constants:
+        """Return the constants; without `plain`, beta and reference count, and rows have fields."""
+        model, facts = self.target.model, facts_of(self.target)
+        net, by_term = facts.net, facts.net.rounds_by_term(self.target.rows)
+        hard = hard_units(model, net.arrays)
+        numbers = facts.start(self.xi).copy()
+        if plain and not facts.inputs_from_outside:
+            for name, value in self._fields(facts, {}).items():
+                numbers[net.places[name]] = value[0]
 
-    def _put_base(self, name: str) -> None:
-        """Set the natural parameter of a layer without the inputs from tables."""
-        target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
-        field: Array = np.zeros((target.rows, layer.width)) + target.soft.get(name, 0.0)
-        field += (
-            self.constant_field[name] if name in self.constant_field else target.model.bias(name)
-        )
-        for c in target.structure.undirected:
-            for to, other, block in c.blocks(target.model.weight(c)):
-                if to == name and other not in self.net.units:
-                    field += self._mean(other) @ block
-        beta, reference = (
-            target.beta[:, None],
-            np.zeros(layer.width) + target.reference.get(name, 0.0),
-        )
-        self._put("base", g.comps, times(beta, field) + (1.0 - beta) * reference)
+        def compiled() -> _kernels.Weights:
+            weights = net.weights(model)
+            return _kernels.Weights(
+                net.graph,
+                net.by_term if by_term else None,
+                net.link_weights(model),
+                net.edge_numbers(weights, False, growth=not by_term),
+                net.edge_numbers(weights, True) if by_term else None,
+                np.ascontiguousarray(model.table_terms),
+                hard["hard"],
+                hard["cut"],
+            )
+
+        graph = _compiled(model).recall((net, by_term), compiled)
+        return Constants(facts, graph, numbers, hard["hard"] > 0 if hard["hard"].any() else None)
+
+    def _given(self, plain: bool) -> dict[str, Array]:
+        """Return the arrays that depend on the rows, or on what else is not constant."""
+        target, facts, net = self.target, self.facts, self.net
+        given = {name: value for name, value in facts.arrays.items() if len(value) > 1}
+        if not plain:
+            given["beta"] = target.beta[:, None]
+        if not plain or facts.inputs_from_outside or target.soft:
+            given |= self._fields(facts, target.soft)
+        complement = [
+            n for n in facts.outside_terms if not target.structure.layers[n].unit.canonical
+        ]
+        if facts.outside_terms:
+            # Observed children give the factors of their inputs; the tables of others set them.
+            given["pull"] = np.zeros((target.rows, net.arrays["term_comps"]))
+        if len(facts.arrays["live"]) > 1 or complement:
+            given["on"] = (
+                np.zeros((target.rows, len(net.arrays["term_kind"]))) + facts.arrays["live"]
+            )
+        for name in facts.outside_terms:
+            g, x, live = net.terms[name], target.evidence.values[name], facts.live[name]
+            if name in complement:
+                # The terms of a noisy-or unit count if x is 1; -(1 - x) z is added separately.
+                given["on"][:, g.items] = repeated(live * x, g)
+                x = x - 1.0
+            pull = live * x if g.width == 1 else np.repeat(live, g.width, axis=1) * x
+            given["pull"][:, g.comps][:, :: g.sets] = pull
+        return given
+
+    def _fields(self, facts: Facts, soft: States) -> dict[str, Array]:
+        """Return natural parameters of units, their part of the bound, and inputs of terms."""
+        target, s, net = self.target, self.target.structure, facts.net
+        from_outside = facts.inputs_from_outside
+        rows = target.rows if from_outside or soft or not target.untempered else 1
+        base, gain = np.zeros((2, rows, net.arrays["comps"]))
+        still = np.zeros((rows, net.arrays["term_comps"]))
+        constant = {}
+        for name in s.directed_layers:
+            constant[name] = target.model.bias(name)[None]
+            if from_outside:
+                constant[name] = constant_input(target, name, net.units)
+            if name in net.terms:
+                g = net.terms[name]
+                still[:, g.comps] = repeated(constant[name], g)
+        beta = 1.0 if target.untempered else target.beta[:, None]
+        for name, g in net.units.items():
+            field: Array = np.zeros(1) + soft.get(name, 0.0)
+            if name not in constant:
+                field = field + target.model.bias(name)
+            for c in s.undirected if from_outside else ():
+                for to, other, block in c.blocks(target.model.weight(c)):
+                    if to == name and other not in net.units:
+                        field = field + self._mean(other) @ block
+            gain[:, g.comps] = field if target.untempered else times(beta, field)
+            inputs = constant.get(name, np.zeros(1))
+            base[:, g.comps] = gain[:, g.comps]
+            base[:, g.comps] += inputs if target.untempered else times(beta, inputs)
+            if name in target.reference and not target.untempered:
+                tilt = (1.0 - beta) * target.reference[name]
+                base[:, g.comps] += tilt
+                moves = target.components(name, target.free[name] & ~facts.hidden[name])
+                gain[:, g.comps] += np.where(moves, tilt, 0.0)
+        return {"base": base, "gain": gain, "still": still}
+
+    def _starts_as_given(self, plain: bool) -> bool:
+        """Return whether all tables start at the constants."""
+        return plain and len(self.facts.all_free) == len(self.net.units)
+
+    def _first(self, start: States | None, rng: np.random.Generator | None) -> Array:
+        """Return the probabilities to start from, (rows, states)."""
+        target, parts = self.target, [np.zeros((self.target.rows, 0))]
+        for name in self.net.units:
+            layer = target.structure.layers[name]
+            reference = np.zeros((target.rows, layer.width)) + target.reference.get(name, 0.0)
+            begin = layer.unit.prob(layer.shaped(reference))
+            if start is not None:
+                begin = start[name].reshape(begin.shape)
+            elif rng is not None:
+                begin = rng.dirichlet(np.ones(begin.shape[-1]), size=begin.shape[:-1])
+            if name not in self.facts.all_free:
+                certain = layer.one_hot(target.evidence.values[name])
+                begin = np.where(target.free[name][..., None], begin, certain)
+            parts.append(begin.reshape(target.rows, -1))
+        return np.concatenate(parts, axis=1)
 
     def _move_infinite(self) -> float:
         """Update the units with infinitely many values; return the largest change of a mean."""
         if not self.infinite.mean:
             return 0.0
         moved = self.infinite.update(self._mean)
-        for name in self.net.units:
-            if any(
-                other in self.infinite.mean for _, other in self.target.structure.meetings[name]
-            ):
-                self._put_base(name)
+        fields = self._fields(self.facts, self.target.soft)
+        for name in ("base", "gain"):
+            self._put(name, fields[name])
         return moved
 
-    def _put_q(self, name: str, q: Array) -> None:
-        """Set the probabilities (rows, size, K) of a layer, and its means."""
-        layer, g, rows = self.target.structure.layers[name], self.net.units[name], len(q)
-        # Rounds may raise a probability of 0 of a free unit, but not of an observed one.
-        log_q = np.where(self.target.free[name][..., None], LOG_ZERO, -1e30) + np.zeros(q.shape)
-        np.log(q, out=log_q, where=q > 0)
-        self._put("q", g.all_states, q.reshape(rows, -1))
-        self._put("log_q", g.all_states, log_q.reshape(rows, -1))
-        assert layer.unit.support is not None
-        self._put("mean", g.comps, (q @ layer.unit.support).reshape(rows, -1))
-
-    def _describe_terms(self) -> None:
-        for name in self.net.terms:
-            # The terms of a noisy-or unit have the values 0 and -2^m. At xi = 0, their largest
-            # value, F is at most log 2. In the middle it may be thousands, and the minimum is then
-            # not reached before the first round, which would leave the Q of a warm start.
-            best = 0.5 if self.target.structure.layers[name].unit.canonical else 1.0
-            self._describe_term(name, best if self.xi is None else self.xi)
-
-    def _describe_term(self, name: str, xi: float) -> None:
-        """Set the constant inputs of a directed layer, their factors, and xi."""
-        target, layer, g = self.target, self.target.structure.layers[name], self.net.terms[name]
-        power = np.where(target.intervened[name] | self.hidden[name], 0.0, target.beta[:, None])
-        x, constant = self._mean(name), self.constant_field[name]
-        on, pull = power, (power if g.width == 1 else np.repeat(power, g.width, axis=1)) * x
-        # The terms of a noisy-or unit count if x is 1; -(1 - x) z is added separately.
-        if not layer.unit.canonical:
-            on, pull = power * x, power * (x - 1.0)
-        if g.sets > 1:
-            power, on, constant = (np.repeat(v, g.sets, axis=1) for v in (power, on, constant))
-            pull = np.where(
-                np.arange(pull.shape[1] * g.sets) % g.sets == 0,
-                np.repeat(pull, g.sets, axis=1),
-                0.0,
-            )
-        values = self.net.values(name)
-        low, high = values.min(axis=1), values.max(axis=1)
-        self._put("still", g.comps, constant)
-        self._put("live", g.items, power)
-        self._put("on", g.items, on)
-        self._put("pull", g.comps, pull)
-        self._put(
-            "xi", g.comps, np.tile((low + xi * (high - low) / g.width).ravel(), layer.size)[None]
-        )
-
-    def _entropy(self, name: str) -> Array:
-        """Return entropy, base measure and reference term of the units of a layer, (rows, size)."""
-        target, layer, g = self.target, self.target.structure.layers[name], self.net.units[name]
-        q, log_q = (
-            self._get(what, g.all_states).reshape(target.rows, layer.size, -1)
-            for what in ("q", "log_q")
-        )
-        own: Array = (q * (layer.unit.log_base - log_q)).sum(axis=-1)
-        if name not in target.reference:
-            return own
-        tilt = (
-            (self._mean(name) * target.reference[name])
-            .reshape(target.rows, layer.size, -1)
-            .sum(axis=-1)
-        )
-        return np.asarray(own + (1.0 - target.beta[:, None]) * tilt)
-
-    def _conditional(self, name: str, x: States) -> Array:
-        """Return E[log p(x | parents)] of a directed layer, or a lower bound of it, (rows,).
+    def _conditional(self, name: str) -> Array:
+        """Return log p(x | parents) of a directed layer without terms, (rows,).
 
         The base measure is left out.
         """
         target, layer = self.target, self.target.structure.layers[name]
-        if name in self.net.terms:
-            g = self.net.terms[name]
-            linear: Array = (self._pull(name) * target.model.inputs(x, name)).sum(axis=1)
-            linear -= (self._get("on", g.items) * self._get("f", g.items)).sum(axis=1)
-            return linear
+        x = {n: self._mean(n) for n in (name, *(c.a for c in target.structure.arrows_into[name]))}
         value, zeta = layer.shaped(x[name]), layer.shaped(target.model.inputs(x, name))
         own = layer.unit.log_conditional(value, zeta) - layer.unit.log_h(value)
         return times(
