@@ -55,7 +55,7 @@ class Facts:
 
     def __init__(self, target: Target) -> None:
         s = target.structure
-        self.layers, self._starts = s.layers, dict[float, Array]()
+        self.layers, self._starts = s.layers, dict[float | None, Array]()
         self.hidden = {name: distinct(mask) for name, mask in barren(target).items()}
         tables = tuple(
             n
