@@ -3,8 +3,8 @@
  * A block of few rows would leave most lanes empty. Its rows are then computed one after the other
  * on a second graph (pgm_net in routines.h), in which up to PGM_LANES terms of one kind are a
  * group. The arrays of units are repeated in all lanes, and each lane of a group's arrays belongs
- * to a term. The numbers of the row are copied from its lane of the block before the rounds, and back
- * after them. Sums over the terms of a unit become sums over lanes, so that answers differ from
+ * to a term. The numbers of the row are copied from its lane of the block before the rounds, and
+ * back after them. Sums over the terms of a unit become sums over lanes, so that answers differ from
  * those with rows as lanes by rounding alone, and each row ends its rounds by itself.
  *
  * Tests: test_by_term.py (against rows as lanes).
