@@ -2,7 +2,7 @@
 
     python benchmarks/reproduce/samplers.py OUT DIRECTORY [--scale small|middle|full]
                                             [--only NAME,NAME] [--seeds N] [--updates N]
-                                            [--page PAGE] [--checks]
+                                            [--page PAGE] [--checks] [--longer]
 
 DIRECTORY holds the MNIST files. `middle` compares the model phases on a machine 784-200-200 with
 five seeds, `full` makes one run of each on 784-500-1000, and `small` tries the command in seconds.
@@ -17,7 +17,8 @@ Nothing is chosen by hand. The command makes these steps, and each goes on from 
    bound is computed.
 3. Every phase of `phases` learns with every seed, at the schedule of step 1.
 4. Tables and a figure, by samplers_report.py. With --page they replace the ones of the page. With
-   --checks the models of the first seed are examined by sampler_checks.py.
+   --checks the models of the first seed are examined by sampler_checks.py, and with --longer
+   all models are measured again with four times as many temperatures.
 
 Fixed before any result was known: ladders from 0.9 to 1, as published. A chain that moves freely
 over n rungs makes a round trip in about 2 n^2 updates, so that the 20 rungs of the paper would
@@ -41,7 +42,7 @@ from typing import Any
 
 import numpy as np
 import typer
-from sampler_checks import checked
+from sampler_checks import annealed_longer, checked
 from sampler_runs import ENTRIES, Scale, Work, load, stem
 from samplers_report import report
 
@@ -75,6 +76,7 @@ def main(
     updates: int = 0,
     page: Path | None = None,
     checks: bool = False,
+    longer: bool = False,
 ) -> None:
     """Search the schedule and the floor, learn, and write tables and figure."""
     os.environ["PGMENGINE_DATA"] = str(data)
@@ -97,10 +99,15 @@ def main(
         for name, phase in chosen(phases(size, floor), only).items():
             work.run(f"{name}, seed {seed}", name, phase, schedule, seed)
         report(out, page)
+    names = list(chosen(phases(size, floor), only))
     if checks:
-        for name in chosen(phases(size, floor), only):
+        for name in names:
             checked(work, stem(f"{name}, seed 0"))
-        report(out, page)
+    if longer:
+        for seed in range(seeds or size.seeds):
+            for name in names:
+                annealed_longer(work, stem(f"{name}, seed {seed}"))
+    report(out, page)
 
 
 def phases(size: Scale, floor: float) -> dict[str, Any]:

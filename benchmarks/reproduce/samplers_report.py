@@ -50,6 +50,7 @@ def report(out: Path, page: Path | None) -> None:
     searches, runs = read(out)
     if not runs:
         return
+    annealed = {k: {s: r for s, r in v.items() if "longer" in r} for k, v in runs.items()}
     blocks = {
         "schedules": schedules(searches),
         "floors": floors(searches),
@@ -58,6 +59,9 @@ def report(out: Path, page: Path | None) -> None:
         "best on the way": differences(runs, CONTROLS, secondary),
         "mean of curve": differences(runs, CONTROLS, mean_of_curve),
         "equal slow chains": differences(runs, SLOW_CHAINS, primary),
+        "longer annealing": longer_bounds(annealed),
+        "differences by longer annealing": differences(annealed, CONTROLS, longer),
+        "equal slow chains by longer annealing": differences(annealed, SLOW_CHAINS, longer),
         "all differences": matrix(runs),
         "ladders": ladders(runs),
         "checks": checks(out, runs),
@@ -98,6 +102,11 @@ def secondary(result: dict[str, Any]) -> float:
 def mean_of_curve(result: dict[str, Any]) -> float:
     """The mean of the bounds of validation images on the way."""
     return float(np.mean(result["curve"]["bound"]))
+
+
+def longer(result: dict[str, Any]) -> float:
+    """The bound of the test images by the last model, with longer annealing."""
+    return float(result["longer"]["test"])
 
 
 def spread(values: Any) -> str:
@@ -177,6 +186,29 @@ def bounds(runs: Runs) -> str:
     columns = ["phase", "seeds", "test bound", "least and most", "best on the way", "mean of curve"]
     columns += ["error of log Z", "largest gap", "longer", "constant", "ms"]
     return table(columns, rows)
+
+
+def longer_bounds(runs: Runs) -> str:
+    """The bounds of each phase by longer annealing, and the change of log Z."""
+    rows = []
+    for name, by_seed in runs.items():
+        results = list(by_seed.values())
+        if not results:
+            continue
+        more = [r["longer"]["log_z"] - r["final"]["log_z"] for r in results]
+        gaps = [abs(r["longer"]["forward"] - r["longer"]["reverse"]) for r in results]
+        rows.append(
+            [
+                name,
+                str(len(results)),
+                spread([longer(r) for r in results]),
+                spread(more),
+                f"{max(r['longer']['error'] for r in results):.2f}",
+                f"{max(gaps):.2f}",
+            ]
+        )
+    columns = ["phase", "seeds", "test bound", "change of log Z", "error of log Z", "largest gap"]
+    return table(columns, rows) if rows else ""
 
 
 def paired(runs: Runs, name: str, control: str, value: Any) -> np.ndarray:
@@ -286,10 +318,8 @@ def checks(out: Path, runs: Runs) -> str:
     rows = []
     for path in sorted(out.glob("checks-*.json")):
         found, title = json.loads(path.read_text()), path.stem.removeprefix("checks-")
-        if "long" not in found:
-            continue
         mine = json.loads((out / f"{title}.json").read_text())
-        long = found["long"]
+        long = mine.get("longer", mine["final"])
         correlation, how = found["correlation"], "yes" if found["agreed"] else "no"
         rows.append(
             [
