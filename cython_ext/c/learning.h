@@ -114,22 +114,24 @@ static void pgm_centre_part(void *job, int64_t first, int64_t last)
              i < n && i < (block + 1) * PGM_CENTRE_ROWS; i++) {
             const float own = isnan(o->x[i]) ? 0.0f : (float)o->x[i], at = -own, slope = -left[i];
             float *g = o->out + i * m;
-            pgm_vf row = pgm_splat_f(0.0f);
-            float rest = 0.0f;
+            /* sixteen running sums, whatever the width of vectors is */
+            float row[PGM_GROUP] = {0}, rest = 0.0f;
             int64_t k = 0;
-            for (; k + PGM_WIDE <= m; k += PGM_WIDE) {
-                pgm_vf ob = *(const pgm_vf *)(o->c + k), db = *(const pgm_vf *)(right + k);
-                pgm_vf new = *(pgm_vf *)(g + k) + (at * db + slope * ob);
-                *(pgm_vf *)(g + k) = new;
-                row += new * ob;
-                *(pgm_vf *)(columns + k) += own * new;
-            }
+            for (; k + PGM_GROUP <= m; k += PGM_GROUP)
+                for (int v = 0; v < PGM_GROUP; v += PGM_WIDE) {
+                    pgm_vf ob = *(const pgm_vf *)(o->c + k + v);
+                    pgm_vf db = *(const pgm_vf *)(right + k + v);
+                    pgm_vf new = *(pgm_vf *)(g + k + v) + (at * db + slope * ob);
+                    *(pgm_vf *)(g + k + v) = new;
+                    *(pgm_vf *)(row + v) += new * ob;
+                    *(pgm_vf *)(columns + k + v) += own * new;
+                }
             for (; k < m; k++) {
                 g[k] += at * right[k] + slope * o->c[k];
                 rest += g[k] * o->c[k];
                 columns[k] += own * g[k];
             }
-            for (int v = 0; v < PGM_WIDE; v++) rest += row[v];
+            for (int v = 0; v < PGM_GROUP; v++) rest += row[v];
             o->more[i] = rest;
         }
     }
