@@ -374,7 +374,7 @@ def test_units_and_phases_with_methods_of_their_own_stay_in_python(monkeypatch, 
         ({"given": ("l1",)}, "the model phase depends on the row"),
         ({"positive": pgm.Exact()}, "has no compiled operations"),
     ],
-    ids=str,
+    ids=["blend", "steps", "PT", "schedule", "given", "Exact"],
 )
 def test_other_updates_are_made_in_python(change, why, caplog, in_python):
     caplog.set_level("INFO")
