@@ -98,12 +98,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", CASES)
-def test_a_fit_that_has_come_to_rest_has_no_finding(name, seed):
+def test_a_fit_that_has_come_to_rest_has_no_finding(name):
+    """With chains, one fit in eighteen (5 of 90) finds a better mode late, and says so: more than
+    three of eight do in one run of two thousand.
+    """
     model, data, settings, updates = CASES[name]()
-    fitted = pgm.fit(model, data, updates=2 * updates, rng=seed, progress=False, **settings)
-    assert kinds(fitted) == []
+    seeds, most = (8, 3) if name == "chains" else (2, 0)
+    found = [
+        kinds(pgm.fit(model, data, updates=2 * updates, rng=seed, progress=False, **settings))
+        for seed in range(seeds)
+    ]
+    assert sum(bool(each) for each in found) <= most, found
 
 
 @pytest.mark.parametrize("name", CASES)
