@@ -7,7 +7,7 @@ and looks for the best xi in one pass for each evaluation of F. The script print
 of a round near the fixed point (two passes), and the time of a pass if nothing but the tilted
 tables of both states of a child were computed (pgm_tilt_both in cython_ext/c/net.h: one
 exponential, one division, and 14 sums, products and selections of vectors). It compiles this loop
-with gcc for the processor that it runs on.
+with gcc as setup.py compiles the routines that run here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import pgmengine as pgm
-from pgmengine._kernels import LANES
+from pgmengine._kernels import LANES, PROCESSOR
 from pgmengine.infer.variational.unit_tables import Belief
 
 SIZES = (64, 24, 8)
@@ -52,7 +52,14 @@ int main(void) {
     return 0;
 }
 """
-FLAGS = "-O3 -march=native -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi -fwrapv"
+FLAGS = "-O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi -fwrapv"
+AVX2 = "-mavx2 -mfma -mbmi -mbmi2"
+# Kind of processor -> the flags with which setup.py compiles the routines for it.
+KINDS = {
+    "base": "",
+    "avx2": AVX2,
+    "avx512": f"{AVX2} -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl",
+}
 
 
 def main() -> None:
@@ -88,7 +95,15 @@ def tilts() -> float:
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "loop.c"), Path(folder, "loop")
         source.write_text(LOOP)
-        command = ["gcc", *FLAGS.split(), f"-I{headers}", str(source), "-o", str(program), "-lm"]
+        command = [
+            "gcc",
+            *(FLAGS + " " + KINDS[PROCESSOR]).split(),
+            f"-I{headers}",
+            str(source),
+            "-o",
+            str(program),
+            "-lm",
+        ]
         subprocess.run(command, check=True)
         took, lanes = subprocess.run([program], check=True, capture_output=True).stdout.split()
     if int(lanes) != LANES:

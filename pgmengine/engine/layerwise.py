@@ -27,6 +27,7 @@ from pgmengine.engine.packed import (
     random_keys,
     row,
     stride_of,
+    unit_fields,
     zeros,
 )
 from pgmengine.engine.visits import drawable, marginalised_layers, visited
@@ -369,9 +370,7 @@ class CompiledChains:
         uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
         self.routine.layer(
             self.place[name],
-            kind=Draw.TABLE if finite else unit.draw or Draw.NORMAL,
-            states=0 if table is None else len(table),
-            width=unit.width,
+            **unit_fields(unit),
             size=layer.size,
             moves=moves,
             by_unit=name in self.by_unit,
@@ -379,11 +378,6 @@ class CompiledChains:
             directed=directed,
             complement=complement,
             uneven=uneven,
-            variance=unit.curvature or 0.0,
-            support=None
-            if not finite or unit.width > 1 or unit.support is None
-            else unit.support.astype(np.float32),
-            log_base=None if table is None else table.astype(np.float32),
             bias=self.biases[name],
             reference=row(target.reference[name], stride) if name in target.reference else None,
             soft=matrix(target.soft[name], stride) if name in target.soft and moves else None,

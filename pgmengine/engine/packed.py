@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -21,6 +21,7 @@ from pgmengine.model.couplings import MIN_PRODUCTS_A_THREAD, Coupling, adds_rows
 from pgmengine.model.layer import Layer
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.weights import is_sparse
+from pgmengine.units.base import Draw, Unit
 
 # The number of floats in the widest vector.
 FLOATS_A_VECTOR = 16
@@ -111,6 +112,23 @@ def random_keys(rng: np.random.Generator, *shape: int) -> Array:
     They are drawn at every update of a fit, and `rng.integers` would take three times as long.
     """
     return (rng.random((*shape, 4)) * 2.0**32).astype(np.uint32)
+
+
+def unit_fields(unit: Unit) -> dict[str, Any]:
+    """Return the description of a unit type for the compiled routines: fields of pgm_layer."""
+    finite, table = unit.support is not None, None
+    if unit.support is not None:
+        table = np.zeros(len(unit.support)) if unit.log_base is None else unit.log_base
+    return {
+        "kind": Draw.TABLE if finite else unit.draw or Draw.NORMAL,
+        "states": 0 if table is None else len(table),
+        "width": unit.width,
+        "variance": unit.curvature or 0.0,
+        "support": None
+        if unit.support is None or unit.width > 1
+        else unit.support.astype(np.float32),
+        "log_base": None if table is None else table.astype(np.float32),
+    }
 
 
 def padded(n: int) -> int:

@@ -7,10 +7,17 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
-from pgmengine.engine.packed import MIN_UPDATES_A_THREAD, mask, padded, row, stride_of, zeros
+from pgmengine.engine.packed import (
+    MIN_UPDATES_A_THREAD,
+    mask,
+    padded,
+    row,
+    stride_of,
+    unit_fields,
+    zeros,
+)
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.units.base import Draw
 
 
 def drawn_units(s: Structure, eta: States, key: Array) -> States:
@@ -41,12 +48,10 @@ def _drawn(layer: Layer, place: int, layers: int, eta: Array, key: Array) -> Arr
         stream=np.arange(rows, dtype=np.uint32),
         alpha=0.0,
     )
-    unit, table = layer.unit, layer.unit.log_base if finite else None
+    unit = layer.unit
     routine.layer(
         place,
-        kind=Draw.TABLE if finite else unit.draw or Draw.NORMAL,
-        states=0 if table is None else len(table),
-        width=unit.width,
+        **unit_fields(unit),
         size=layer.size,
         moves=True,
         by_unit=False,
@@ -54,11 +59,6 @@ def _drawn(layer: Layer, place: int, layers: int, eta: Array, key: Array) -> Arr
         directed=False,
         complement=False,
         uneven=False,
-        variance=unit.curvature or 0.0,
-        support=None
-        if not finite or unit.width > 1 or unit.support is None
-        else unit.support.astype(np.float32),
-        log_base=None if table is None else table.astype(np.float32),
         bias=row(np.zeros(layer.width), stride),
         reference=None,
         soft=None,

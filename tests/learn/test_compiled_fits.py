@@ -13,7 +13,7 @@ import pgmengine as pgm
 from pgmengine import _kernels
 from pgmengine.base.work.executors import spawn
 from pgmengine.engine.unit_draws import drawn_units
-from pgmengine.learn.compiled.recorder import unit_fields
+from pgmengine.learn.compiled.recorder import mean_fields
 from pgmengine.learn.run import Run
 from pgmengine.units.base import Draw
 
@@ -431,7 +431,7 @@ def test_means_are_those_of_the_unit(unit, rtol=2e-6, atol=2e-6):
     eta[0], eta[1] = 0.0, np.where(np.arange(layer.width) % 2, 300.0, -300.0)
     eta = eta.astype(np.float32)
     expected = layer.flat(layer.unit.mean(layer.shaped(eta.astype(np.float64))))
-    fields = unit_fields(layer)
+    fields = mean_fields(layer.unit)
     found = np.empty_like(eta)
     _kernels.means(
         fields["unit"],

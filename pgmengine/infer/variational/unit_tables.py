@@ -44,7 +44,7 @@ MIN_EDGES_PER_THREAD = 2_000
 
 @dataclass(frozen=True, eq=False)
 class Constants:
-    """What all questions with equal facts about one model have in common.
+    """Constants that all questions with equal facts about one model have in common.
 
     Attributes
     ----------

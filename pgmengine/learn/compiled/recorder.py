@@ -23,6 +23,7 @@ from pgmengine import _kernels
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
 from pgmengine.engine.kernels.kernel import Kernel, share_of
+from pgmengine.engine.packed import unit_fields
 from pgmengine.evidence.target import Target
 from pgmengine.learn.steps.schedules import Rate, Scheduled
 from pgmengine.model.couplings import (
@@ -32,7 +33,6 @@ from pgmengine.model.couplings import (
     Coupling,
     Pair,
 )
-from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.weights import is_sparse
 from pgmengine.units.base import Draw, Unit
@@ -259,7 +259,7 @@ class Recorder:
             a=eta,
             out=self.values[name],
             parts=parts(eta.size, NUMBERS_PER_THREAD),
-            **unit_fields(layer),
+            **mean_fields(layer.unit),
         )
 
     # ---- gradient and step ----
@@ -347,29 +347,16 @@ def check_target(target: Target) -> None:
         raise NotCompiled("the target is tempered")
 
 
+def mean_fields(unit: Unit) -> dict[str, Any]:
+    """Return the fields of an operation that describe the units of a layer."""
+    fields = unit_fields(unit)
+    return {"unit": int(fields.pop("kind")), "values": fields.pop("states"), **fields}
+
+
 def has_known_means(unit: Unit) -> bool:
     """Return whether compiled code has the means of a unit: those of its support, or our own."""
     ours = type(unit).__module__.startswith("pgmengine.")
     return ours or (unit.support is not None and type(unit).mean is Unit.mean)
-
-
-def unit_fields(layer: Layer) -> dict[str, Any]:
-    """Return the fields of an operation that describe the units of a layer."""
-    unit = layer.unit
-    finite = unit.support is not None
-    base = None
-    if unit.support is not None:
-        log_h = np.zeros(len(unit.support)) if unit.log_base is None else unit.log_base
-        base = np.asarray(log_h, dtype=np.float32)
-    narrow = finite and unit.width == 1
-    return {
-        "unit": int(Draw.TABLE if finite else unit.draw or Draw.NORMAL),
-        "values": 0 if base is None else len(base),
-        "width": unit.width,
-        "variance": unit.curvature or 0.0,
-        "support": np.asarray(unit.support, dtype=np.float32) if narrow else None,
-        "log_base": base,
-    }
 
 
 def shares(kernel: Scheduled[Kernel] | None, updates: Sequence[int]) -> Array:
