@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.work.interrupts import interruptible
 from pgmengine.base.work.progress import track
 from pgmengine.learn.checkpoint import Saver
 from pgmengine.learn.compiled.updates import Call, make
-from pgmengine.learn.monitoring.findings import Finding, Watch
+from pgmengine.learn.monitoring.findings import Finding, FindingKind, Watch
 from pgmengine.learn.monitoring.history import History
 from pgmengine.learn.run import Run
 
@@ -102,12 +103,15 @@ def _advance(active: Sequence[UnderWay], count: int) -> None:
 
 
 def report(findings: Sequence[tuple[Finding, ...]]) -> None:
-    """Log the findings as warnings: of several fits, the number of fits with each kind."""
+    """Log the findings as warnings: of several fits, one line for each kind."""
     if len(findings) == 1:
         for finding in findings[0]:
             log.warning("%s", finding)
         return
-    kinds = [finding.kind for found in findings for finding in found]
-    for kind in dict.fromkeys(kinds):
-        name = kind.name.lower().replace("_", " ")
-        log.warning("%d of %d fits, %s: %s", kinds.count(kind), len(findings), name, kind.value)
+    kinds: dict[FindingKind, list[Finding]] = {}
+    for finding in chain(*findings):
+        kinds.setdefault(finding.kind, []).append(finding)
+    for same in kinds.values():
+        most = max(abs(finding.nats) for finding in same)
+        said = same[0].described(f"up to {most:.3g} nats a row")
+        log.warning("in %d of %d fits, %s", len(same), len(findings), said)

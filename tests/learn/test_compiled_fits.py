@@ -511,6 +511,15 @@ def test_a_fit_that_stops_leaves_the_others():
     assert [f.stopped for f in found] == ["", "large", ""]
 
 
+def test_findings_of_fits_at_once_are_counted(caplog):
+    data = {"v": pgm.datasets.bars_and_stripes().x_train}
+    found = pgm.fit(pgm.rbm(16, 8, rng=0), data, repeats=3, updates=40, rng=0, progress=False)
+    nats = [finding.nats for f in found for finding in f.findings]
+    assert {finding.kind.name for f in found for finding in f.findings} == {"STILL_RISING"}
+    said = f"in {len(nats)} of 3 fits, learning was still rising, by up to {max(nats):.3g} nats"
+    assert len(caplog.messages) == 1 and caplog.messages[0].startswith(said)
+
+
 def test_fits_at_once_of_other_kinds():
     """EM, and updates in Python."""
     net = pgm.sbn([4, 3], rng=0)

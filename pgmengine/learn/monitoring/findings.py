@@ -89,7 +89,10 @@ class Finding:
     error: float
 
     def __str__(self) -> str:
-        number = f"{abs(self.nats):.3g} nats a row"
+        return self.described(f"{abs(self.nats):.3g} nats a row")
+
+    def described(self, number: str) -> str:
+        """Return the sign in words with `number` for the rise or fall, and what to do."""
         said = {
             FindingKind.STILL_RISING: f"learning was still rising, by {number} in its second half",
             FindingKind.AT_BASE_RATES: (
