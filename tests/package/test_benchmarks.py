@@ -300,6 +300,8 @@ def test_absent_peers_are_named_in_their_rows(monkeypatch):
         ), name
 
 
+# JAX warns of each fork, if a test of the peers imported it before; `apart` forks on purpose.
+@pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
 def test_jobs_end_at_their_limits():
     from apart import apart
 
