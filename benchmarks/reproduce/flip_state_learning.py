@@ -14,8 +14,9 @@ Writes flip_state_learning.txt and flip_state_learning.png into OUT, and every r
 from which it goes on when it is run again. MNIST (n = 10) is left out without --data. --workers N
 shares the runs out over processes, --scheduler ADDRESS over a dask cluster. --method CD-5 and
 --rate 0.1, which may be given several times, choose rows; --centred learns by the gradient of
-the centred model, which the paper does not. The last column of the table has the p-values after
-Holm's correction for all tests of the table.
+the centred model, which the paper does not. With --after, runs with T learn the first half of
+their updates with G. The last column of the table has the p-values after Holm's correction for all
+tests of the table.
 """
 
 from __future__ import annotations
@@ -69,11 +70,14 @@ def main(
     method: Annotated[list[str] | None, typer.Option()] = None,
     rate: Annotated[list[float] | None, typer.Option()] = None,
     centred: bool = False,
+    after: bool = False,
 ) -> None:
     """Run the experiment and write the table and the figure."""
     size, begin = SCALES[scale], time.time()
     rates = tuple(rate or size.rates)
     size = Scale(repeats or size.repeats, updates or size.updates, rates, size.ladders)
+    if after and size.updates % 200:
+        raise typer.BadParameter("--after needs --updates that are a multiple of 200")
     out.mkdir(parents=True, exist_ok=True)
     lines = [
         f"# scale {scale}: {size.repeats} repeats of {size.updates} updates; median of the largest "
@@ -96,13 +100,16 @@ def main(
                         continue
                     both = {}
                     for key, kernel in KERNELS.items():
+                        first = "G" if after else key
+                        phases = (make(KERNELS[first]), make(kernel))
                         jobs = [
-                            (name, directory, make(kernel), rate_, size.updates, r, centred)
+                            (name, directory, phases, rate_, size.updates, r, centred)
                             for r in range(size.repeats)
                         ]
                         part = f"{name}-{label}-{key}-{rate_}-{size.updates}"
+                        part += "-after-G" * (first != key)
                         both[key] = sweep.results(part + "-centred" * centred, run, jobs)
-                    title = label + " centred" * centred
+                    title = label + " centred" * centred + " after" * after
                     curves[name, title, rate_] = both
                     top = {k: v.max(axis=1) for k, v in both.items()}
                     report(Row(name, title, rate_, top["G"], top["T"]))
@@ -178,9 +185,12 @@ def methods(size: Scale, rows: int):
 
 
 def run(
-    name: str, data: str, negative, rate: float, updates: int, repeat: int, centred: bool
+    name: str, data: str, phases, rate: float, updates: int, repeat: int, centred: bool
 ) -> np.ndarray:
-    """Exact log-likelihood (points,) every 100 updates; of 2,000 rows at most."""
+    """Exact log-likelihood (points,) every 100 updates; of 2,000 rows at most.
+
+    The two model phases have one half of the updates each; equal ones are one fit.
+    """
     (x, hidden), rng = problems(data)[name], np.random.default_rng(repeat)
     model = pgm.rbm(x.shape[1], hidden).with_params(
         {
@@ -191,18 +201,24 @@ def run(
     )
     shown = x if len(x) <= 2000 else x[rng.choice(len(x), 2000, replace=False)]
     monitor = pgm.ExactLogLikelihood({"v": shown}, every=100)
-    f = pgm.fit(
-        model,
-        {"v": x},
-        negative=negative,
-        optimizer=pgm.Centered(pgm.SGD(rate)) if centred else pgm.SGD(rate),
-        batch_size=min(100, len(x)),
-        updates=updates,
-        callbacks=[monitor],
-        rng=repeat,
-        progress=False,
-    )
-    return f.history["log_likelihood"]["value"]
+    parts = phases[:1] if phases[0] == phases[1] else phases
+    curves = []
+    for number, negative in enumerate(parts):
+        f = pgm.fit(
+            model,
+            {"v": x},
+            negative=negative,
+            optimizer=pgm.Centered(pgm.SGD(rate)) if centred else pgm.SGD(rate),
+            batch_size=min(100, len(x)),
+            updates=updates // len(parts),
+            callbacks=[monitor],
+            rng=repeat if number == 0 else np.random.default_rng([repeat, number]),
+            progress=False,
+        )
+        model = f.model
+        # The first value of a later fit is the last one of the fit before it.
+        curves.append(f.history["log_likelihood"]["value"][min(number, 1) :])
+    return np.concatenate(curves)
 
 
 def figure(curves, path: Path) -> None:

@@ -13,6 +13,8 @@ import pytest
 from extras import extra
 from scipy.io import savemat
 
+import pgmengine as pgm
+
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 REPRODUCE = ROOT / "benchmarks" / "reproduce"
@@ -119,3 +121,16 @@ def test_writes_tables_and_pictures_and_goes_on(command, made_up, tmp_path):
     second = run()
     assert set(second) == set(first)
     assert all(second[p] == first[p] for p in kept) and second[last] > first[last]
+
+
+def test_runs_with_a_change_of_kernel_begin_as_the_others(monkeypatch):
+    """Learning with T after G is learning with G for the first half of the updates."""
+    monkeypatch.syspath_prepend(str(REPRODUCE))
+    from flip_state_learning import run
+
+    g, t = (pgm.CD(kernel=kernel) for kernel in (pgm.Gibbs(), pgm.FlipState()))
+    plain, after = (
+        run("Bars-and-Stripes 4x4", "", phases, 0.05, 400, 0, False) for phases in ((g, g), (g, t))
+    )
+    assert len(plain) == len(after) == 5
+    assert np.array_equal(plain[:3], after[:3]) and (plain[3:] != after[3:]).all()
