@@ -80,7 +80,7 @@ class BuildRoutines(build_ext):
             print(
                 f"{error}\n"
                 "warning: the routines of pgmengine could not be compiled. The package "
-                "is installed without them: it answers small questions slowly, in plain Python, and "
+                "is installed without them: it answers small questions slowly, in Python, and "
                 "refuses others. Install a compiler (on Debian: gcc and python3-dev) and install "
                 "again. PGMENGINE_PURE=0 makes this an error.",
                 file=sys.stderr,
@@ -134,7 +134,7 @@ class Sources(sdist):
     """Archive the sources so that the bytes follow from the files and SOURCE_DATE_EPOCH alone."""
 
     def make_archive(self, base_name, format, root_dir=None, base_dir=None, owner=None, group=None):
-        """Write the archive; without SOURCE_DATE_EPOCH, or in another format, as setuptools does."""
+        """Write the archive; as setuptools does where SOURCE_DATE_EPOCH is not set."""
         epoch = os.environ.get("SOURCE_DATE_EPOCH")
         if epoch is None or format != "gztar":
             return super().make_archive(base_name, format, root_dir, base_dir, owner, group)
