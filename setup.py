@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: MIT
 """Build the compiled routines: a Cython module, and units of C compiled for each kind of processor.
 
 Binaries are portable: a kind is chosen at import (cython_ext/c/processors.c). The same sources give
@@ -147,6 +146,7 @@ class Sources(sdist):
             return entry
 
         name = base_name + ".tar.gz"
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
         with (
             open(name, "wb") as file,
             gzip.GzipFile("", "wb", fileobj=file, mtime=int(epoch)) as packed,

@@ -91,11 +91,16 @@ from pgmengine.units import (
     Unit,
 )
 
-__version__ = "0.1.0"
+__version__: str
 
 
 def __getattr__(name: str) -> object:
-    """Import a module that needs an optional package when it is first used."""
+    """Import a module that needs an optional package, or ask for the version, at first use."""
+    if name == "__version__":
+        # pyproject.toml has the version, and an installation records it.
+        from importlib.metadata import version
+
+        return version("pgmengine")
     if name in {"plots", "sklearn"}:
         import importlib
 

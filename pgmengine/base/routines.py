@@ -86,9 +86,8 @@ def build_config() -> BuildConfig:
     >>> config.used in config.runs_here
     True
     """
-    from pgmengine import _kernels
-
-    record = _kernels.build_record()
+    kernels = importlib.import_module(NAME)
+    record = kernels.build_record()
     flags = [tuple(words.split()) for words in record["kind_flags"].split(";")]
     epoch = record["epoch"]
     return BuildConfig(
@@ -97,8 +96,8 @@ def build_config() -> BuildConfig:
         flags=tuple(record["flags"].split()),
         added_flags=tuple(record["added_flags"].split()),
         kinds=dict(zip(record["kinds"].split(), flags, strict=False)),
-        runs_here=_kernels.PROCESSORS,
-        used=_kernels.PROCESSOR,
+        runs_here=kernels.PROCESSORS,
+        used=kernels.PROCESSOR,
         platform=record["platform"],
         cython=record["cython"],
         free_threaded=record["without_gil"],
