@@ -1,5 +1,9 @@
 """pgmengine: declare, learn and ask graphical models of energy-based and belief-network layers."""
 
+# The first import: everything below needs routines, compiled or plain.
+from pgmengine.base.routines import build_config
+
+# isort: split
 from pgmengine import datasets, diagnostics
 from pgmengine.apps.classifier import GenerativeClassifier
 from pgmengine.base.errors import NotAsked, PgmError
@@ -87,11 +91,16 @@ from pgmengine.units import (
     Unit,
 )
 
-__version__ = "0.1.0"
+__version__: str
 
 
 def __getattr__(name: str) -> object:
-    """Import a module that needs an optional package when it is first used."""
+    """Import a module that needs an optional package, or ask for the version, at first use."""
+    if name == "__version__":
+        # pyproject.toml has the version, and an installation records it.
+        from importlib.metadata import version
+
+        return version("pgmengine")
     if name in {"plots", "sklearn"}:
         import importlib
 
@@ -181,6 +190,7 @@ __all__ = [
     "base_rate_start",
     "base_rates",
     "boltzmann_machine",
+    "build_config",
     "datasets",
     "dbm",
     "dbn",

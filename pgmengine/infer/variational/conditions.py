@@ -7,6 +7,7 @@ from collections.abc import Collection
 import numpy as np
 
 from pgmengine import _kernels
+from pgmengine.base.routines import NOTICE
 from pgmengine.base.types import Array
 from pgmengine.evidence.relevance import barren, of_free_parents
 from pgmengine.evidence.target import Target
@@ -50,6 +51,8 @@ def obstacle(target: Target) -> str:
                 if unit.nonnegative
                 else f"there is no such bound for layer {name!r} of {unit!r} units"
             )
+    if not _kernels.MOST_STATES:
+        return f"mean field of tables and arrows is compiled, and {NOTICE}"
     for name, layer in s.layers.items():
         if (
             layer.unit.support is not None

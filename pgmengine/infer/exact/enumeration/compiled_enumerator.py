@@ -56,12 +56,13 @@ def _compiled(p: LogLinearForm) -> tuple[Any, list[Array], float]:
     """Compile the routine of a pattern: all its rows have the same pairs and values.
 
     Returns the routine, or None if exponents would leave the range of a double whatever the offsets
-    are; for each block a bound (1, T, K-1) on the distance of a_tk from its offset and on its
-    change in one step; and the sum of the sizes of all pair terms.
+    are, or if there are no compiled routines; for each block a bound (1, T, K-1) on the distance of
+    a_tk from its offset and on its change in one step; and the sum of the sizes of all pair terms.
     """
     size = [np.abs(b.value) for b in p.finite]
     reach = [a.sum(axis=0, keepdims=True) + 2 * a.max(axis=0, initial=0.0) for a in size]
-    if not all([a.max(initial=0.0) < MAX_SAFE_EXPONENT for a in reach]):
+    within = all([a.max(initial=0.0) < MAX_SAFE_EXPONENT for a in reach])
+    if not within or _kernels.PROCESSOR == "plain":
         return None, reach, 0.0
     value = laid_out(p.finite, [b.value for b in p.finite], p.pattern_form.indicators, 0.0)
     # The change of every component when an indicator is switched on.
@@ -93,7 +94,8 @@ class CompiledEnumerator:
         largest = [float((np.abs(b.offset) + reach).max(initial=0.0)) for b, reach in both]
         # Exponentials stay in range, and differences 1 - e^a keep their digits.
         self.safe = (
-            all([a < MAX_SAFE_EXPONENT for a in largest])
+            self.routine is not None
+            and all([a < MAX_SAFE_EXPONENT for a in largest])
             # False for NaN and inf as well.
             and bool(np.abs(p.theta).sum(axis=1).max(initial=0.0) + pairs < MAX_SAFE_TERMS)
             and all(_apart(b) for b in p.finite if b.complement)
