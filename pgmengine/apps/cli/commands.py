@@ -56,14 +56,19 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def pgmengine(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", help="print the version", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Graphical models: declare, learn, ask."""
+    if context.invoked_subcommand is None:
+        commands = (x for x in app.registered_commands if not x.hidden)
+        names = (getattr(x.callback, "__name__", "") for x in commands)
+        raise pgm.PgmError(f"no command, expected one of {', '.join(names)}, or --help")
 
 
 @app.command()

@@ -3,12 +3,14 @@
 typer completes commands, options and file names. The functions here complete the values of options.
 They print nothing and raise nothing, because the reader of their output is a shell.
 
-bash ends a word at an equals sign, so that it asks for the part after `smoke=` alone. The whole
-word is then in the environment (COMP_WORDS and COMP_CWORD of the script that typer installs).
+bash ends a word at an equals sign: `smoke=y` are three words, of which it completes the last one.
+They are joined before typer reads them, and the part that bash completes is returned.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import MutableMapping
 from pathlib import Path
 
 import typer
@@ -22,6 +24,35 @@ from pgmengine.infer.results.result import WANTS
 
 # Names that a shell is given, at most.
 MAX_SUGGESTIONS = 2000
+
+# The variable with the task of completion, its value in bash, and the words of bash.
+TASK, OF_BASH = "_PGMENGINE_COMPLETE", "complete_bash"
+WORDS, CURRENT = "COMP_WORDS", "COMP_CWORD"
+
+
+def join_words_of_bash(environment: MutableMapping[str, str]) -> None:
+    """Join the words that bash has divided at equals signs, in the variables that typer reads.
+
+    >>> names = {"_PGMENGINE_COMPLETE": "complete_bash", "COMP_CWORD": "6"}
+    >>> names["COMP_WORDS"] = "pgmengine infer m.bif --evidence smoke = y"
+    >>> join_words_of_bash(names)
+    >>> names["COMP_WORDS"], names["COMP_CWORD"]
+    ('pgmengine infer m.bif --evidence smoke=y', '4')
+    """
+    if environment.get(TASK) != OF_BASH or "=" not in environment.get(WORDS, ""):
+        return
+    words, current = environment[WORDS].split(" "), int(environment.get(CURRENT, "0"))
+    if current == len(words):
+        words.append("")
+    joined, place = list[str](), 0
+    for number, word in enumerate(words):
+        if joined and (word == "=" or joined[-1].endswith("=")):
+            joined[-1] += word
+        else:
+            joined.append(word)
+        if number == current:
+            place = len(joined) - 1
+    environment[WORDS], environment[CURRENT] = " ".join(joined), str(place)
 
 
 def complete_wanted(incomplete: str) -> list[str]:
@@ -68,7 +99,7 @@ def _states(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _texts(model: pgm.Model, incomplete: str) -> list[str]:
-    """Return `variable=` where several variables begin so, else the states of the one variable."""
+    """Return `variable=state` for the variables and states that begin so."""
     s = model.structure
     found = [place for place in s.variables if _begins(s.names.of(place), incomplete)]
     out = list[str]()
@@ -76,7 +107,10 @@ def _texts(model: pgm.Model, incomplete: str) -> list[str]:
         name = s.names.of(place)
         texts = [f"{name}={text_of(x)}" for x in state_keys(s.layers[place[0]])]
         out += [text for text in texts if text.startswith(incomplete)]
-    return out[:MAX_SUGGESTIONS]
+    # bash completes the part after the equals sign alone.
+    divided = os.environ.get(TASK) == OF_BASH and "=" in incomplete
+    begun = incomplete.rpartition("=")[0] + "=" if divided else ""
+    return [text.removeprefix(begun) for text in out[:MAX_SUGGESTIONS]]
 
 
 def _begins(name: str, incomplete: str) -> bool:

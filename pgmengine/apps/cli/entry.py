@@ -12,6 +12,7 @@ import sys
 import typer
 
 from pgmengine.apps.cli.commands import app
+from pgmengine.apps.cli.completion import join_words_of_bash
 from pgmengine.base.errors import PgmError, visible
 from pgmengine.base.files import shown
 from pgmengine.base.work.threads import threads
@@ -23,14 +24,13 @@ STATUS_OF_ERRORS, STATUS_INTERRUPTED = 2, 130
 def main() -> None:
     """Run the command line; an error is one line on stderr and exit status 2, or 130 for Ctrl-C."""
     code = STATUS_OF_ERRORS
+    join_words_of_bash(os.environ)
     # Names that the terminal's encoding lacks are escaped, and do not end the program.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         # Report a wrong setting of the environment before any work.
         threads()
-        if len(sys.argv) < 2:
-            raise PgmError(f"no command, expected one of {', '.join(_commands())}, or --help")
         for word in sys.argv[1:]:
             # Errors for a file name with a null character differ among versions of Python.
             if "\0" in word:
@@ -63,12 +63,6 @@ def main() -> None:
         message = error.format_message()
     print(f"pgmengine: {visible(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
-
-
-def _commands() -> list[str]:
-    """Return the names of the commands."""
-    commands = [x for x in app.registered_commands if not x.hidden]
-    return [x.name or getattr(x.callback, "__name__", "") for x in commands]
 
 
 def _leave_output() -> None:
