@@ -1,7 +1,8 @@
 """Completion of words in shells: names of variables and states of the model in the command.
 
-typer completes commands, options and file names. The functions here complete the values of options.
-They print nothing and raise nothing, because the reader of their output is a shell.
+typer completes commands, options and file names. The functions here complete the values of options,
+as `shell_complete` of typer calls them. They print nothing and raise nothing, because the reader of
+their output is a shell.
 
 bash ends a word at an equals sign: `smoke=y` are three words, of which it completes the last one.
 They are joined before typer reads them, and the part that bash completes is returned.
@@ -41,7 +42,9 @@ def join_words_of_bash(environment: MutableMapping[str, str]) -> None:
     """
     if environment.get(TASK) != OF_BASH or "=" not in environment.get(WORDS, ""):
         return
-    words, current = environment[WORDS].split(" "), int(environment.get(CURRENT, "0"))
+    # The script of typer joins words by line breaks.
+    between = "\n" if "\n" in environment[WORDS] else " "
+    words, current = environment[WORDS].split(between), int(environment.get(CURRENT, "0"))
     if current == len(words):
         words.append("")
     joined, place = list[str](), 0
@@ -52,44 +55,45 @@ def join_words_of_bash(environment: MutableMapping[str, str]) -> None:
             joined.append(word)
         if number == current:
             place = len(joined) - 1
-    environment[WORDS], environment[CURRENT] = " ".join(joined), str(place)
+    environment[WORDS], environment[CURRENT] = between.join(joined), str(place)
 
 
-def complete_wanted(incomplete: str) -> list[str]:
+def complete_wanted(ctx: typer.Context, param: object, incomplete: str) -> list[str]:
     """Return comma-separated lists of quantities that go on from the one that was begun."""
     before, comma, begun = incomplete.rpartition(",")
     taken = before.split(",")
     return [f"{before}{comma}{w}" for w in WANTS if w.startswith(begun) and w not in taken]
 
 
-def complete_method(incomplete: str) -> list[str]:
+def complete_method(ctx: typer.Context, param: object, incomplete: str) -> list[str]:
     """Return the names of methods that begin so."""
     return [name for name in methods() if name.startswith(incomplete)]
 
 
-def complete_optimizer(incomplete: str) -> list[str]:
+def complete_optimizer(ctx: typer.Context, param: object, incomplete: str) -> list[str]:
     """Return the names of optimizers that begin so."""
     return [name for name in OPTIMIZERS if name.startswith(incomplete)]
 
 
-def complete_negative(incomplete: str) -> list[str]:
+def complete_negative(ctx: typer.Context, param: object, incomplete: str) -> list[str]:
     """Return the names of negative phases that begin so."""
     return [name for name in NEGATIVES if name.startswith(incomplete)]
 
 
-def complete_evidence(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_evidence(ctx: typer.Context, param: object, incomplete: str) -> list[str]:
     """Return `variable=state` for the variables of the model, and names of files."""
     return [*_states(ctx, incomplete), *_files(incomplete)]
 
 
-def complete_intervention(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_intervention(ctx: typer.Context, param: object, incomplete: str) -> list[str]:
     """Return `variable=state` for the variables of the model."""
     return _states(ctx, incomplete)
 
 
 def _states(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the texts `variable=state` that begin so; none where the model cannot be read."""
-    path = ctx.params.get("model")
+    # An option without its value ends the parsing before arguments get their names.
+    path = ctx.params.get("model") or next(iter(ctx.args), "")
     try:
         model = read_model(Path(str(path)))
         return _texts(model, incomplete)
