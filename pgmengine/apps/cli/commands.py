@@ -156,7 +156,7 @@ def infer(
     if json:
         print_json(result_as_json(result))
     elif out is None:
-        for line in lines_of_result(result):
+        for line in lines_of_result(result, _wanted(want)):
             print(line)
     else:
         write(out, flat_answers(result, m.structure))

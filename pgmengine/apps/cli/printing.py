@@ -6,7 +6,7 @@ Lines are never cut: a terminal wraps long ones, and programs such as grep see t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -113,8 +113,11 @@ def _parameters(model: pgm.Model) -> list[Row]:
     return rows
 
 
-def lines_of_result(result: pgm.Result) -> Iterator[str]:
-    """Yield the guarantee, the status and the plan, then a line for each row and variable."""
+def lines_of_result(result: pgm.Result, want: Collection[str]) -> Iterator[str]:
+    """Yield the guarantee, the status and the plan, then a line for each row and variable.
+
+    `want` has the quantities to show; log_prob comes with log_z, which then is left out.
+    """
     target = asked(result.target)
     yield headline(result).removeprefix("Result: ")
     yield f"plan: {result.plan.why}; about {', '.join(x for x in result.plan.sizes if x)}"
@@ -123,6 +126,8 @@ def lines_of_result(result: pgm.Result) -> Iterator[str]:
     errors = {u.name: error_of_states(result, u) for u in units} if _has(result, "prob") else {}
     for row in rows:
         head = f"row {row}, " if target.evidence.has_rows else ""
+        for line in _numbers_of_row(result, want, row):
+            yield f"{head}{line}"
         for line in _lines_of_row(result, units, errors, row):
             yield f"{head}{line}"
     seen = {*NUMBERS_OF_ROWS, *NUMBERS_OF_ROWS.values(), "log_z_interval"}
@@ -143,16 +148,20 @@ def _whole(result: pgm.Result) -> set[str]:
     return {x.name for x in shown if x.variable or (x.layer.is_array and x.layer.unit.support)}
 
 
-def _lines_of_row(
-    result: pgm.Result, units: Sequence[NamedUnit], errors: Mapping[str, Array | None], row: int
-) -> Iterator[str]:
-    """Yield the numbers of a row, then a line for each variable."""
+def _numbers_of_row(result: pgm.Result, want: Collection[str], row: int) -> Iterator[str]:
+    """Yield the numbers of a row, with their standard errors."""
     for name, error_name in NUMBERS_OF_ROWS.items():
-        if _has(result, name):
+        if name in want:
             value = result.answers[name][row]
             error = result.answers.get(error_name, result.stats.get(error_name))
             spread = 0.0 if error is None else error[row]
             yield f"{name}: {value:.6g}{f' ± {spread:.2g}' if spread > 0 else ''}"
+
+
+def _lines_of_row(
+    result: pgm.Result, units: Sequence[NamedUnit], errors: Mapping[str, Array | None], row: int
+) -> Iterator[str]:
+    """Yield a line for each variable, with the answers for a row."""
     has_rows = asked(result.target).evidence.has_rows
     for unit in units:
         parts, layer = list[str](), unit.layer.name
