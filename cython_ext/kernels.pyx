@@ -1,5 +1,6 @@
 # cython: language_level=3, cdivision=True
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
+# cython: freethreading_compatible=False
 """The compiled routines of pgmengine: checks of arrays and threads around the C of cython_ext/c.
 
 Routines are compiled for several kinds of processors, and the last kind that runs here is used. The
@@ -73,6 +74,49 @@ PROCESSOR = os.environ.get("PGMENGINE_KERNELS") or PROCESSORS[len(PROCESSORS) - 
 # doubles in a vector: enumeration pads units to a multiple of it, and mean field has blocks of so
 # many rows of evidence
 LANES = use(PROCESSOR)
+
+
+cdef extern from "build.h":
+    const char *PGM_BUILD_FLAGS
+    const char *PGM_BUILD_ADDED_FLAGS
+    const char *PGM_BUILD_KINDS
+    const char *PGM_BUILD_KIND_FLAGS
+    const char *PGM_BUILD_PLATFORM
+    const char *PGM_BUILD_EPOCH
+    const char *PGM_BUILD_CYTHON
+
+cdef extern from *:
+    """
+    #if defined(__clang__)
+    #define PGM_COMPILER "clang " __clang_version__
+    #elif defined(__GNUC__)
+    #define PGM_COMPILER "gcc " __VERSION__
+    #else
+    #define PGM_COMPILER "unknown"
+    #endif
+    #ifdef Py_GIL_DISABLED
+    #define PGM_WITHOUT_GIL 1
+    #else
+    #define PGM_WITHOUT_GIL 0
+    #endif
+    """
+    const char *PGM_COMPILER
+    int PGM_WITHOUT_GIL
+
+
+def build_record():
+    """Return how this module was built: setup.py has the meaning of the words."""
+    return {
+        "compiler": PGM_COMPILER.decode(),
+        "flags": PGM_BUILD_FLAGS.decode(),
+        "added_flags": PGM_BUILD_ADDED_FLAGS.decode(),
+        "kinds": PGM_BUILD_KINDS.decode(),
+        "kind_flags": PGM_BUILD_KIND_FLAGS.decode(),
+        "platform": PGM_BUILD_PLATFORM.decode(),
+        "epoch": PGM_BUILD_EPOCH.decode(),
+        "cython": PGM_BUILD_CYTHON.decode(),
+        "without_gil": bool(PGM_WITHOUT_GIL),
+    }
 
 
 # ---- sweeps of chains: c/sweep.h ----

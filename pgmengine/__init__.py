@@ -1,5 +1,9 @@
 """pgmengine: declare, learn and ask graphical models of energy-based and belief-network layers."""
 
+# The first import: everything below needs routines, compiled or plain.
+from pgmengine.base.routines import build_config
+
+# isort: split
 from pgmengine import datasets, diagnostics
 from pgmengine.apps.classifier import GenerativeClassifier
 from pgmengine.base.errors import NotAsked, PgmError
@@ -181,6 +185,7 @@ __all__ = [
     "base_rate_start",
     "base_rates",
     "boltzmann_machine",
+    "build_config",
     "datasets",
     "dbm",
     "dbn",

@@ -1,16 +1,27 @@
-/* The kinds of processors that routines.c has been compiled for, and those that this processor
+/* The kinds of processors that the routines have been compiled for, and those that this processor
  * can run. */
 #include <stddef.h>
 
 #include "routines.h"
 
-extern const pgm_routines pgm_routines_base;
+/* One function that fills a table of functions: each unit of routines adds its own. */
+#define PGM_FILL(kind)                                                         \
+    void pgm_layers_##kind(pgm_routines *), pgm_draws_##kind(pgm_routines *),  \
+        pgm_rounds_##kind(pgm_routines *), pgm_sums_##kind(pgm_routines *);    \
+    static void fill_##kind(pgm_routines *table)                               \
+    {                                                                          \
+        table->name = #kind;                                                   \
+        pgm_layers_##kind(table), pgm_draws_##kind(table);                     \
+        pgm_rounds_##kind(table), pgm_sums_##kind(table);                      \
+    }
+
+PGM_FILL(base)
 
 #ifdef PGM_X86 /* setup.py compiles the other kinds, too */
-extern const pgm_routines pgm_routines_avx2, pgm_routines_avx512;
+PGM_FILL(avx2)
+PGM_FILL(avx512)
 
-static const pgm_routines *const compiled[] = {&pgm_routines_base, &pgm_routines_avx2,
-                                               &pgm_routines_avx512};
+static void (*const fill[])(pgm_routines *) = {fill_base, fill_avx2, fill_avx512};
 
 #define PGM_HAS(name) (__builtin_cpu_supports(name) != 0)
 
@@ -26,12 +37,16 @@ static int last_kind(void)
                : 1;
 }
 #else
-static const pgm_routines *const compiled[] = {&pgm_routines_base};
+static void (*const fill[])(pgm_routines *) = {fill_base};
 
 static int last_kind(void) { return 0; }
 #endif
 
+static pgm_routines table[sizeof fill / sizeof *fill];
+
 const pgm_routines *pgm_routines_of(int kind)
 {
-    return kind >= 0 && kind <= last_kind() ? compiled[kind] : NULL;
+    if (kind < 0 || kind > last_kind()) return NULL;
+    if (!table[kind].name) fill[kind](&table[kind]);
+    return &table[kind];
 }

@@ -1,10 +1,11 @@
 /* The interface of the compiled routines: the structures that cython_ext/kernels.pyx fills, and a
  * table of functions.
  *
- * routines.c is compiled once for each kind of processor, with different flags. Each compilation
- * defines one pgm_routines, and pgm_routines_of chooses among them at run time. Nothing here
- * depends on the width of vectors, so that one Cython module serves all kinds. The caller owns all
- * arrays and keeps them alive. All arrays are C-contiguous.
+ * The units layers.c, draws.c, rounds.c and sums.c are compiled once for each kind of processor,
+ * with different flags. Each adds its routines to the pgm_routines of its kind, and pgm_routines_of
+ * chooses among these at run time. Nothing here depends on the width of vectors, so that one Cython
+ * module serves all kinds. The caller owns all arrays and keeps them alive. All arrays are
+ * C-contiguous.
  *
  * A routine of type pgm_task processes the items first .. last - 1 of a job. The parts of a job may
  * run on several threads (team.h), and no result depends on how a job is divided into parts.
@@ -715,7 +716,12 @@ typedef struct {
 } pgm_routines;
 
 /* The routines of kind 0, 1, ... of the processors that this one can run, ascending; NULL beyond
- * the last. */
+ * the last. The first calls fill the tables, so that they come from one thread. */
 const pgm_routines *pgm_routines_of(int kind);
+
+/* The function by which a unit adds its routines to a table: its name and PGM_KIND. */
+#define PGM_PASTE(name, kind) pgm_##name##_##kind
+#define PGM_OF_KIND(name, kind) PGM_PASTE(name, kind)
+#define PGM_UNIT(name) PGM_OF_KIND(name, PGM_KIND)
 
 #endif

@@ -1,0 +1,12 @@
+/* Exact sums over states: enumeration and junction trees, for one kind of processor. */
+#include "bunches.h"
+#include "tree_states.h"
+
+void PGM_UNIT(sums)(pgm_routines *table)
+{
+    table->walk = pgm_walk;
+    table->tabulate = pgm_tabulate;
+    table->collect = pgm_collect;
+    table->distribute = pgm_distribute;
+    table->draw_states = pgm_draw_states;
+}

@@ -1,0 +1,1 @@
+"""Plain routines, in the place of the compiled ones where the package has no compiled module."""
