@@ -231,14 +231,14 @@ def learn(
         str | None,
         typer.Option(
             help='as in Python, "EM(pseudocount=0.5)" or "Adam(0.01)"; chosen by default',
-            shell_complete=complete_optimizer,
+            autocompletion=complete_optimizer,
         ),
     ] = None,
     negative: Annotated[
         str | None,
         typer.Option(
             help='the trainer of an undirected model as in Python, "PCD(k=5)"; chosen by default',
-            shell_complete=complete_negative,
+            autocompletion=complete_negative,
         ),
     ] = None,
     given: Annotated[

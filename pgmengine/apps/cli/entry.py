@@ -12,7 +12,7 @@ import sys
 import typer
 
 from pgmengine.apps.cli.commands import app
-from pgmengine.apps.cli.completion import join_words_of_bash
+from pgmengine.apps.cli.completion import whole_words_of_bash
 from pgmengine.base.errors import PgmError, visible
 from pgmengine.base.files import shown
 from pgmengine.base.work.threads import threads
@@ -20,11 +20,13 @@ from pgmengine.base.work.threads import threads
 # The exit status of a wrong command or unusable input, and of Ctrl-C, as is usual for shells.
 STATUS_OF_ERRORS, STATUS_INTERRUPTED = 2, 130
 
+# The exit status if the reader of the output has closed it, as typer has it.
+STATUS_OF_CLOSED_PIPES = 1
+
 
 def main() -> None:
     """Run the command line; an error is one line on stderr and exit status 2, or 130 for Ctrl-C."""
     code = STATUS_OF_ERRORS
-    join_words_of_bash(os.environ)
     # Names that the terminal's encoding lacks are escaped, and do not end the program.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -35,7 +37,8 @@ def main() -> None:
             # Errors for a file name with a null character differ among versions of Python.
             if "\0" in word:
                 raise PgmError(f"argument {word!r}: has a zero byte in it")
-        ended = app(prog_name="pgmengine", standalone_mode=False)
+        with whole_words_of_bash():
+            ended = app(prog_name="pgmengine", standalone_mode=False)
         # What is still in a buffer may meet a closed pipe, or a full disk.
         sys.stdout.flush()
         # typer turns Ctrl-C into an exit status without a message.
@@ -48,7 +51,7 @@ def main() -> None:
         code, message = STATUS_INTERRUPTED, "interrupted"
     except BrokenPipeError:
         _leave_output()
-        sys.exit(0)
+        sys.exit(STATUS_OF_CLOSED_PIPES)
     except OSError as error:
         place = f"{shown(error.filename)}: " if error.filename else ""
         message = f"{place}{error.strerror or error}"

@@ -26,7 +26,7 @@ Evidence = Annotated[
     typer.Option(
         help='inline "rain=yes" or "v=1,0,?,1", or a .csv, .json, .npz or .evid file, or - for '
         "standard input; may be given several times",
-        shell_complete=complete_evidence,
+        autocompletion=complete_evidence,
     ),
 ]
 Do = Annotated[
@@ -35,7 +35,7 @@ Do = Annotated[
         help='intervene: set a variable, "rain=yes", and ignore its causes; may be given several '
         "times",
         metavar="NAME=STATE",
-        shell_complete=complete_intervention,
+        autocompletion=complete_intervention,
     ),
 ]
 Likelihood = Annotated[
@@ -44,7 +44,7 @@ Likelihood = Annotated[
         help='soft evidence: the probability of an uncertain finding in each state, "rain=yes:0.9,'
         'no:0.2"',
         metavar="NAME=STATE:NUMBER,...",
-        shell_complete=complete_intervention,
+        autocompletion=complete_intervention,
     ),
 ]
 Soft = Annotated[
@@ -53,21 +53,21 @@ Soft = Annotated[
         help='soft evidence as log weights, which have a sign: "rain=yes:+1.5,no:0"; -inf excludes '
         "a state",
         metavar="NAME=STATE:WEIGHT,...",
-        shell_complete=complete_intervention,
+        autocompletion=complete_intervention,
     ),
 ]
 Want = Annotated[
     str,
     typer.Option(
         help="comma-separated: marginals, log_z, log_prob, samples, mode, pairs, gradient, bound",
-        shell_complete=complete_wanted,
+        autocompletion=complete_wanted,
     ),
 ]
 Method = Annotated[
     str | None,
     typer.Option(
         help='a method as in Python, "MCMC" or "MCMC(draws=2000)"; chosen by default',
-        shell_complete=complete_method,
+        autocompletion=complete_method,
     ),
 ]
 Seconds = Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import re
@@ -14,9 +13,6 @@ from typing import Any
 
 import pgmengine as pgm
 from pgmengine.base.work.threads import THREADS_VARIABLE, threads
-
-# The environment variable that chooses compiled routines.
-KERNELS_VARIABLE = "PGMENGINE_KERNELS"
 
 # Packages that are always needed.
 CORE = (
@@ -41,12 +37,12 @@ class Extra:
 
 
 EXTRAS = (
-    Extra("plots", "pictures: pgm.plots", ("matplotlib",)),
+    Extra("plots", "pictures, pgm.plots", ("matplotlib",)),
     Extra("arviz", "DataFrames and ArviZ trees of answers", ("arviz-base", "pandas", "xarray")),
-    Extra("sklearn", "estimators: pgmengine.sklearn", ("scikit-learn",)),
+    Extra("sklearn", "estimators, pgmengine.sklearn", ("scikit-learn",)),
     Extra("distributed", "large questions on several machines", ("distributed",)),
     Extra("treewidth", "better elimination orders of large networks", ("goatd",)),
-    Extra("dimod", "models of dimod: GraphBuilder.from_dimod", ("dimod",)),
+    Extra("dimod", "models of dimod, GraphBuilder.from_dimod", ("dimod",)),
     Extra(
         "tutorials",
         "running the notebooks",
@@ -54,40 +50,12 @@ EXTRAS = (
     ),
     Extra(
         "docs",
-        "for contributors: building the pages",
+        "contributors, to build the pages",
         ("sphinx", "docutils", "myst-nb", "furo", "matplotlib", "scikit-learn"),
     ),
-    Extra("test", "for contributors: the tests", ("pytest", "pytest-xdist", "hypothesis")),
-    Extra("dev", "for contributors: the checks", ("build", "ruff", "mypy", "scikit-learn")),
+    Extra("test", "contributors, to run the tests", ("pytest", "pytest-xdist", "hypothesis")),
+    Extra("dev", "contributors, to run the checks", ("build", "ruff", "mypy", "scikit-learn")),
 )
-
-
-@dataclass(frozen=True)
-class Routines:
-    """The compiled routines that run here.
-
-    Attributes
-    ----------
-    kind : the kind of processor whose routines run; empty without compiled routines.
-    runnable : all kinds that this processor can run, the fastest last.
-    chosen_by : the environment variable, if it chose the kind.
-    why_not : the reason for which there are no compiled routines.
-    """
-
-    kind: str
-    runnable: tuple[str, ...]
-    chosen_by: str = ""
-    why_not: str = ""
-
-
-def routines() -> Routines:
-    """Return the compiled routines that run here."""
-    try:
-        kernels = importlib.import_module("pgmengine._kernels")
-        kind, runnable = str(kernels.PROCESSOR), tuple(kernels.PROCESSORS)
-    except (ImportError, AttributeError) as error:
-        return Routines("", (), why_not=str(error))
-    return Routines(kind, runnable, KERNELS_VARIABLE if os.environ.get(KERNELS_VARIABLE) else "")
 
 
 def processor() -> str:
@@ -163,12 +131,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     """Return the numbers at the beginning of a version."""
     found = re.match(r"\d+(\.\d+)*", text)
     return tuple(map(int, found[0].split("."))) if found else ()
-
-
-def build() -> str:
-    """Return how the binaries were built, or an empty string where the package does not say."""
-    config = getattr(pgm, "build_config", None)
-    return "" if config is None else str(config())
 
 
 def place() -> str:
