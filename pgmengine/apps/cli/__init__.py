@@ -5,10 +5,11 @@ with the same name, and print the answer or write a file.
 
 entry     the program: errors, Ctrl-C and broken pipes as exit statuses
 commands  the commands and their options
-reading   models, evidence, data and settings
 printing, as_json, files_of_answers
           answers as lines of text, as JSON and in files
 learning  the command `learn`
+
+`pgmengine.apps.reading` reads models, evidence, data and settings.
 """
 
 from pgmengine.apps.cli.commands import app

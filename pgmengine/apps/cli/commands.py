@@ -36,11 +36,11 @@ from pgmengine.apps.cli.options import (
     Want,
 )
 from pgmengine.apps.cli.printing import lines_of_model, lines_of_result, print_draws
-from pgmengine.apps.cli.reading.calls import methods, read_call
-from pgmengine.apps.cli.reading.inputs import read_evidence, read_interventions, read_model
-from pgmengine.apps.cli.reading.weights import read_soft
 from pgmengine.apps.demo import run_demo
 from pgmengine.apps.doctor.report import examined
+from pgmengine.apps.reading.calls import methods, read_call
+from pgmengine.apps.reading.inputs import read_evidence, read_interventions, read_model
+from pgmengine.apps.reading.weights import read_soft
 from pgmengine.infer.question.auto import drawing
 
 app = typer.Typer(help="Graphical models: declare, learn, ask.", pretty_exceptions_enable=False)

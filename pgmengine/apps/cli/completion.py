@@ -19,8 +19,8 @@ from pathlib import Path
 import typer
 
 import pgmengine as pgm
-from pgmengine.apps.cli.reading.calls import NEGATIVES, OPTIMIZERS, methods
-from pgmengine.apps.cli.reading.inputs import read_model
+from pgmengine.apps.reading.calls import NEGATIVES, OPTIMIZERS, methods
+from pgmengine.apps.reading.inputs import read_model
 from pgmengine.evidence.frames import state_keys
 from pgmengine.evidence.state_names import text_of
 from pgmengine.infer.results.result import WANTS

@@ -18,8 +18,8 @@ import typer
 import pgmengine as pgm
 from pgmengine.apps.cli.files_of_answers import check_folder
 from pgmengine.apps.cli.json_text import print_json
-from pgmengine.apps.cli.reading.calls import NEGATIVES, OPTIMIZERS, read_call
-from pgmengine.apps.cli.reading.inputs import read_arrays, read_model
+from pgmengine.apps.reading.calls import NEGATIVES, OPTIMIZERS, read_call
+from pgmengine.apps.reading.inputs import read_arrays, read_model
 from pgmengine.base.display import counted, few
 from pgmengine.base.files import shown
 from pgmengine.io.formats import WRITERS

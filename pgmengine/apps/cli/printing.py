@@ -145,7 +145,11 @@ def _has(result: pgm.Result, answer: str) -> bool:
 def _whole(result: pgm.Result) -> set[str]:
     """Return the names of the variables, and of arrays of variables, which have lines by unit."""
     shown = shown_units(asked(result.target).structure)
-    return {x.name for x in shown if x.variable or (x.layer.is_array and x.layer.unit.support)}
+    return {
+        x.name
+        for x in shown
+        if x.variable or (x.layer.is_array and x.layer.unit.support is not None)
+    }
 
 
 def _numbers_of_row(result: pgm.Result, want: Collection[str], row: int) -> Iterator[str]:

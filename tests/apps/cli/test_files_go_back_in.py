@@ -8,7 +8,7 @@ from damaged import answered
 from test_cli_by_name import said
 
 import pgmengine as pgm
-from pgmengine.apps.cli.reading.inputs import read_evidence
+from pgmengine.apps.reading.inputs import read_evidence
 from pgmengine.evidence.evidence import parse_evidence
 from pgmengine.infer.question.auto import drawing
 

@@ -11,7 +11,7 @@ from zipfile import ZipFile, ZipInfo
 import numpy as np
 
 import pgmengine as pgm
-from pgmengine.apps.cli.reading.cells import as_cell, as_entry, one_unit, state, states_of_cells
+from pgmengine.apps.reading.cells import as_cell, as_entry, one_unit, state, states_of_cells
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
 from pgmengine.declare.validate import as_floats

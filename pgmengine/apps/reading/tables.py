@@ -17,7 +17,7 @@ from io import StringIO
 from typing import Any
 
 import pgmengine as pgm
-from pgmengine.apps.cli.reading.cells import one_unit, state, states_of_cells
+from pgmengine.apps.reading.cells import one_unit, state, states_of_cells
 from pgmengine.base.display import few
 from pgmengine.base.names import nearest
 from pgmengine.evidence.names import Place

@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 import pgmengine as pgm
-from pgmengine.apps.cli.reading.cells import state
-from pgmengine.apps.cli.reading.inputs import name_and_rest
+from pgmengine.apps.reading.cells import state
+from pgmengine.apps.reading.inputs import name_and_rest
 
 # A state and its number; names of states may have commas and colons.
 STATE_AND_NUMBER = re.compile(r"(.+?):\s*([^,:]+?)\s*(?:,|$)", re.DOTALL)
