@@ -43,7 +43,15 @@ from pgmengine.apps.reading.inputs import read_evidence, read_interventions, rea
 from pgmengine.apps.reading.weights import read_soft
 from pgmengine.infer.question.auto import drawing
 
-app = typer.Typer(help="Graphical models: declare, learn, ask.", pretty_exceptions_enable=False)
+# Plain help is wrapped by paragraphs; the other one keeps the line breaks of docstrings.
+app = typer.Typer(
+    help="Graphical models: declare, learn, ask.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+# Columns of a terminal that the table of plans needs. A narrower table would lose the reasons.
+MIN_COLUMNS_OF_PLANS = 110
 
 # Answers that are states of units, whose names have to be different as texts.
 ANSWERS_WITH_STATES = {"mode", "samples", "marginals"}
@@ -96,7 +104,7 @@ def explain(
     found = pgm.explain(m, **question)
     if json:
         print_json(plans_as_json(found))
-    elif sys.stdout.isatty():
+    elif sys.stdout.isatty() and Console().width >= MIN_COLUMNS_OF_PLANS:
         Console().print(found)
     else:
         print(found)
