@@ -81,7 +81,7 @@ def pgmengine(
 
 @app.command()
 def info(model: ModelFile) -> None:
-    """Show the variables of a model with their states and parents, its layers and parameters."""
+    """Show the variables, layers and parameters of a model."""
     for line in lines_of_model(read_model(model)):
         print(line)
 
@@ -98,7 +98,10 @@ def explain(
     seconds: Seconds = None,
     json: Json = False,
 ) -> None:
-    """Show the plan of a question: the method that would answer, and the reason."""
+    """Show how a question would be answered.
+
+    It lists the plans of all methods that could answer, with their costs, and why others cannot.
+    """
     m = read_model(model)
     question = _question(m, evidence, do, soft, likelihood, want, method, seconds)
     found = pgm.explain(m, **question)
@@ -152,7 +155,11 @@ def infer(
     seed: Seed = 0,
     seconds: Seconds = None,
 ) -> None:
-    """Answer a question; print a line for each variable, or JSON, or write a file."""
+    """Answer a question about a model.
+
+    It prints a line for each variable, or JSON, or writes a file. The first line says how far to
+    trust the answer. Warnings go to standard error.
+    """
     m = read_model(model)
     check_out(out)
     if json and out is not None:
@@ -194,7 +201,10 @@ def sample(
     seed: Seed = 0,
     seconds: Seconds = None,
 ) -> None:
-    """Draw samples from the model given evidence; print a table, or write a file."""
+    """Draw samples from a model given evidence.
+
+    It prints a table, with tabs between the columns, or writes a file.
+    """
     m = read_model(model)
     check_out(out, (".csv", ".npz", ".json"))
     if out is not None:
@@ -258,7 +268,7 @@ def learn(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Learn the parameters of a model from a table of data.
+    """Learn the parameters of a model from data.
 
     Networks of conditionals are learned by counting, or by expectation maximisation where cells are
     empty or variables have no column; other models by gradients. After Ctrl-C the output file is
@@ -291,13 +301,18 @@ def demo(
     epochs: Annotated[int, typer.Option(min=1, help="passes over the digits")] = 300,
     seed: Seed = 0,
 ) -> None:
-    """Train an RBM on 8x8 digits, measure it exactly, and ask it about digits it has not seen."""
+    """Train an RBM on digits and ask it questions.
+
+    It is measured exactly beside a baseline, and completes digits that it has not seen.
+    """
     run_demo(out, epochs, seed)
 
 
 @app.command()
 def doctor(json: Json = False) -> None:
-    """Show the processor, the routines and the versions, and test the installation.
+    """Describe and test the installation.
+
+    It shows the processor, the compiled routines, threads, versions and optional packages.
 
     The exit status is 1 where something is wrong.
     """

@@ -254,12 +254,20 @@ def test_words_of_bash_are_completed(words, found, monkeypatch, capsys):
     assert completed("bash", monkeypatch, capsys) == found
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_the_script_of_completion_is_one_that_the_shell_reads(shell, tmp_path):
+@pytest.mark.parametrize(
+    ("shell", "word"), [("bash", "complete -o"), ("zsh", "#compdef pgmengine")]
+)
+def test_the_script_of_completion_is_one_that_the_shell_reads(
+    shell, word, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("_PGMENGINE_COMPLETE", f"source_{shell}")
+    monkeypatch.setattr(sys, "argv", ["pgmengine"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    script = capsys.readouterr().out
+    assert not stop.value.code and word in script and f"complete_{shell}" in script
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
-    found = CliRunner().invoke(app, ["--show-completion", shell], prog_name="pgmengine")
-    assert found.exit_code == 0 and "_PGMENGINE_COMPLETE" in found.stdout
-    (tmp_path / "script").write_text(found.stdout)
+    (tmp_path / "script").write_text(script)
     done = subprocess.run([shell, "-n", str(tmp_path / "script")], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
