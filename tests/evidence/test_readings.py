@@ -16,7 +16,7 @@ import pytest
 from extras import extra
 
 import pgmengine as pgm
-from pgmengine.apps.cli_inputs import read_evidence
+from pgmengine.apps.reading.inputs import read_evidence
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.state_names import text_of
 

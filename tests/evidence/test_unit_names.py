@@ -8,7 +8,7 @@ import pytest
 from extras import extra
 
 import pgmengine as pgm
-from pgmengine.apps.cli_inputs import read_evidence
+from pgmengine.apps.reading.inputs import read_evidence
 from pgmengine.evidence.evidence import parse_evidence
 
 pd = extra("pandas")

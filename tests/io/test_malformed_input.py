@@ -229,7 +229,8 @@ def test_evidence_that_cannot_be_read_is_one_line(tmp_path):
         ):
             code, err = answered(words)
             assert code == 2 and err.count("\n") == 1, (name, err)
-            assert f"evidence file {tmp_path / name}" in err, (name, err)
+            kind = "evidence" if words[0] == "infer" else "data"
+            assert f"{kind} file {tmp_path / name}" in err, (name, err)
             assert "layer 'v', index 0: 'a'" in err or name != "words.npz", (name, err)
 
 

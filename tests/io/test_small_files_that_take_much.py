@@ -71,7 +71,7 @@ MEASURED = """
 import json, resource, sys
 from pathlib import Path
 import pgmengine as pgm
-from pgmengine.apps.cli_inputs import read_arrays
+from pgmengine.apps.reading.inputs import read_arrays
 
 def refused(path):
     try:

@@ -39,13 +39,11 @@ def test_info_lists_variables_with_states_and_parents(bif, capsys):
     assert "Bayesian network: 3 variables, 2 arrows, " in out
 
 
-def test_marginals_and_the_mode_by_name(bif, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_marginals_and_the_mode_by_name(bif, capsys):
     out = said(["infer", bif, "--evidence", "wet=yes", "--want", "marginals,mode"], capsys)
     answer = pgm.infer(pgm.read(bif), {"wet": "yes"}, want=("marginals", "mode"))
-    for state, prob in answer.marginal("wind").items():
-        assert f"{state} {prob:.4f}" in out
-    assert str(answer.assignment()["wind"]) in out
+    shares = ", ".join(f"{state}={p:.4g}" for state, p in answer.marginal("wind").items())
+    assert f"wind: {shares}; mode {answer.assignment()['wind']}" in out.splitlines()
 
 
 def test_evidence_by_name_goes_to_files_of_answers(bif, tmp_path, capsys):
@@ -82,14 +80,14 @@ def test_samples_of_variables_go_to_files_by_name(bif, tmp_path, capsys):
         ("e.json", '\ufeff{"wet": ["yes", "no", null], "wind": ["much", "some", "none"]}'),
     ],
 )
-def test_files_of_states_by_name(name, text, bif, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_files_of_states_by_name(name, text, bif, tmp_path, capsys):
     (tmp_path / name).write_text(text)
     out = said(["infer", bif, "--evidence", tmp_path / name], capsys)
     given = {"wet": ["yes", "no", None], "wind": ["much", "some", "none"]}
     truth = pgm.infer(pgm.read(bif), given).marginal("rain")
-    shares = "  ".join(f"{s} {' '.join(f'{x:.4f}' for x in p)}" for s, p in truth.items())
-    assert shares in out
+    for row in range(3):
+        shares = ", ".join(f"{state}={p[row]:.4g}" for state, p in truth.items())
+        assert f"row {row}, rain: {shares}" in out.splitlines()
 
 
 def test_files_of_answers_number_states_without_names(tmp_path, capsys):
@@ -110,8 +108,7 @@ def test_states_of_a_layer_of_variables_in_a_json_file(bif, tmp_path, capsys):
     assert out == said(["infer", bif, "--evidence", f"{first}=yes"], capsys)
 
 
-def test_a_state_in_a_json_file(bif, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_a_state_in_a_json_file(bif, tmp_path, capsys):
     (tmp_path / "e.json").write_text('{"wet": "yes"}')
     out = said(["infer", bif, "--evidence", tmp_path / "e.json"], capsys)
     assert out == said(["infer", bif, "--evidence", "wet=yes"], capsys)
@@ -124,15 +121,14 @@ def test_a_network_learns_from_a_table_of_names(bif, tmp_path, capsys):
     assert abs(pgm.infer(pgm.load(out)).marginal("rain")["yes"] - 0.75) < 0.02
 
 
-def test_names_that_are_numbers(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_names_that_are_numbers(tmp_path, capsys):
     (tmp_path / "m.uai").write_text(TEXTS[".uai"])
     (tmp_path / "e.csv").write_text("2,1\n0,2\n")
     out = said(["infer", tmp_path / "m.uai", "--evidence", tmp_path / "e.csv"], capsys)
     for state, p in (
-        pgm.infer(pgm.read(tmp_path / "m.uai"), {"2": "0", "1": "2"}).marginal("0").items()
+        pgm.infer(pgm.read(tmp_path / "m.uai"), {"2": ["0"], "1": ["2"]}).marginal("0").items()
     ):
-        assert f"{state} {p:.4f}" in out
+        assert f"{state}={p[0]:.4g}" in out
     # The layer of the variables with two states, "0" and "2".
     (tmp_path / "e.csv").write_text("0,1\n0,1\n")
     b = pgm.GraphBuilder()
@@ -153,26 +149,23 @@ def mixed(tmp_path):
     return tmp_path / "mixed"
 
 
-def test_answers_of_layers_are_shown_beside_variables(mixed, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_answers_of_layers_are_shown_beside_variables(mixed, capsys):
     out = said(["infer", mixed], capsys)
-    assert "x=1 0.3000  x=2 0.7000" in out and "mean.h" in out and "[0.5 0.6]" in out
+    assert "b=c: x=1=0.3, x=2=0.7" in out and "mean.h: [0.5 0.6]" in out
     lines = said(["sample", mixed, "--draws", 3], capsys).splitlines()
     assert lines[0].split("\t") == ["b=c", "h[0]", "h[1]"] and len(lines) == 4
     assert {line.split("\t")[0] for line in lines[1:]} <= {"x=1", "x=2"}
 
 
-def test_equals_signs_in_names(mixed, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    assert "x=1 0.0000  x=2 1.0000" in said(["infer", mixed, "--evidence", "b=c=x=2"], capsys)
+def test_equals_signs_in_names(mixed, capsys):
+    assert "b=c: x=1=0, x=2=1" in said(["infer", mixed, "--evidence", "b=c=x=2"], capsys)
     assert "1 of 3 units observed" in said(["explain", mixed, "--evidence", "b=c = x=1"], capsys)
-    assert "[1.     0.5714]" in said(
+    assert "mean.h: [1. 0.5714]" in said(
         ["infer", mixed, "--evidence", "h=1,?", "--evidence", "b=c=x=2"], capsys
     )
 
 
-def test_info_of_models_with_arrows_and_layers(mixed, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_info_of_models_with_arrows_and_layers(mixed, tmp_path, capsys):
     b = pgm.GraphBuilder()
     b.variable("rain")
     b.variable("wet")
@@ -180,8 +173,8 @@ def test_info_of_models_with_arrows_and_layers(mixed, tmp_path, capsys, monkeypa
     pgm.save(b.build(), tmp_path / "m")
     out = said(["info", tmp_path / "m"], capsys)
     assert "2 variables, 1 arrow, 3 parameters" in out and "rain->wet.weight" in out
-    assert any(line.split("│")[1:4:2] == [" wet      ", " rain    "] for line in out.splitlines())
-    assert "layers beside the variables" in said(["info", mixed], capsys)
+    assert ["wet", "0,", "1", "rain"] in [line.split() for line in out.splitlines()]
+    assert "unit or states" in said(["info", mixed], capsys)
 
 
 def test_samples_have_a_column_for_each_variable(bif, capsys):
@@ -199,7 +192,7 @@ def test_evidence_of_a_file(tmp_path, capsys):
     (tmp_path / "m.uai").write_text(TEXTS[".uai"])
     (tmp_path / "m.uai.evid").write_text("1 2 0\n")
     words = ["infer", tmp_path / "m.uai", "--evidence", tmp_path / "m.uai.evid"]
-    assert "1 0.0000" in said(words, capsys)
+    assert "2: 0=1, 1=0" in said(words, capsys)
 
 
 def test_variables_that_are_layers_take_names_of_states(tmp_path, capsys):
@@ -215,7 +208,7 @@ def test_variables_that_are_layers_take_names_of_states(tmp_path, capsys):
         out = said(["infer", tmp_path / "m", "--evidence", f"{name}={state}"], capsys)
         given = {} if state == "?" else {name: [state]}
         truth = np.ravel(pgm.infer(model, given).prob[other])
-        assert all(f"{p:.4f}" in out for p in truth)
+        assert all(f"={p:.4g}" in out for p in truth)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +227,7 @@ def test_variables_that_are_layers_take_names_of_states(tmp_path, capsys):
             '{"variables2": ["maybe", null]}',
             "variables 'rain', 'wet', index 0.*: 'maybe' is no state",
         ),
-        ("wett,rain\nyes,no", "line 1: 'wett' is no variable; did you mean wet"),
+        ("wett,rain\nyes,no", "line 1, column 1: 'wett' is no variable; did you mean wet"),
         ("wet,rain\nyes,no\nno,perhaps", "line 3, column 'rain': 'perhaps' is no state"),
         ("wet,wet\nyes,no", "line 1: variable 'wet' has two columns"),
         ("wet,rain", "there are no rows below the names of variables"),

@@ -8,9 +8,9 @@ from damaged import answered
 from test_cli_by_name import said
 
 import pgmengine as pgm
-from pgmengine.apps.cli import drawing
-from pgmengine.apps.cli_inputs import read_evidence
+from pgmengine.apps.reading.inputs import read_evidence
 from pgmengine.evidence.evidence import parse_evidence
+from pgmengine.infer.question.auto import drawing
 
 STATES = [("lo", 0), "1", "inf", True]
 

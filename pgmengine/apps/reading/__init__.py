@@ -1,0 +1,1 @@
+"""Models, evidence, data and settings, read from files and from words of the command line."""
