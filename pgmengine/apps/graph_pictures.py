@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
-from pgmengine.apps.graph_layout import NARROW_INCHES, places
+from pgmengine.declare.pictures.layout import NARROW_INCHES, places
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
