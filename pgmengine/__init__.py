@@ -2,6 +2,7 @@
 
 from pgmengine import datasets, diagnostics
 from pgmengine.apps.classifier import GenerativeClassifier
+from pgmengine.apps.explorer.explore import explore
 from pgmengine.base.errors import NotAsked, PgmError
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
@@ -32,6 +33,7 @@ from pgmengine.infer.methods import (
 )
 from pgmengine.infer.question.ask import explain, infer, prepare
 from pgmengine.infer.question.auto import Auto
+from pgmengine.infer.question.impact import Impact, impact
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.by_name import Joint
@@ -139,6 +141,7 @@ __all__ = [
     "Gibbs",
     "GraphBuilder",
     "GrowingBlend",
+    "Impact",
     "Input",
     "Joint",
     "LBFGS",
@@ -187,8 +190,10 @@ __all__ = [
     "diagnostics",
     "drbm",
     "explain",
+    "explore",
     "fit",
     "harmonic",
+    "impact",
     "infer",
     "likelihood",
     "linear_decay",

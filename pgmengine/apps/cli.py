@@ -33,6 +33,7 @@ from pgmengine.apps.cli_answers import (
 )
 from pgmengine.apps.cli_inputs import read_arrays, read_evidence, read_model
 from pgmengine.apps.demo import run_demo
+from pgmengine.apps.explorer.command import explore
 from pgmengine.base.errors import visible
 from pgmengine.base.files import shown
 from pgmengine.base.work.threads import threads
@@ -244,6 +245,9 @@ def demo(
 ) -> None:
     """Train an RBM on 8x8 digits, measure it exactly, and ask it about digits it has not seen."""
     run_demo(out, epochs, seed)
+
+
+app.command()(explore)
 
 
 if __name__ == "__main__":
