@@ -83,6 +83,12 @@ class Impact:
     contributions : one for each observation, the largest change by removal first.
     kind : the guarantee of the log-odds: "exact", "estimate" or "lower bound".
     warnings : the warnings of the answers from which they come.
+
+    >>> import pgmengine as pgm
+    >>> net = pgm.read(pgm.datasets.asia())
+    >>> found = pgm.impact(net, {"xray": "yes"}, "lung")
+    >>> [(one.name, round(one.removed["yes"], 2)) for one in found.contributions]
+    [('xray', 2.8)]
     """
 
     name: Hashable
