@@ -95,8 +95,9 @@ class Explorer {
       this.copied, this.code, this.why, help);
     this.root.classList.add("pgm-explorer");
     this.root.replaceChildren(
-      make("header", { class: "pgm-head" }, this.title, tools), this.error,
-      make("div", { class: "pgm-body" }, this.canvas, side), this.foot);
+      make("header", { class: "pgm-head" }, this.title, tools),
+      // Errors appear below the picture, which stays where it is under the pointer.
+      make("div", { class: "pgm-body" }, this.canvas, side), this.error, this.foot);
     this.explain();
     this.root.addEventListener("keydown", (event) => this.shortcut(event));
     this.canvas.addEventListener("keydown", (event) => this.key(event));
@@ -156,8 +157,9 @@ class Explorer {
     }
     if (reply.scene) this.draw(reply.scene);
     if (reply.why) this.explain(reply.why);
-    this.undo.disabled = !reply.undo;
-    this.redo.disabled = !reply.redo;
+    // They stay in use: an action that is not answered yet may already be there to undo.
+    this.undo.setAttribute("aria-disabled", !reply.undo);
+    this.redo.setAttribute("aria-disabled", !reply.redo);
     this.fail(reply.refused || reply.error);
     this.code.textContent = reply.code;
     this.list(reply.given);

@@ -77,7 +77,7 @@ def svg(structure: Structure, found: Scene, values: Values, whole: bool = True) 
     numbers = {name: i for i, name in enumerate(structure.layers)}
     size = f'width="{found.width:.0f}" height="{found.height:.0f}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="pgm-picture" {size} '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="pgm-drawing" {size} '
         f'viewBox="0 0 {found.width:.0f} {found.height:.0f}" role="img" '
         'aria-label="the variables and layers of the model" font-family="system-ui, sans-serif" '
         'font-size="12" fill="currentColor">',
