@@ -76,6 +76,7 @@ class Page:
     """The page of a server in the browser."""
 
     def __init__(self, chromium, server):
+        extra("selenium")
         from selenium.webdriver import ActionChains, Keys
 
         self.chromium, self.server, self.keys = chromium, server, Keys

@@ -33,5 +33,6 @@ def test_the_front_end_travels_with_the_widget(widget):
 
 
 def test_a_model_that_is_none_is_refused():
+    extra("anywidget")
     with pytest.raises(pgm.PgmError, match="model must be a Model or a Fit"):
         pgm.explore({"a": 1})
