@@ -6,6 +6,7 @@ from pgmengine.base.routines import build_config
 # isort: split
 from pgmengine import datasets, diagnostics
 from pgmengine.apps.classifier import GenerativeClassifier
+from pgmengine.apps.explorer.explore import explore
 from pgmengine.base.errors import NotAsked, PgmError
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
@@ -36,6 +37,7 @@ from pgmengine.infer.methods import (
 )
 from pgmengine.infer.question.ask import explain, infer, prepare
 from pgmengine.infer.question.auto import Auto
+from pgmengine.infer.question.impact import Impact, impact
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.by_name import Joint
@@ -148,6 +150,7 @@ __all__ = [
     "Gibbs",
     "GraphBuilder",
     "GrowingBlend",
+    "Impact",
     "Input",
     "Joint",
     "LBFGS",
@@ -197,8 +200,10 @@ __all__ = [
     "diagnostics",
     "drbm",
     "explain",
+    "explore",
     "fit",
     "harmonic",
+    "impact",
     "infer",
     "likelihood",
     "linear_decay",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
-from pgmengine.apps.graph_layout import NARROW_INCHES, places
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
+from pgmengine.declare.pictures.layout import NARROW_INCHES, places
 from pgmengine.declare.summary import layer_text
 from pgmengine.evidence.names import Place
 from pgmengine.infer.results.result import Result

@@ -9,6 +9,7 @@ from pgmengine.base.errors import PgmError
 
 # Module -> the extra of pyproject.toml that declares its distribution.
 EXTRAS = {
+    "anywidget": "explore",
     "arviz_base": "arviz",
     "goatd": "treewidth",
     "matplotlib": "plots",

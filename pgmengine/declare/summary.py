@@ -14,6 +14,7 @@ import numpy as np
 
 from pgmengine.base.display import MOST_LINES, MOST_ROWS, as_html, as_text, counted, few, plain
 from pgmengine.base.types import Weight
+from pgmengine.declare.pictures.svg import picture
 from pgmengine.evidence.frames import Shown, shown_units
 from pgmengine.evidence.names import Place
 from pgmengine.model.layer import Layer
@@ -129,7 +130,7 @@ def model_text(structure: Structure, params: Mapping[str, Weight]) -> str:
 
 
 def model_html(structure: Structure, params: Mapping[str, Weight]) -> str:
-    """Return a model as a table for notebooks: a row for each layer, then for each variable."""
+    """Return a model for notebooks: a table of its layers and variables, then its picture."""
     shown = shown_units(structure)
     kept = shown[:MOST_ROWS]
     above = parents(structure, [(one.layer.name, one.units[0]) for one in kept if one.variable])
@@ -141,7 +142,8 @@ def model_html(structure: Structure, params: Mapping[str, Weight]) -> str:
         both = (text, "") if one.variable else ("", text)
         causes = above[name, one.units[0]] if one.variable else _layers_above(structure, name)
         rows.append((plain(one.name), *both, few(causes), few(dict.fromkeys(near))))
-    return as_html(headline(structure, params), SUMMARY_COLUMNS, rows, len(shown))
+    table = as_html(headline(structure, params), SUMMARY_COLUMNS, rows, len(shown))
+    return table + picture(structure)
 
 
 def _layers_above(structure: Structure, name: str) -> list[str]:

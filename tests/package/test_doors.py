@@ -53,6 +53,8 @@ def refused_by_occupancy(m, path):
 DOORS = {
     "infer": lambda m, path: answers(pgm.infer(m, {"v": ROWS[0]})),
     "explain": lambda m, path: str(pgm.explain(m, DATA)),
+    "impact": lambda m, path: repr(pgm.impact(m, {"v": ROWS[0]}, ("h", 0))),
+    "explore": lambda m, path: pgm.explore(m, {"v": ROWS[0]}).session.reply({"seq": 0}),
     "prepare": lambda m, path: answers(pgm.prepare(m, ("v",))(DATA)),
     "fit": lambda m, path: learned(pgm.fit(m, DATA, updates=3, progress=False).model),
     "base_rate_start": lambda m, path: learned(pgm.base_rate_start(m, DATA)),
@@ -124,6 +126,8 @@ def test_every_public_function_that_takes_a_model_is_in_the_table():
 def installed(name):
     if name.startswith("plots."):
         extra("matplotlib")
+    if name == "explore":
+        extra("anywidget")
 
 
 @pytest.fixture(scope="module")

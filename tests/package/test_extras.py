@@ -31,6 +31,7 @@ USES = {
     "to_frame": "pandas",
     "samples_frame": "pandas",
     "to_arviz": "arviz_base",
+    "explore": "anywidget",
     "receptive_fields": "matplotlib",
     "completions": "matplotlib",
     "images": "matplotlib",
@@ -160,6 +161,7 @@ CALLS = {
     "samples_frame()": ("pandas", "arviz", lambda r: r.samples_frame()),
     "to_arviz()": ("arviz_base", "arviz", lambda r: r.to_arviz()),
     "pgmengine.sklearn": ("sklearn", "sklearn", lambda r: pgm.sklearn),
+    "explore()": ("anywidget", "explore", lambda r: pgm.explore(r.target.model)),
     "pgmengine.plots": ("matplotlib", "plots", lambda r: pgm.plots.graph(r.target.model)),
 }
 

@@ -38,6 +38,7 @@ from pgmengine.apps.cli.options import (
 from pgmengine.apps.cli.printing import lines_of_model, lines_of_result, print_draws
 from pgmengine.apps.demo import run_demo
 from pgmengine.apps.doctor.report import examined
+from pgmengine.apps.explorer.command import explore
 from pgmengine.apps.reading.calls import methods, read_call
 from pgmengine.apps.reading.inputs import read_evidence, read_interventions, read_model
 from pgmengine.apps.reading.weights import read_soft
@@ -323,3 +324,6 @@ def doctor(json: Json = False) -> None:
         for line in report.lines():
             print(line)
     raise typer.Exit(0 if report.well else 1)
+
+
+app.command()(explore)

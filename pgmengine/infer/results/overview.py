@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.display import MOST_LINES, MOST_NAMES, MOST_ROWS, as_html, as_text, few, plain
 from pgmengine.base.types import Array
+from pgmengine.declare.pictures.svg import Values, picture
 from pgmengine.evidence.frames import Shown, shown_units
+from pgmengine.evidence.target import Target
 from pgmengine.infer.results.by_name import marginal, state_values
 from pgmengine.model.structure import Structure
 
@@ -39,10 +41,24 @@ def result_text(result: Result) -> str:
 
 
 def result_html(result: Result) -> str:
-    """Return a result as a table for notebooks."""
+    """Return a result for notebooks: a table of its answers, then a picture for a single row."""
     lines = list(_lines(result))
     rows = [line() for line in lines[:MOST_ROWS]]
-    return as_html(headline(result), ANSWER_COLUMNS, rows, len(lines), _warnings(result))
+    table = as_html(headline(result), ANSWER_COLUMNS, rows, len(lines), _warnings(result))
+    if result.target is None or result.target.rows > 1 or "prob" not in result.answers:
+        return table
+    return table + picture(result.target.structure, values_drawn(result.target, result.answers))
+
+
+def values_drawn(target: Target, answers: Mapping[str, Mapping[str, Array]]) -> Values:
+    """Return the marginals of one row of evidence, and what is given, for a picture."""
+    layers = target.structure.layers
+    return Values(
+        {n: np.reshape(p, (layers[n].size, -1)) for n, p in answers["prob"].items()},
+        {n: np.reshape(m, (layers[n].size, -1))[:, 0] for n, m in answers["mean"].items()},
+        {n: mask[0] for n, mask in target.pattern.observed.items()},
+        {n: mask[0] for n, mask in target.intervened.items()},
+    )
 
 
 def headline(result: Result) -> str:

@@ -1,0 +1,243 @@
+"""The parts of a picture with their places in pixels: nodes as bars, strips or cells, and edges.
+
+A variable is a box with a bar for each state. An array of variables, or a layer of units with
+several states, is a strip: a column for each unit and a row for each state. A layer or an array of
+units with two values is a picture, in the shape of its last two axes, else a square, else lines. A
+layer with infinitely many values is a picture of means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+from enum import Enum
+
+import networkx as nx
+
+from pgmengine.base.display import plain
+from pgmengine.declare.pictures.layout import Route, drawing
+from pgmengine.declare.pictures.sketch import Sketch
+from pgmengine.evidence.frames import Shown, state_keys
+from pgmengine.model.structure import Structure
+
+# Pixels of an inch, in which the layout counts.
+PIXELS_PER_INCH = 96.0
+
+# Heights of the title of a node and of the row of a state, and the margin, in pixels.
+TITLE_PIXELS, ROW_PIXELS, MARGIN_PIXELS = 24.0, 18.0, 8.0
+
+# Widths of a bar of probability 1 and of its number, in pixels.
+BAR_PIXELS, NUMBER_PIXELS = 72.0, 74.0
+
+# Widths of a capital and of another letter, in pixels.
+CAPITAL_PIXELS, LETTER_PIXELS = 8.8, 7.0
+
+# Letters of a name of a state, and of a title, that are drawn.
+MAX_STATE_LETTERS, MAX_TITLE_LETTERS = 14, 34
+
+# Units of a strip and of a picture that are drawn.
+MAX_STRIP_UNITS, MAX_PICTURE_UNITS = 400, 4096
+
+# The largest number of columns of a picture without a shape of its own, unless it is a square.
+MAX_COLUMNS = 32
+
+# The size of a picture that its cells should fill, and the limits of a cell, in pixels.
+PICTURE_PIXELS, MIN_CELL_PIXELS, MAX_CELL_PIXELS = 224.0, 6.0, 28.0
+
+
+class Form(Enum):
+    """The form of a node in a picture."""
+
+    BARS = "bars"
+    STRIP = "strip"
+    PICTURE = "picture"
+    MEANS = "means"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node with the place of its box.
+
+    Attributes
+    ----------
+    number : its number in the sketch.
+    title, name : the text above its parts, and its whole name.
+    layer : the layer of its units.
+    units : the units that are drawn.
+    names : the name of each of them.
+    states : the names of the states; none if there are infinitely many.
+    form : how it is drawn.
+    columns : the units in a line.
+    cell : the width and the height of a cell, in pixels.
+    indent : the width of the names of the states, in pixels.
+    x, y, width, height : its box, in pixels.
+    """
+
+    number: int
+    title: str
+    name: str
+    layer: str
+    units: tuple[int, ...]
+    names: tuple[str, ...]
+    states: tuple[str, ...]
+    form: Form
+    columns: int
+    cell: tuple[float, float]
+    indent: float
+    width: float
+    height: float
+    x: float = 0.0
+    y: float = 0.0
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An edge between nodes: its route in pixels, and whether its end has the head of an arrow."""
+
+    route: Route
+    arrow: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A picture: nodes, edges, places (x, y) of factors, and the size of the whole in pixels."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    factors: tuple[tuple[float, float], ...]
+    width: float
+    height: float
+
+    @property
+    def marks(self) -> int:
+        """The number of bars and cells."""
+        return sum(
+            len(n.units) * (1 if n.form in (Form.PICTURE, Form.MEANS) else len(n.states))
+            for n in self.nodes
+        )
+
+
+def scene(structure: Structure, drawn: Sketch, chosen: Collection[int]) -> Scene:
+    """Return the picture of some nodes of a sketch."""
+    nodes = [_node(structure, drawn, i) for i in sorted(chosen)]
+    graph = drawn.graph(chosen)
+    boxes: dict[Hashable, tuple[float, float]] = {
+        n.number: (n.width / PIXELS_PER_INCH, n.height / PIXELS_PER_INCH) for n in nodes
+    }
+    found = drawing(graph, boxes, _lines(drawn, graph))
+    # The layout has the y axis upwards and its origin in the middle.
+    left = min(found.places[n.number][0] * PIXELS_PER_INCH - n.width / 2 for n in nodes)
+    top = max(found.places[n.number][1] * PIXELS_PER_INCH + n.height / 2 for n in nodes)
+    points = [point for route in found.routes.values() for point in route]
+    left = min([left, *(x * PIXELS_PER_INCH for x, _ in points)]) - MARGIN_PIXELS
+    top += MARGIN_PIXELS
+
+    def placed(point: tuple[float, float]) -> tuple[float, float]:
+        return point[0] * PIXELS_PER_INCH - left, top - point[1] * PIXELS_PER_INCH
+
+    out = list[Node]()
+    for n in nodes:
+        x, y = placed(found.places[n.number])
+        out.append(Node(**{**vars(n), "x": x - n.width / 2, "y": y - n.height / 2}))
+    edges = list[Edge]()
+    for ends, route in found.routes.items():
+        way = [placed(point) for point in route]
+        both = [pair for pair in (ends, ends[::-1]) if pair in drawn.arrows]
+        edges += [Edge(way if pair == ends else way[::-1], True) for pair in both]
+        edges += [Edge(way, False)] * (not both)
+    factors = tuple(placed(found.places[n]) for n in graph if n not in boxes)
+    right = max([*(n.x + n.width for n in out), *(x for e in edges for x, _ in e.route)])
+    bottom = max([*(n.y + n.height for n in out), *(y for e in edges for _, y in e.route)])
+    return Scene(tuple(out), tuple(edges), factors, right + MARGIN_PIXELS, bottom + MARGIN_PIXELS)
+
+
+def _lines(drawn: Sketch, graph: nx.DiGraph) -> list[list[Hashable]] | None:
+    """Return the lines of layers without arrows: the first layer, the visible one, is below.
+
+    None if there are arrows or variables, for which the layout chooses.
+    """
+    layers = all(
+        node in range(len(drawn.nodes)) and not drawn.nodes[node].variable for node in graph
+    )
+    if not layers or any(kind for *_, kind in graph.edges(data="directed")):
+        return None
+    depth: dict[Hashable, int] = {}
+    for part in nx.weakly_connected_components(graph):
+        depth |= nx.single_source_shortest_path_length(graph.to_undirected(), min(part))
+    deepest = max(depth.values())
+    return [[n for n in graph if depth[n] == line] for line in range(deepest, -1, -1)]
+
+
+def _node(structure: Structure, drawn: Sketch, number: int) -> Node:
+    """Return a node with its size, and without its place."""
+    shown = drawn.nodes[number]
+    layer, variable = shown.layer, shown.variable or shown.layer.is_variable
+    finite = bool(structure.state_counts[layer.name])
+    states = tuple(plain(key) for key in state_keys(layer)) if finite else ()
+    form, columns = _form(shown, len(states)), len(shown.units)
+    most = MAX_STRIP_UNITS if form is Form.STRIP else MAX_PICTURE_UNITS
+    units = shown.units[:most]
+    cell, indent = (BAR_PIXELS, ROW_PIXELS), 0.0
+    if form in (Form.BARS, Form.STRIP):
+        indent = 2 * MARGIN_PIXELS + max(_wide(state[:MAX_STATE_LETTERS]) for state in states)
+    if form is Form.STRIP:
+        cell = min(max(480.0 / len(units), MIN_CELL_PIXELS), 22.0), ROW_PIXELS
+    elif form is not Form.BARS:
+        columns = _columns(shown)
+        lines = -(-len(units) // columns)
+        side = PICTURE_PIXELS / max(columns, lines)
+        cell = (min(max(side, MIN_CELL_PIXELS), MAX_CELL_PIXELS),) * 2
+    name = plain(shown.name)
+    title = name if variable else f"{name} · {' × '.join(f'{n:,}' for n in layer.grid)}"
+    title += " · means" if form is Form.MEANS else ""
+    title += f" · first {len(units)}" if len(units) < len(shown.units) else ""
+    title += " · coupled inside" if number in drawn.inside else ""
+    title = title if len(title) <= MAX_TITLE_LETTERS else f"{title[: MAX_TITLE_LETTERS - 1]}…"
+    if form is Form.BARS:
+        wide, high = indent + BAR_PIXELS + NUMBER_PIXELS, ROW_PIXELS * len(states)
+    else:
+        wide = indent + min(columns, len(units)) * cell[0] + 2 * MARGIN_PIXELS
+        rows = len(states) if form is Form.STRIP else -(-len(units) // columns)
+        high = rows * cell[1]
+    names = tuple(name if variable else structure.names.of((layer.name, u)) for u in units)
+    return Node(
+        number,
+        title,
+        name,
+        layer.name,
+        units,
+        names,
+        states,
+        form,
+        columns,
+        cell,
+        indent,
+        max(wide, _wide(title) + 4 * MARGIN_PIXELS),
+        TITLE_PIXELS + high + MARGIN_PIXELS,
+    )
+
+
+def _wide(text: str) -> float:
+    """Return about the width of a text in pixels."""
+    return sum(CAPITAL_PIXELS if letter.isupper() else LETTER_PIXELS for letter in text)
+
+
+def _form(shown: Shown, states: int) -> Form:
+    """Return the form of a node with so many states, 0 if there are infinitely many."""
+    if not states:
+        return Form.MEANS
+    if shown.variable or (shown.layer.size == 1 and states > 1):
+        return Form.BARS
+    # The states of a chain with two states have names that a picture would not show.
+    line = len(shown.layer.grid) == 1 and shown.layer.is_array
+    return Form.PICTURE if states == 2 and not line else Form.STRIP
+
+
+def _columns(shown: Shown) -> int:
+    """Return the number of units in a line of a picture: the last axis, a square, or lines."""
+    if len(shown.layer.grid) > 1:
+        return shown.layer.grid[-1]
+    size = len(shown.units)
+    side = math.isqrt(size)
+    return side if side * side == size and side > 1 else min(size, MAX_COLUMNS)

@@ -1,0 +1,121 @@
+"""The graph of a picture: variables and layers as nodes, and the pairs of nodes that are joined.
+
+A node is a variable, an array of variables, or a layer. Tables, couplings and gates join units; the
+sketch keeps one edge for each pair of nodes that they join, so that a chain of any length is two
+nodes. A table without a direction over three or more nodes is a factor, a small node of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.evidence.frames import Shown, shown_units
+from pgmengine.model.structure import Structure
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """The nodes of a picture by their numbers, and what joins them.
+
+    Attributes
+    ----------
+    nodes : variables and layers.
+    arrows : (parent, child).
+    lines : pairs that are joined without a direction, the smaller number first.
+    factors : the nodes of each table over three or more nodes without a direction.
+    inside : nodes whose own units are joined.
+    """
+
+    nodes: tuple[Shown, ...]
+    arrows: frozenset[tuple[int, int]]
+    lines: frozenset[tuple[int, int]]
+    factors: tuple[tuple[int, ...], ...]
+    inside: frozenset[int]
+
+    def around(self, node: int) -> list[int]:
+        """Return a node with its parents, its children, their other parents, and its partners."""
+        parents = {a for a, b in self.arrows if b == node}
+        children = {b for a, b in self.arrows if a == node}
+        others = {a for a, b in self.arrows if b in children}
+        partners = {n for pair in (*self.lines, *self.factors) if node in pair for n in pair}
+        near = [*sorted(parents), *sorted(children), *sorted(partners), *sorted(others)]
+        return list(dict.fromkeys([node, *near]))
+
+    def graph(self, chosen: Collection[int]) -> nx.DiGraph:
+        """Return the graph of some nodes for the layout; factors are nodes ("factor", number).
+
+        Arrows on a cycle, as between two arrays that depend on each other's earlier steps, count
+        as undirected there.
+        """
+        graph: nx.DiGraph = nx.DiGraph()
+        graph.add_nodes_from(sorted(chosen))
+        graph.add_edges_from(sorted(pair for pair in self.arrows if {*pair} <= {*chosen}))
+        cycles = {
+            n: i for i, part in enumerate(nx.strongly_connected_components(graph)) for n in part
+        }
+        for a, b in graph.edges():
+            graph.edges[a, b]["directed"] = cycles[a] != cycles[b]
+        for pair in sorted(self.lines):
+            if (
+                {*pair} <= {*chosen}
+                and not graph.has_edge(*pair)
+                and not graph.has_edge(*pair[::-1])
+            ):
+                graph.add_edge(*pair, directed=False)
+        for i, scope in enumerate(self.factors):
+            if {*scope} <= {*chosen}:
+                graph.add_edges_from((("factor", i), n, {"directed": False}) for n in scope)
+        return graph
+
+
+def sketch(structure: Structure) -> Sketch:
+    """Return the nodes and edges of the picture of a model."""
+    nodes = tuple(shown_units(structure))
+    owner = {name: np.zeros(layer.size, dtype=int) for name, layer in structure.layers.items()}
+    for i, node in enumerate(nodes):
+        owner[node.layer.name][list(node.units)] = i
+    arrows, lines, inside = set[tuple[int, int]](), set[tuple[int, int]](), set[int]()
+    factors = dict[tuple[int, ...], None]()
+    for scope, conditional in _scopes(structure, owner):
+        if conditional:
+            arrows |= {(n, scope[-1]) for n in scope[:-1]}
+            continue
+        members = tuple(dict.fromkeys(sorted(scope)))
+        if len(members) == 2:
+            lines.add((members[0], members[1]))
+        elif len(members) > 2:
+            factors[members] = None
+        elif len(scope) > 1:
+            inside.add(members[0])
+    for c in structure.couplings:
+        for a in np.unique(owner[c.a]).tolist():
+            for b in np.unique(owner[c.b]).tolist():
+                if c.directed:
+                    arrows.add((a, b))
+                else:
+                    lines.add((min(a, b), max(a, b)))
+    inside |= {a for a, b in (*arrows, *lines) if a == b}
+    return Sketch(
+        nodes,
+        frozenset(pair for pair in arrows if pair[0] != pair[1]),
+        frozenset(pair for pair in lines if pair[0] != pair[1]),
+        tuple(factors),
+        frozenset(inside),
+    )
+
+
+def _scopes(
+    structure: Structure, owner: dict[str, Array]
+) -> Iterable[tuple[tuple[int, ...], bool]]:
+    """Yield the different scopes of tables and gates as numbers of nodes; the child is last."""
+    for t in structure.tables:
+        axes = [owner[name][t.index[:, axis]] for axis, name in enumerate(t.layers)]
+        for scope in np.unique(np.stack(axes, axis=1), axis=0).tolist():
+            yield tuple(scope), t.conditional
+    for one in structure.compact_gates:
+        yield tuple(int(owner[name][unit]) for name, unit in one.scope), True
