@@ -1,13 +1,16 @@
-"""Positions of the nodes of a graph in a picture: ranks, orders with few crossings, columns.
+"""Positions of the nodes of a graph in a picture, and ways for its edges between them.
 
-Nodes stand in ranks: parents above children, or, without directed edges, by their distance from a
-central node. Sweeps over the ranks sort each by the mean place of the neighbours, as Sugiyama,
-Tagawa and Toda (1981) do; then nodes move towards their neighbours as far as boxes do not overlap.
+Nodes stand in lines: parents above children, or, without directed edges, by their distance from a
+central node. An edge that passes a line has a bend there, which takes a place in the line as a node
+does, so that edges never run through boxes. Sweeps over the lines sort each by the mean place of
+the neighbours, as Sugiyama, Tagawa and Toda (1981) do; then nodes move towards their neighbours as
+far as boxes do not overlap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import networkx as nx
@@ -16,24 +19,147 @@ import numpy as np
 # The height of a rank, the gap between boxes, and the width of a node without a box, in inches.
 RANK_INCHES, GAP_INCHES, NARROW_INCHES = 0.95, 0.25, 0.2
 
+# The distance of lines of boxes, and the width of an edge that passes a line, in inches.
+CHANNEL_INCHES, PASS_INCHES = 0.5, 0.12
+
+# The ends of edges are spread over this share of the width of a box.
+PORTS = 0.75
+
+# An end of an edge: a node, whether the edge leaves it at its lower side, and the other node.
+End: TypeAlias = tuple[Hashable, bool, Hashable]
+
 
 # Node -> (x, y) in inches.
 Places: TypeAlias = dict[Hashable, tuple[float, float]]
 
+# The corners of an edge: a line to the first one, then by turns a curve and a line.
+Route: TypeAlias = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Bend:
+    """The place at which an edge passes a line of boxes."""
+
+    edge: tuple[Hashable, Hashable]
+    line: int
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """The places of nodes, and the route of each edge from its upper to its lower node.
+
+    A route begins and ends at the edge of a box. Its points 0-1, 2-3, ... are joined by vertical
+    lines, and its points 1-2, 3-4, ... by curves between two lines of boxes. A route of two points
+    is a straight line.
+    """
+
+    places: Places
+    routes: dict[tuple[Hashable, Hashable], Route]
+
 
 def places(graph: nx.Graph, widths: Mapping[Hashable, float]) -> Places:
     """Return node -> (x, y) in inches: ranks from above, in an order with few crossings."""
-    ranks = _ranks(graph)
-    order = _with_few_crossings(graph, ranks)
-    place = Places()
-    for depth, nodes in enumerate(order):
-        total = sum(widths.get(n, NARROW_INCHES) + GAP_INCHES for n in nodes) - GAP_INCHES
-        x = -total / 2
-        for node in nodes:
-            wide = widths.get(node, NARROW_INCHES)
-            place[node] = x + wide / 2, -RANK_INCHES * depth
-            x += wide + GAP_INCHES
-    return _near_neighbours(graph, order, place, widths)
+    order = _with_few_crossings(graph, _ranks(graph))
+    x = _across(graph, order, widths)
+    return {
+        node: (x[node], -RANK_INCHES * depth) for depth, nodes in enumerate(order) for node in nodes
+    }
+
+
+def drawing(
+    graph: nx.Graph,
+    boxes: Mapping[Hashable, tuple[float, float]],
+    lines: Sequence[Sequence[Hashable]] | None = None,
+) -> Drawing:
+    """Return places and routes for boxes of different sizes.
+
+    Parameters
+    ----------
+    graph : nodes and edges; directed edges lead down, unless their attribute `directed` is false.
+    boxes : node -> (width, height) in inches; other nodes are small.
+    lines : the nodes of each line from above; by default parents stand above children.
+    """
+    ranks = [list(nodes) for nodes in lines] if lines is not None else _ranks(graph)
+    line = {node: i for i, nodes in enumerate(ranks) for node in nodes}
+    whole, bends = nx.Graph(), dict[tuple[Hashable, Hashable], list[Hashable]]()
+    whole.add_nodes_from(graph)
+    for one, two in graph.edges():
+        if one == two:
+            continue
+        up, down = (one, two) if line[one] <= line[two] else (two, one)
+        passed: list[Hashable] = [Bend((up, down), i) for i in range(line[up] + 1, line[down])]
+        bends[up, down] = passed
+        nx.add_path(whole, [up, *passed, down])
+        for bend in passed:
+            ranks[bend.line].append(bend)  # type: ignore[attr-defined]
+    widths = {node: size[0] for node, size in boxes.items()}
+    order = _with_few_crossings(whole, ranks)
+    x = _across(whole, order, widths)
+    heights = [max(_height(node, boxes) for node in nodes) for nodes in order]
+    tops = -np.concatenate(([0.0], np.cumsum(np.add(heights, CHANNEL_INCHES))))
+    ends = [(float(top), float(top) - height) for top, height in zip(tops, heights, strict=False)]
+    found = {node: (x[node], sum(ends[line[node]]) / 2) for node in graph}
+    beside = {
+        frozenset(pair) for nodes in order for pair in zip(nodes[:-1], nodes[1:], strict=True)
+    }
+    level = {edge for edge in bends if line[edge[0]] == line[edge[1]]}
+    straight = {edge for edge in level if frozenset(edge) in beside}
+    towards = dict[End, float]()
+    for up, down in bends.keys() - straight:
+        via = [x[bend] for bend in bends[up, down]] or [x[down], x[up]]
+        towards[up, True, down] = via[0]
+        towards[down, (up, down) in level, up] = via[-1]
+    port = _ports(towards, x, boxes)
+    routes = dict[tuple[Hashable, Hashable], Route]()
+    for (up, down), passed in bends.items():
+        if (up, down) in straight:
+            routes[up, down] = _sideways(found, boxes, up, down)
+            continue
+        first, last = port[up, True, down], port[down, (up, down) in level, up]
+        under, half = ends[line[up]][1], _height(down, boxes) / 2
+        route = [(first, found[up][1] - _height(up, boxes) / 2), (first, under)]
+        for bend in passed:
+            route += [(x[bend], end) for end in ends[bend.line]]  # type: ignore[attr-defined]
+        if (up, down) in level:
+            route += [(last, under), (last, found[down][1] - half)]
+        else:
+            route += [(last, ends[line[down]][0]), (last, found[down][1] + half)]
+        routes[up, down] = route
+    return Drawing(found, routes)
+
+
+def _height(node: Hashable, boxes: Mapping[Hashable, tuple[float, float]]) -> float:
+    """Return the height of a node in inches; 0 for nodes without a box."""
+    return boxes[node][1] if node in boxes else 0.0
+
+
+def _ports(
+    towards: Mapping[End, float],
+    x: Mapping[Hashable, float],
+    boxes: Mapping[Hashable, tuple[float, float]],
+) -> dict[End, float]:
+    """Return the place of each end of an edge: spread over its side, in the order of the edges."""
+    sides = dict[tuple[Hashable, bool], list[End]]()
+    for end in sorted(towards, key=lambda end: (towards[end], str(end))):
+        sides.setdefault(end[:2], []).append(end)
+    out = dict[End, float]()
+    for (node, _), ends in sides.items():
+        wide = PORTS * boxes[node][0] if node in boxes else 0.0
+        for i, end in enumerate(ends):
+            out[end] = x[node] + wide * ((i + 0.5) / len(ends) - 0.5)
+    return out
+
+
+def _sideways(
+    found: Places, boxes: Mapping[Hashable, tuple[float, float]], one: Hashable, two: Hashable
+) -> Route:
+    """Return the straight route between two boxes that stand side by side."""
+    left, right = sorted((one, two), key=lambda node: found[node][0])
+    route = []
+    for node, sign in ((left, 1.0), (right, -1.0)):
+        half = boxes[node][0] / 2 if node in boxes else 0.0
+        route.append((found[node][0] + sign * half, found[node][1]))
+    return route if left == one else route[::-1]
 
 
 def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
@@ -69,34 +195,57 @@ def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
     return out
 
 
+def _neighbours(graph: nx.Graph) -> dict[Hashable, list[Hashable]]:
+    """Return the neighbours of each node, whatever the directions of edges."""
+    return {node: [n for n in nx.all_neighbors(graph, node) if n != node] for node in graph}
+
+
+def _mean_place(node: Hashable, near: Sequence[Hashable], x: Mapping[Hashable, float]) -> float:
+    """Return the mean place of the neighbours of a node, or its own if it has none."""
+    return sum(x[other] for other in near) / len(near) if near else x[node]
+
+
 def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[list[Hashable]]:
     """Return the ranks, each sorted by the mean position of the neighbours of its nodes.
 
     Reference: Sugiyama, Tagawa and Toda (1981).
     """
+    near = _neighbours(graph)
     x = {n: i - (len(nodes) - 1) / 2 for nodes in ranks for i, n in enumerate(nodes)}
     for _ in range(24):
         for nodes in (*ranks, *reversed(ranks)):
-            near = {n: [x[m] for m in nx.all_neighbors(graph, n)] for n in nodes}
-            middle = {n: float(np.mean(near[n])) if near[n] else x[n] for n in nodes}
+            middle = {n: _mean_place(n, near[n], x) for n in nodes}
             nodes.sort(key=middle.__getitem__)
             x |= {n: i - (len(nodes) - 1) / 2 for i, n in enumerate(nodes)}
     return ranks
 
 
-def _near_neighbours(
-    graph: nx.Graph, order: list[list[Hashable]], place: Places, widths: Mapping[Hashable, float]
-) -> Places:
-    """Return positions nearer to those of the neighbours, without overlap of boxes."""
-    x = {node: p[0] for node, p in place.items()}
+def _across(
+    graph: nx.Graph, order: list[list[Hashable]], widths: Mapping[Hashable, float]
+) -> dict[Hashable, float]:
+    """Return the place of each node from left to right, near its neighbours, without overlap."""
+    half = {
+        node: PASS_INCHES / 2
+        if isinstance(node, Bend)
+        else (widths.get(node, NARROW_INCHES) + GAP_INCHES) / 2
+        for nodes in order
+        for node in nodes
+    }
+    x = dict[Hashable, float]()
+    for nodes in order:
+        at = -sum(half[node] for node in nodes)
+        for node in nodes:
+            x[node] = at + half[node]
+            at += 2 * half[node]
+    near = _neighbours(graph)
     for _ in range(12):
-        for nodes in order:
-            half = [widths.get(n, NARROW_INCHES) / 2 + GAP_INCHES / 2 for n in nodes]
+        for nodes in (*order, *reversed(order)):
             for i, node in enumerate(nodes):
-                near = [x[m] for m in nx.all_neighbors(graph, node)]
-                wish = float(np.mean(near)) if near else x[node]
-                low = x[nodes[i - 1]] + half[i - 1] + half[i] if i else -np.inf
-                high = x[nodes[i + 1]] - half[i + 1] - half[i] if i + 1 < len(nodes) else np.inf
+                wish = _mean_place(node, near[node], x)
+                low = x[nodes[i - 1]] + half[nodes[i - 1]] + half[node] if i else -np.inf
+                high = np.inf
+                if i + 1 < len(nodes):
+                    high = x[nodes[i + 1]] - half[nodes[i + 1]] - half[node]
                 x[node] = min(max(wish, low), max(high, low))
     middle = (max(x.values()) + min(x.values())) / 2
-    return {node: (x[node] - middle, p[1]) for node, p in place.items()}
+    return {node: at - middle for node, at in x.items()}

@@ -17,7 +17,9 @@ NEEDS = {
     "pgmengine.apps.crf.estimator": "sklearn",
     "pgmengine.plots": "matplotlib",
     "pgmengine.sklearn": "sklearn",
-    "pgmengine.apps.curves": "matplotlib",
+    "pgmengine.apps.pictures.chains": "matplotlib",
+    "pgmengine.apps.pictures.curves": "matplotlib",
+    "pgmengine.apps.pictures.images": "matplotlib",
     "pgmengine.apps.estimators": "sklearn",
 }
 MODULES = [
