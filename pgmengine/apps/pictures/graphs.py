@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
-from pgmengine.apps.graph_layout import Drawing, Route, drawing
 from pgmengine.apps.pictures.boxes import (
     DETAILED_BOXES,
     MARGIN_INCHES,
@@ -40,6 +39,7 @@ from pgmengine.apps.pictures.style import (
 )
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
+from pgmengine.declare.pictures.layout import Drawing, Route, drawing
 from pgmengine.infer.results.result import Result
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
