@@ -195,6 +195,9 @@ def samples(
     by_chain = drawn.reshape(len(result.stats["energy"]) if several else 1, -1, drawn.shape[1])
     draws = by_chain.shape[1]
     picked = by_chain[:chains, np.linspace(0, draws - 1, min(times, draws)).astype(int)]
+    if ax is None:
+        wide = 0.7 * picked.shape[1] + 0.7 * several + 1.3 * ((named or greys) is not None)
+        ax = axes_of(None, (wide, 0.7 * len(picked) * (shape[0] + 2) / (shape[1] + 2) + 0.5))
     ax = images(picked.reshape(-1, drawn.shape[1]), shape, picked.shape[1], ax, **look)
     many = f"{picked.shape[1]} of {draws:,} draws"
     ax.set_xlabel(f"{many}, time to the right" if several else f"{many}, independent")

@@ -33,8 +33,8 @@ DASHES, MARKERS = ("-", "--", "-.", ":"), "osD^vPX"
 
 INK, FAINT, PAPER, SEEN, MISSING = "#1b2733", "#7a8794", "#f2f6fb", "#fff3d6", "#bcd3ec"
 
-# The size of small text, in points.
-SMALL = 8.0
+# The size of small text, in points, and the margin of figures, in inches.
+SMALL, PAD_INCHES = 8.0, 0.08
 
 
 def axes_of(ax: Axes | None, size: tuple[float, float] = (6.0, 3.6)) -> Axes:
@@ -47,8 +47,10 @@ def axes_of(ax: Axes | None, size: tuple[float, float] = (6.0, 3.6)) -> Axes:
         return ax
     with needed_by("pgmengine.plots"):
         import matplotlib.pyplot as plt
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    return plt.subplots(figsize=size, layout="constrained")[1]
+    layout = ConstrainedLayoutEngine(w_pad=PAD_INCHES, h_pad=PAD_INCHES)
+    return plt.subplots(figsize=size, layout=layout)[1]
 
 
 def framed(ax: Axes, x: str, y: str) -> Axes:
