@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 import shutil
+import sys
 import textwrap
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -82,6 +83,15 @@ def copy_results(app: Sphinx) -> None:
         text = page.read_text(encoding="utf-8").replace("](../../docs/", "](../")
         text += tree * (page.stem == "README")
         (RESULTS / page.name).write_text(text, encoding="utf-8")
+
+
+def make_pictures(app: Sphinx) -> None:
+    """Make the pictures of `pgmengine.plots`, unless they were made before."""
+    sys.path.insert(0, str(HERE))
+    import pictures
+
+    if any(not (pictures.PLOTS / f"{name}.png").exists() for name in pictures.OF_FUNCTIONS):
+        pictures.plots()
 
 
 def link_results(app: Sphinx, name: str, source: list[str]) -> None:
@@ -180,6 +190,7 @@ def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
     app.connect("builder-inited", copy_tutorials)
     app.connect("builder-inited", copy_results)
+    app.connect("builder-inited", make_pictures)
     app.connect("source-read", link_results)
     app.connect("env-check-consistency", check_names)
     app.connect("autodoc-process-signature", show_defaults)

@@ -155,33 +155,6 @@ def test_levels_autocorrelation_and_gap():
         pgm.plots.levels(pgm.infer(pgm.rbm(3, 2, rng=0)))
 
 
-def test_graph_names_every_layer_and_draws_every_coupling():
-    model = pgm.dbn([12, 8, 4], rng=0)
-    texts = [t.get_text() for t in pgm.plots.graph(model).texts]
-    assert all(any(t.startswith(f"{name}: ") for t in texts) for name in model.structure.layers)
-    assert sum(t == "" for t in texts) == len(model.structure.couplings)
-    lateral = pgm.plots.graph(pgm.boltzmann_machine(4, rng=0)).texts
-    assert [t.get_text() for t in lateral] == ["x: 4 Spin (coupled inside)"]
-
-
-def test_graph_draws_parents_above_children_in_whatever_order_they_are_declared():
-    b = pgm.GraphBuilder()
-    for name in ("top", "v", "middle", "low"):
-        b.layer(name, pgm.Binary(), 2)
-    for parent, child in (("top", "middle"), ("middle", "low"), ("low", "v"), ("top", "v")):
-        b.cause(parent, child)
-
-    def heights(model):
-        texts = pgm.plots.graph(model).texts
-        return {t.get_text().split(":")[0]: t.get_position()[1] for t in texts}
-
-    height = heights(b.build())
-    assert height["top"] > height["middle"] > height["low"] > height["v"]
-    for model in (pgm.sbn([4, 3, 2], rng=0), pgm.dbn([4, 3, 2], rng=0)):
-        height = heights(model)
-        assert all(height[c.a] > height[c.b] for c in model.structure.arrows)
-
-
 def test_what_was_not_monitored_is_named():
     with pytest.raises(pgm.PgmError, match="'kl' was not monitored; there is norm"):
         pgm.plots.history({"norm": {"update": [0], "value": [1.0]}}, "kl")
@@ -194,25 +167,6 @@ def test_what_there_is_nothing_to_show_of():
         pgm.plots.images(np.zeros((0, 16)), (4, 4))
     with pytest.raises(pgm.PgmError, match="Exact has no chains"):
         pgm.plots.autocorrelation(pgm.infer(pgm.rbm(3, 2, rng=0)))
-
-
-def test_graph_draws_every_variable_with_its_marginal():
-    b = pgm.GraphBuilder()
-    for name in ("rain", "wind", "wet"):
-        b.variable(name, states=("no", "yes"))
-    b.conditional("rain", (), [0.25, 0.75])
-    b.conditional("wet", ("rain", "wind"), [[[0.5, 0.5]] * 2] * 2)
-    b.table(("wind",), [1.0, 3.0])
-    model = b.build()
-    ax = pgm.plots.graph(model, pgm.infer(model, {"wet": "yes"}))
-    place = {t.get_text(): t.get_position() for t in ax.texts if t.get_text()}
-    assert set(place) == {"rain", "wind", "wet"} and place["rain"][1] > place["wet"][1]
-    boxes = [p for p in ax.patches if p.get_zorder() == 3]
-    shares = [p.get_width() for p in ax.patches if p.get_zorder() == 4]
-    assert len(boxes) == 3 and sum(p.get_linewidth() > 2 for p in boxes) == 1
-    truth = np.repeat([p.get_width() for p in boxes], 2) * [0.25, 0.75, 0.25, 0.75, 0.0, 1.0]
-    np.testing.assert_allclose(shares, truth, atol=1e-12)
-    assert {t.get_text() for t in pgm.plots.graph(model).texts} >= {"rain", "wind", "wet"}
 
 
 def test_arguments_in_a_wrong_place_are_named():
@@ -232,67 +186,3 @@ def test_arguments_in_a_wrong_place_are_named():
     ):
         with pytest.raises(pgm.PgmError, match="ax must be Axes of matplotlib, not"):
             wrong()
-
-
-def test_variables_are_drawn_beside_units_of_layers():
-    b = pgm.GraphBuilder()
-    b.variable("a")
-    b.layer("h", pgm.Binary(), 2)
-    b.layer("g", pgm.Gaussian(1.0), 1)
-    b.table(("a", ("h", 1)), [[1, 2], [3, 4.0]])
-    b.couple("h", "g", weight=[[0.0], [0.0]])
-    model = b.build()
-    result = pgm.infer(model, {"a": [0, 1]})
-    for row, share in enumerate((1 / 3, 3 / 7)):
-        ax = pgm.plots.graph(model, result=result, row=row)
-        assert {"a", "h[0]", "h[1]", "g"} <= {t.get_text().replace("g[0]", "g") for t in ax.texts}
-        x = {t.get_text(): t.get_position()[0] for t in ax.texts}["h[1]"]
-        box = next(p for p in ax.patches if abs(p.get_x() + p.get_width() / 2 - x) < 1e-9)
-        first = next(p for p in ax.patches if p.get_x() == box.get_x() and p is not box)
-        assert first.get_width() / box.get_width() == pytest.approx(share)
-
-
-def test_undirected_edges_may_close_a_cycle_with_arrows():
-    b = pgm.GraphBuilder()
-    for name in "vxh":
-        b.variable(name)
-    b.couple("v", "x", weight=[[1.0]])
-    b.couple("x", "h", weight=[[1.0]])
-    b.cause("h", "v", weight=[[1.0]])
-    y = {t.get_text(): t.get_position()[1] for t in pgm.plots.graph(b.build()).texts}
-    assert y["h"] > y["v"]
-
-
-@pytest.mark.parametrize("row", [2, -1, 5, 0.5])
-def test_rows_that_a_result_does_not_have(row):
-    b = pgm.GraphBuilder()
-    b.variable("a")
-    result = pgm.infer(b.build(), {"a": [0, 1]})
-    with pytest.raises(pgm.PgmError, match=f"row {row} is no row of the result, expected 0..1"):
-        pgm.plots.graph(b.build(), result=result, row=row)
-
-
-def test_results_that_do_not_belong_to_the_graph():
-    b, other = pgm.GraphBuilder(), pgm.GraphBuilder()
-    b.variable("a")
-    other.variable("b")
-    result = pgm.infer(other.build())
-    with pytest.raises(pgm.PgmError, match="belongs to another model, with b; expected one with a"):
-        pgm.plots.graph(b.build(), result=result)
-    with pytest.raises(pgm.PgmError, match="prob was not computed"):
-        pgm.plots.graph(b.build(), result=pgm.infer(b.build(), want=("log_z",)))
-
-
-def test_boxes_of_variables_do_not_overlap():
-    b = pgm.GraphBuilder()
-    rng = np.random.default_rng(0)
-    for i in range(60):
-        b.variable(f"variable {i}")
-    for i in range(60):
-        for j in rng.integers(0, 60, 2):
-            if i != j:
-                b.table((f"variable {i}", f"variable {j}"), [[1.0, 2.0], [2.0, 1.0]])
-    boxes = [p.get_bbox().shrunk(0.999, 0.999) for p in pgm.plots.graph(b.build()).patches]
-    boxes = [box for box in boxes if box.width > 0.5]
-    assert len(boxes) == 60
-    assert not any(one.overlaps(two) for i, one in enumerate(boxes) for two in boxes[:i])

@@ -17,7 +17,9 @@ NEEDS = {
     "pgmengine.apps.crf.estimator": "sklearn",
     "pgmengine.plots": "matplotlib",
     "pgmengine.sklearn": "sklearn",
-    "pgmengine.apps.curves": "matplotlib",
+    "pgmengine.apps.pictures.chains": "matplotlib",
+    "pgmengine.apps.pictures.curves": "matplotlib",
+    "pgmengine.apps.pictures.images": "matplotlib",
     "pgmengine.apps.estimators": "sklearn",
 }
 MODULES = [
@@ -28,16 +30,21 @@ MODULES = [
 
 
 def test_readme_blocks(capsys):
+    plt = extra("matplotlib").pyplot
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
     assert blocks
     names = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
+        # Every example draws its picture.
+        assert plt.get_fignums()
+        plt.close("all")
     printed = capsys.readouterr().out
     shown = re.findall(r"```text\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
-    # Every example shows what it prints, and the first one is a network from a file.
-    assert len(shown) == len(blocks) == 3 and all(text in printed for text in shown)
-    assert "pgm.read(" in blocks[0] and "pgm.Template(" in blocks[1] and "pgm.rbm(" in blocks[2]
+    assert all(text in printed for text in shown) and printed == "".join(shown)
+    kinds = ("pgm.read(", "pgm.plots.sequence(", "pgm.rbm(", "pgm.plots.samples(")
+    assert len(blocks) == 4 and all(map(str.__contains__, blocks, kinds))
+    assert all(len(block.strip().splitlines()) <= 9 for block in blocks)
 
 
 def test_pages_run(capsys):

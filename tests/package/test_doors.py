@@ -94,7 +94,8 @@ def public():
         found |= {
             f"{short}.{name}": value
             for name, value in vars(module).items()
-            if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+            if not name.startswith("_")
+            and (getattr(value, "__module__", "") == module.__name__ or name in plots.__all__)
         }
     return {n: x for n, x in found.items() if not isinstance(x, types.ModuleType)}
 

@@ -1,4 +1,4 @@
-"""Curves and histograms of learning and of answers, the second half of `pgmengine.plots`."""
+"""Curves and histograms of learning and of answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.apps.graph_pictures import axes_of
+from pgmengine.apps.pictures.style import BLUE, CYCLE, FAINT, SMALL, VERMILION, axes_of, framed
 from pgmengine.base.errors import PgmError
 from pgmengine.diagnostics import autocorrelation_function
 from pgmengine.infer.results.result import Result
@@ -58,44 +58,41 @@ def history(
     found = [h[name] for h in histories]
     ax = axes_of(ax)
     values = np.stack([np.asarray(h["value"], dtype=np.float64) for h in found])
-    mean = values.mean(axis=0)
-    line = ax.plot(found[0]["update"], mean, label=label or name)[0]
+    mean, text = values.mean(axis=0), label or in_words(name)
+    band = f"mean of {len(found)} fits, 2 standard errors"
+    many = text if len(found) == 1 else f"{label}, {band}" if label else band
+    color = CYCLE[len(ax.lines) % len(CYCLE)]
+    ax.plot(found[0]["update"], mean, label=many, color=color)
     if len(found) > 1:
         error = 2 * values.std(axis=0, ddof=1) / np.sqrt(len(found))
-        ax.fill_between(
-            found[0]["update"], mean - error, mean + error, alpha=0.25, color=line.get_color()
-        )
-    ax.set(xlabel="updates", ylabel=name)
-    return ax
+        ends = mean - error, mean + error
+        ax.fill_between(found[0]["update"], *ends, alpha=0.25, color=color, lw=0)
+    if label or len(found) > 1 or len(ax.lines) > 1:
+        # Curves may be added later, and the legend then moves to the best place.
+        ax.legend(frameon=False, fontsize=SMALL + 1)
+    return framed(ax, "updates", in_words(name))
 
 
-def levels(result: Result, row: int = 0, chain: int = 0, ax: Axes | None = None) -> Axes:
-    """Draw the inverse temperature of a chain of SimulatedTempering against time.
+# The beginning of the name of a monitored value -> words, with the unit.
+WORDS = {
+    "norm ": "norm of ",
+    "log_likelihood": "log-likelihood, nats a row",
+    "pseudo_likelihood": "pseudo-log-likelihood, nats a row",
+    "reconstruction": "reconstruction error",
+}
 
-    Parameters
-    ----------
-    result : an answer of SimulatedTempering. Its adaptive sweeps are shaded.
-    row, chain : numbers of the row of evidence and of the chain.
-    ax : where to draw; new Axes by default.
 
-    Raises
-    ------
-    PgmError
-        For the result of another method.
+def in_words(name: str) -> str:
+    """Return the name of a monitored value in words, with its unit if it has one.
 
-    >>> import pgmengine as pgm
-    >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.SimulatedTempering(draws=100), rng=0)
-    >>> ax = pgm.plots.levels(r)
+    >>> in_words("norm v-h.weight"), in_words("log_likelihood"), in_words("valid_log_likelihood")
+    ('norm of v-h.weight', 'log-likelihood, nats a row', 'valid log likelihood')
     """
-    if "levels" not in result.stats:
-        raise PgmError("only results of SimulatedTempering have levels")
-    ax = axes_of(ax)
-    betas = np.atleast_2d(result.stats["betas"])
-    levels = result.stats["levels"][:, row, chain]
-    ax.step(np.arange(len(levels)), betas[row if len(betas) > 1 else 0, levels], lw=0.7)
-    ax.axvspan(0, int(np.sum(result.stats["adaptive"])), alpha=0.15, color="gray")
-    ax.set(xlabel="sweep", ylabel="beta")
-    return ax
+    for start, words in WORDS.items():
+        if name.startswith(start):
+            rest = name.removeprefix(start)
+            return words + (rest if words.endswith(" ") else rest.replace("_", " "))
+    return name.replace("_", " ")
 
 
 def autocorrelation(
@@ -127,11 +124,21 @@ def autocorrelation(
     else:
         raise PgmError(f"a Result of {type(series.method).__name__} has no chains with energies")
     curves = np.array([autocorrelation_function(chain)[: lags + 1] for chain in chains])
-    ax = axes_of(ax)
-    ax.plot(curves.mean(axis=0), label=label)
-    ax.axhline(0.0, color="gray", lw=0.5)
-    ax.set(xlabel="lag, sweeps", ylabel="autocorrelation of the energy")
-    return ax
+    ax, own = axes_of(ax), isinstance(series, Result)
+    mean, color = curves.mean(axis=0), CYCLE[len(ax.get_legend_handles_labels()[0]) % len(CYCLE)]
+    several = f"mean of {len(curves)} chains, 2 standard errors"
+    text = label if len(curves) == 1 else f"{label}, {several}" if label else several
+    # Curves without a label count, too, so that each has a colour of its own.
+    ax.plot(mean, label=text or "series", color=color)
+    if len(curves) > 1:
+        error = 2 * curves.std(axis=0, ddof=1) / np.sqrt(len(curves))
+        ends = mean - error, mean + error
+        ax.fill_between(np.arange(len(mean)), *ends, alpha=0.25, color=color, lw=0)
+    ax.axhline(0.0, color=FAINT, lw=0.7, zorder=1)
+    if text or len(ax.get_legend_handles_labels()[0]) > 1:
+        ax.legend(frameon=False, fontsize=SMALL + 1)
+    what = "autocorrelation of the energy" if own else "autocorrelation"
+    return framed(ax, "lag, draws" if own else "lag", what)
 
 
 def bound_gap(bound: ArrayLike, exact: ArrayLike, ax: Axes | None = None, bins: int = 40) -> Axes:
@@ -150,7 +157,11 @@ def bound_gap(bound: ArrayLike, exact: ArrayLike, ax: Axes | None = None, bins: 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.bound_gap([-4.1, -4.3], [-4.0, -4.2])
     """
+    gap = 100 * (np.asarray(bound) / np.asarray(exact) - 1)
     ax = axes_of(ax)
-    ax.hist(100 * (np.asarray(bound) / np.asarray(exact) - 1), bins=bins)
-    ax.set(xlabel="relative error of the bound, %", ylabel="count")
-    return ax
+    ax.hist(gap, bins=bins, color=BLUE)
+    mean = float(gap.mean())
+    error = f" \u00b1 {2 * gap.std(ddof=1) / np.sqrt(len(gap)):.2g}" if len(gap) > 1 else ""
+    ax.axvline(mean, color=VERMILION, ls="--", label=f"mean {mean:.3g}{error} %")
+    ax.legend(frameon=False, fontsize=SMALL + 1)
+    return framed(ax, "relative error of the bound, %", "rows")

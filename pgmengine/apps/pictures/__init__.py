@@ -1,0 +1,1 @@
+"""The pictures of `pgmengine.plots`: graphs, images, curves and chains in one style."""
