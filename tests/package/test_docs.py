@@ -22,6 +22,17 @@ NEEDS = {
     "pgmengine.apps.pictures.images": "matplotlib",
     "pgmengine.apps.estimators": "sklearn",
 }
+DOCS = README.parent / "docs"
+# The copies that a build makes are no pages of their own.
+PAGES = [
+    page
+    for page in sorted(DOCS.rglob("*.md"))
+    if page.relative_to(DOCS).parts[0] not in ("tutorials", "results", "_build")
+    and "```python" in page.read_text(encoding="utf-8")
+]
+PAGES_WITH_ESTIMATORS = [
+    page for page in PAGES if "pgmengine.sklearn" in page.read_text(encoding="utf-8")
+]
 MODULES = [
     m.name
     for m in pkgutil.walk_packages(pgmengine.__path__, "pgmengine.")
@@ -47,36 +58,63 @@ def test_readme_blocks(capsys):
     assert all(len(block.strip().splitlines()) <= 9 for block in blocks)
 
 
-def test_pages_run(capsys):
-    """The Python blocks of the documentation's pages, in order, print what is shown.
+def page_name(page):
+    return str(page.relative_to(DOCS))
+
+
+def python_blocks(text):
+    return re.findall(r"```python\n(.*?)```", text, flags=re.S)
+
+
+def outputs(text):
+    return re.findall(r"```text\n(.*?)```", text, flags=re.S)
+
+
+def run_blocks(page, names, chosen):
+    """Run the blocks of a page that are chosen, in their order and in one namespace."""
+    for block in python_blocks(page.read_text(encoding="utf-8")):
+        if chosen(block):
+            exec(compile(block, page_name(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_pages_run(page, capsys):
+    """The Python blocks of a page, in order, print what is shown, in the same order.
 
     Blocks about estimators need the extra of scikit-learn, and are tested by themselves.
     """
-    pages = [
-        p
-        for p in sorted((README.parent / "docs").glob("*.md"))
-        if "```python" in p.read_text(encoding="utf-8")
-    ]
-    assert pages
-    for page in pages:
-        text, names = page.read_text(encoding="utf-8"), {}
-        for block in re.findall(r"```python\n(.*?)```", text, flags=re.S):
-            if "pgmengine.sklearn" not in block:
-                exec(compile(block, page.name, "exec"), names)
-        printed = capsys.readouterr().out
-        assert all(
-            shown in printed for shown in re.findall(r"```text\n(.*?)```", text, flags=re.S)
-        ), page
+    run_blocks(page, {}, lambda block: "pgmengine.sklearn" not in block)
+    printed = capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    for shown in outputs(without_estimators(text)):
+        assert shown in printed, f"{page_name(page)} shows what its code does not print:\n{shown}"
+        printed = printed.partition(shown)[2]
 
 
-def test_blocks_about_estimators_run():
+@pytest.mark.parametrize("page", PAGES_WITH_ESTIMATORS, ids=page_name)
+def test_blocks_about_estimators_run(page, capsys):
+    """They run after the other blocks of their page, and print what is shown below them."""
     extra("sklearn")
-    text = (README.parent / "docs/guide.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.S)
-    chosen = [block for block in blocks if "pgmengine.sklearn" in block]
-    assert chosen
-    for block in chosen:
-        exec(compile(block, "guide.md", "exec"), {})
+    names = {}
+    run_blocks(page, names, lambda block: "pgmengine.sklearn" not in block)
+    capsys.readouterr()
+    run_blocks(page, names, lambda block: "pgmengine.sklearn" in block)
+    printed, text = capsys.readouterr().out, page.read_text(encoding="utf-8")
+    others = outputs(without_estimators(text))
+    assert all(shown in printed for shown in outputs(text) if shown not in others)
+
+
+def without_estimators(text):
+    """The text of a page without the blocks about estimators and the outputs below them."""
+    block = r"```python\n(?:(?!```).)*?pgmengine\.sklearn.*?```(?:\n\n```text\n.*?```)?"
+    return re.sub(block, "", text, flags=re.S)
+
+
+def test_every_page_that_has_examples_is_run():
+    """The pages of tasks are there, and each of them shows what its code prints."""
+    of_tasks = [page for page in PAGES if page.parent.name in ("tasks", "coming")]
+    assert len(of_tasks) >= 10 and all(page in PAGES for page in (DOCS / "tasks").glob("*.md"))
+    assert all(outputs(page.read_text(encoding="utf-8")) for page in of_tasks)
 
 
 @pytest.mark.parametrize("name", MODULES)
