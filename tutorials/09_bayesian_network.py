@@ -69,8 +69,8 @@ snow = pgm.infer(model, {"arrival": "late", "weather": "snow"})
 assert snow.marginal("strike")["yes"] < r.marginal("strike")["yes"]  # snow explains the delay
 
 # %% [markdown]
-# The picture shows the network with its marginals when we know that the arrival was late. Each bar
-# has a colour for each state, the first state on the left.
+# The picture shows the network with its marginals when we know that the arrival was late, which has
+# a thick frame.
 
 # %%
 _ = pgm.plots.graph(model, result=r)

@@ -228,6 +228,7 @@ def test_many_states_and_many_variables_are_summed_up():
     model = network(graph)
     ax = pgm.plots.graph(model, pgm.infer(model))
     assert sum(t in ("low", "high") for t in texts(ax)) == 61
+    assert legend(ax) == ["probability of the most probable state"]
 
 
 def test_layers_are_boxes_with_lines_and_arrows():

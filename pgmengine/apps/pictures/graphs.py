@@ -266,7 +266,7 @@ class _Canvas:
             from matplotlib.patches import FancyArrowPatch
 
         look: dict[str, Any] = {"lw": 0.9 * self.scale, "color": "#5b7794", "zorder": 1}
-        self.ax.add_patch(
+        self.ax.add_artist(
             FancyArrowPatch(
                 path=path_of(route),
                 arrowstyle="-|>" if arrow else "-",
@@ -291,7 +291,7 @@ class _Canvas:
             linewidth=(2.2 if box.seen >= 1 else 0.8) * self.scale,
             linestyle="--" if box.seen == 2 else "-",
         )
-        self.ax.add_patch(frame)
+        self.ax.add_artist(frame)
         if box.inside is not None:
             self._loop(x + wide / 2, y, min(high, 0.4), box.inside)
         top = y + high / 2 - MARGIN_INCHES
@@ -318,13 +318,13 @@ class _Canvas:
         small = SMALL - 1
         self._text(left, y, share.state, small, ha="left", color=INK)
         track = Rectangle((start, y - 0.045), full, 0.09, facecolor="#dde5ee", zorder=4)
-        self.ax.add_patch(track)
+        self.ax.add_artist(track)
         if not np.isfinite(share.prob):
             self._text(right, y, "?", small, ha="right", color=INK)
             return
         color = ORANGE if box.seen >= 1 else BLUE
         bar = Rectangle((start, y - 0.045), full * share.prob, 0.09, facecolor=color, zorder=5)
-        self.ax.add_patch(bar)
+        self.ax.add_artist(bar)
         if share.error > 0:
             ends = np.clip([share.prob - BAND * share.error, share.prob + BAND * share.error], 0, 1)
             line: dict[str, Any] = {
@@ -375,7 +375,7 @@ class _Canvas:
         left, right, low, high = extent
         border = Rectangle((left, low), right - left, high - low, fill=False, zorder=5)
         border.set(edgecolor=FAINT, linewidth=0.5 * self.scale)
-        self.ax.add_patch(border)
+        self.ax.add_artist(border)
         if panel.seen.all():
             return
         # A line at the lower edge of a unit says that it is observed.
@@ -383,14 +383,14 @@ class _Canvas:
         for row, column in np.argwhere(panel.seen):
             corner = left + column * wide, high - (row + 1) * tall
             mark = Rectangle(corner, wide, 0.22 * tall, facecolor=ORANGE, lw=0, zorder=5)
-            self.ax.add_patch(mark)
+            self.ax.add_artist(mark)
 
     def _loop(self, x: float, y: float, high: float, arrow: bool) -> None:
         """Draw the edges between units of a box as a loop at its right side."""
         with needed_by("pgmengine.plots"):
             from matplotlib.patches import FancyArrowPatch
 
-        self.ax.add_patch(
+        self.ax.add_artist(
             FancyArrowPatch(
                 (x, y + high / 4),
                 (x, y - high / 4),
@@ -438,7 +438,9 @@ class _Canvas:
                 }
                 out.append(Patch(label=label, **look))
         if any(box.shares and box.seen < 1 for box in boxes):
-            out.append(Patch(label="probability", facecolor=BLUE))
+            few = len(boxes) > DETAILED_BOXES
+            label = "probability of the most probable state" if few else "probability"
+            out.append(Patch(label=label, facecolor=BLUE))
         if any(share.error > 0 for box in boxes for share in box.shares):
             bar: dict[str, Any] = {"color": INK, "marker": "|", "markersize": 5, "lw": 1}
             out.append(Line2D([], [], label="2 standard errors", **bar))
