@@ -200,6 +200,11 @@ def _neighbours(graph: nx.Graph) -> dict[Hashable, list[Hashable]]:
     return {node: [n for n in nx.all_neighbors(graph, node) if n != node] for node in graph}
 
 
+def _mean_place(node: Hashable, near: Sequence[Hashable], x: Mapping[Hashable, float]) -> float:
+    """Return the mean place of the neighbours of a node, or its own if it has none."""
+    return sum(x[other] for other in near) / len(near) if near else x[node]
+
+
 def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[list[Hashable]]:
     """Return the ranks, each sorted by the mean position of the neighbours of its nodes.
 
@@ -209,9 +214,7 @@ def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[li
     x = {n: i - (len(nodes) - 1) / 2 for nodes in ranks for i, n in enumerate(nodes)}
     for _ in range(24):
         for nodes in (*ranks, *reversed(ranks)):
-            middle = {
-                n: sum(x[m] for m in near[n]) / len(near[n]) if near[n] else x[n] for n in nodes
-            }
+            middle = {n: _mean_place(n, near[n], x) for n in nodes}
             nodes.sort(key=middle.__getitem__)
             x |= {n: i - (len(nodes) - 1) / 2 for i, n in enumerate(nodes)}
     return ranks
@@ -238,8 +241,7 @@ def _across(
     for _ in range(12):
         for nodes in (*order, *reversed(order)):
             for i, node in enumerate(nodes):
-                around = near[node]
-                wish = sum(x[m] for m in around) / len(around) if around else x[node]
+                wish = _mean_place(node, near[node], x)
                 low = x[nodes[i - 1]] + half[nodes[i - 1]] + half[node] if i else -np.inf
                 high = np.inf
                 if i + 1 < len(nodes):
