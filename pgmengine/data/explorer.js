@@ -101,6 +101,8 @@ class Explorer {
     const side = make("aside", { class: "pgm-side" }, make("h2", {}, "Given"), this.given,
       this.copied, this.code, this.why, help);
     this.root.classList.add("pgm-explorer");
+    // JupyterLab would take keys such as Delete and 0 for shortcuts of its own.
+    this.root.dataset.lmSuppressShortcuts = "true";
     this.root.replaceChildren(
       make("header", { class: "pgm-head" }, this.title, tools),
       // Errors appear below the picture, which stays where it is under the pointer.
@@ -205,7 +207,7 @@ class Explorer {
   }
 
   draw(scene) {
-    const held = document.activeElement?.dataset?.at;
+    const held = this.place().activeElement?.dataset?.at;
     const parsed = new DOMParser().parseFromString(scene.svg, "image/svg+xml");
     this.svg = document.importNode(parsed.documentElement, true);
     this.svg.setAttribute("role", "group");
@@ -372,6 +374,11 @@ class Explorer {
     return this.byElement?.get(target?.closest?.("[data-at]"));
   }
 
+  // The document, or the shadow tree in which marimo puts a widget.
+  place() {
+    return this.root.getRootNode();
+  }
+
   x(event) {
     return new DOMPoint(event.clientX, event.clientY).matrixTransform(this.svg.getScreenCTM().inverse()).x;
   }
@@ -394,7 +401,7 @@ class Explorer {
     if (!press) return;
     const { part } = press;
     if (part.node.form === "picture") {
-      const under = this.part(document.elementFromPoint(event.clientX, event.clientY));
+      const under = this.part(this.place().elementFromPoint(event.clientX, event.clientY));
       if (under?.node === part.node && !press.stroke.has(under.at)) {
         press.stroke.set(under.at, under);
         under.element.classList.add("pgm-painted");
@@ -439,6 +446,7 @@ class Explorer {
     const kind = key === "y" || (key === "z" && event.shiftKey) ? "redo" : key === "z" ? "undo" : "";
     if (!kind) return;
     event.preventDefault();
+    event.stopPropagation();
     this.send({ kind });
   }
 
@@ -492,7 +500,9 @@ class Explorer {
     } else if (event.key === "+" || event.key === "=" || event.key === "-") {
       this.send({ kind: "soft", at, state, by: event.key === "-" ? -STEP : STEP });
     } else used = false;
-    if (used) event.preventDefault();
+    if (!used) return;
+    event.preventDefault();
+    event.stopPropagation();
   }
 }
 

@@ -95,6 +95,9 @@ def test_a_dragged_bar_ends_where_it_was_dropped(name, to):
         assert prob(reply, at)[0] == pytest.approx(to, abs=1e-3)
     model = session.model
     check_same(reply, eval(reply["code"], {"pgm": pgm, "model": model}), model)
+    # The scale of likelihoods counts for log p(evidence): the most likely state has 1.
+    (soft,) = [one["likelihoods"] for one in reply["given"] if one["kind"] == "soft"]
+    assert max(soft) == 1
     assert "soft=pgm.likelihood(" in reply["code"]
 
 
