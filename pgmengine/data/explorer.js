@@ -22,6 +22,8 @@ const WORDS = { observed: "observed", do: "set by do", soft: "soft evidence" };
 const MIN_SCALE = 0.8, DRAG_PIXELS = 5, STEP = 0.5, SLOW = 200;
 // Units of a layer that are listed one by one, entries of the list, and the width of a whole bar.
 const MANY = 6, LISTED = 40, FULL = 72;
+// The factor of a step of zooming.
+const ZOOM = 1.25;
 
 const percent = (p) => (p === null || p === undefined ? "?" : `${(100 * p).toFixed(1)} %`);
 
@@ -66,6 +68,11 @@ class Explorer {
     this.undo = button("Undo", "Undo (Ctrl+Z)", () => this.send({ kind: "undo" }));
     this.redo = button("Redo", "Redo (Ctrl+Y)", () => this.send({ kind: "redo" }));
     this.clear = button("Clear", "Release everything", () => this.send({ kind: "clear" }));
+    this.zoom = 1;
+    const larger = button("+", "Larger", () => this.zoomed(ZOOM));
+    const smaller = button("−", "Smaller", () => this.zoomed(1 / ZOOM));
+    smaller.setAttribute("aria-label", "Smaller");
+    larger.setAttribute("aria-label", "Larger");
     this.names = make("datalist", { id: `pgm-names-${Math.random().toString(36).slice(2)}` });
     this.search = make("input", {
       type: "search", placeholder: "find a variable", "aria-label": "Find a variable",
@@ -90,10 +97,12 @@ class Explorer {
     for (const [keys, text] of HELP) list.append(make("dt", {}, keys), make("dd", {}, text));
     help.append(list);
     const tools = make("div", { class: "pgm-tools", role: "toolbar", "aria-label": "Explorer" },
-      this.undo, this.redo, this.clear, this.search, this.names, this.brushes);
+      this.undo, this.redo, this.clear, smaller, larger, this.search, this.names, this.brushes);
     const side = make("aside", { class: "pgm-side" }, make("h2", {}, "Given"), this.given,
       this.copied, this.code, this.why, help);
     this.root.classList.add("pgm-explorer");
+    // JupyterLab would take keys such as Delete and 0 for shortcuts of its own.
+    this.root.dataset.lmSuppressShortcuts = "true";
     this.root.replaceChildren(
       make("header", { class: "pgm-head" }, this.title, tools),
       // Errors appear below the picture, which stays where it is under the pointer.
@@ -198,7 +207,7 @@ class Explorer {
   }
 
   draw(scene) {
-    const held = document.activeElement?.dataset?.at;
+    const held = this.place().activeElement?.dataset?.at;
     const parsed = new DOMParser().parseFromString(scene.svg, "image/svg+xml");
     this.svg = document.importNode(parsed.documentElement, true);
     this.svg.setAttribute("role", "group");
@@ -241,9 +250,15 @@ class Explorer {
 
   fit() {
     if (!this.svg) return;
-    const scale = Math.min(1, Math.max(MIN_SCALE, (this.canvas.clientWidth - 4) / this.size[0]));
+    const whole = (this.canvas.clientWidth - 4) / this.size[0];
+    const scale = this.zoom * Math.min(1, Math.max(MIN_SCALE, whole));
     this.svg.setAttribute("width", this.size[0] * scale);
     this.svg.setAttribute("height", this.size[1] * scale);
+  }
+
+  zoomed(by) {
+    this.zoom = Math.min(4, Math.max(0.2, this.zoom * by));
+    this.fit();
   }
 
   update(reply) {
@@ -359,6 +374,11 @@ class Explorer {
     return this.byElement?.get(target?.closest?.("[data-at]"));
   }
 
+  // The document, or the shadow tree in which marimo puts a widget.
+  place() {
+    return this.root.getRootNode();
+  }
+
   x(event) {
     return new DOMPoint(event.clientX, event.clientY).matrixTransform(this.svg.getScreenCTM().inverse()).x;
   }
@@ -381,7 +401,7 @@ class Explorer {
     if (!press) return;
     const { part } = press;
     if (part.node.form === "picture") {
-      const under = this.part(document.elementFromPoint(event.clientX, event.clientY));
+      const under = this.part(this.place().elementFromPoint(event.clientX, event.clientY));
       if (under?.node === part.node && !press.stroke.has(under.at)) {
         press.stroke.set(under.at, under);
         under.element.classList.add("pgm-painted");
@@ -426,6 +446,7 @@ class Explorer {
     const kind = key === "y" || (key === "z" && event.shiftKey) ? "redo" : key === "z" ? "undo" : "";
     if (!kind) return;
     event.preventDefault();
+    event.stopPropagation();
     this.send({ kind });
   }
 
@@ -479,7 +500,9 @@ class Explorer {
     } else if (event.key === "+" || event.key === "=" || event.key === "-") {
       this.send({ kind: "soft", at, state, by: event.key === "-" ? -STEP : STEP });
     } else used = false;
-    if (used) event.preventDefault();
+    if (!used) return;
+    event.preventDefault();
+    event.stopPropagation();
   }
 }
 

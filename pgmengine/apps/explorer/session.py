@@ -44,8 +44,9 @@ from pgmengine.model.model import Model
 # The largest time of an answer, as plans estimate it, in seconds.
 MAX_ANSWER_SECONDS = 10.0
 
-# Nodes of a model that are all drawn, and neighbours and given nodes drawn of a larger one.
-MAX_NODES, MAX_AROUND, MAX_GIVEN = 60, 30, 20
+# Nodes of a model that are all drawn. Of a larger one: the nodes around a variable that are enough,
+# and the most of them and of given nodes.
+MAX_NODES, ENOUGH_AROUND, MAX_AROUND, MAX_GIVEN = 60, 10, 30, 20
 
 # Answers that are remembered, and the longest history, in steps.
 MAX_ANSWERS, MAX_HISTORY = 64, 1000
@@ -404,7 +405,7 @@ class Session:
             for i in nodes
             if (self.sketch.nodes[i].layer.name, self.sketch.nodes[i].units[0]) in places
         ]
-        around = self.sketch.around(focus)[:MAX_AROUND]
+        around = self.sketch.near(focus, ENOUGH_AROUND, MAX_AROUND)
         return scene(self.structure, self.sketch, {*around, *seen[:MAX_GIVEN]})
 
     def _picture(self) -> dict[str, Any]:

@@ -46,6 +46,20 @@ class Sketch:
         near = [*sorted(parents), *sorted(children), *sorted(partners), *sorted(others)]
         return list(dict.fromkeys([node, *near]))
 
+    def near(self, node: int, enough: int, most: int) -> list[int]:
+        """Return a node with those around it, and with those around them while they are few.
+
+        It has at most `most` nodes, and goes on to further ones while it has fewer than `enough`.
+        """
+        found, edge = [node], [node]
+        while edge and len(found) < enough:
+            next_to = dict.fromkeys(n for one in edge for n in self.around(one))
+            edge = [n for n in next_to if n not in found]
+            if len(found) > 1 and len(found) + len(edge) > most:
+                break
+            found += edge
+        return found[:most]
+
     def graph(self, chosen: Collection[int]) -> nx.DiGraph:
         """Return the graph of some nodes for the layout; factors are nodes ("factor", number).
 
