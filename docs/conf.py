@@ -19,6 +19,9 @@ from sphinx.util import logging
 import pgmengine
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import gallery  # noqa: E402
+
 RETURNED = {
     "Dataset",
     "Fit",
@@ -28,6 +31,8 @@ RETURNED = {
     "Status",
     "Target",
 }  # shown without arguments
+# Pages whose lists have a picture for each entry.
+GALLERIES = ("index", "tutorials")
 # Copies of ../tutorials/*.ipynb and of ../benchmarks/results/*.md, which git ignores.
 TUTORIALS, RESULTS = HERE / "tutorials", HERE / "results"
 
@@ -38,6 +43,7 @@ project_copyright = author
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode", "myst_nb"]
 exclude_patterns = ["_build"]
+nitpicky = True
 html_theme = "furo"
 html_title = "pgmengine"
 html_static_path = ["_static"]
@@ -69,6 +75,7 @@ def copy_tutorials(app: Sphinx) -> None:
         TUTORIALS,
         ignore=shutil.ignore_patterns("*.py", ".*", "__pycache__"),
     )
+    gallery.write(HERE.parent / "tutorials", HERE)
 
 
 def copy_results(app: Sphinx) -> None:
@@ -97,6 +104,24 @@ def make_pictures(app: Sphinx) -> None:
 def link_results(app: Sphinx, name: str, source: list[str]) -> None:
     """Let links to the pages of measurements lead to their copies."""
     source[0] = source[0].replace("../benchmarks/results/", "results/")
+
+
+def add_pictures(app: Sphinx, name: str, source: list[str]) -> None:
+    """Give the lists of a gallery their pictures."""
+    if name in GALLERIES:
+        source[0] = gallery.with_pictures(source[0])
+
+
+def describe_pictures(app: Sphinx, tree: nodes.document) -> None:
+    """Say in words where a picture of a notebook comes from; it has no description of its own."""
+    for image in tree.findall(nodes.image):
+        if not image.get("alt"):
+            section = image
+            while section.parent is not None and not isinstance(section, nodes.section):
+                section = section.parent
+            title = section.next_node(nodes.title)
+            about = f" in the section {title.astext()}" if title else ""
+            image["alt"] = f"Picture that the code above makes{about}"
 
 
 def check_names(app: Sphinx, env: Any) -> None:
@@ -192,6 +217,8 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", copy_results)
     app.connect("builder-inited", make_pictures)
     app.connect("source-read", link_results)
+    app.connect("source-read", add_pictures)
+    app.connect("doctree-read", describe_pictures)
     app.connect("env-check-consistency", check_names)
     app.connect("autodoc-process-signature", show_defaults)
     app.connect("autodoc-process-docstring", as_rest)

@@ -2,7 +2,7 @@
 # # Multivalued hidden units and over-fitting
 #
 # A model with more hidden units than it needs tends to over-fit. This tutorial keeps all its units
-# and gives them more values instead (system 1: Yokoyama, Katsumata and Yasuda). `MultiValued(s)`
+# and gives them more values instead (Yokoyama, Katsumata and Yasuda 2019). `MultiValued(s)`
 # has s + 1 values, evenly spaced from -1 to 1, and for s = inf all numbers between.
 
 # %%

@@ -2,7 +2,7 @@
 # # Mixing: Gibbs or flip the state?
 #
 # A good sampler forgets quickly where it began. This tutorial measures how quickly Gibbs sampling
-# forgets, and compares it with another transition. Flip-the-state (system 2: Bruegge, Fischer and
+# forgets, and compares it with another transition. Flip-the-state (Brügge, Fischer and
 # Igel 2013) flips a unit whenever the new state is at least as probable.
 
 # %%

@@ -3,7 +3,7 @@
 #
 # Which digit is it when half of the image is covered? A belief net for each digit can answer, if we
 # can compute the probability of the visible half. With many hidden units that sum has too many
-# terms, but it has a lower bound that can be computed (system 4: Saul, Jaakkola and Jordan 1996).
+# terms, but it has a lower bound that can be computed (Saul, Jaakkola and Jordan 1996).
 
 # %%
 import time

@@ -1,4 +1,4 @@
-"""System 3 (Salakhutdinov 2010): adaptive tempering crosses where Gibbs sampling does not (figures
+"""Salakhutdinov (2010): adaptive tempering crosses where Gibbs sampling does not (figures
 2 and 4).
 
     python benchmarks/reproduce/adaptive_tempering.py OUT [--scale full]

@@ -1,4 +1,4 @@
-"""System 4 (Saul, Jaakkola and Jordan 1996): how tight the bound is, digits by their bounds,
+"""Saul, Jaakkola and Jordan (1996): how tight the bound is, digits by their bounds,
 missing pixels, and noisy-or networks.
 
     python benchmarks/reproduce/belief_nets.py OUT [--scale full] [--data DIRECTORY] [--only

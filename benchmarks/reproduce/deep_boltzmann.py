@@ -1,4 +1,4 @@
-"""System 3 (Salakhutdinov 2010), table 1 and figure 4: a deep Boltzmann machine 784-500-1000 on
+"""Salakhutdinov (2010), table 1 and figure 4: a deep Boltzmann machine 784-500-1000 on
 MNIST.
 
     python benchmarks/reproduce/deep_boltzmann.py OUT DIRECTORY [--scale full] [--only NAME]

@@ -1,4 +1,4 @@
-"""System 2 (Bruegge, Fischer and Igel 2013): does the flip-the-state operator T mix faster than
+"""Brügge, Fischer and Igel (2013): does the flip-the-state operator T mix faster than
 Gibbs sampling G?
 
     python benchmarks/reproduce/flip_state.py OUT [--scale full] [--data DIRECTORY] [--weights

@@ -1,4 +1,4 @@
-"""System 2 (Bruegge, Fischer and Igel 2013), table 1 and figure 3 (lower): does flip-the-state help
+"""Brügge, Fischer and Igel (2013), table 1 and figure 3 (lower): does flip-the-state help
 learning?
 
     python benchmarks/reproduce/flip_state_learning.py OUT [--scale full] [--data DIRECTORY] [--only

@@ -1,4 +1,4 @@
-"""System 1 beyond the paper: types of hidden units on the same budget of parameters.
+"""Beyond Yokoyama et al. (2019): types of hidden units on the same budget of parameters.
 
     python benchmarks/reproduce/hidden_units.py OUT [--scale full] [--workers N]
 

@@ -1,4 +1,4 @@
-"""System 3 (Salakhutdinov 2010), section 7: the distance of the variational bound from log p.
+"""Salakhutdinov (2010), section 7: the distance of the variational bound from log p.
 
     python benchmarks/reproduce/log_p.py OUT DIRECTORY MODEL [--chains 100] [--temperatures 20000]
                                          [--images 10]

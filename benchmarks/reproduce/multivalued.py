@@ -1,4 +1,4 @@
-"""System 1 (Yokoyama, Katsumata and Yasuda): multivalued hidden units suppress over-fitting
+"""Yokoyama, Katsumata and Yasuda (2019): multivalued hidden units suppress over-fitting
 (figures 2, 3, 4, 6).
 
     python benchmarks/reproduce/multivalued.py OUT [--data DIRECTORY] [--scale full]

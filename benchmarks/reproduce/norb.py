@@ -1,5 +1,5 @@
-"""System 3's second experiment as a pipeline: grey images, a Gaussian-binary RBM, and a deep
-Boltzmann machine on top.
+"""The second experiment of Salakhutdinov (2010) as a pipeline: grey images, a Gaussian-binary RBM,
+and a deep Boltzmann machine on top.
 
     python benchmarks/reproduce/norb.py OUT [--file FILE] [--scale full] [--data DIRECTORY]
     [--hidden 4000] [--deep 4000] [--updates N]

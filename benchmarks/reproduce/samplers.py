@@ -1,4 +1,4 @@
-"""System 3 (Salakhutdinov 2010): which model phase learns the best deep Boltzmann machine?
+"""Salakhutdinov (2010): which model phase learns the best deep Boltzmann machine?
 
     python benchmarks/reproduce/samplers.py OUT DIRECTORY [--scale small|middle|full]
                                             [--only NAME,NAME] [--seeds N] [--updates N]

@@ -59,7 +59,7 @@ class Joint:
 
     def flip(self, names):
         """The matrix that moves the units of layers by flip-the-state given all others, all at once
-        (system 2, eq. 2).
+        (Brügge, Fischer and Igel 2013, eq. 2).
         """
         out = np.ones((len(self.p), len(self.p)))
         mine = [i for name in names for i in self.columns[name]]

@@ -12,7 +12,8 @@ DECISIONS = sorted(p for p in (DOCS / "decisions").glob("*.md") if p.stem != "in
 CONTRIBUTORS = [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md", *DECISIONS]
 MEASURED = sorted(RESULTS.glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *MEASURED]
-PAGES += sorted([*DOCS.glob("*.md"), *DOCS.glob("decisions/*.md"), *DOCS.glob("api/*.md")])
+FOLDERS = ("", "api/", "coming/", "decisions/", "guide/", "tasks/")
+PAGES += sorted(page for folder in FOLDERS for page in DOCS.glob(f"{folder}*.md"))
 
 # Folders from which a page may give the path of a file.
 FROM = (ROOT, PACKAGE, ROOT / "cython_ext" / "c")
@@ -66,11 +67,18 @@ def test_named_files_are_there(page):
     assert sorted(w for w in paths if not is_there(w)) == []
 
 
+def source_of(link):
+    """The notebook for a link to a copy that a build makes below docs/, or to its picture."""
+    picture = re.fullmatch(r"(.*)tutorials/pictures/(\w+)\.png", link)
+    if picture:
+        return f"{picture[1]}../tutorials/{picture[2]}.ipynb"
+    return link.replace("tutorials/", "../tutorials/")
+
+
 @pages
 def test_links_lead_to_files(page):
     found = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    # The notebooks are copied into docs/ when the site is built.
-    places = {link: page.parent / link.replace("tutorials/", "../tutorials/") for link in found}
+    places = {link: page.parent / source_of(link) for link in found}
     assert [link for link, place in places.items() if not place.exists()] == []
 
 
