@@ -29,7 +29,7 @@ from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 HERE = Path("cython_ext")
 # Debugging information would hold the folder of the build, and takes a third of the time.
-FLAGS = ["-O2", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
 FLAGS += ["-fvisibility=hidden", "-Wno-psabi", "-Wno-unused-function"]
 AVX2 = ["-mavx2", "-mfma", "-mbmi", "-mbmi2"]
 AVX512 = [*AVX2, *(f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl"))]
