@@ -50,6 +50,8 @@ html_static_path = ["_static"]
 html_css_files = ["pgmengine.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
+# Summaries would be fetched, which browsers refuse for pages that are opened as files.
+html_show_search_summary = False
 smartquotes = False  # "v" is the name of a layer, x' a transpose
 pygments_style, pygments_dark_style = "tango", "monokai"
 
