@@ -86,7 +86,11 @@ def is_guarded(node):
 
 PACKAGE = sorted((ROOT / "pgmengine").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-OWN = {"pgmengine", *(p.stem for p in TESTS), *(p.stem for p in (ROOT / "benchmarks").rglob("*"))}
+OWN = {
+    "pgmengine",
+    *(p.stem for p in TESTS),
+    *(p.stem for folder in ("benchmarks", "docs") for p in (ROOT / folder).rglob("*.py")),
+}
 
 # Their tables name functions that are called where the packages are there.
 TABLES = {"tests/package/test_doors.py", "tests/package/test_extras.py"}

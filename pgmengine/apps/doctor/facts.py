@@ -38,6 +38,7 @@ class Extra:
 
 EXTRAS = (
     Extra("plots", "pictures, pgm.plots", ("matplotlib",)),
+    Extra("explore", "pgm.explore in notebooks", ("anywidget",)),
     Extra("arviz", "DataFrames and ArviZ trees of answers", ("arviz-base", "pandas", "xarray")),
     Extra("sklearn", "estimators, pgmengine.sklearn", ("scikit-learn",)),
     Extra("distributed", "large questions on several machines", ("distributed",)),
@@ -54,7 +55,22 @@ EXTRAS = (
         ("sphinx", "docutils", "myst-nb", "furo", "matplotlib", "scikit-learn"),
     ),
     Extra("test", "contributors, to run the tests", ("pytest", "pytest-xdist", "hypothesis")),
-    Extra("dev", "contributors, to run the checks", ("build", "ruff", "mypy", "scikit-learn")),
+    Extra(
+        "release",
+        "maintainers, to check a release",
+        (
+            "twine",
+            "check-wheel-contents",
+            "validate-pyproject",
+            "cffconvert",
+            "pytest-run-parallel",
+        ),
+    ),
+    Extra(
+        "dev",
+        "contributors, to run the checks",
+        ("build", "ruff", "mypy", "scikit-learn", "selenium"),
+    ),
 )
 
 

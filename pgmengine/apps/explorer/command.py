@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from pgmengine.apps.reading.inputs import read_model
 from pgmengine.apps.explorer.server import ExplorerServer
 from pgmengine.apps.explorer.session import Session
+from pgmengine.apps.reading.inputs import read_model
 
 LARGEST_PORT = 65535
 
