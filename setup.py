@@ -29,15 +29,16 @@ from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 HERE = Path("cython_ext")
 # Debugging information would hold the folder of the build, and takes a third of the time.
-FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+FLAGS = ["-O2", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
 FLAGS += ["-fvisibility=hidden", "-Wno-psabi", "-Wno-unused-function"]
 AVX2 = ["-mavx2", "-mfma", "-mbmi", "-mbmi2"]
 AVX512 = [*AVX2, *(f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl"))]
 # The platform is the target in a cross-build.
 X86 = sysconfig.get_platform().endswith(("-x86_64", "-amd64"))
 KINDS = {"base": []} | ({"avx2": AVX2, "avx512": AVX512} if X86 else {})
-# The units of routines, the one that takes longest first.
-UNITS = ("draws", "rounds", "layers", "sums")
+# The units of routines, the ones that take longest first, with flags of their own: -O3 is worth its
+# time where it makes a routine faster (docs/decisions/base.md).
+UNITS = {"sums": ["-O3"], "layers": ["-O3"], "draws": [], "rounds": []}
 
 PURE = os.environ.get("PGMENGINE_PURE", "")
 
@@ -51,6 +52,7 @@ def write_record(folder):
 
     record = {
         "PGM_BUILD_FLAGS": " ".join(FLAGS),
+        "PGM_BUILD_UNIT_FLAGS": "; ".join(" ".join([u, *flags]) for u, flags in UNITS.items()),
         "PGM_BUILD_KINDS": " ".join(KINDS),
         "PGM_BUILD_KIND_FLAGS": "; ".join(" ".join(flags) for flags in KINDS.values()),
         # From the environment, without the paths of the machine.
@@ -111,7 +113,7 @@ class BuildRoutines(build_ext):
 
     def unit(self, unit, kind):
         """Compile a unit of routines for one kind; return the names of the object files."""
-        return self.compiled(unit, kind, [("PGM_KIND", kind)], KINDS[kind])
+        return self.compiled(unit, kind, [("PGM_KIND", kind)], UNITS[unit] + KINDS[kind])
 
     def compiled(self, name, folder="", macros=(), flags=()):
         """Compile one file of C."""

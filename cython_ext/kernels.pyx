@@ -78,6 +78,7 @@ LANES = use(PROCESSOR)
 
 cdef extern from "build.h":
     const char *PGM_BUILD_FLAGS
+    const char *PGM_BUILD_UNIT_FLAGS
     const char *PGM_BUILD_ADDED_FLAGS
     const char *PGM_BUILD_KINDS
     const char *PGM_BUILD_KIND_FLAGS
@@ -109,6 +110,7 @@ def build_record():
     return {
         "compiler": PGM_COMPILER.decode(),
         "flags": PGM_BUILD_FLAGS.decode(),
+        "unit_flags": PGM_BUILD_UNIT_FLAGS.decode(),
         "added_flags": PGM_BUILD_ADDED_FLAGS.decode(),
         "kinds": PGM_BUILD_KINDS.decode(),
         "kind_flags": PGM_BUILD_KIND_FLAGS.decode(),

@@ -48,6 +48,7 @@ class BuildConfig:
     compiled: bool
     compiler: str
     flags: tuple[str, ...]
+    unit_flags: dict[str, tuple[str, ...]]
     added_flags: tuple[str, ...]
     kinds: dict[str, tuple[str, ...]]
     runs_here: tuple[str, ...]
@@ -69,6 +70,7 @@ def build_config() -> BuildConfig:
         compiled : whether there are compiled routines; without them, texts are empty.
         compiler : its name and version.
         flags : of the compiler, in all files.
+        unit_flags : the units of routines -> further flags of each.
         added_flags : from the environment variable CFLAGS, without those that name a path.
         kinds : the kinds of processors with routines of their own -> flags of each.
         runs_here : the kinds that this processor can run.
@@ -89,11 +91,12 @@ def build_config() -> BuildConfig:
     kernels = importlib.import_module(NAME)
     record = kernels.build_record()
     flags = [tuple(words.split()) for words in record["kind_flags"].split(";")]
-    epoch = record["epoch"]
+    units, epoch = record["unit_flags"].split(";"), record["epoch"]
     return BuildConfig(
         compiled=record["compiler"] != "",
         compiler=record["compiler"],
         flags=tuple(record["flags"].split()),
+        unit_flags={words.split()[0]: tuple(words.split()[1:]) for words in units if words},
         added_flags=tuple(record["added_flags"].split()),
         kinds=dict(zip(record["kinds"].split(), flags, strict=False)),
         runs_here=kernels.PROCESSORS,

@@ -53,7 +53,16 @@ def use(name: str) -> int:
 
 def build_record() -> dict[str, Any]:
     """Return empty answers: nothing was built."""
-    words = ("compiler", "flags", "added_flags", "kinds", "kind_flags", "platform", "cython")
+    words = (
+        "compiler",
+        "flags",
+        "unit_flags",
+        "added_flags",
+        "kinds",
+        "kind_flags",
+        "platform",
+        "cython",
+    )
     return {**dict.fromkeys(words, ""), "epoch": "", "without_gil": False}
 
 
