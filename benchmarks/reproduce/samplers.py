@@ -61,9 +61,7 @@ LEAST = 0.25
 SCALES = {
     "small": Scale((784, 10, 10), 100, 2, 2_000, 200, 5, (100, 10, 20), 20, 100),
     "middle": Scale((784, 200, 200), 5_000, 5, 50_000, 10_000, 10, (1_000, 50, 300), 100, 1_500),
-    "full": Scale(
-        (784, 500, 1000), 200_000, 1, 50_000, 10_000, 20, (1_000, 100, 2_000), 100, 10_000
-    ),
+    "full": Scale((784, 500, 1000), 10_000, 1, 50_000, 10_000, 20, (1_000, 100, 500), 100, 4_000),
 }
 
 
@@ -88,13 +86,14 @@ def main(
     work = Work(size, images, updates, out)
     search = work
     if scale == "full":
-        # The schedule and the floor of the smaller machine, which are searched there if need be.
+        # The floor of the smaller machine, which is searched there if need be. A larger machine
+        # needs smaller steps, so that its schedule is its own.
         smaller = SCALES["middle"]
         search = Work(smaller, images, smaller.updates, out.parent / "middle")
         search.out.mkdir(exist_ok=True)
-    schedule, floor = best_schedule(search), 0.0
+    schedule, floor = best_schedule(work), 0.0
     if any(name.startswith("CAST") for name in chosen(phases(size, 0.0), only)):
-        floor = lowest_floor(search, schedule)
+        floor = lowest_floor(search, best_schedule(search))
     for seed in range(seeds or size.seeds):
         for name, phase in chosen(phases(size, floor), only).items():
             work.run(f"{name}, seed {seed}", name, phase, schedule, seed)
