@@ -37,7 +37,7 @@ from pgmengine.infer.methods import (
 )
 from pgmengine.infer.question.ask import explain, infer, prepare
 from pgmengine.infer.question.auto import Auto
-from pgmengine.infer.question.impact import Impact, impact
+from pgmengine.infer.question.impact import Contribution, Impact, impact
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.by_name import Joint
@@ -127,6 +127,7 @@ __all__ = [
     "Categorical",
     "Centered",
     "Constant",
+    "Contribution",
     "CoupledTempering",
     "EM",
     "EarlyStopping",

@@ -43,7 +43,24 @@ _provide()
 
 @dataclass(frozen=True)
 class BuildConfig:
-    """How the compiled routines of this installation were built; see `build_config`."""
+    """How the compiled routines of this installation were built; see `build_config`.
+
+    Attributes
+    ----------
+    compiled : whether there are compiled routines; without them, texts are empty.
+    compiler : its name and version.
+    flags : of the compiler, in all files.
+    unit_flags : the units of routines -> further flags of each.
+    added_flags : from the environment variable CFLAGS, without those that name a path.
+    kinds : the kinds of processors with routines of their own -> flags of each.
+    runs_here : the kinds that this processor can run.
+    used : the kind that is used in this process; PGMENGINE_KERNELS chooses another one.
+    platform : the platform that they were built for.
+    cython : version of Cython. The version of numpy does not matter to the binaries.
+    free_threaded : whether they were built for a Python without the global interpreter lock. The
+        module does not claim to be safe there, and importing it turns the lock on.
+    date : SOURCE_DATE_EPOCH of the build, or None where it was not set.
+    """
 
     compiled: bool
     compiler: str
@@ -67,19 +84,8 @@ def build_config() -> BuildConfig:
     Returns
     -------
     BuildConfig
-        compiled : whether there are compiled routines; without them, texts are empty.
-        compiler : its name and version.
-        flags : of the compiler, in all files.
-        unit_flags : the units of routines -> further flags of each.
-        added_flags : from the environment variable CFLAGS, without those that name a path.
-        kinds : the kinds of processors with routines of their own -> flags of each.
-        runs_here : the kinds that this processor can run.
-        used : the kind that is used in this process; PGMENGINE_KERNELS chooses another one.
-        platform : the platform that they were built for.
-        cython : version of Cython. The version of numpy does not matter to the binaries.
-        free_threaded : whether they were built for a Python without the global interpreter lock.
-            The module does not claim to be safe there, and importing it turns the lock on.
-        date : SOURCE_DATE_EPOCH of the build, or None where it was not set.
+        The compiler and its flags, the kinds of processors that have routines of their own, and the
+        one that is used in this process.
 
     Examples
     --------
