@@ -223,6 +223,20 @@ def test_a_result_of_rows_shows_the_numbers_of_the_rows():
     assert repr(many).endswith(" ... and 44 more")
 
 
+def test_arrays_with_named_states_show_the_probability_of_each_state():
+    b = pgm.GraphBuilder()
+    z = b.variable("z", states=("calm", "busy"), shape=3)
+    b.conditional(z[0], (), [0.75, 0.25])
+    b.conditional(z[1:], (z[:-1],), [[1.0, 0.0], [0.5, 0.5]])
+    r = pgm.infer(b.build(), {"z[2]": "calm"})
+    busy = r.marginal("z")["busy"]
+    shown = ", ".join(f"{p:.6g}" for p in busy)
+    assert f"\n  z: p(calm) {1 - busy[0]:.6g}, " in repr(r) and f"; p(busy) {shown}" in repr(r)
+    assert "mean" not in repr(r)
+    rows = pgm.infer(b.build(), {"z": [["calm", None, None], [None, None, "busy"]]})
+    assert "z: p(calm) 2x3 numbers, 1, 1, " in repr(rows)
+
+
 def test_a_result_that_is_not_to_be_trusted_says_so_at_once():
     method = pgm.MCMC(chains=2, draws=20)
     r = pgm.infer(pgm.rbm(6, 6, rng=0), want=("marginals", "samples"), method=method, rng=0)

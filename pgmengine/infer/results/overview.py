@@ -129,8 +129,16 @@ def _marginal(
     structure: Structure, shown: Shown, answers: Mapping[str, Mapping[str, Array]]
 ) -> Line:
     """Return the probabilities of the states of a variable, or the means of a layer."""
+    layer = shown.layer
+    if not shown.variable and not (layer.is_array and layer.state_names):
+        return _numbers(f"mean of {plain(shown.name)}", answers["mean"][layer.name])
     if not shown.variable:
-        return _numbers(f"mean of {plain(shown.name)}", answers["mean"][shown.layer.name])
+        # The first numbers of each state, in the order of the array.
+        p = answers["prob"][layer.name]
+        names = layer.state_names or ()
+        parts = [_numbers(f"p({plain(n)})", p[..., k]) for k, n in enumerate(names[:MOST_NAMES])]
+        more = f" ... and {len(names) - len(parts)} more states" * (len(names) > len(parts))
+        return plain(shown.name), "; ".join(f"{name} {text}" for name, text in parts) + more
     found = marginal(structure, answers["prob"], (shown.layer.name, shown.units[0]))
     rows = any(np.ndim(p) for p in found.values())
     each = [f"{plain(state)}={_probabilities(p)}" for state, p in found.items()]
