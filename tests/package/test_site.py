@@ -1,12 +1,10 @@
 """The built site: links and pictures are checked; each tutorial has a picture in the gallery."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from extras import extra
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -102,12 +100,3 @@ def is_text(path):
 
 def read(path):
     return path.read_text(encoding="utf-8")
-
-
-@pytest.mark.long
-def test_the_site_is_built_without_a_warning_and_without_a_broken_link(tmp_path):
-    for name in ("sphinx", "myst_nb", "furo"):
-        extra(name)
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", DOCS, tmp_path / "html"]
-    subprocess.run(command, check=True)
-    assert check_site.faults(tmp_path / "html") == []
