@@ -12,6 +12,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
 
+import sys
+
 import pytest
 import shifted
 
@@ -45,6 +47,14 @@ def pytest_ignore_collect(collection_path, config):
     if alone and "smoke" not in collection_path.read_text(encoding="utf-8"):
         return True
     return None
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays_open():
+    """Close the figures of a test: matplotlib warns of more than twenty in one process."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture
