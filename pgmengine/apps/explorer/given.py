@@ -31,7 +31,7 @@ Value = int | float
 
 @dataclass(frozen=True)
 class Given:
-    """What is given about units; each unit is in at most one of the three.
+    """Evidence, interventions and soft evidence of units; a unit has at most one of the three.
 
     Attributes
     ----------
@@ -51,8 +51,11 @@ class Given:
     def without(self, places: Iterable[Place]) -> Given:
         """Return what is given about other units."""
         drop = set(places)
-        parts = (self.observed, self.done, self.soft)
-        return Given(*({p: v for p, v in part.items() if p not in drop} for part in parts))  # type: ignore[arg-type]
+        return Given(
+            {p: v for p, v in self.observed.items() if p not in drop},
+            {p: v for p, v in self.done.items() if p not in drop},
+            {p: v for p, v in self.soft.items() if p not in drop},
+        )
 
     def observing(self, places: Iterable[Place], state: int) -> Given:
         """Return the same with units observed in a state."""

@@ -107,7 +107,7 @@ class Session:
 
     @property
     def given(self) -> Given:
-        """What is given now."""
+        """The present evidence, interventions and soft evidence."""
         return self.history[self.now]
 
     def reply(self, message: Mapping[str, Any]) -> dict[str, Any]:
