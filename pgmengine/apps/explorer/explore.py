@@ -7,6 +7,7 @@ from typing import Any
 
 from pgmengine.apps.explorer.session import Session
 from pgmengine.base.extras import needed_by
+from pgmengine.base.types import LayerValues
 from pgmengine.model.model import ModelLike, as_model
 
 # The front end, which the widget and the page share.
@@ -14,7 +15,7 @@ DATA = Path(__file__).parents[2] / "data"
 SCRIPT, STYLE = DATA / "explorer.js", DATA / "explorer.css"
 
 
-def explore(model: ModelLike, evidence: Any = None) -> Any:
+def explore(model: ModelLike, evidence: LayerValues | None = None) -> Any:
     """Return a widget that shows a model, and answers as its evidence is changed by clicking.
 
     Use it in a notebook (Jupyter, VS Code or marimo) to see at once what evidence does. The same

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.types import LayerValues
 from pgmengine.evidence.names import Place
 from pgmengine.evidence.soft import likelihood
 from pgmengine.model.layer import Layer
@@ -76,7 +77,7 @@ class Given:
         return Given(**{**vars(rest), part: {**getattr(rest, part), **values}})
 
 
-def given_of(model: Model, evidence: Any) -> Given:
+def given_of(model: Model, evidence: LayerValues | None) -> Given:
     """Return evidence that a user gave.
 
     Raises

@@ -27,7 +27,7 @@ import numpy as np
 from pgmengine.apps.explorer.given import Given, arguments, given_of, state_given, tilted
 from pgmengine.base.display import plain
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, LayerValues
 from pgmengine.base.work.cache import Cache
 from pgmengine.declare.pictures.scene import Form, Scene, scene
 from pgmengine.declare.pictures.sketch import sketch
@@ -83,7 +83,7 @@ class Session:
     PgmError if the evidence is unusable or has several rows.
     """
 
-    def __init__(self, model: Model, evidence: Any = None) -> None:
+    def __init__(self, model: Model, evidence: LayerValues | None = None) -> None:
         self.model, self.structure = model, model.structure
         start = given_of(model, evidence)
         layers = self.structure.layers
