@@ -83,7 +83,6 @@ def test_how_the_routines_were_built():
 
 @pytest.mark.parametrize("time", [0, 1_700_000_000])
 def test_the_sdist_has_the_sources_and_its_bytes_follow_from_them(tmp_path, time):
-    pytest.importorskip("setuptools")
     code = (
         "import os, sys; sys.argv = ['setup.py', '-q', 'sdist', '-d', sys.argv[1]];"
         "exec(compile(open('setup.py').read(), 'setup.py', 'exec'))"
