@@ -2,14 +2,16 @@
 
     python benchmarks/reproduce/samplers.py OUT DIRECTORY [--scale small|middle|full]
                                             [--only NAME,NAME] [--seeds N] [--updates N]
-                                            [--page PAGE] [--checks] [--longer]
+                                            [--schedule NAME] [--page PAGE] [--checks]
+                                            [--longer]
 
 DIRECTORY holds the MNIST files. `middle` compares the model phases on a machine 784-200-200 with
 five seeds, `full` makes one run of each on 784-500-1000, and `small` tries the command in seconds.
 Nothing is chosen by hand. The command makes these steps, and each goes on from the files in OUT:
 
 1. The schedule of the rate. SAP with 100 chains learns with each of SCHEDULES and the seed PILOT,
-   which the comparison does not use. The bound of the validation images decides.
+   which the comparison does not use. The bound of the validation images decides. `--schedule` names
+   a schedule in place of the search.
 2. The floor of the log weights of CAST. CAST with 50 pairs and one set of log weights learns with
    each of FLOORS and the seed PILOT. A floor has a price, so that all kinds of CAST take the lowest
    one that keeps the ladder in use: in each entry of the last three quarters of the run, the least
@@ -72,6 +74,7 @@ def main(
     only: str = "",
     seeds: int = 0,
     updates: int = 0,
+    schedule: str = "",
     page: Path | None = None,
     checks: bool = False,
     longer: bool = False,
@@ -91,7 +94,7 @@ def main(
         smaller = SCALES["middle"]
         search = Work(smaller, images, smaller.updates, out.parent / "middle")
         search.out.mkdir(exist_ok=True)
-    schedule, floor = best_schedule(work), 0.0
+    schedule, floor = schedule or best_schedule(work), 0.0
     if any(name.startswith("CAST") for name in chosen(phases(size, 0.0), only)):
         floor = lowest_floor(search, best_schedule(search))
     for seed in range(seeds or size.seeds):
