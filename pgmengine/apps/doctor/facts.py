@@ -54,7 +54,11 @@ EXTRAS = (
         "contributors, to build the pages",
         ("sphinx", "docutils", "myst-nb", "furo", "matplotlib", "scikit-learn"),
     ),
-    Extra("test", "contributors, to run the tests", ("pytest", "pytest-xdist", "hypothesis")),
+    Extra(
+        "test",
+        "contributors, to run the tests",
+        ("pytest", "pytest-xdist", "hypothesis", "setuptools"),
+    ),
     Extra(
         "release",
         "maintainers, to check a release",
