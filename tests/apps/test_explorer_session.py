@@ -8,7 +8,8 @@ import pytest
 from explored import MODELS, Clicks, hmm, numbers
 
 import pgmengine as pgm
-from pgmengine.apps.explorer.session import MAX_NODES, Session
+from pgmengine.apps.explorer.scenes import MAX_NODES
+from pgmengine.apps.explorer.session import Session
 
 
 def asia(evidence=None):

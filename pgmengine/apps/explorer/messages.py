@@ -1,0 +1,57 @@
+"""Messages of front ends, read and checked: places of units, states, lists and numbers.
+
+A place is the text "number of the layer,number of the unit".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pgmengine.base.errors import PgmError
+from pgmengine.evidence.names import Place
+from pgmengine.model.structure import Structure
+
+
+def place_text(structure: Structure, place: Place) -> str:
+    """Return the text of a place."""
+    return f"{list(structure.layers).index(place[0])},{place[1]}"
+
+
+def places(structure: Structure, given: Any) -> list[Place]:
+    """Return the places of a message; PgmError if there is none or one is unknown."""
+    found, names = [], list(structure.layers)
+    for text in list_of(given, "at"):
+        layer, _, unit = str(text).partition(",")
+        known = layer.isdecimal() and unit.isdecimal() and int(layer) < len(names)
+        if not known or int(unit) >= structure.layers[names[int(layer)]].size:
+            raise PgmError(f"the explorer was sent {text!r}, which is no place of a unit")
+        found.append((names[int(layer)], int(unit)))
+    if not found:
+        raise PgmError("the explorer was sent an action without a unit")
+    return found
+
+
+def state_number(structure: Structure, place: Place, state: Any) -> int:
+    """Return the number of a state of a unit; PgmError if it has none such, or is an input."""
+    count = structure.state_counts[place[0]]
+    if type(state) is not int or not 0 <= state < count:
+        name = structure.names.of(place)
+        raise PgmError(f"the explorer was sent the state {state!r} of {name!r}, which has {count}")
+    if structure.layers[place[0]].unit.observed_only:
+        raise PgmError(f"{structure.names.of(place)!r} is an input, and stays as it is")
+    return state
+
+
+def list_of(given: Any, what: str) -> list[Any]:
+    """Return a list of a message; PgmError if it is none."""
+    if not isinstance(given, list):
+        raise PgmError(f"the explorer was sent {given!r} as {what}, expected a list")
+    return given
+
+
+def number(given: Any, what: str) -> float:
+    """Return a finite number of a message; PgmError if it is none."""
+    if type(given) not in (int, float) or not math.isfinite(given):
+        raise PgmError(f"the explorer was sent {given!r} as {what}, expected a number")
+    return float(given)
