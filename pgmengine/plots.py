@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pgmengine.apps.pictures.chains import convergence, levels, sequence, trace
+from pgmengine.apps.pictures.convergence import convergence, levels
 from pgmengine.apps.pictures.curves import autocorrelation, bound_gap, history
-from pgmengine.apps.pictures.graphs import graph_drawn
+from pgmengine.apps.pictures.graphs.drawn import graph_drawn
 from pgmengine.apps.pictures.images import completions, images, receptive_fields, samples
+from pgmengine.apps.pictures.sequences import sequence
+from pgmengine.apps.pictures.traces import trace
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.infer.results.by_name import asked
 from pgmengine.infer.results.result import Result

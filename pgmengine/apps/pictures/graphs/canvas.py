@@ -17,9 +17,9 @@ from pgmengine.apps.pictures.boxes import (
     STATE_INCHES,
     Box,
 )
-from pgmengine.apps.pictures.contents import Contents
-from pgmengine.apps.pictures.legend import legend_of
-from pgmengine.apps.pictures.paths import is_arch, path_of
+from pgmengine.apps.pictures.graphs.contents import Contents
+from pgmengine.apps.pictures.graphs.legend import legend_of
+from pgmengine.apps.pictures.graphs.paths import is_arch, path_of
 from pgmengine.apps.pictures.style import (
     BLUE,
     FAINT,

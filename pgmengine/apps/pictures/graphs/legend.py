@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgmengine.apps.pictures.boxes import DETAILED_BOXES
-from pgmengine.apps.pictures.contents import Contents
+from pgmengine.apps.pictures.graphs.contents import Contents
 from pgmengine.apps.pictures.style import BLUE, FAINT, INK, ORANGE, SEEN, VERMILION
 from pgmengine.base.extras import needed_by
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pgmengine.apps.pictures.boxes import Answers
-from pgmengine.apps.pictures.canvas import Canvas
-from pgmengine.apps.pictures.contents import contents
+from pgmengine.apps.pictures.graphs.canvas import Canvas
+from pgmengine.apps.pictures.graphs.contents import contents
 from pgmengine.declare.pictures.layout import drawing
 from pgmengine.infer.results.result import Result
 from pgmengine.model.model import Model

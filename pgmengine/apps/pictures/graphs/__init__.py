@@ -1,0 +1,1 @@
+"""Pictures of models: boxes of layers, arrays and variables, with their marginals, and edges."""
