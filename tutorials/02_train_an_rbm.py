@@ -24,8 +24,7 @@ print(digits)
 start = pgm.base_rate_start(pgm.rbm(64, 16, rng=0), {"v": x})
 seen = pgm.ExactLogLikelihood({"v": x}, every=100, name="train")
 unseen = pgm.ExactLogLikelihood({"v": new}, every=100, name="test")
-fitted = pgm.fit(start, {"v": x}, negative=pgm.PCD(k=1, chains=100), optimizer=pgm.Adam(0.01), batch_size=50, epochs=60,
-                 callbacks=[seen, unseen], rng=0, progress=False)
+fitted = pgm.fit(start, {"v": x}, epochs=200, callbacks=[seen, unseen], rng=0, progress=False)
 model = fitted.model
 for name in ("train", "test"):
     values = fitted.history[name]["value"]
@@ -74,19 +73,20 @@ assert guess < base
 
 # %% [markdown]
 # ## Learning with missing pixels
-# Training data may contain NaN, too. Missing pixels are then summed out, or averaged over.
+# Training data may contain NaN, too. Missing pixels are then summed out, or averaged over. Here `fit`
+# says that more updates would still pay.
 
 # %%
 some = np.where(rng.random(x.shape) < 0.2, np.nan, x)
-again = pgm.fit(start, {"v": some}, optimizer=pgm.Adam(0.01), batch_size=50, epochs=10, rng=0, progress=False)
+again = pgm.fit(start, {"v": some}, epochs=200, rng=0, progress=False)
 score = pgm.infer(again.model, {"v": new}, want=("log_prob",)).log_prob.mean()
 print(f"learned with a fifth of the pixels missing: {score:.2f} nats an image")
 assert score > fitted.history["test"]["value"][0]
 
 # %% [markdown]
 # ## What to try next
-# - Replace PCD by `negative=pgm.CD(1)` or `pgm.CAST(chains=50)`, and add `kernel=pgm.FlipState()`
-#   to any of them.
+# - Replace the trainer, which is `pgm.PCD` by default, by `negative=pgm.CD(1)` or
+#   `pgm.CAST(chains=50)`, and add `kernel=pgm.FlipState()` to any of them.
 # - Use 200 hidden units. What does `pgm.explain(model, want=("log_prob",))` say now?
-# - Add `pgm.EarlyStopping` on the test likelihood, or `weight_decay=1e-3` in Adam against
-#   over-fitting.
+# - Take `optimizer=pgm.Adam(0.01)`, whose steps stay as large as they are. Where does the test
+#   likelihood end, and where was it best? Then add `pgm.EarlyStopping` on it.

@@ -93,9 +93,10 @@ assert table.loc["tempered", "status"] == "OK"
 assert table.loc["Gibbs", "status"] == "NOT_MIXED" and table.loc["mean field", "row 3"] > 0.2
 
 # %% [markdown]
-# Where the evidence is strong, all methods agree. Row 3 leaves several answers open. Chains of
-# either kernel go too rarely from one answer to another, and their status says so. Tempered chains
-# do travel. Mean field has chosen one answer, and its bound lacks the others:
+# Where the evidence leaves one answer, as in row 2, all methods agree. Row 3 leaves several open.
+# Chains of either kernel go too rarely from one answer to another, and their status says so. Tempered
+# chains do travel. Mean field chooses one answer, which can be the wrong one: its status judges the
+# bound of log Z, which holds, and not its probabilities. The bound lacks the other answers:
 
 # %%
 for method in (pgm.Exact(), pgm.AIS(chains=50, betas=200), pgm.MeanField()):

@@ -62,8 +62,8 @@ assert np.all(np.abs(sampled.mean["v"] - mean) < 5 * sampled.stats["mcse"]["v"])
 # %% [markdown]
 # ## It learns, too
 # The grey digits are such counts: a pixel says how many of the 16 points of a block were dark. We
-# start with independent counts and follow the exact gradient. Likelihood, missing pixels and
-# pictures need no new code.
+# start with independent counts and follow the exact gradient for 300 updates, which are few, as
+# `fit` says. Likelihood, missing pixels and pictures need no new code.
 
 # %%
 digits = pgm.datasets.digits(threshold=None)

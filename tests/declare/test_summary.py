@@ -267,6 +267,12 @@ def test_no_display_shows_settings_or_storage(name):
     assert "variables" not in alone.why
 
 
+def test_means_of_a_lower_bound_are_not_taken_for_judged():
+    for want in (("marginals",), ("marginals", "bound"), ("bound",)):
+        r = pgm.infer(pgm.sbn([4, 2], rng=0), {"v": [1, 0, 1, 1]}, want, method=pgm.MeanField())
+        assert r.status.good and ("their error is unknown" in repr(r)) == ("marginals" in want)
+
+
 def test_a_result_without_a_target_is_shown_as_well():
     model = variables(3)
     r = pgm.Exact().run(model.given({"x2": "no"}), ("marginals", "log_z"))

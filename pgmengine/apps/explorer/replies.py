@@ -15,6 +15,7 @@ from pgmengine.base.types import Array
 from pgmengine.declare.pictures.scene import Form, Scene
 from pgmengine.declare.pictures.svg import Values, svg
 from pgmengine.evidence.names import Place
+from pgmengine.infer.results.overview import status_text
 from pgmengine.model.structure import Structure
 
 # Decimals of log p(evidence) that are shown.
@@ -80,7 +81,7 @@ def foot_line(now: Answered) -> dict[str, Any]:
     # Without evidence it is 0, up to the rounding of the two sums that are subtracted.
     number = 0.0 if log is None else round(float(log[0]), MAX_LOG_DECIMALS) + 0.0
     text = f"log p(evidence) = {number:.6g}" if log is not None else ""
-    status = r.status.value if r.status.good or not r.warnings else r.warnings[0]
+    status = status_text(r) if r.status.good or not r.warnings else r.warnings[0]
     return {
         "kind": r.kind,
         "good": r.status.good,

@@ -30,6 +30,9 @@ Line = tuple[str, str]
 # Answers that are shown in the lines of other answers.
 SHOWN_WITH_OTHERS = ("prob", "log_z_error", "log_z_interval")
 
+# Said beside a good status of a lower bound, which judges the bound alone.
+OF_THE_BOUND = "means are those of the distribution of the bound, and their error is unknown"
+
 ANSWER_COLUMNS = ("answer", "value")
 
 
@@ -63,9 +66,17 @@ def values_drawn(target: Target, answers: Mapping[str, Mapping[str, Array]]) -> 
 
 def headline(result: Result) -> str:
     """Return the guarantee, the name of the method, and the status."""
+    return f"Result: {result.kind} by {result.plan.method}; {status_text(result)}"
+
+
+def status_text(result: Result) -> str:
+    """Return the status in words, and what it does not judge."""
     status = result.status
-    name = "" if status.good else f"{status.name}, "
-    return f"Result: {result.kind} by {result.plan.method}; {name}{status.value}"
+    if not status.good:
+        return f"{status.name}, {status.value}"
+    # The bound is proven, and its distribution can have chosen one of several modes.
+    unjudged = result.kind == "lower bound" and "mean" in result.answers
+    return status.value + (f"; {OF_THE_BOUND}" if unjudged else "")
 
 
 def _warnings(result: Result) -> Iterator[str]:
