@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 
@@ -187,25 +188,28 @@ def test_the_command_prints_its_address_first_and_ends_with_ctrl_c():
         str(pgm.datasets.asia()),
         "--no-browser",
     ]
-    process = subprocess.Popen(
+    # Ctrl-C is ignored by default where the tests run in the background of a shell.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"BROWSER": "false"},
-    )
-    try:
-        first = process.stdout.readline()
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32,}/\n", first)
-        port, token = re.search(r":(\d+)/([\w-]+)/", first).groups()
-        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=20)
-        connection.request("GET", f"/{token}/")
-        assert connection.getresponse().status == 200
-        connection.close()
-        process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=60)
-    finally:
-        process.kill()
+        preexec_fn=heard,
+    ) as process:
+        try:
+            first = process.stdout.readline()
+            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32,}/\n", first)
+            port, token = re.search(r":(\d+)/([\w-]+)/", first).groups()
+            connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=20)
+            connection.request("GET", f"/{token}/")
+            assert connection.getresponse().status == 200
+            connection.close()
+            process.send_signal(signal.SIGINT)
+            out, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 0 and error == "" and token not in out
 
 
