@@ -41,7 +41,9 @@ class Template:
     ----------
     declare : a function of the number of steps, an integer of at least 1, that returns a
         GraphBuilder. Parameters of equal names are shared by models of all lengths, and must have
-        the same shape in all of them.
+        the same shape in all of them. Only the biases of a layer whose size depends on the steps
+        have other shapes: they stay as they are declared, and `GraphBuilder.bias` declares one that
+        all steps share and learn.
 
     Raises
     ------
