@@ -23,6 +23,9 @@ from pgmengine.model.model import Model, StandsForModel
 # The number of models that a template keeps, one for each number of steps.
 MAX_KEPT_MODELS = 256
 
+# The number of steps of a model that has all parameters, also those of a longer memory.
+MANY_STEPS = 16
+
 # One row of evidence of a template: name -> values, or a number of steps without evidence.
 Row: TypeAlias = "Mapping[Any, Any] | int"
 
@@ -38,7 +41,9 @@ class Template:
     ----------
     declare : a function of the number of steps, an integer of at least 1, that returns a
         GraphBuilder. Parameters of equal names are shared by models of all lengths, and must have
-        the same shape in all of them.
+        the same shape in all of them. Only the biases of a layer whose size depends on the steps
+        have other shapes: they stay as they are declared, and `GraphBuilder.bias` declares one that
+        all steps share and learn.
 
     Raises
     ------
@@ -123,14 +128,24 @@ class Template:
 
         Raises
         ------
-        PgmError for a name that is no parameter of the model of two steps.
+        PgmError for a name that is no parameter of the models of two and of many steps, and for a
+        parameter whose shape depends on the number of steps.
         """
-        known = self(2).params
+        known, longer = self(2).params, self(3).params
         for name in params:
-            if name not in known:
+            # Parameters of a longer memory have no place in short models.
+            if name not in known and name not in self(MANY_STEPS).params:
                 raise PgmError(
                     f"parameter {name!r} is unknown in {self.name}(2){nearest(name, known)}"
                 )
+            if name in known and name in longer:
+                shapes = np.shape(known[name]), np.shape(longer[name])
+                if shapes[0] != shapes[1]:
+                    raise PgmError(
+                        f"parameter {name!r} has shape {shapes[0]} in {self.name}(2) and "
+                        f"{shapes[1]} in {self.name}(3): models of other lengths cannot share it; "
+                        "declare a value that all places share, by handles and name="
+                    )
         out = Template(self.declare)
         out.learned = {**self.learned, **params}
         return out

@@ -63,6 +63,24 @@ def test_the_page_and_its_files_are_sent_with_a_strict_policy(server):
     assert request(server, "GET", f"/{server.token}/other")[0].status == 404
 
 
+def test_the_address_without_its_last_slash_leads_to_the_page(server):
+    for method in ("GET", "HEAD"):
+        answer, text = request(server, method, f"/{server.token}")
+        assert answer.status == 308 and answer.headers["Location"] == f"/{server.token}/"
+        assert server.token not in text
+    # Without the token nothing leads anywhere.
+    assert request(server, "GET", f"/{server.token[:-1]}")[0].status == 403
+
+
+def test_head_has_the_headers_of_get_without_a_body(server):
+    for name, status in (("", 200), ("explorer.js", 200), ("other", 404)):
+        head, nothing = request(server, "HEAD", f"/{server.token}/{name}")
+        get, text = request(server, "GET", f"/{server.token}/{name}")
+        assert head.status == get.status == status and text and not nothing
+        assert head.headers["Content-Length"] == get.headers["Content-Length"]
+    assert request(server, "HEAD", "/")[0].status == 403
+
+
 def test_no_file_of_the_front_end_names_another_address(server):
     own = "http://www.w3.org/2000/svg"
     for name in ("", "explorer.js", "explorer.css", "icon.svg"):

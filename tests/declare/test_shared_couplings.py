@@ -721,11 +721,11 @@ BAD = {
     "named whole": (lambda b, s: b.couple("s", "s", name="w"), "only weights that places share"),
     "scalar": (
         lambda b, s: b.couple(b.layer("c", pgm.Categorical(3), 2), s[0, :2], 0.5),
-        r"has shape \(\), expected axes of the components of its units, \(3, 1\)",
+        r"has shape \(\), expected \(3, 1\): one number for each state of ",
     ),
     "wrong k": (
         lambda b, s: b.bias(b.layer("c", pgm.Categorical(3), 2), np.ones(4)),
-        r"bias of c has shape \(4,\), expected axes of the components of its units, \(3,\)",
+        r"bias of c has shape \(4,\), expected \(3,\): one number for each state of c",
     ),
     "unbounded": (
         lambda b, s: b.couple(*(b.layer(n, pgm.Gaussian(), 2) for n in "gf"), 0.1),

@@ -570,3 +570,26 @@ def test_frames_have_a_column_for_each_component():
     b.layer("h", pgm.Binary(), 2)
     b.couple("c", "h")
     assert pgm.infer(b.build(rng=0)).to_frame().shape[1] == 6
+
+
+@pytest.mark.parametrize(
+    ("evidence", "named"),
+    (
+        ({"tub": "yes", "either": "no"}, ": a table is 0 at tub=yes, either=no"),
+        ({"tub": ["no", "no"], "either": ["no", "no"], "lung": ["no", "yes"]}, "lung=yes, tub=no"),
+        # No single table excludes these; the chain of tables does.
+        ({"first": "on", "last": "on"}, "so it has no posterior$"),
+    ),
+)
+def test_impossible_evidence_names_observations_that_exclude_each_other(evidence, named):
+    if "first" in evidence:
+        b = pgm.GraphBuilder()
+        first, middle, last = (b.variable(n, states=("off", "on")) for n in ("first", "m", "last"))
+        b.conditional(first, (), [0.5, 0.5])
+        b.conditional(middle, (first,), [[0.5, 0.5], [1.0, 0.0]])
+        b.conditional(last, (middle,), [[1.0, 0.0], [0.5, 0.5]])
+        net = b.build()
+    else:
+        net = pgm.read(pgm.datasets.asia())
+    with pytest.raises(pgm.PgmError, match=f"has probability zero.*{named}"):
+        pgm.infer(net, evidence)

@@ -360,7 +360,7 @@ BAD = {
     ),
     "shapes": (
         lambda: pgm.fit(pgm.Template(by_length), [{"e": [0]}, {"e": [0, 1]}], progress=False),
-        r"parameter 'own' of shape \(1, 2\) has shape \(2, 2\)",
+        r"parameter 'own' of shape \(2, 2\) has shape \(3, 2\)",
     ),
     "soft of more steps": (
         lambda: pgm.infer(pgm.Template(hmm), [{"x": ["a"]}], soft=[{"z": np.zeros((2, 3))}]),
@@ -523,3 +523,127 @@ def test_features_of_an_input_layer_share_their_weights():
             step[at] = 1e-5
             up, down = (objective(**{**learned, key: value + s * step}) for s in (1, -1))
             assert abs(up - down) / 2e-5 < 1e-4
+
+
+SIGMA = 0.5
+
+
+def observed_means(steps, bias=None, tied=False):
+    """States with a mean of a Gaussian observation each."""
+    b = pgm.GraphBuilder()
+    z = b.variable("z", states=3, shape=steps)
+    x = b.layer("x", pgm.Gaussian(sigma=SIGMA), steps, bias if bias is None else [bias] * steps)
+    b.conditional(z[0], (), START, name="start")
+    b.conditional(z[1:], (z[:-1],), TRANSITION, name="transition")
+    b.cause(z, x, np.array([[-1.0], [0.0], [1.0]]), name="means")
+    if tied:
+        b.bias(x, 0.0, name="middle")
+    return b
+
+
+def rows_with_states(rng, lengths):
+    rows = []
+    for steps in lengths:
+        z = rng.integers(0, 3, steps)
+        rows.append({"z": z, "x": np.array([-2.0, 0.5, 3.0])[z] + SIGMA * rng.normal(size=steps)})
+    return rows
+
+
+@pytest.mark.parametrize("lengths", ([9, 9, 9], [7, 12, 9, 7]))
+def test_biases_of_each_step_stay_as_declared_while_means_learn(lengths):
+    rows, bias = rows_with_states(np.random.default_rng(0), lengths), 0.75
+    template = pgm.Template(lambda steps: observed_means(steps, bias))
+    optimizer = pgm.LBFGS(tolerance=1e-9)
+    f = pgm.fit(template, rows, optimizer=optimizer, progress=False)
+    assert set(f.model.learned) == {"start", "transition", "means"}
+    assert any("the biases of 'x' stay as they are declared" in note for note in f.notes)
+    z, x = (np.concatenate([row[name] for row in rows]) for name in ("z", "x"))
+    expected = [x[z == k].mean() for k in range(3)]
+    # The mean of a Gaussian unit is sigma^2 times its input.
+    means = SIGMA**2 * (f.model.learned["means"].ravel() + bias)
+    np.testing.assert_allclose(means, expected, atol=1e-6)
+    for steps in (1, lengths[0], 20):
+        np.testing.assert_array_equal(f.model(steps).params["x.bias"], [bias] * steps)
+    # It is asked at the length that it learned, and at others.
+    again = pgm.infer(f.model, [rows[0], {"x": rows[0]["x"][:4]}], want=("log_prob",))
+    assert all(np.isfinite(r.log_prob).all() for r in again)
+
+
+def test_a_bias_that_all_steps_share_learns_without_a_note():
+    rows = rows_with_states(np.random.default_rng(1), [6, 6, 8])
+    template = pgm.Template(lambda steps: observed_means(steps, tied=True))
+    f = pgm.fit(template, rows, optimizer=pgm.LBFGS(), updates=5, progress=False)
+    assert f.model.learned["middle"] != 0 and "x.bias" not in f.model.learned
+    assert not any("biases" in note for note in f.notes)
+
+
+def test_fresh_biases_of_each_step_do_not_begin_at_base_rates():
+    def pairs(steps):
+        b = pgm.GraphBuilder()
+        v = b.layer("v", pgm.Binary(), steps)
+        h = b.layer("h", pgm.Binary(), steps)
+        b.couple(v, h, name="weight")
+        return b
+
+    assert pgm.Template(pairs)(3).fresh
+    rows = [{"v": [1, 1, 1, 0]}, {"v": [1, 1, 0]}]
+    f = pgm.fit(pgm.Template(pairs), rows, optimizer=pgm.LBFGS(), updates=2, progress=False)
+    assert f.started == () and set(f.model.learned) == {"weight"}
+    # The objective of the fit is that of the learned template.
+    found = pgm.infer(f.model, rows, want=("log_prob",))
+    value = np.mean([float(r.log_prob[0]) for r in found])
+    assert f.history["objective"]["value"][-1] == pytest.approx(value, rel=1e-9)
+
+
+def test_a_parameter_of_each_step_is_refused_before_learning():
+    def own(steps):
+        b = pgm.GraphBuilder()
+        z = b.variable("z", states=2, shape=steps)
+        b.conditional(z, (), np.full((steps, 2), 0.5), name="own")
+        return b
+
+    with pytest.raises(pgm.PgmError, match=r"'own' of shape \(4, 2\) has shape \(5, 2\)"):
+        pgm.fit(pgm.Template(own), [{"z": [0, 1, 1, 0]}], progress=False)
+    with pytest.raises(pgm.PgmError, match=r"'own' has shape \(2, 2\) in own\(2\) and \(3, 2\)"):
+        pgm.Template(own).with_params({"own": np.zeros((4, 2))})
+
+
+def test_the_refusal_of_mini_batches_names_the_optimizer_that_can_learn():
+    rows = rows_with_states(np.random.default_rng(2), [4, 4])
+    with pytest.raises(pgm.PgmError, match=r"take optimizer=pgm.LBFGS\(\).*'means' is a coupling"):
+        pgm.fit(pgm.Template(observed_means), rows, progress=False)
+    with pytest.raises(pgm.PgmError, match=r"'means' is a coupling.*take optimizer=pgm.LBFGS"):
+        pgm.fit(pgm.Template(observed_means), rows, optimizer=pgm.EM(), progress=False)
+    with pytest.raises(pgm.PgmError, match=r"not by SGD.*take optimizer=pgm.EM\(\)$"):
+        data = [{"x": ["a", "b"]}]
+        pgm.fit(pgm.Template(hmm), data, optimizer=pgm.SGD(0.1), progress=False)
+
+    def leaks(steps):
+        b = pgm.GraphBuilder()
+        z = b.layer("z", pgm.Binary(), steps)
+        x = b.layer("x", pgm.NoisyOr(), steps)
+        b.cause(z, x, 1.0, name="w")
+        return b
+
+    with pytest.raises(pgm.PgmError, match="neither learns noisy-or units"):
+        pgm.fit(pgm.Template(leaks), [{"x": [0, 1]}], progress=False)
+
+
+def test_a_memory_of_two_steps_learns():
+    def second(steps):
+        b = pgm.GraphBuilder()
+        z = b.variable("z", states=2, shape=steps)
+        b.conditional(z[:1], (), [0.5, 0.5], name="start")
+        b.conditional(z[1:2], (z[:-1][:1],), np.full((2, 2), 0.5), name="first")
+        b.conditional(z[2:], (z[:-2], z[1:-1]), np.full((2, 2, 2), 0.5), name="second")
+        return b
+
+    f = pgm.fit(
+        pgm.Template(second),
+        [{"z": [0, 1, 1, 0, 1, 1]}, {"z": [1, 1]}],
+        optimizer=pgm.EM(pseudocount=0),
+        progress=False,
+    )
+    # 0 1 -> 1 twice, 1 1 -> 0 once, 1 0 -> 1 once.
+    learned = np.exp(f.model.learned["second"])
+    np.testing.assert_allclose(learned[[0, 1, 1], [1, 1, 0]], [[0, 1], [1, 0], [0, 1]], atol=1e-12)

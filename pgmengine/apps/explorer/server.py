@@ -91,6 +91,16 @@ class _Handler(BaseHTTPRequestHandler):
         """Send the page, its script or its style."""
         if (name := self._name()) is None:
             return
+        page = f"/{self.server.token}/"
+        if f"{name}/" == page:
+            # The page names its files beside itself, for which its address has to end with "/".
+            self._send(
+                HTTPStatus.PERMANENT_REDIRECT,
+                "text/plain",
+                "the page is at the address with / at its end\n",
+                ("Location", page),
+            )
+            return
         files = {
             "": ("text/html", PAGE),
             "icon.svg": ("image/svg+xml", ICON),
@@ -102,6 +112,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, kind, text)
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is no such file")
+
+    def do_HEAD(self) -> None:  # noqa: N802
+        """Send what a GET would send, without the body."""
+        self.do_GET()
 
     def do_POST(self) -> None:  # noqa: N802
         """Answer a message; one after the other, in the order of their arrival."""
@@ -146,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: HTTPStatus, why: str) -> None:
         self._send(status, "text/plain", f"{status.value}: {why}\n")
 
-    def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
+    def _send(self, status: HTTPStatus, kind: str, text: str, *more: tuple[str, str]) -> None:
         body = text.encode()
         self.send_response(status)
         for name, value in (
@@ -158,10 +172,12 @@ class _Handler(BaseHTTPRequestHandler):
             ("Cross-Origin-Resource-Policy", "same-origin"),
             ("Cross-Origin-Opener-Policy", "same-origin"),
             ("Cache-Control", "no-store"),
+            *more,
         ):
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing: the address with its token would be in the log."""

@@ -97,7 +97,8 @@ class Couples:
     ) -> None:
         """Add arrows parent -> child: the children's input gains x_parent J.
 
-        A Binary child is 1 with the probability sigmoid(input). Use `conditional` to give the
+        A Binary child is 1 with the probability sigmoid(input), and the mean of a Gaussian(sigma)
+        child is sigma**2 times its input: divide means by sigma**2. Use `conditional` to give the
         distribution of a variable as a table; arrows between two variables need a weight. Handles
         broadcast together, and share the weight over their places, as in `couple`.
 
@@ -105,7 +106,8 @@ class Couples:
         ----------
         parent, child : names of layers, or of variables; or handles such as z[1:], also as text.
         weight : (width of the parent, width of the child), dense or a scipy sparse array; of places
-            as in `couple`. None = drawn by build.
+            as in `couple`, so that a parent with three states has one number for each state, (3, 1)
+            above a Binary or Gaussian child. None = drawn by build.
         name : the name of the parameter of places, as in `couple`.
 
         Raises
@@ -119,6 +121,17 @@ class Couples:
         >>> b.cause(z[:-1], z[1:], 1.5, name="step")
         >>> b.build().params["step"]
         array(1.5)
+
+        A Gaussian observation has the mean -1, 0 or 2 and the standard deviation 0.5:
+
+        >>> import numpy as np
+        >>> b = pgm.GraphBuilder()
+        >>> z = b.variable("z", states=3)
+        >>> x = b.layer("x", pgm.Gaussian(sigma=0.5), 1)
+        >>> b.conditional(z, (), [0.2, 0.3, 0.5])
+        >>> b.cause(z, x[0], np.array([[-1.0], [0.0], [2.0]]) / 0.5**2)
+        >>> pgm.infer(b.build(), {"z": 2}).mean["x"]
+        array([2.])
         """
         if self._places(parent, child):
             self._share((parent, child), weight, name, directed=True)

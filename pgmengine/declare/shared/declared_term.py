@@ -66,7 +66,8 @@ class DeclaredTerm:
         shape = broadcast_shape([units.shape for _, units, _ in members], self.scope, what)
         index = np.stack([np.broadcast_to(x, shape).ravel() for _, x, _ in members], axis=1)
         block = place_shape(bare.layers, names)
-        lead = () if self.values is None else _lead(self.values.shape, block, what)
+        wide = [text for layer, _, text in members if bare.layers[layer].unit.width > 1]
+        lead = () if self.values is None else _lead(self.values.shape, block, wide, what)
         which = numbers_of_places(lead, shape, what)
         texts = [f"{text}[...]" if text in bare.layers else text for _, _, text in members]
         end = "bias" if len(names) == 1 else "weight"
@@ -152,16 +153,20 @@ def _check_places(bare: Structure, placed: PlacedTerm) -> None:
         raise PgmError(f"{placed.what}: unit {unit!r} is coupled with itself")
 
 
-def _lead(shape: tuple[int, ...], block: tuple[int, ...], what: str) -> tuple[int, ...]:
-    """Return the leading axes of values; PgmError unless the last ones are those of one place."""
+def _lead(
+    shape: tuple[int, ...], block: tuple[int, ...], wide: Sequence[str], what: str
+) -> tuple[int, ...]:
+    """Return the leading axes of values; PgmError unless the last ones are those of one place.
+
+    `wide` are the units with several components, one for each state, for the message.
+    """
     lead = len(shape) - len(block)
     if lead < 0 or shape[lead:] != block:
-        components = (
-            f" of the components of its units, {block}, after axes of places, if there are any"
-            if block
-            else " of places only"
+        states = " and each ".join(f"state of {text}" for text in wide)
+        raise PgmError(
+            f"{what} has shape {shape}, expected {block}: one number for each {states}; axes of "
+            "places come before these axes, if places have values of their own"
         )
-        raise PgmError(f"{what} has shape {shape}, expected axes{components}")
     return shape[:lead]
 
 

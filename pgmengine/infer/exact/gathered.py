@@ -12,16 +12,53 @@ from pgmengine.base.work.division import check_divided
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared
 from pgmengine.infer.question.wanted import add_gradients, public, squeeze
+from pgmengine.model.structure import Structure
 
 # Quantity -> layer, coupling or parameter -> (rows, ...).
 Answer = dict[str, dict[Any, Any]]
 
 
+# The largest number of tables in which an error looks for observations that exclude each other.
+MAX_TABLES_SEARCHED = 10_000
+
+
 def check_possible(log_z: Array, rows: Array, target: Target) -> None:
     """Raise PgmError where the evidence of a row is impossible."""
     if np.count_nonzero(log_z == -np.inf):
-        row = target.row_numbers[rows[np.isneginf(log_z).argmax()]]
-        raise PgmError(f"evidence row {row} has probability zero, so it has no posterior")
+        place = int(rows[np.isneginf(log_z).argmax()])
+        raise PgmError(
+            f"evidence row {target.row_numbers[place]} has probability zero, so it has no "
+            f"posterior{_excluded(target, place)}"
+        )
+
+
+def _excluded(target: Target, row: int) -> str:
+    """Return which observations of a row exclude each other in a single table, "" if none do."""
+    s, index, zero = target.structure, target.structure.table_index, target.model.table_entries
+    one = target.take(np.array([row]))
+    states = one.states[0]
+    free = np.concatenate([one.free[name] for name in s.layers], axis=1)[0]
+    for table in np.flatnonzero(~target.model.table_sizes[1])[:MAX_TABLES_SEARCHED].tolist():
+        axes = np.arange(*index.start[table : table + 2])
+        known = axes[~free[index.unit[axes]]]
+        entries = np.array([index.first[table]]) + index.stride[known] @ states[index.unit[known]]
+        for axis in np.setdiff1d(axes, known):
+            steps = index.stride[axis] * np.arange(index.states[axis])
+            entries = np.add.outer(entries, steps).ravel()
+        if len(known) and np.isneginf(zero[entries]).all():
+            units = [int(unit) for unit in index.unit[known]]
+            return f": a table is 0 at {', '.join(_observed(s, u, int(states[u])) for u in units)}"
+    return ""
+
+
+def _observed(s: Structure, unit: int, state: int) -> str:
+    """Return a unit and its state by their names, as evidence gives them."""
+    place = s.names.at(unit)
+    layer = s.layers[place[0]]
+    support = layer.unit.support
+    assert support is not None
+    number: object = f"{support[state]:g}" if np.ndim(support) == 1 else state
+    return f"{s.names.of(place)}={layer.state_names[state] if layer.state_names else number}"
 
 
 class Gathered:

@@ -258,37 +258,52 @@ def counting_suffices(target: Target, given: Mapping[str, Array]) -> bool:
 
 def check_conditionals(target: Target, given: Mapping[str, Array]) -> None:
     """Raise PgmError unless counting maximises the likelihood of all units that are not given."""
+    if why := not_counted(target, given):
+        raise PgmError(
+            f"EM: {why}; EM counts the entries of conditionals: take optimizer=pgm.LBFGS(), or, "
+            "unless the model is a template, leave optimizer= out"
+        )
     s = target.structure
-    advice = "EM counts the entries of conditionals: take pgm.LBFGS(), or leave optimizer= out"
-    for t in s.tables:
-        if not t.conditional:
-            raise PgmError(f"EM: {t.key!r} is not the table of a conditional; {advice}")
-    if s.couplings:
-        raise PgmError(f"EM: {s.couplings[0].key!r} is a coupling; {advice}")
     for name in s.layers:
         known = np.asarray(given.get(name, np.False_))
-        bare = np.asarray((s.child_tables[name] < 0) & ~known)
-        if bare.any():
-            raise PgmError(f"EM: {s.names.described(name, bare)} has no conditional; {advice}")
         hidden = np.asarray(known & distinct(target.free[name]).any(axis=0))
         if hidden.any():
             what = s.names.described(name, hidden)
             raise PgmError(f"EM: {what} is given, but some rows do not observe it")
-    _check_parents(s, given)
 
 
-def _check_parents(s: Structure, given: Mapping[str, Array]) -> None:
-    """Raise PgmError if a unit is given whose parents are not: its conditional would not count."""
+def not_counted(target: Target, given: Mapping[str, Array]) -> str:
+    """Return why counting would not maximise the likelihood; "" if it does."""
+    s = target.structure
+    for t in s.tables:
+        if not t.conditional:
+            return f"{t.key!r} is not the table of a conditional"
+    for term in s.shared:
+        if not term.is_bias:
+            return f"{term.key!r} is a coupling"
+    if s.couplings:
+        return f"{s.couplings[0].key!r} is a coupling"
+    for name in s.layers:
+        known = np.asarray(given.get(name, np.False_))
+        bare = np.asarray((s.child_tables[name] < 0) & ~known)
+        if bare.any():
+            return f"{s.names.described(name, bare)} has no conditional"
+    return _parents_not_given(s, given)
+
+
+def _parents_not_given(s: Structure, given: Mapping[str, Array]) -> str:
+    """Return which given unit has a parent that is not, whose conditional would not count."""
     none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     index, known = s.table_index, np.concatenate([*(none | dict(given)).values()])
     free = known[index.child][index.table] & ~known[index.unit]
-    if free.any():
-        axis = int(np.flatnonzero(free)[0])
-        child, parent = (
-            repr(s.names.of(s.names.at(int(unit))))
-            for unit in (index.child[index.table[axis]], index.unit[axis])
-        )
-        raise PgmError(
-            f"EM: {child} is given, and its parent {parent} is not, so that counting does not "
-            "maximise the conditional likelihood; give the parent, too, or take pgm.LBFGS()"
-        )
+    if not free.any():
+        return ""
+    axis = int(np.flatnonzero(free)[0])
+    child, parent = (
+        repr(s.names.of(s.names.at(int(unit))))
+        for unit in (index.child[index.table[axis]], index.unit[axis])
+    )
+    return (
+        f"{child} is given, and its parent {parent} is not, so that counting does not maximise the "
+        "conditional likelihood (give the parent, too)"
+    )

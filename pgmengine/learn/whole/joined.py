@@ -80,7 +80,7 @@ class JoinedObjective(Objective):
         for one, share in zip(found, shares, strict=True):
             for key, slope in one.slopes.items():
                 if key not in model.params or np.shape(slope) != np.shape(model.params[key]):
-                    # A bias of an array of variables, which stays 0.
+                    # The biases of an array, one for each unit, which stay as they are declared.
                     continue
                 slopes[key] = plus(slopes[key], slope, share) if key in slopes else share * slope
         for key, value in model.params.items():
@@ -114,18 +114,32 @@ def _idle_in_all(parts: Sequence[Objective]) -> dict[str, Array]:
             if key in part.target.model.params:
                 mask = part.fixed.get(key)
                 same = mask is not None and np.shape(mask) == np.shape(out[key])
-                # Arrays have no biases at any length.
+                # The biases of an array stay at every length.
                 if np.shape(part.target.model.params[key]) == np.shape(first[key]):
                     out[key] = out[key] & mask if same else np.zeros_like(out[key])
     return {key: mask for key, mask in out.items() if mask.any()}
 
 
+def own_biases(first: Parameters, other: Parameters) -> tuple[str, ...]:
+    """Return the biases of layers whose sizes differ in two models of a template.
+
+    Each unit of such a layer has a bias of its own, which no model of another length has. They stay
+    as they are declared: `GraphBuilder.bias` declares a bias that all places share.
+    """
+    return tuple(
+        key
+        for key in (f"{name}.bias" for name in first.structure.layers)
+        if key in other.params and np.shape(first.params[key]) != np.shape(other.params[key])
+    )
+
+
 def check_shared(first: Parameters, other: Parameters) -> None:
     """PgmError unless the parameters that can learn have the same shapes in both models.
 
-    Biases of arrays of variables, and of units with a conditional, do not count.
+    Biases of units with a conditional, and those that stay as they are declared, do not count.
     """
     biases = {f"{name}.bias" for name, units in other.structure.has_bias.items() if not units.any()}
+    biases |= set(own_biases(first, other))
     params: Mapping[str, Weight] = first.params
     for key, value in other.params.items():
         if key in biases or (key in params and np.shape(params[key]) == np.shape(value)):
@@ -134,5 +148,5 @@ def check_shared(first: Parameters, other: Parameters) -> None:
         raise PgmError(
             f"parameter {key!r} of shape {np.shape(value)} {there} in the model with more steps: "
             "models of a template share parameters of equal names and shapes; give name= and a "
-            "table that all places share"
+            "value that all places share"
         )

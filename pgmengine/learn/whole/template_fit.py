@@ -14,17 +14,19 @@ from typing import Any, cast
 import numpy as np
 
 from pgmengine.base.checks import is_missing
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.declare.template import Row, Template, rows_of_data
+from pgmengine.evidence.target import Target
 from pgmengine.learn.arguments import row_weights, target_of
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.defaults import chosen
-from pgmengine.learn.steps.em import EM
+from pgmengine.learn.steps.em import EM, not_counted
 from pgmengine.learn.steps.fixed import Fixed
+from pgmengine.learn.steps.optimizers import floors
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
-from pgmengine.learn.whole.joined import JoinedObjective, check_shared
+from pgmengine.learn.whole.joined import JoinedObjective, check_shared, own_biases
 from pgmengine.learn.whole.objective import Objective
 from pgmengine.learn.whole.run import WholeRun
 from pgmengine.model.model import Model
@@ -39,11 +41,13 @@ class OfLengths(FullBatch):
     optimizer : makes the updates.
     lengths : the number of steps and of rows of each other length.
     others : the objectives of the rows of other lengths than the longest.
+    kept : the parameters that stay as they are declared.
     """
 
     optimizer: FullBatch | Fixed
     lengths: tuple[tuple[int, int], ...]
     others: tuple[Objective, ...]
+    kept: tuple[str, ...]
 
     def start(self, params: Params) -> Snapshot:
         """Return the moments of the optimizer."""
@@ -51,7 +55,8 @@ class OfLengths(FullBatch):
 
     def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
         """Return the model after an update on rows of all lengths."""
-        return self.optimizer.ascend(self._joined(objective), model, moments, t)
+        kept = {key: np.ones(np.shape(model.params[key]), dtype=bool) for key in self.kept}
+        return self.optimizer.ascend(self._joined(objective).with_fixed(kept), model, moments, t)
 
     def _joined(self, objective: Objective) -> Objective:
         """Return the objective of all rows; it is kept, because it remembers complete counts."""
@@ -98,10 +103,10 @@ def fit_template(
     target, _, known = target_of(first, values, settings["given"])
     by, why = chosen(optimizer, target, known, settings["negative"])
     if not (holds(by, FullBatch) and isinstance(by, (FullBatch, Fixed))):
-        raise PgmError(
-            "a template learns from all rows at once: give optimizer=pgm.EM() or pgm.LBFGS(), not "
-            f"{'the default of mini-batches' if by is None else repr(by)}"
-        )
+        raise PgmError(_refusal(target, known, by))
+    longer = template(longest + 1)
+    check_shared(longer, first)
+    kept = own_biases(longer, first)
     others = []
     for steps in lengths:
         model = template(steps)
@@ -110,13 +115,50 @@ def fit_template(
         others.append(_objective(model, _together(model, rows, groups[steps]), settings, own))
     counts = tuple((steps, len(groups[steps])) for steps in lengths)
     own = None if weights is None else weights[groups[longest]]
-    joined = OfLengths(by, counts, tuple(others))
-    found = fit(first, values, optimizer=joined, sample_weight=own, **settings)
-    learned = {k: v for k, v in found.model.params.items() if _is_shared(first, k)}
-    notes = (*found.notes, why) if why else found.notes
+    joined = OfLengths(by, counts, tuple(others), kept)
+    # A fresh model would begin at base rates, which biases that stay as declared must not take.
+    begins = first.with_params(first.params)
+    found = fit(begins, values, optimizer=joined, sample_weight=own, **settings)
+    learned = {
+        k: v for k, v in found.model.params.items() if k not in kept and _is_shared(first, k)
+    }
+    notes = (*found.notes, *filter(None, (why, _note_of_kept(first, kept))))
     # Fit.model has the type of the usual case.
     learned_template = cast(Model, template.with_params(learned))
     return replace(found, model=learned_template, optimizer=by, notes=notes)
+
+
+def _refusal(target: Target, known: Mapping[str, Array], by: object) -> str:
+    """Return why a template cannot learn by mini-batches, and the optimizer that can."""
+    given = "the default of mini-batches" if by is None else repr(by)
+    what = f"a template learns from all rows at once, not by {given}: "
+    if bounded := floors(target.structure):
+        return (
+            f"{what}EM and LBFGS do so, and neither learns noisy-or units, to which "
+            f"{next(iter(bounded))!r} belongs; declare units of another type"
+        )
+    uncounted = not_counted(target, known)
+    if not uncounted:
+        return f"{what}take optimizer=pgm.EM()"
+    return f"{what}take optimizer=pgm.LBFGS(), because EM cannot learn this model: {uncounted}"
+
+
+def _note_of_kept(model: Model, kept: Sequence[str]) -> str:
+    """Return a sentence about layers that have biases, but none that learned."""
+    s = model.structure
+    shared = {term.layers[0] for term in s.shared if term.is_bias}
+    names = [
+        name
+        for name, units in s.has_bias.items()
+        if units.any() and f"{name}.bias" in kept and name not in shared
+    ]
+    if not names:
+        return ""
+    return (
+        f"the biases of {listed([repr(name) for name in names])} stay as they are declared, "
+        "because each step has its own; for one that all steps share and learn, declare it by "
+        "b.bias(units, 0.0, name=...)"
+    )
 
 
 def _with_values(groups: dict[int, list[int]], rows: Sequence[Row]) -> dict[int, list[int]]:
