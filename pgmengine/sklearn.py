@@ -64,9 +64,17 @@ MIN_BATCH_ROWS, MAX_BATCH_ROWS, BATCHES_PER_EPOCH = 10, 100, 20
 # The largest log2 of the number of enumerated states for which likelihoods are exact.
 MAX_EXACT_LIKELIHOOD_BITS = 25
 
-# The method that fills missing values: a short run of chains is enough for means.
+# The largest time in seconds of exact answers that fill missing values, as their plan estimates it.
+MAX_EXACT_FILLING_SECONDS = 10.0
+
+# The method that fills missing values. Exact answers are limited by their time alone: a limit of
+# the enumerated states would leave the question to a junction tree for each row, which may take
+# longer. Above this time a short run of chains is enough for means. A joint draw needs one sample.
 IMPUTATION_METHOD = Auto(
-    candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf))
+    candidates=(
+        Auto(candidates=(Exact(draws=1),), max_seconds=MAX_EXACT_FILLING_SECONDS),
+        MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf),
+    )
 )
 
 __all__ = [
