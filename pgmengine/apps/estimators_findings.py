@@ -23,7 +23,9 @@ with needed_by("pgmengine.sklearn"):
 
 SIGNS = {
     FindingKind.STILL_RISING: "learning was still rising in the second half of the passes",
-    FindingKind.AT_BASE_RATES: "the model is hardly better than independent columns",
+    FindingKind.AT_BASE_RATES: (
+        "the model is hardly better than independent columns (no model is, if they are independent)"
+    ),
     FindingKind.FELL: "the score of the training rows fell during learning",
 }
 
