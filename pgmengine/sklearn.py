@@ -9,6 +9,7 @@ standardised columns. ChainCRF labels the steps of sequences.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,10 @@ from pgmengine.apps.estimators import (
     checked,
     seed_of,
 )
+from pgmengine.apps.estimators_findings import unlogged, warn_of
 from pgmengine.base.checks import check_whole, whole
-from pgmengine.base.errors import PgmError
+from pgmengine.base.display import counted
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.declare.families import drbm
@@ -35,6 +38,7 @@ from pgmengine.infer.methods import AIS, MCMC, Exact
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.auto import Auto, drawing
 from pgmengine.learn.fit import Fit, fit, pass_on
+from pgmengine.learn.monitoring.findings import Finding
 from pgmengine.learn.negative import ExactGradient
 from pgmengine.learn.starting.base_rate_start import base_rate_start
 from pgmengine.learn.steps.optimizers import Adam
@@ -64,9 +68,17 @@ MIN_BATCH_ROWS, MAX_BATCH_ROWS, BATCHES_PER_EPOCH = 10, 100, 20
 # The largest log2 of the number of enumerated states for which likelihoods are exact.
 MAX_EXACT_LIKELIHOOD_BITS = 25
 
-# The method that fills missing values: a short run of chains is enough for means.
+# The largest time in seconds of exact answers that fill missing values, as their plan estimates it.
+MAX_EXACT_FILLING_SECONDS = 10.0
+
+# The method that fills missing values. Exact answers are limited by their time alone: a limit of
+# the enumerated states would leave the question to a junction tree for each row, which may take
+# longer. Above this time a short run of chains is enough for means. A joint draw needs one sample.
 IMPUTATION_METHOD = Auto(
-    candidates=(Exact(10), MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf))
+    candidates=(
+        Auto(candidates=(Exact(draws=1),), max_seconds=MAX_EXACT_FILLING_SECONDS),
+        MCMC(chains=2, warmup=100, draws=200, rhat_limit=math.inf),
+    )
 )
 
 __all__ = [
@@ -100,6 +112,8 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Graphica
     ----------
     model_ : the RBM, with layers "v" and "h".
     scaling_ : the visible units, and the shift and scale of each column.
+    findings_ : signs that the model could be much better, as in the result of pgm.fit. `fit` warns
+        of each kind of sign once (ConvergenceWarning); `partial_fit` does not.
 
     >>> import numpy as np
     >>> from pgmengine.sklearn import RBMTransformer
@@ -121,6 +135,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Graphica
         for name in ("model_", "scaling_", "state_"):
             self.__dict__.pop(name, None)
         self.learn(x, seed_of(self.random_state), self.n_iter)
+        warn_of(self, self.findings_)
         return self
 
     def partial_fit(self, X: Features, y: ArrayLike | None = None) -> RBMTransformer:
@@ -210,8 +225,10 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, Graphical):
     def fit(self, X: Features, y: ArrayLike | None = None) -> GraphicalImputer:
         """Learn from X (rows, features), NaN where a value is missing; return this imputer."""
         x = checked(self, X, missing=True)
+        self._warn_of_empty_columns(x)
         self.__dict__.pop("model_", None)
         self.learn(x, seed_of(self.random_state), self.n_iter)
+        warn_of(self, self.findings_)
         return self
 
     def transform(self, X: Features) -> Array:
@@ -231,6 +248,20 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, Graphical):
         out = x.copy()
         out[rows] = np.where(holes[rows], filled, x[rows])
         return out
+
+    def _warn_of_empty_columns(self, x: Array) -> None:
+        """Warn of columns without a value, by name if they have names, else by number."""
+        empty = np.flatnonzero(np.isnan(x).all(axis=0))
+        if not len(empty):
+            return
+        names = getattr(self, "feature_names_in_", np.arange(x.shape[1]))[empty]
+        warnings.warn(
+            f"GraphicalImputer: no row has a value in {counted(len(empty), 'column')}, "
+            f"{listed([repr(name) for name in names.tolist()])}: what is filled in there says "
+            "nothing about the data; drop such columns",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of scikit-learn; NaN is allowed."""
@@ -307,19 +338,21 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         falling = linear_decay(0.03, self.n_iter * -(-len(x) // size))
         optimizer = self.optimizer or Adam(falling, weight_decay=self.alpha)
         data = {"x": self.scaling_.values(x), "y": labels[:, None].astype(float)}
-        found = fit(
-            start,
-            data,
-            given=("x",),
-            negative=ExactGradient(),
-            optimizer=optimizer,
-            rng=seed,
-            batch_size=size,
-            epochs=self.n_iter,
-            progress=bool(self.verbose),
-        )
-        self.model_ = found.model
+        with unlogged():
+            found = fit(
+                start,
+                data,
+                given=("x",),
+                negative=ExactGradient(),
+                optimizer=optimizer,
+                rng=seed,
+                batch_size=size,
+                epochs=self.n_iter,
+                progress=bool(self.verbose),
+            )
+        self.model_, self.findings_ = found.model, found.findings
         pass_on(found)
+        warn_of(self, self.findings_)
         return self
 
     def _rows_at_once(self, rows: int) -> int:
@@ -370,17 +403,20 @@ class GenerativeClassifier(_ByProbability, Graphical):
         x, y = checked(self, X, y)
         check_classification_targets(y)
         self.scaling_, seed = Scaling.of(x), seed_of(self.random_state)
-        self.bayes_ = classifier.GenerativeClassifier(self.empty(seed), self._class, rng=seed).fit(
-            self.scaling_.values(x), y
-        )
+        self.findings_: tuple[Finding, ...] = ()
+        bayes = classifier.GenerativeClassifier(self.empty(seed), self._class, rng=seed)
+        self.bayes_ = bayes.fit(self.scaling_.values(x), y)
         self.classes_ = self.bayes_.classes_
+        warn_of(self, self.findings_)
         return self
 
     def _class(self, model: Model, data: dict[str, Array], rng: np.random.Generator) -> Fit:
         """Learn one class, starting from biases at the base rates of its rows."""
         updates = self.n_iter * -(-len(data["v"]) // self.batch_size)
         start = base_rate_start(model, data)
-        learned: Fit = fit(start, data, rng=rng, updates=updates, **self.settings(updates))
+        with unlogged():
+            learned: Fit = fit(start, data, rng=rng, updates=updates, **self.settings(updates))
+        self.findings_ += learned.findings
         return learned
 
     def predict_log_proba(self, X: Features) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
+from pgmengine.apps.estimators_findings import unlogged
 from pgmengine.base.checks import check_whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
@@ -45,6 +46,15 @@ LEARNING_ARGUMENTS = ("n_components", "batch_size", "n_iter")
 
 # The smallest scale of a column of inputs, as a share of the range of the column.
 MIN_SCALE_SHARE = 0.25
+
+
+# What to do with names, in data without and with missing values.
+ENCODE = "encode names as numbers first, for example by sklearn.preprocessing.OneHotEncoder"
+ENCODE_GAPS = (
+    "encode columns of two names by sklearn.preprocessing.OrdinalEncoder, with NaN in empty cells "
+    "(OneHotEncoder would make an empty cell a name of its own, so that no gap is left to fill); "
+    "for columns of more names take a network, pgm.fit(network, rows) and pgm.infer(fitted, rows)"
+)
 
 
 @dataclass(frozen=True)
@@ -120,15 +130,16 @@ class Graphical(BaseEstimator):
             self.model_ = base_rate_start(self.empty(rng), {"v": self.scaling_.values(x)})
             self.state_ = None
         done = self.state_["update"] if self.state_ else 0
-        found = fit(
-            self.model_,
-            {"v": self.scaling_.values(x)},
-            rng=rng,
-            state=self.state_,
-            updates=done + updates,
-            **self.settings(updates if falling else None),
-        )
-        self.model_, self.state_ = found.model, found.state
+        with unlogged():
+            found = fit(
+                self.model_,
+                {"v": self.scaling_.values(x)},
+                rng=rng,
+                state=self.state_,
+                updates=done + updates,
+                **self.settings(updates if falling else None),
+            )
+        self.model_, self.state_, self.findings_ = found.model, found.state, found.findings
         pass_on(found)
 
     def settings(self, updates: int | None) -> dict[str, Any]:
@@ -196,10 +207,7 @@ def _fault(X: Features, missing: bool) -> str:
         try:
             number = float(value)
         except (TypeError, ValueError):
-            return (
-                f"{where}: {value!r} is not a number; encode names as numbers first, for example "
-                "by sklearn.preprocessing.OneHotEncoder"
-            )
+            return f"{where}: {value!r} is not a number; " + (ENCODE_GAPS if missing else ENCODE)
         if math.isinf(number):
             return f"{where}: {number} is infinite, expected a finite number"
         if math.isnan(number) and not missing:

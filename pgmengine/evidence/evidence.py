@@ -215,7 +215,10 @@ def _expected(layer: Layer) -> str:
     if unit.support is None:
         return f", expected {IN_RANGE}" if not unit.bounded else ", expected a number in [-1, 1]"
     shown = ", ".join(text_of_number(v) for v in unit.support[:8])
-    return f", expected one of {shown}{', ...' if len(unit.support) > 8 else ''}"
+    return (
+        f", expected one of {shown}{', ...' if len(unit.support) > 8 else ''}; if the numbers are "
+        "measurements, divide them at thresholds first, or give the layer Gaussian() units"
+    )
 
 
 def _with_rows(layer: Layer, array: Array, what: str) -> tuple[Array, bool]:

@@ -1,5 +1,8 @@
 """The scikit-learn estimators: scikit-learn's own checks, and what they promise beside them."""
 
+import re
+import warnings
+
 import numpy as np
 import pytest
 from extras import extra
@@ -10,13 +13,20 @@ import pgmengine as pgm
 
 extra("sklearn")
 from sklearn.datasets import load_digits, load_iris
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from pgmengine.apps.estimators_findings import warn_of
+
+# Most tests make few passes, which is enough for what they test.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:(RBM|Graphical|DRBM|Generative).*see findings_:sklearn.exceptions.ConvergenceWarning"
+)
 
 ESTIMATORS = [
     pgm.sklearn.RBMTransformer(n_components=4, n_iter=2),
@@ -96,6 +106,94 @@ def test_missing_pixels_are_filled_better_than_by_means(digits):
         n_components=8, n_iter=5, sample=True, random_state=0
     ).fit_transform(holes[:50])
     assert set(np.unique(drawn)) <= {0.0, 1.0}
+
+
+def gaps(columns=30):
+    """Return standardised rows of one common cause, with an own pattern of gaps in each."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 1)) + 0.5 * rng.normal(size=(200, columns))
+    holes = np.where(rng.random(x.shape) < 0.2, np.nan, x)
+    return (holes - np.nanmean(holes, axis=0)) / np.nanstd(holes, axis=0)
+
+
+@pytest.mark.parametrize("want", ["marginals", "samples"])
+def test_gaps_are_filled_by_the_fastest_exact_method_or_by_chains(want):
+    """The plan of a question with a pattern for each row, whose junction trees are expensive."""
+    method, x = pgm.sklearn.IMPUTATION_METHOD, {"v": gaps()}
+    small, large = (pgm.rbm(30, n, visible=pgm.Gaussian(), rng=0).given(x) for n in (16, 25))
+    plan = method.plan(small, (want,))
+    assert plan.guarantee == "exact"
+    assert plan.seconds <= 1.01 * pgm.Enumeration(draws=1).plan(small, (want,)).seconds
+    assert plan.seconds < pgm.Elimination(draws=1).plan(small, (want,)).seconds / 5
+    assert pgm.Exact().plan(large, (want,)).seconds > 60
+    assert method.plan(large, (want,)).method == "MCMC"
+
+
+def test_filled_values_are_the_means_of_infer():
+    x = gaps(8)
+    imputer = pgm.sklearn.GraphicalImputer(n_components=8, n_iter=2, random_state=0).fit(x)
+    means = pgm.infer(imputer.model_, {"v": imputer.scaling_.values(x)}).mean["v"]
+    expected = np.where(np.isnan(x), imputer.scaling_.data(means), x)
+    np.testing.assert_allclose(imputer.transform(x), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_columns_without_values_are_named(binary):
+    x = gaps(4)
+    x = np.where(np.isnan(x), np.nan, x > 0) if binary else x
+    x[:, [1, 3]] = np.nan
+    imputer = pgm.sklearn.GraphicalImputer(n_components=2, n_iter=1, random_state=0)
+    with pytest.warns(UserWarning, match="no row has a value in 2 columns, 1, 3: .* drop") as seen:
+        filled = imputer.fit_transform(x)
+    assert np.isfinite(filled).all()
+    frame = extra("pandas").DataFrame(x[:, :3], columns=["a", "b", "c"])
+    with pytest.warns(UserWarning, match="no row has a value in 1 column, 'b': ") as seen:
+        imputer.fit(frame)
+    assert [w.filename for w in seen if w.category is UserWarning] == [__file__]
+
+
+# The estimators that learn from 200 rows in one pass, and the sign that they find.
+SHORT = {
+    "RBMTransformer": "hardly better than .* \\(n_iter=\\).*, or take more .*n_components=",
+    "GraphicalImputer": "hardly better than .* \\(n_iter=\\).*, or take more .*n_components=",
+    "GenerativeClassifier": "hardly better than .* \\(n_iter=\\).*, or take more .*n_components=",
+    "DRBMClassifier": "still rising .* \\(n_iter=\\), or take larger steps \\(optimizer=\\); see",
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_findings_are_warnings_in_the_names_of_the_estimator(name, digits, caplog):
+    """Once for each kind, with the same text in each fit, and not in the log as well."""
+    x, y = digits[0][:200], digits[1][:200] % 2
+    estimator = getattr(pgm.sklearn, name)(n_iter=1, random_state=0)
+    texts = []
+    for rows in (slice(0, 150), slice(50, 200)):
+        with pytest.warns(ConvergenceWarning, match=f"^{name}: .*{SHORT[name]}") as seen:
+            estimator.fit(x[rows], y[rows])
+        assert [w.filename for w in seen] == [__file__]
+        texts.append(str(seen[0].message))
+        assert estimator.findings_ and "epochs=" not in texts[-1]
+    assert texts[0] == texts[1] and not caplog.records
+    names = set(re.findall(r"(\w+)=", texts[0]))
+    assert names <= {*estimator.get_params()}
+    # Later fits by other means are in the log again.
+    found = pgm.fit(pgm.rbm(64, 4, rng=0), {"v": x}, epochs=1, progress=False)
+    assert found.findings and len(caplog.records) == len(found.findings)
+
+
+def test_advice_names_only_parameters_that_an_estimator_has():
+    fell = pgm.Finding(pgm.FindingKind.FELL, -1.0, 0.1)
+    for name, known in (("DRBMClassifier", False), ("RBMTransformer", True)):
+        with pytest.warns(ConvergenceWarning, match="fell during learning: .*optimizer=") as seen:
+            warn_of(getattr(pgm.sklearn, name)(), [fell, fell])
+        assert len(seen) == 1 and ("negative=" in str(seen[0].message)) == known
+
+
+def test_one_pass_of_partial_fit_does_not_warn(digits, caplog):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        t = pgm.sklearn.RBMTransformer(random_state=0).partial_fit(digits[0][:200])
+    assert t.findings_ and not caplog.records
 
 
 def test_classifiers_classify(digits):
@@ -272,14 +370,17 @@ def test_unusable_entries_are_named_with_what_to_do(name):
     """In arrays of any type, and after the first fit as well."""
     fit, fitted = ESTIMATORS[name], ESTIMATORS[name](ROWS)
     ask = getattr(fitted, "transform", None) or fitted.predict
+    fills = name == "GraphicalImputer"
+    # OneHotEncoder would make an empty cell a name of its own.
+    encode = "encode .*OrdinalEncoder, with NaN .*pgm.fit" if fills else "encode .*OneHotEncoder$"
     faults = [
         (sparse.csr_matrix(ROWS), "X is sparse, .* X.toarray"),
         (sparse.coo_array(ROWS), "X is sparse, .* X.toarray"),
-        (with_entry("red"), "row 1, column 2: 'red' is not a number; .*OneHotEncoder"),
+        (with_entry("red"), "row 1, column 2: 'red' is not a number; " + encode),
         (with_entry("red", "U3"), "row 1, column 2: .*'red'.* is not a number"),
         (with_entry(np.inf, float), "row 1, column 2: inf is infinite"),
     ]
-    if name != "GraphicalImputer":
+    if not fills:
         faults += [
             (with_entry(np.nan, kind), r"row 1, column 2: NaN, .*GraphicalImputer\(\)")
             for kind in (float, np.float32, object)

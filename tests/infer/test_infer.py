@@ -25,6 +25,7 @@ SBN = pgm.sbn([3, 2], rng=0)
     ("model", "evidence", "match"),
     [
         (RBM, {"v": [0, 1, 2, nan]}, "layer 'v', row 0, index 2: 2.0 is not a value of Binary"),
+        (RBM, {"v": [0, 1, 5, 16]}, r"expected one of 0, 1; .* thresholds .* Gaussian\(\) units$"),
         (RBM, {"v": [[0, 1, 1, nan], [0, 0.5, 1, 1]]}, "row 1, index 1"),
         (RBM, {"v": [0, 1]}, r"\(2,\), expected \(4,\)"),
         (RBM, {"v": np.zeros((2, 3, 4))}, "shape"),

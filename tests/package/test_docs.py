@@ -11,7 +11,11 @@ from extras import extra
 
 import pgmengine
 
-pytestmark = pytest.mark.usefixtures("seeds_as_written")
+pytestmark = [
+    pytest.mark.usefixtures("seeds_as_written"),
+    # Examples make few passes, and the estimators say so.
+    pytest.mark.filterwarnings("ignore:.*; see findings_$"),
+]
 README = Path(__file__).parents[2] / "README.md"
 NEEDS = {
     "pgmengine.apps.crf.estimator": "sklearn",
@@ -23,6 +27,7 @@ NEEDS = {
     "pgmengine.apps.pictures.curves": "matplotlib",
     "pgmengine.apps.pictures.images": "matplotlib",
     "pgmengine.apps.estimators": "sklearn",
+    "pgmengine.apps.estimators_findings": "sklearn",
 }
 DOCS = README.parent / "docs"
 # The copies that a build makes are no pages of their own.
