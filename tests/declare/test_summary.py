@@ -245,7 +245,8 @@ def test_a_result_that_is_not_to_be_trusted_says_so_at_once():
     assert second.startswith(f"  warning: {r.warnings[0]}")
     assert r.status.value in html.unescape(r._repr_html_())
     error = pgm.infer(pgm.rbm(40, 40, rng=0), want=("log_z",), method=pgm.AIS(20, 20), rng=0)
-    assert f"  log_z: {error.log_z[0]:.6g} ± {error.log_z_error[0]:.2g}" in repr(error)
+    low, high = error.log_z_interval[0]
+    assert f"  log_z: {error.log_z[0]:.6g} ({low:.6g} to {high:.6g})" in repr(error)
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))

@@ -19,10 +19,11 @@ from pgmengine.declare.summary import parents
 from pgmengine.evidence.frames import shown_units, state_keys
 from pgmengine.evidence.state_names import text_of
 from pgmengine.infer.results.by_name import asked, state_values
-from pgmengine.infer.results.overview import headline
+from pgmengine.infer.results.overview import headline, interval_text
 
-# Answers with a number for each row, and the statistics with their standard errors.
-NUMBERS_OF_ROWS = {"log_z": "log_z_error", "log_prob": "log_prob_error", "bound": ""}
+# Answers with a number for each row, and the statistics with their standard errors. The interval of
+# log_z says more than its standard error, which knows nothing of other runs.
+NUMBERS_OF_ROWS = {"log_z": "", "log_prob": "log_prob_error", "bound": ""}
 
 # Numbers of an array that is printed whole.
 MAX_NUMBERS_SHOWN = 60
@@ -130,7 +131,7 @@ def lines_of_result(result: pgm.Result, want: Collection[str]) -> Iterator[str]:
             yield f"{head}{line}"
         for line in _lines_of_row(result, units, errors, row):
             yield f"{head}{line}"
-    seen = {*NUMBERS_OF_ROWS, *NUMBERS_OF_ROWS.values(), "log_z_interval"}
+    seen = {*NUMBERS_OF_ROWS, *NUMBERS_OF_ROWS.values(), "log_z_error", "log_z_interval"}
     of_variables = {f"{a}.{v}" for a in ("mean", "prob", "mode", "states") for v in _whole(result)}
     for name, array in flat_answers(result, target.structure).items():
         if name not in seen | of_variables:
@@ -159,7 +160,9 @@ def _numbers_of_row(result: pgm.Result, want: Collection[str], row: int) -> Iter
             value = result.answers[name][row]
             error = result.answers.get(error_name, result.stats.get(error_name))
             spread = 0.0 if error is None else error[row]
-            yield f"{name}: {value:.6g}{f' ± {spread:.2g}' if spread > 0 else ''}"
+            low, high = result.log_z_interval[row] if name == "log_z" else (value, value)
+            text = interval_text(value, low, high)
+            yield f"{name}: {text}{f' ± {spread:.2g}' if spread > 0 else ''}"
 
 
 def _lines_of_row(

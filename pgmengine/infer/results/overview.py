@@ -92,7 +92,8 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
     for name, value in answers.items():
         if name in SHOWN_WITH_OTHERS or isinstance(value, Mapping):
             continue
-        yield partial(_numbers, name, value, answers.get("log_z_error") if name == "log_z" else 0.0)
+        between = answers.get("log_z_interval") if name == "log_z" else None
+        yield partial(_numbers, name, value, between)
     for units, table in answers.get("joint", {}).items():
         yield partial(_numbers, f"joint of {', '.join(map(plain, units))}", table)
     storage = () if result.target is None else result.target.structure.names.storage
@@ -123,14 +124,24 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
         yield partial(_marginal, structure, one, answers)
 
 
-def _numbers(name: str, given: ArrayLike, errors: ArrayLike | None = 0.0) -> Line:
+def interval_text(x: float, low: float, high: float) -> str:
+    """Return a number, with its interval where that has two ends.
+
+    >>> interval_text(806.176, 805.999, 806.3531), interval_text(2.5, 2.5, 2.5)
+    ('806.176 (805.999 to 806.353)', '2.5')
+    """
+    return f"{x:.6g} ({low:.6g} to {high:.6g})" if low < high < np.inf else f"{x:.6g}"
+
+
+def _numbers(name: str, given: ArrayLike, intervals: ArrayLike | None = None) -> Line:
     """Return the line of an array: its shape if it has several axes, and its first numbers."""
     array = np.asarray(given)
-    spread = np.broadcast_to(0.0 if errors is None else errors, array.shape)
-    first = zip(array.flat, spread.flat, strict=True)
+    # Without intervals each number is both ends of its own.
+    ends = np.stack((array, array), axis=-1) if intervals is None else np.asarray(intervals)
+    first = zip(array.flat, ends.reshape(-1, 2), strict=True)
     texts = [
-        f"{x:.6g} ± {e:.2g}" if e > 0 else f"{x:.6g}"
-        for (x, e), _ in zip(first, range(MOST_NAMES), strict=False)
+        interval_text(x, *between)
+        for (x, between), _ in zip(first, range(MOST_NAMES), strict=False)
     ]
     shape = f"{'x'.join(map(str, array.shape))} numbers, " if array.ndim > 1 else ""
     return name, f"{shape}{few(texts, array.size)}"
