@@ -288,6 +288,19 @@ def test_the_command_runs_with_whatever_is_installed(tmp_path):
         assert peer.present or f"{peer.name} absent" in done.stdout
 
 
+def test_starts_of_em_are_compared_with_the_best_fit(tmp_path):
+    import em_starts
+
+    found = {}
+    best = {"good": [0.0, 0.0], "bad": [-2.0, -1.0]}
+    em_starts.measured({n: v.__getitem__ for n, v in best.items()}, -0.5, 2, found)
+    assert [[short for short, _ in runs] for runs in found.values()] == [[0, 0], [2, 1]]
+    moves, shows = em_starts.truth(3, 0.9, 0.8)
+    assert moves.shape == (3, 3) and shows.shape == (3, 4)
+    for rows in (moves, shows):
+        assert (np.abs(rows.sum(axis=1) - 1) < 1e-12).all()
+
+
 def test_absent_peers_are_named_in_their_rows(monkeypatch):
     from rooms import annealing, sweeps
 

@@ -280,9 +280,9 @@ def unmixed_notes(stats: Mapping[str, Any], limit: float, structure: Structure) 
     )
     unsettled = log_z_apart(stats.get("log_z_rhat", np.ones(1)), limit)
     if slow and not note + apart + unsettled:
-        least = min(float(np.nanmin(v)) for v in ess.values())
         # Effective numbers are uncertain, and tend to be too high for short chains.
-        times = 1.5 * needed / max(min(float(np.nanmin(v)) for v in ess.values()), 1.0)
+        least = min(float(np.nanmin(v)) for v in ess.values())
+        times = 1.5 * needed / max(least, 1.0)
         slow = (f"{slow[0]}: the chains agree; draw about {times:.2g} times as long", *slow[1:])
     return note + apart + slow + unsettled
 
