@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pgmengine.base.checks import check_instance, check_method
+from pgmengine.base.display import few
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, LayerValues
@@ -202,3 +203,18 @@ def target_of(
     check_evidence(target, known)
     check_possible_data(target)
     return target, rows, known
+
+
+def hidden_variables(target: Target) -> str:
+    """Return a note on variables and arrays that no row observes; empty if there are none.
+
+    A column that was forgotten is otherwise learned as a hidden variable in silence.
+    """
+    s, names = target.structure, list[str]()
+    for name, layer in s.layers.items():
+        never = distinct(target.free[name]).all(axis=0)
+        if layer.holds_variables or layer.is_variable:
+            names += [str(s.names.of((name, int(unit)))) for unit in np.flatnonzero(never)]
+        elif layer.is_array and never.all():
+            names.append(name)
+    return f"hidden, because no row of the data has a value: {few(names)}" if names else ""

@@ -32,6 +32,7 @@ from pgmengine.learn.arguments import (
     check_left,
     check_settings,
     check_start,
+    hidden_variables,
     mean_one,
     row_weights,
     target_of,
@@ -321,7 +322,7 @@ def fit(
     sizes = size, total = _sizes(target.rows, size, epochs, updates)
     weights = row_weights(target.rows, sample_weight)
     scaled = mean_one(weights)
-    means = observed_means(target, scaled)
+    means, hidden = observed_means(target, scaled), hidden_variables(target)
 
     def begun(
         begins: Model, target: Target, rng: np.random.Generator, other: UnderWay | None = None
@@ -345,6 +346,8 @@ def fit(
         )
         if why:
             run.notes["optimizer"] = why
+        if hidden:
+            run.notes["hidden"] = hidden
         updates_ = run.most_updates(total) if updates is None and epochs is None else total
         history = History(callbacks, run.model_phase)
         if state is not None:

@@ -192,9 +192,9 @@ def test_the_better_half_of_the_starts_goes_on_until_one_is_left(monkeypatch):
     made = []
     monkeypatch.setattr(em.EM, "_maximised", lambda self, o, m: (made.append(m[0]), (*m, "+"))[1])
     monkeypatch.setattr(em.EM, "_value", lambda self, o, m: float(m[0] % 7))
-    best = pgm.EM()._best(None, [(start,) for start in range(12)])
+    best, updates = pgm.EM()._best(None, [(start,) for start in range(12)])
     # Twelve, six and three starts make 5, 10 and 20 updates each.
-    assert best[0] % 7 == 6 and len(best) == 1 + 5 + 10 + 20
+    assert best[0] % 7 == 6 and len(best) == 1 + updates and updates == 5 + 10 + 20
     assert len(made) == 12 * 5 + 6 * 10 + 3 * 20
 
 
@@ -232,6 +232,20 @@ def test_hidden_markov_models_that_begin_with_equal_numbers_find_their_states(sh
     equal = template(np.full_like(moves, 1 / states), np.full_like(shows, 1 / (states + 1)))
     found = sorted(objective(equal, seed) for seed in range(3))
     assert found[1] > best - short and found[2] < best + 1.0
+
+
+def test_variables_that_no_row_observes_are_named():
+    b = pgm.GraphBuilder()
+    for name in ("rain", "wet", "cold"):
+        b.variable(name, states=("no", "yes"))
+        b.conditional(name, (), [0.5, 0.5])
+    rows = {"rain": ["no", None], "wet": ["yes", "no"]}
+    fit = pgm.fit(b.build(), rows, progress=False)
+    assert [note for note in fit.notes if note.startswith("hidden")] == [
+        "hidden, because no row of the data has a value: cold"
+    ]
+    whole = pgm.fit(b.build(), rows | {"cold": [None, "no"]}, progress=False)
+    assert not any("hidden" in note for note in whole.notes)
 
 
 def two_variables(table=((0.5, 0.5), (1.0, 0.0))):

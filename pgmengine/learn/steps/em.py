@@ -218,22 +218,27 @@ class EM(FullBatch):
             perturbed(model, objective.target, objective.fixed, objective.rng)
             for _ in range(count - len(first))
         ]
-        best = self._best(objective, begins)
+        best, updates = self._best(objective, begins)
         why = f", because states of {listed(stuck)} are exchangeable" if stuck else ""
         kind = "starts" if first else "random starts"
-        objective.notes["starts"] = f"began at the best of {len(begins)} {kind}{why}"
+        made = f", after {updates} updates of it" if updates else ""
+        objective.notes["starts"] = f"began at the best of {len(begins)} {kind}{made}{why}"
         return best
 
-    def _best(self, objective: Objective, begins: list[Model]) -> Model:
-        """Return the model of the best start: again and again, the better half goes on."""
-        models, updates = begins, UPDATES_OF_A_START
+    def _best(self, objective: Objective, begins: list[Model]) -> tuple[Model, int]:
+        """Return the model of the best start after some updates, and their number.
+
+        Again and again, the better half of the starts goes on for twice as many updates.
+        """
+        models, updates, made = begins, UPDATES_OF_A_START, 0
         while len(models) > 1:
             for _ in range(updates):
                 models = [self._maximised(objective, model) for model in models]
             values = np.array([self._value(objective, model) for model in models])
             kept = np.argsort(-values, kind="stable")[: len(models) // 2]
+            made += updates
             models, updates = [models[i] for i in kept], 2 * updates
-        return models[0]
+        return models[0], made
 
 
 def check_counts(added: Array, name: str) -> None:
