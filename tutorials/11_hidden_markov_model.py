@@ -84,7 +84,7 @@ assert (np.diff(objective) >= 0).all()
 
 # %% [markdown]
 # With equal tables the three stages look alike, and EM could never tell them apart. Therefore it
-# began at the best of five random starts, as the notes say. `fitted.model` is a template, and
+# began at the best of twelve random starts, as the notes say. `fitted.model` is a template, and
 # `fitted.model.learned` has the learned parameters, which are logarithms of probabilities.
 #
 # Which learned state is which stage? The data cannot tell, so the states come in any order. We put

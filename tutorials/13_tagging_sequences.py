@@ -146,9 +146,8 @@ _ = ax.legend(loc="right", fontsize=8)
 
 # %%
 soft = crf.soft_evidence([features(words)])
-free, fixed = pgm.infer(
-    crf.template_, [len(words), {"y": [None, None, "verb", None, None, None, None]}], soft=2 * soft
-)
+rows = [len(words), {"y": [None, None, "verb", None, None, None, None]}]
+free, fixed = pgm.infer(crf.template_, rows, soft=[soft[0], soft[0]])
 for tag in ("noun", "adjective"):
     print(f'"kind" is a {tag}: {free.marginal("y")[tag][1]:.3f}; if "walk" is a verb: {fixed.marginal("y")[tag][1]:.3f}')
 assert free.kind == fixed.kind == "exact"

@@ -10,6 +10,7 @@ from typing import Any
 from pgmengine.apps.doctor import facts
 from pgmengine.apps.doctor.self_test import Check, checks
 from pgmengine.base.routines import BuildConfig, build_config
+from pgmengine.base.work.threads import THREADS_VARIABLE
 
 # The environment variable that chooses the kind of the compiled routines.
 KERNELS_VARIABLE = "PGMENGINE_KERNELS"
@@ -54,7 +55,8 @@ class Report:
         yield f"  folder: {self.place}"
         yield f"  processor: {self.processor}"
         yield f"  routines: {_text_of_routines(self.routines)}"
-        by = f", chosen by {self.threads['chosen_by']}" if self.threads["chosen_by"] else ""
+        chosen = self.threads["chosen_by"]
+        by = f", chosen by {chosen}" if chosen else f" ({THREADS_VARIABLE} sets another number)"
         if self.routines.compiled:
             yield f"  built: {_text_of_build(self.routines)}"
         yield f"  threads: {self.threads['used']} of {self.threads['cores']} cores{by}"

@@ -69,7 +69,14 @@ def inline(model: pgm.Model, text: str, option: str) -> dict[str, Any]:
     s, what = model.structure, f"{option} {text!r}"
     name, given = name_and_rest(model, text)
     if (place := s.names.place(name)) is not None:
-        return {name: as_entry(state(s.layers[place[0]], given, what))}
+        try:
+            return {name: as_entry(state(s.layers[place[0]], given, what))}
+        except pgm.PgmError as error:
+            others = [part.partition("=")[0].strip() for part in given.split(",")[1:]]
+            if any(s.names.place(other) is not None for other in others):
+                each = f"give the option --{option} once for each variable"
+                raise pgm.PgmError(f"{error}; {each}") from None
+            raise
     layer = s.names.layer(name, what=f"{what}: layer")
     return {name: states_of_cells(layer, given.split(","), lambda i: f"{what}, index {i}")}
 

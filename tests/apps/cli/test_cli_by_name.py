@@ -214,6 +214,7 @@ def test_variables_that_are_layers_take_names_of_states(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("evidence", "match"),
     [
+        ("wet=yes,rain=no", "give the option --evidence once for each variable"),
         ("wet=yess", "'yess' is no state, expected one of 'yes', 'no'; did you mean yes"),
         ("wet=1", "'1' is no state, expected one of 'yes', 'no'"),
         ('{"wet": 1}', "variable 'wet': 1 is no state, .* for number 1 give 'no'"),
