@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, 
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, JointTerm
 from pgmengine.infer.exact.junction_tree.factors import PairTerm
 from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm, Group, InfiniteTerm
-from pgmengine.model.couplings import Coupling
+from pgmengine.model.couplings import Coupling, outer
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import is_sparse, like
 from pgmengine.units.base import one_hot_rows
@@ -235,29 +236,30 @@ class FromMarginals(Expectations):
                 untabled = layer.components(s.child_tables[name] < 0)
                 out[f"{name}.bias"] = weights @ self.mean[name] * untabled
         for c in s.couplings:
-            found = scores[c.b][1][c.key] if c.directed else self._undirected(c, weights)
-            out[f"{c.key}.weight"] = _like(self.target.model.weight(c), found)
+            slopes = scores[c.b][1][c.key] if c.directed else self._undirected(c, weights)
+            out[f"{c.key}.weight"] = slopes.weight
         return out | self._tables(weights)
 
-    def _undirected(self, c: Coupling, weights: Array) -> Array:
-        """Return the sum over rows of weight * E[x_a x_b'], dense."""
-        s = self.target.structure
-        a, b = s.layers[c.a], s.layers[c.b]
-        found = (weights[:, None] * self.mean[c.a]).T @ self.mean[c.b]
+    def _undirected(self, c: Coupling, weights: Array) -> _Slopes:
+        """Return the sum over rows of weight * E[x_a x_b']."""
+        a, b = (self.target.structure.layers[n] for n in (c.a, c.b))
+        out = _Slopes(self.target.model.weight(c))
+        out.add_products(weights[:, None] * self.mean[c.a], self.mean[c.b])
         for first, second, moment in self._joint_moments(c):
             rows, columns = _blocks(a, first, b, second)
             total = np.einsum("r,nrij->nij", weights, moment)
-            found[rows, columns] = total
+            out.put(rows, columns, total)
             if c.a == c.b:
-                found[columns, rows] = total
-        return found
+                out.put(columns, rows, total)
+        return out
 
-    def _score(self, name: str, weights: Array) -> tuple[Array, dict[str, Array]]:
+    def _score(self, name: str, weights: Array) -> tuple[Array, dict[str, _Slopes]]:
         """Return the expected scores of the bias of a directed layer, and of each arrow into it."""
         s, target = self.target.structure, self.target
-        layer = s.layers[name]
-        bias = np.zeros(layer.width)
-        arrows = {c.key: np.zeros((s.layers[c.a].width, layer.width)) for c in s.arrows_into[name]}
+        layer, into = s.layers[name], s.arrows_into[name]
+        arrows = {c.key: _Slopes(target.model.weight(c)) for c in into}
+        # Expected scores times weights, and those of the children of absent terms.
+        scores, absent = np.zeros((2, target.rows, layer.width))
         for term, place in self.conditioned.places(ChildTerm):
             for group, score in term.scores(target) if term.name == name else ():
                 # (children, parents' states, child's states or 1, rows, components)
@@ -265,58 +267,53 @@ class FromMarginals(Expectations):
                 # The score of a state of probability 0 may be infinite, and counts as 0.
                 counted = np.where(marginal > 0, score, 0.0)
                 heavy = (marginal * counted).sum(axis=2) * weights[:, None]
-                bias[layer.columns(group.units)] += heavy.sum(axis=(1, 2)).ravel()
-                for c in s.arrows_into[name]:
-                    self._add_with_parents(c, group, heavy, arrows[c.key])
-        for absent, _ in self.conditioned.places(AbsentTerm):
-            if absent.name == name:
-                bias[absent.children] -= weights.sum()
-                for c in s.arrows_into[name]:
-                    found = weights @ self.mean[c.a]
-                    arrows[c.key][:, absent.children] -= found[:, None]
+                by_row = heavy.sum(axis=1).swapaxes(0, 1)
+                scores[:, layer.columns(group.units)] = by_row.reshape(target.rows, -1)
+                for c in into:
+                    self._add_parents(c, group, heavy.sum(axis=2), arrows[c.key])
+        for one, _ in self.conditioned.places(AbsentTerm):
+            if one.name == name:
+                absent[:, one.children] = -weights[:, None]
         for chain, place in self.conditioned.places(ChainTerm):
             if chain.name == name:
-                self._chain_score(chain, place.start, weights, bias, arrows)
-        return bias, arrows
+                scores[:, chain.children] = self._chain_score(chain, place.start, weights, arrows)
+        for c in into:
+            # Free parents have the value 0 in the evidence, so that observed ones alone count.
+            arrows[c.key].add_products(target.evidence.values[c.a], scores)
+            if absent.any():
+                arrows[c.key].add_products(self.mean[c.a], absent)
+        return (scores + absent).sum(axis=0), arrows
 
     def _chain_score(
-        self, chain: ChainTerm, first: int, weights: Array, bias: Array, arrows: dict[str, Array]
-    ) -> None:
-        """Add the expected scores of chains: of leaks to `bias`, and of links to `arrows`.
+        self, chain: ChainTerm, first: int, weights: Array, arrows: dict[str, _Slopes]
+    ) -> Array:
+        """Return the expected scores (rows, children) of leaks, and add those of links to `arrows`.
 
         The derivative of log Z in a parameter is the expected derivative of the log of its table.
         """
         target, count = self.target, len(chain.children)
         found = self.marginals_of(slice(first, first + count)).reshape(count, 2, -1)
-        slope = weights * _slope(chain.leaks(target).T, found[:, 1], found[:, 0])
-        bias[chain.children] += slope.sum(axis=1)
-        for c in target.structure.arrows_into[chain.name]:
-            # Free parents have the value 0 in the evidence, so that observed ones alone count.
-            seen = target.evidence.values[c.a]
-            arrows[c.key][:, chain.children] += seen.T @ slope.T
+        leaks = weights * _slope(chain.leaks(target).T, found[:, 1], found[:, 0])
         for links, place in chain.places(first):
             steps, support = links.steps(target), links.support(target)
             joint = self.marginals_of(place).reshape(len(steps), 2, steps.shape[1], 2, -1)
             slope = _slope(steps[..., None], joint[:, 0, :, 1], joint[:, 0, :, 0]) @ weights
             layer = target.structure.layers[links.arrow.a]
             rows = layer.columns(links.parents).reshape(len(steps), -1)
-            arrows[links.arrow.key][rows, links.children[:, None]] += slope @ support
+            arrows[links.arrow.key].add(rows, links.children[:, None], slope @ support)
+        return leaks.T
 
-    def _add_with_parents(self, c: Coupling, group: Group, heavy: Array, out: Array) -> None:
-        """Add E[x_parent score] of a group of children to `out` (width of parents, width).
+    def _add_parents(self, c: Coupling, group: Group, heavy: Array, out: _Slopes) -> None:
+        """Add E[x_parent score] of the free parents of a group of children to the slopes.
 
-        `heavy` (n, parents' states, rows, width) is the score times probability and weight. The sum
-        over rows is taken.
+        `heavy` (n, parents' states, width) is the sum over rows of the score times probability and
+        weight.
         """
         layer = self.target.structure.layers[c.a]
-        # Free parents have the value 0 in the evidence, so that observed ones alone count here.
-        seen = np.tensordot(self.target.evidence.values[c.a], heavy.sum(axis=1), axes=(0, 1))
-        out[:, group.layer.columns(group.units)] += seen.reshape(len(seen), -1)
         for axis, n in enumerate(group.near):
             if n.layer == c.a:
-                by_state = group.by_state(heavy.sum(axis=2), axis)
                 rows, columns = _blocks(layer, n.units, group.layer, group.units)
-                out[rows, columns] += self._support(c.a).T @ by_state
+                out.add(rows, columns, self._support(c.a).T @ group.by_state(heavy, axis))
 
     def _tables(self, weights: Array) -> dict[str, Array]:
         """Return the gradient of all tables."""
@@ -348,9 +345,43 @@ def _slope(z: Array, on: Array, off: Array) -> Array:
         return np.asarray(np.where(on > 0, on / np.expm1(z), 0.0) - off)
 
 
-def _like(weight: Weight, found: Array) -> Weight:
-    """Return a dense matrix at the stored entries of a sparse weight, or as it is."""
-    if not is_sparse(weight):
-        return found
-    entries = weight.tocoo()
-    return like(weight, found[entries.row, entries.col])
+class _Slopes:
+    """The gradient in a weight, which for a sparse weight has its stored entries only."""
+
+    def __init__(self, weight: Weight) -> None:
+        self.like = weight
+        self.numbers = np.zeros(weight.nnz if is_sparse(weight) else weight.shape)
+
+    @property
+    def weight(self) -> Weight:
+        """The gradient in the form of the weight."""
+        return like(self.like, self.numbers)
+
+    @cached_property
+    def _places(self) -> Weight:
+        """One more than the place of each stored entry in `numbers`, and 0 elsewhere."""
+        return like(self.like, np.arange(1.0, self.like.nnz + 1))
+
+    def add_products(self, xa: Array, xb: Array) -> None:
+        """Add the sum over rows of x_a x_b'."""
+        found = outer(self.like, xa, xb)
+        self.numbers += found.data if is_sparse(found) else found
+
+    def add(self, rows: Array, columns: Array, values: Array) -> None:
+        """Add values at rows and columns, which are all different pairs."""
+        places, some = self._stored(rows, columns, values)
+        self.numbers[places] += some
+
+    def put(self, rows: Array, columns: Array, values: Array) -> None:
+        """Replace the numbers at rows and columns."""
+        places, some = self._stored(rows, columns, values)
+        self.numbers[places] = some
+
+    def _stored(self, rows: Array, columns: Array, values: Array) -> tuple[Any, Array]:
+        """Return an index of `numbers` for rows and columns, and the values that belong there."""
+        if not is_sparse(self.like):
+            return (rows, columns), values
+        at = np.broadcast_arrays(rows, columns)
+        # Copies, because older versions of scipy set flags of the indices.
+        found = np.asarray(self._places[at[0].flatten(), at[1].flatten()]).astype(np.int64)
+        return found[found > 0] - 1, values.reshape(-1)[found > 0]

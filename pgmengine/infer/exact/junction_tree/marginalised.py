@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -104,7 +105,7 @@ class Group:
     states: int
     first: Array
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of entries of each table."""
         return int(np.prod([n.states for n in self.near], dtype=np.int64)) * max(self.states, 1)
