@@ -213,3 +213,13 @@ def test_expectations_are_those_of_enumeration(seed, beta):
         assert numbers.keys() == others.keys()
         for name, value in numbers.items():
             np.testing.assert_allclose(dense(value), dense(others[name]), err_msg=name, **CLOSE)
+
+
+def test_a_unit_with_very_many_joint_states_of_neighbours_is_refused(*, parents=1100):
+    """The number of states exceeds the largest float."""
+    b = pgm.GraphBuilder()
+    b.layer("a", pgm.Binary(), parents)
+    b.layer("c", pgm.Binary(), 1)
+    b.cause("a", "c", weight=np.ones((parents, 1)))
+    with pytest.raises(pgm.PgmError, match=f"unit 0 of layer 'c' has {parents} free neighbours"):
+        pgm.infer(b.build(), {"c": [1]}, method=pgm.Elimination())

@@ -25,6 +25,7 @@ computes them together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -73,9 +74,9 @@ class Field:
     near: tuple[Neighbour, ...]
 
     @property
-    def entries(self) -> int:
-        """The number of joint states of the neighbours."""
-        return int(np.prod([n.states for n in self.near], dtype=np.float64))
+    def entries(self) -> float:
+        """The number of joint states of the neighbours, inf above the range of a float."""
+        return math.prod([float(n.states) for n in self.near])
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +109,7 @@ class Group:
     @cached_property
     def size(self) -> int:
         """The number of entries of each table."""
-        return int(np.prod([n.states for n in self.near], dtype=np.int64)) * max(self.states, 1)
+        return math.prod([n.states for n in self.near]) * max(self.states, 1)
 
     @property
     def places(self) -> Array:
@@ -154,7 +155,7 @@ def groups_of(layer: Layer, fields: list[Field], states: list[int]) -> tuple[Gro
 
     `states` has the number of states of each unit, or 0 if the unit is not in its table.
     """
-    sizes = [f.entries * max(k, 1) for f, k in zip(fields, states, strict=True)]
+    sizes = [int(f.entries) * max(k, 1) for f, k in zip(fields, states, strict=True)]
     first = np.cumsum([0, *sizes])
     alike: dict[tuple[int | str, ...], list[int]] = {}
     for i, (f, k) in enumerate(zip(fields, states, strict=True)):
