@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,8 @@ from pgmengine.infer.exact.expectations import Expectations, put_second_moments
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm, Links
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, JointTerm
 from pgmengine.infer.exact.junction_tree.factors import PairTerm
-from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm, Field, InfiniteTerm
-from pgmengine.model.couplings import Coupling
+from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm, Group, InfiniteTerm
+from pgmengine.model.couplings import Coupling, outer
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import is_sparse, like
 from pgmengine.units.base import one_hot_rows
@@ -61,6 +62,10 @@ class FromMarginals(Expectations):
     def factor(self, number: int) -> Array:
         """Return the marginal (entries, rows) of a factor."""
         return self.marginals_of(slice(number, number + 1))
+
+    def group(self, place: slice, group: Group) -> Array:
+        """Return the marginals (n, entries, rows) of a group of the term at a place."""
+        return np.asarray(self.marginals_of(place)[group.places])
 
     def joints(self, sets: list[tuple[int, ...]]) -> list[Array]:
         """Return the joint distribution (rows, states, ...) of each set of units."""
@@ -129,17 +134,18 @@ class FromMarginals(Expectations):
             else:
                 support = layer.unit.support.reshape(len(layer.unit.support), -1)
                 out[name] = layer.flat(self.prob[name] @ support)
-        for term, f, marginal in self._infinite():
-            layer = self.target.structure.layers[term.name]
-            mean = layer.unit.mean(term.shaped(self.target, f))
-            out[term.name][:, f.unit] = (marginal * mean).sum(axis=0)
+        for term, group, weighted in self._infinite():
+            out[term.name][:, group.units] = weighted.sum(axis=1).T
         return out
 
-    def _infinite(self) -> Iterator[tuple[InfiniteTerm, Field, Array]]:
-        """Yield units with infinitely many values, and the marginal of the neighbours of each."""
+    def _infinite(self) -> Iterator[tuple[InfiniteTerm, Group, Array]]:
+        """Yield groups of units with infinitely many values, with means times probabilities.
+
+        These are arrays (n, neighbours' states, rows) of the means given the neighbours' states.
+        """
         for term, place in self.conditioned.infinite:
-            for i, f in enumerate(term.fields):
-                yield term, f, self.factor(place.start + i)
+            for group, mean in term.means(self.target):
+                yield term, group, self.group(place, group) * mean
 
     def marginals(self) -> tuple[States, States]:
         """Return the means of all layers, and the probabilities of states of finite ones."""
@@ -150,81 +156,74 @@ class FromMarginals(Expectations):
         s = self.target.structure
         a, b = s.layers[c.a], s.layers[c.b]
         found: Array = np.einsum("ri,rj->rij", self.mean[c.a], self.mean[c.b])
-        for i, j, moment in self._joint_moments(c):
-            rows, columns = a.columns(np.array([i])), b.columns(np.array([j]))
-            found[:, rows[:, None], columns] = moment
+        for first, second, moment in self._joint_moments(c):
+            rows, columns = _blocks(a, first, b, second)
+            found[:, rows, columns] = moment.swapaxes(0, 1)
             if c.a == c.b:
-                found[:, columns[:, None], rows] = moment.swapaxes(1, 2)
+                found[:, columns, rows] = moment.swapaxes(0, 1)
         if c.a == c.b and a.unit.support is not None:
             put_second_moments(found, a, self.prob[c.a], range(a.size))
         return found
 
-    def _joint_moments(self, c: Coupling) -> Iterator[tuple[int, int, Array]]:
-        """Yield (i, j, E[x_i x_j'] (rows, width, width)) of the free pairs of a coupling."""
-        s = self.target.structure
+    def _joint_moments(self, c: Coupling) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield units i, j (n,) and E[x_i x_j'] (n, rows, width, width) of free coupled pairs."""
         for term, place in self.conditioned.places(PairTerm):
             if term.coupling is not c:
                 continue
-            one, two = (s.layers[n].unit.support for n in (c.a, c.b))
-            assert one is not None and two is not None
-            one, two = (v.reshape(len(v), -1) for v in (one, two))
+            one, two = self._support(c.a), self._support(c.b)
             joint = self.marginals_of(place).reshape(len(term.first), len(one), len(two), -1)
             moment = np.einsum("nklr,ki,lj->nrij", joint, one, two, optimize=True)
-            yield from zip(term.first.tolist(), term.second.tolist(), moment, strict=True)
+            yield term.first, term.second, moment
         for child, place in self.conditioned.places(ChildTerm):
-            for i, f in enumerate(child.fields if c.directed and child.name == c.b else ()):
-                if child.free[f.unit]:
-                    yield from self._child_moments(c, f, self.factor(place.start + i))
+            for group in child.groups if c.directed and child.name == c.b else ():
+                if group.states:
+                    yield from self._child_moments(c, group, self.group(place, group))
         for chain, place in self.conditioned.places(ChainTerm):
             for links, where in chain.joined_places(place.stop) if chain.name == c.b else ():
                 if links.arrow is c:
-                    yield from self._chain_moments(links, self.marginals_of(where))
-        for it, f, marginal in self._infinite():
+                    yield self._chain_moments(links, self.marginals_of(where))
+        for it, group, weighted in self._infinite():
             if it.name in (c.a, c.b):
-                yield from self._infinite_moments(c, it, f, marginal)
+                yield from self._infinite_moments(c, it, group, weighted)
 
-    def _chain_moments(self, links: Links, marginal: Array) -> Iterator[tuple[int, int, Array]]:
-        """Yield the moments of the free children and their free parents that chains join."""
+    def _support(self, name: str) -> Array:
+        """Return the values (states, width) of a unit of a layer with finitely many states."""
+        support = self.target.structure.layers[name].unit.support
+        assert support is not None
+        return support.reshape(len(support), -1)
+
+    def _chain_moments(self, links: Links, marginal: Array) -> tuple[Array, Array, Array]:
+        """Return the moments of the free children and their free parents that chains join."""
         support = links.support(self.target)
         both = marginal.reshape(len(links.parents), len(support), 2, -1)[:, :, 1]
         moment = np.einsum("nkr,ki->nri", both, support)[..., None]
-        yield from zip(links.parents.tolist(), links.children.tolist(), moment, strict=True)
+        return links.parents, links.children, moment
 
     def _child_moments(
-        self, c: Coupling, f: Field, marginal: Array
-    ) -> Iterator[tuple[int, int, Array]]:
-        """Yield the moments of a free child and its free parents in an arrow."""
-        s = self.target.structure
-        one, two = (s.layers[n].unit.support for n in (c.a, c.b))
-        assert two is not None
-        joint = marginal.reshape(*(n.states for n in f.near), len(two), -1)
-        for axis, n in enumerate(f.near):
-            if n.layer == c.a and one is not None:
-                others = tuple(i for i in range(len(f.near)) if i != axis)
-                pair = joint.sum(axis=others)
-                one, two = (v.reshape(len(v), -1) for v in (one, two))
-                yield n.unit, f.unit, np.einsum("klr,ki,lj->rij", pair, one, two)
+        self, c: Coupling, group: Group, marginal: Array
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield the moments of free children and their free parents in an arrow."""
+        joint = marginal.reshape(len(marginal), -1, group.states, marginal.shape[-1])
+        for axis, n in enumerate(group.near):
+            if n.layer == c.a:
+                pair, one, two = group.by_state(joint, axis), self._support(c.a), self._support(c.b)
+                moment = np.einsum("nklr,ki,lj->nrij", pair, one, two, optimize=True)
+                yield n.units, group.units, moment
 
     def _infinite_moments(
-        self, c: Coupling, term: InfiniteTerm, f: Field, marginal: Array
-    ) -> Iterator[tuple[int, int, Array]]:
-        """Yield the moments of an infinite unit and its free neighbours in a coupling."""
-        layer = self.target.structure.layers[term.name]
-        weighted = marginal * layer.unit.mean(term.shaped(self.target, f))
+        self, c: Coupling, term: InfiniteTerm, group: Group, weighted: Array
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield the moments of infinite units and their free neighbours in a coupling."""
         other = c.b if term.name == c.a else c.a
-        shape = [n.states for n in f.near]
-        for axis, n in enumerate(f.near):
+        for axis, n in enumerate(group.near):
             if n.layer != other:
                 continue
-            support = self.target.structure.layers[other].unit.support
-            assert support is not None
-            parts = np.moveaxis(weighted.reshape(*shape, -1), axis, 0)
-            by_state = parts.reshape(n.states, -1, weighted.shape[1]).sum(axis=1)
-            moment = np.einsum("kr,kj->rj", by_state, support.reshape(n.states, -1))
+            pair = group.by_state(weighted, axis)
+            moment = np.einsum("nkr,kj->nrj", pair, self._support(other))
             if term.name == c.a:
-                yield f.unit, n.unit, moment[:, None, :]
+                yield group.units, n.units, moment[:, :, None, :]
             else:
-                yield n.unit, f.unit, moment[:, :, None]
+                yield n.units, group.units, moment[:, :, :, None]
 
     def derivatives(self, weights: Array) -> dict[str, Weight]:
         """Return the gradient in all parameters, summed over rows times their weights."""
@@ -237,93 +236,84 @@ class FromMarginals(Expectations):
                 untabled = layer.components(s.child_tables[name] < 0)
                 out[f"{name}.bias"] = weights @ self.mean[name] * untabled
         for c in s.couplings:
-            found = scores[c.b][1][c.key] if c.directed else self._undirected(c, weights)
-            out[f"{c.key}.weight"] = _like(self.target.model.weight(c), found)
+            slopes = scores[c.b][1][c.key] if c.directed else self._undirected(c, weights)
+            out[f"{c.key}.weight"] = slopes.weight
         return out | self._tables(weights)
 
-    def _undirected(self, c: Coupling, weights: Array) -> Array:
-        """Return the sum over rows of weight * E[x_a x_b'], dense."""
-        s = self.target.structure
-        a, b = s.layers[c.a], s.layers[c.b]
-        found = (weights[:, None] * self.mean[c.a]).T @ self.mean[c.b]
-        for i, j, moment in self._joint_moments(c):
-            rows, columns = a.columns(np.array([i])), b.columns(np.array([j]))
-            total = np.tensordot(weights, moment, axes=1)
-            found[rows[:, None], columns] = total
+    def _undirected(self, c: Coupling, weights: Array) -> _Slopes:
+        """Return the sum over rows of weight * E[x_a x_b']."""
+        a, b = (self.target.structure.layers[n] for n in (c.a, c.b))
+        out = _Slopes(self.target.model.weight(c))
+        out.add_products(weights[:, None] * self.mean[c.a], self.mean[c.b])
+        for first, second, moment in self._joint_moments(c):
+            rows, columns = _blocks(a, first, b, second)
+            total = np.einsum("r,nrij->nij", weights, moment)
+            out.put(rows, columns, total)
             if c.a == c.b:
-                found[columns[:, None], rows] = total.T
-        return found
+                out.put(columns, rows, total)
+        return out
 
-    def _score(self, name: str, weights: Array) -> tuple[Array, dict[str, Array]]:
+    def _score(self, name: str, weights: Array) -> tuple[Array, dict[str, _Slopes]]:
         """Return the expected scores of the bias of a directed layer, and of each arrow into it."""
         s, target = self.target.structure, self.target
-        layer = s.layers[name]
-        bias = np.zeros(layer.width)
-        arrows = {c.key: np.zeros((s.layers[c.a].width, layer.width)) for c in s.arrows_into[name]}
+        layer, into = s.layers[name], s.arrows_into[name]
+        arrows = {c.key: _Slopes(target.model.weight(c)) for c in into}
+        # Expected scores times weights, and those of the children of absent terms.
+        scores, absent = np.zeros((2, target.rows, layer.width))
         for term, place in self.conditioned.places(ChildTerm):
-            for i, f in enumerate(term.fields if term.name == name else ()):
-                columns = layer.columns(np.array([f.unit]))
-                score = term.score(target, f)
-                # (parents' states, child's states or 1, rows, width)
-                marginal = self.factor(place.start + i).reshape(*score.shape[:2], -1, 1)
+            for group, score in term.scores(target) if term.name == name else ():
+                # (children, parents' states, child's states or 1, rows, components)
+                marginal = self.group(place, group).reshape(*score.shape[:3], -1, 1)
                 # The score of a state of probability 0 may be infinite, and counts as 0.
                 counted = np.where(marginal > 0, score, 0.0)
-                heavy = (marginal * counted).sum(axis=1) * weights[:, None]
-                bias[columns] += heavy.sum(axis=(0, 1))
-                for c in s.arrows_into[name]:
-                    arrows[c.key][:, columns] += self._with_parents(c, f, heavy)
-        for absent, _ in self.conditioned.places(AbsentTerm):
-            if absent.name == name:
-                bias[absent.children] -= weights.sum()
-                for c in s.arrows_into[name]:
-                    found = weights @ self.mean[c.a]
-                    arrows[c.key][:, absent.children] -= found[:, None]
+                heavy = (marginal * counted).sum(axis=2) * weights[:, None]
+                by_row = heavy.sum(axis=1).swapaxes(0, 1)
+                scores[:, layer.columns(group.units)] = by_row.reshape(target.rows, -1)
+                for c in into:
+                    self._add_parents(c, group, heavy.sum(axis=2), arrows[c.key])
+        for one, _ in self.conditioned.places(AbsentTerm):
+            if one.name == name:
+                absent[:, one.children] = -weights[:, None]
         for chain, place in self.conditioned.places(ChainTerm):
             if chain.name == name:
-                self._chain_score(chain, place.start, weights, bias, arrows)
-        return bias, arrows
+                scores[:, chain.children] = self._chain_score(chain, place.start, weights, arrows)
+        for c in into:
+            # Free parents have the value 0 in the evidence, so that observed ones alone count.
+            arrows[c.key].add_products(target.evidence.values[c.a], scores)
+            if absent.any():
+                arrows[c.key].add_products(self.mean[c.a], absent)
+        return (scores + absent).sum(axis=0), arrows
 
     def _chain_score(
-        self, chain: ChainTerm, first: int, weights: Array, bias: Array, arrows: dict[str, Array]
-    ) -> None:
-        """Add the expected scores of chains: of leaks to `bias`, and of links to `arrows`.
+        self, chain: ChainTerm, first: int, weights: Array, arrows: dict[str, _Slopes]
+    ) -> Array:
+        """Return the expected scores (rows, children) of leaks, and add those of links to `arrows`.
 
         The derivative of log Z in a parameter is the expected derivative of the log of its table.
         """
         target, count = self.target, len(chain.children)
         found = self.marginals_of(slice(first, first + count)).reshape(count, 2, -1)
-        slope = weights * _slope(chain.leaks(target).T, found[:, 1], found[:, 0])
-        bias[chain.children] += slope.sum(axis=1)
-        for c in target.structure.arrows_into[chain.name]:
-            # Free parents have the value 0 in the evidence, so that observed ones alone count.
-            seen = target.evidence.values[c.a]
-            arrows[c.key][:, chain.children] += seen.T @ slope.T
+        leaks = weights * _slope(chain.leaks(target).T, found[:, 1], found[:, 0])
         for links, place in chain.places(first):
             steps, support = links.steps(target), links.support(target)
             joint = self.marginals_of(place).reshape(len(steps), 2, steps.shape[1], 2, -1)
             slope = _slope(steps[..., None], joint[:, 0, :, 1], joint[:, 0, :, 0]) @ weights
             layer = target.structure.layers[links.arrow.a]
             rows = layer.columns(links.parents).reshape(len(steps), -1)
-            arrows[links.arrow.key][rows, links.children[:, None]] += slope @ support
+            arrows[links.arrow.key].add(rows, links.children[:, None], slope @ support)
+        return leaks.T
 
-    def _with_parents(self, c: Coupling, f: Field, heavy: Array) -> Array:
-        """Return E[x_parent score] (width of parents, width) of one child, summed over rows.
+    def _add_parents(self, c: Coupling, group: Group, heavy: Array, out: _Slopes) -> None:
+        """Add E[x_parent score] of the free parents of a group of children to the slopes.
 
-        `heavy` (parents' states, rows, width) is the score times probability and weight.
+        `heavy` (n, parents' states, width) is the sum over rows of the score times probability and
+        weight.
         """
         layer = self.target.structure.layers[c.a]
-        # Parents that are not in the factor are observed.
-        found = self.target.evidence.values[c.a].T @ heavy.sum(axis=0)
-        shape = [n.states for n in f.near]
-        for axis, n in enumerate(f.near):
-            if n.layer != c.a:
-                continue
-            support = layer.unit.support
-            assert support is not None
-            parts = np.moveaxis(heavy.reshape(*shape, *heavy.shape[1:]), axis, 0)
-            by_state = parts.reshape(n.states, -1, heavy.shape[2]).sum(axis=1)
-            found[layer.columns(np.array([n.unit]))] = support.reshape(n.states, -1).T @ by_state
-        return np.asarray(found)
+        for axis, n in enumerate(group.near):
+            if n.layer == c.a:
+                rows, columns = _blocks(layer, n.units, group.layer, group.units)
+                out.add(rows, columns, self._support(c.a).T @ group.by_state(heavy, axis))
 
     def _tables(self, weights: Array) -> dict[str, Array]:
         """Return the gradient of all tables."""
@@ -342,6 +332,12 @@ class FromMarginals(Expectations):
         return target.model.table_slopes(counts)
 
 
+def _blocks(a: Layer, first: Array, b: Layer, second: Array) -> tuple[Array, Array]:
+    """Return rows (n, width, 1) and columns (n, 1, width) of pairs of units in a weight."""
+    rows, columns = a.columns(first), b.columns(second)
+    return rows.reshape(len(first), -1, 1), columns.reshape(len(second), 1, -1)
+
+
 def _slope(z: Array, on: Array, off: Array) -> Array:
     """Return E[d/dz]: of log(1 - e^-z) with probability `on`, and of -z with probability `off`."""
     # The slope of a state of probability 0 may be infinite, and counts as 0.
@@ -349,9 +345,43 @@ def _slope(z: Array, on: Array, off: Array) -> Array:
         return np.asarray(np.where(on > 0, on / np.expm1(z), 0.0) - off)
 
 
-def _like(weight: Weight, found: Array) -> Weight:
-    """Return a dense matrix at the stored entries of a sparse weight, or as it is."""
-    if not is_sparse(weight):
-        return found
-    entries = weight.tocoo()
-    return like(weight, found[entries.row, entries.col])
+class _Slopes:
+    """The gradient in a weight, which for a sparse weight has its stored entries only."""
+
+    def __init__(self, weight: Weight) -> None:
+        self.like = weight
+        self.numbers = np.zeros(weight.nnz if is_sparse(weight) else weight.shape)
+
+    @property
+    def weight(self) -> Weight:
+        """The gradient in the form of the weight."""
+        return like(self.like, self.numbers)
+
+    @cached_property
+    def _places(self) -> Weight:
+        """One more than the place of each stored entry in `numbers`, and 0 elsewhere."""
+        return like(self.like, np.arange(1.0, self.like.nnz + 1))
+
+    def add_products(self, xa: Array, xb: Array) -> None:
+        """Add the sum over rows of x_a x_b'."""
+        found = outer(self.like, xa, xb)
+        self.numbers += found.data if is_sparse(found) else found
+
+    def add(self, rows: Array, columns: Array, values: Array) -> None:
+        """Add values at rows and columns, which are all different pairs."""
+        places, some = self._stored(rows, columns, values)
+        self.numbers[places] += some
+
+    def put(self, rows: Array, columns: Array, values: Array) -> None:
+        """Replace the numbers at rows and columns."""
+        places, some = self._stored(rows, columns, values)
+        self.numbers[places] = some
+
+    def _stored(self, rows: Array, columns: Array, values: Array) -> tuple[Any, Array]:
+        """Return an index of `numbers` for rows and columns, and the values that belong there."""
+        if not is_sparse(self.like):
+            return (rows, columns), values
+        at = np.broadcast_arrays(rows, columns)
+        # Copies, because older versions of scipy set flags of the indices.
+        found = np.asarray(self._places[at[0].flatten(), at[1].flatten()]).astype(np.int64)
+        return found[found > 0] - 1, values.reshape(-1)[found > 0]

@@ -183,7 +183,7 @@ class PairTerm:
         """Return the entries of all pairs, which no evidence changes."""
         c, s = self.coupling, target.structure
         a, b = s.layers[c.a], s.layers[c.b]
-        blocks = _blocks(
+        blocks = weights_between(
             target.model.weight(c), self.first, self.second, a.unit.width, b.unit.width
         )
         one, two = (_rows_of_values(x.unit.support) for x in (a, b))
@@ -197,7 +197,7 @@ def _rows_of_values(support: Array | None) -> Array:
     return support.reshape(len(support), -1)
 
 
-def _blocks(weight: Weight, first: Array, second: Array, wide: int, high: int) -> Array:
+def weights_between(weight: Weight, first: Array, second: Array, wide: int, high: int) -> Array:
     """Return the blocks (n, wide, high) of a weight between pairs of units."""
     rows = first[:, None] * wide + np.arange(wide)
     columns = second[:, None] * high + np.arange(high)

@@ -13,34 +13,40 @@ of the sum: max_x [eta x + log h(x)], minus A(eta) for a leaf. Given the mode of
 the unit has its most probable value. For Gaussian units, the largest log weight and the log of the
 sum differ by a constant only.
 
-The first two kinds are functions of a field that is linear in the states of a few free units.
-`Field` holds these units and the steps that their states add to the field, so that the entries of a
-table are
+The first two kinds are functions of a field that is linear in the states of a few free units:
 
-    f(field_0 + sum over units n of step_n[state of n])
+    field[states] = own + sum over the free neighbours n of step_n[state of n],  step_n = x_n W
 
-where field_0 is the contribution of the bias and of the observed units, which differs from row to
-row.
+where `own` is the contribution of the bias and of the observed units, which differs from row to
+row. A `Field` names one unit and its free neighbours. A `Group` holds all units of a layer whose
+neighbours have the same layers in the same order. Their tables have the same shape, and numpy
+computes them together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Weight
+from pgmengine.base.work.division import blocks
 from pgmengine.evidence.target import Target, times
-from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes
+from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes, weights_between
 from pgmengine.model.layer import Layer
 from pgmengine.model.unit_graph import acts
-from pgmengine.model.weights import is_sparse
 
 # Largest number of entries of a table of a child, or of a unit with infinitely many values, over
 # its neighbours.
 MAX_MARGINALISED_ENTRIES = 2**22
+
+# Largest number of field components of the units of a group that are computed together.
+MAX_AT_ONCE = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,37 +74,119 @@ class Field:
     near: tuple[Neighbour, ...]
 
     @property
-    def entries(self) -> int:
-        """The number of joint states of the neighbours."""
-        return int(np.prod([n.states for n in self.near], dtype=np.float64))
+    def entries(self) -> float:
+        """The number of joint states of the neighbours, inf above the range of a float."""
+        return math.prod([float(n.states) for n in self.near])
 
-    def at_states(self, target: Target, blocks: dict[str, list[Weight]], own: Array) -> Array:
-        """Return the field (entries, rows, width) at every joint state of the neighbours.
 
-        Parameters
-        ----------
-        target : the model.
-        blocks : layer -> weights (width of the layer, width of this layer) from it.
-        own : (rows, width) the field without the neighbours.
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """One free neighbour of each unit of a group: their layer, their numbers (n,), their states."""
+
+    layer: str
+    units: Array
+    states: int
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Units of one layer whose free neighbours have the same layers in the same order.
+
+    Attributes
+    ----------
+    layer, units : the n units.
+    near : their free neighbours, the first axes of their tables.
+    states : the number of states of the unit itself, the last axis; 0 if there is no such axis.
+    first : (n,) the first entry of each table among the entries of a term.
+    """
+
+    layer: Layer
+    units: Array
+    near: tuple[Neighbours, ...]
+    states: int
+    first: Array
+
+    @cached_property
+    def size(self) -> int:
+        """The number of entries of each table."""
+        return math.prod([n.states for n in self.near]) * max(self.states, 1)
+
+    @property
+    def places(self) -> Array:
+        """The places (n, entries) of the entries of each table among the entries of a term."""
+        return self.first[:, None] + np.arange(self.size)
+
+    def some(self, index: Array) -> Group:
+        """Return some of the units."""
+        near = tuple(replace(n, units=n.units[index]) for n in self.near)
+        return replace(self, units=self.units[index], near=near, first=self.first[index])
+
+    def of(self, flat: Array) -> Array:
+        """Return the values (n, rows, width) of the units from those of their layer."""
+        columns = self.layer.columns(self.units)
+        return flat[:, columns].reshape(len(flat), len(self.units), -1).swapaxes(0, 1)
+
+    def steps(self, target: Target, into: dict[str, list[Weight]]) -> Array:
+        """Return what the neighbours add to the fields, (n, joint states, width).
+
+        `into` holds the weights (width of another layer, width of this layer) by this other layer.
         """
-        s = target.structure
-        columns = s.layers[self.layer].columns(np.array([self.unit]))
-        found = own[None]
+        found = np.zeros((len(self.units), 1, self.layer.unit.width))
         for n in self.near:
-            layer = s.layers[n.layer]
-            support = layer.unit.support
-            assert support is not None
-            rows = layer.columns(np.array([n.unit]))
-            weight = sum(dense(block, rows, columns) for block in blocks[n.layer])
-            steps = support.reshape(len(support), -1) @ weight
-            found = (found[:, None] + steps[None, :, None]).reshape(-1, *found.shape[1:])
+            source = target.structure.layers[n.layer]
+            assert source.unit.support is not None
+            weights = sum(
+                weights_between(w, n.units, self.units, source.unit.width, self.layer.unit.width)
+                for w in into[n.layer]
+            )
+            step = source.unit.support.reshape(n.states, -1) @ weights
+            found = (found[:, :, None] + step[:, None]).reshape(len(found), -1, found.shape[-1])
         return found
 
+    def by_state(self, values: Array, axis: int) -> Array:
+        """Return the sums (n, states, ...) of values (n, joint states, ...) by one neighbour."""
+        by_axis = values.reshape(len(values), *(n.states for n in self.near), *values.shape[2:])
+        others = tuple(1 + i for i in range(len(self.near)) if i != axis)
+        return np.asarray(by_axis.sum(axis=others))
 
-def dense(weight: Weight, rows: Array, columns: Array) -> Array:
-    """Return the entries of a weight at some rows and columns as a dense array."""
-    block = weight[rows][:, columns]
-    return np.asarray(block.toarray() if is_sparse(block) else block)
+
+def groups_of(layer: Layer, fields: list[Field], states: list[int]) -> tuple[Group, ...]:
+    """Return fields of a layer by the shape of their tables, which follow each other in a term.
+
+    `states` has the number of states of each unit, or 0 if the unit is not in its table.
+    """
+    sizes = [int(f.entries) * max(k, 1) for f, k in zip(fields, states, strict=True)]
+    first = np.cumsum([0, *sizes])
+    alike: dict[tuple[int | str, ...], list[int]] = {}
+    for i, (f, k) in enumerate(zip(fields, states, strict=True)):
+        alike.setdefault((k, *(n.layer for n in f.near)), []).append(i)
+    out = []
+    for index in alike.values():
+        some = [fields[i] for i in index]
+        near = tuple(
+            Neighbours(each[0].layer, np.array([n.unit for n in each]), each[0].states)
+            for each in zip(*(f.near for f in some), strict=True)
+        )
+        units = np.array([f.unit for f in some])
+        out.append(Group(layer, units, near, states[index[0]], first[index]))
+    return tuple(out)
+
+
+def parts_of(groups: Iterable[Group], rows: int) -> Iterator[Group]:
+    """Yield groups in parts whose fields have at most MAX_AT_ONCE components, or of one unit."""
+    for group in groups:
+        each = group.size * rows * group.layer.unit.width
+        for some in blocks(np.arange(len(group.units)), MAX_AT_ONCE / each):
+            yield group.some(some)
+
+
+def entries_of(found: list[tuple[Group, Array]]) -> Array:
+    """Return the entries (entries, rows) of a term from those of groups (n, entries, rows)."""
+    rows = max((values.shape[-1] for _, values in found), default=1)
+    out = np.empty((sum(len(group.units) * group.size for group, _ in found), rows))
+    for group, values in found:
+        out[group.places] = values
+    return out
 
 
 def child_fields(
@@ -157,63 +245,45 @@ def check_entries(fields: list[Field]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ChildTerm:
-    """The conditionals of the children of one layer, over their free parents.
-
-    `free` (size,) is True for children that are free themselves.
-    """
+    """The conditionals of the children of one layer, over their free parents."""
 
     name: str
-    fields: tuple[Field, ...]
-    free: Array
+    groups: tuple[Group, ...]
     scopes: Scopes
 
     by_row = True
 
     def values(self, target: Target) -> Array:
-        """Return the entries of all children."""
-        parts = [self.logs(target, f) for f in self.fields]
-        rows = max((p.shape[1] for p in parts), default=1)
-        return np.concatenate(
-            [np.empty((0, rows)), *(np.broadcast_to(p, (len(p), rows)) for p in parts)]
-        )
+        """Return beta [log p(x | zeta) - log h(x)] of all children."""
+        unit, found = target.structure.layers[self.name].unit, []
+        for group, x, zeta in self._states(target):
+            logs = times(target.beta[0], unit.log_conditional(x, zeta) - unit.log_h(x))
+            found.append((group, logs.reshape(len(group.units), group.size, -1)))
+        return entries_of(found)
 
-    def logs(self, target: Target, f: Field) -> Array:
-        """Return beta [log p(x | zeta) - log h(x)] (entries, rows) of one child."""
-        layer = target.structure.layers[self.name]
-        zeta, value = self.inputs(target, f), self.child_values(target, f)
-        shape = np.broadcast_shapes(zeta.shape, value.shape)
-        zeta, value = (_shaped(layer, np.broadcast_to(v, shape)) for v in (zeta, value))
-        found = layer.unit.log_conditional(value, zeta) - layer.unit.log_h(value)
-        return times(target.beta[0], found.reshape(-1, shape[-2]))
+    def scores(self, target: Target) -> Iterator[tuple[Group, Array]]:
+        """Yield groups of children, and their scores d log p(x | zeta) / d zeta.
 
-    def score(self, target: Target, f: Field) -> Array:
-        """Return the score d log p(x | zeta) / d zeta of one child.
-
-        Its axes are the parents' states, the child's states or 1, rows, and components.
+        The axes are children, the parents' states, the child's states or 1, rows, and components.
         """
-        layer = target.structure.layers[self.name]
-        zeta, value = self.inputs(target, f), self.child_values(target, f)
-        shape = np.broadcast_shapes(zeta.shape, value.shape)
-        zeta, value = (_shaped(layer, np.broadcast_to(v, shape)) for v in (zeta, value))
-        return layer.unit.score(value, zeta).reshape(shape)
+        unit = target.structure.layers[self.name].unit
+        for group, x, zeta in self._states(target):
+            yield group, unit.score(x, zeta).reshape(*zeta.shape[:4], unit.width)
 
-    def inputs(self, target: Target, f: Field) -> Array:
-        """Return zeta (parents' states, 1, rows, width) at every joint state of the parents."""
+    def _states(self, target: Target) -> Iterator[tuple[Group, Array, Array]]:
+        """Yield groups, and x and zeta (n, parents' states, states or 1, rows[, width]) of each."""
         layer = target.structure.layers[self.name]
-        columns = layer.columns(np.array([f.unit]))
-        own = target.model.inputs(target.evidence.values, self.name)[:, columns]
-        blocks = blocks_into(target, self.name)
-        return f.at_states(target, blocks, distinct(own))[:, None]
-
-    def child_values(self, target: Target, f: Field) -> Array:
-        """Return the values (1, states or 1, rows or 1, width) of a child."""
-        layer = target.structure.layers[self.name]
-        if self.free[f.unit]:
-            support = layer.unit.support
-            assert support is not None
-            return support.reshape(1, len(support), 1, layer.unit.width)
-        columns = layer.columns(np.array([f.unit]))
-        return distinct(target.evidence.values[self.name])[None, None][..., columns]
+        own, into = inputs_of(target, self.name)
+        seen = distinct(target.evidence.values[self.name])
+        for group in parts_of(self.groups, target.rows):
+            zeta = (group.of(own)[:, None] + group.steps(target, into)[:, :, None])[:, :, None]
+            if group.states:
+                assert layer.unit.support is not None
+                x = layer.unit.support.reshape(1, 1, group.states, 1, -1)
+            else:
+                x = group.of(seen)[:, None, None]
+            x, zeta = (_shaped(layer, v) for v in np.broadcast_arrays(x, zeta))
+            yield group, x, zeta
 
 
 def _shaped(layer: Layer, values: Array) -> Array:
@@ -221,12 +291,26 @@ def _shaped(layer: Layer, values: Array) -> Array:
     return values if layer.unit.width > 1 else values[..., 0]
 
 
-def blocks_into(target: Target, name: str) -> dict[str, list[Weight]]:
-    """Return parent layer -> weights of the arrows into a layer."""
-    found: dict[str, list[Weight]] = {}
+def inputs_of(target: Target, name: str) -> tuple[Array, dict[str, list[Weight]]]:
+    """Return the inputs (rows or 1, width) of children without their free parents.
+
+    The second item has the weights of the arrows into the layer, by parent layer.
+    """
+    into: dict[str, list[Weight]] = {}
     for c in target.structure.arrows_into[name]:
-        found.setdefault(c.a, []).append(target.model.weight(c))
-    return found
+        into.setdefault(c.a, []).append(target.model.weight(c))
+    return distinct(target.model.inputs(target.evidence.values, name)), into
+
+
+def fields_of(target: Target, name: str) -> tuple[Array, dict[str, list[Weight]]]:
+    """Return the fields (rows or 1, width) of units without their free neighbours.
+
+    The second item has beta times the weights of the couplings of the layer, by neighbouring layer.
+    """
+    into: dict[str, list[Weight]] = {}
+    for source, block in target.model.neighbours[name]:
+        into.setdefault(source, []).append(float(target.beta[0]) * block)
+    return distinct(target.outer_field(target.evidence.values, name)), into
 
 
 def child_term(target: Target, free: FreeUnits, name: str, fields: list[Field]) -> ChildTerm | None:
@@ -234,11 +318,12 @@ def child_term(target: Target, free: FreeUnits, name: str, fields: list[Field]) 
     if not fields:
         return None
     check_entries(fields)
-    first = target.structure.first_unit[name]
-    mine = free.number[first : first + target.structure.layers[name].size] >= 0
-    own = [[int(free.number[first + f.unit])] if mine[f.unit] else [] for f in fields]
+    layer, first = target.structure.layers[name], target.structure.first_unit[name]
+    numbers = [int(free.number[first + f.unit]) for f in fields]
+    own = [[number] if number >= 0 else [] for number in numbers]
     scopes = [[n.number for n in f.near] + last for f, last in zip(fields, own, strict=True)]
-    return ChildTerm(name, tuple(fields), mine, scopes_of(scopes))
+    states = [int(free.states[number]) if number >= 0 else 0 for number in numbers]
+    return ChildTerm(name, groups_of(layer, fields, states), scopes_of(scopes))
 
 
 def scopes_of(lists: list[list[int]]) -> Scopes:
@@ -255,79 +340,65 @@ class InfiniteTerm:
     """
 
     name: str
-    fields: tuple[Field, ...]
+    groups: tuple[Group, ...]
     scopes: Scopes
     leaf: bool
 
     by_row = True
 
     def values(self, target: Target) -> Array:
-        """Return the entries of all units."""
+        """Return A(eta) of all units; of a quadratic A, A(own + steps) - A(own).
+
+        The difference, c steps (own + steps / 2), keeps its digits however large the own field is.
+        """
         if self.leaf:
-            return np.zeros((sum(f.entries for f in self.fields), 1))
-        parts = [self._sums(target, f) for f in self.fields]
-        rows = max(p.shape[1] for p in parts)
-        return np.concatenate([np.broadcast_to(p, (len(p), rows)) for p in parts])
+            return np.zeros((sum(len(g.units) * g.size for g in self.groups), 1))
+        layer = target.structure.layers[self.name]
+        c, found = layer.unit.curvature, list[tuple[Group, Array]]()
+        for group, own, steps in self._fields(target):
+            if c is None:
+                logs = layer.unit.log_normalizer(_shaped(layer, own + steps))
+            else:
+                logs = c * (steps * (own + steps / 2)).sum(axis=-1)
+            found.append((group, logs))
+        return entries_of(found)
 
     def largest(self, target: Target) -> Array:
         """Return the entries with the largest log weight of a unit in place of the log of its sum.
 
         For a leaf it is the log of its largest conditional density.
         """
-        unit, parts = target.structure.layers[self.name].unit, []
-        if unit.curvature is not None:
+        layer, found = target.structure.layers[self.name], list[tuple[Group, Array]]()
+        if layer.unit.curvature is not None:
             # The largest log weight differs from the log of the sum by a constant.
             return self.values(target)
-        for f in self.fields:
-            eta = self.shaped(target, f)
-            top = unit.max_log_weight(eta)
-            parts.append(top - unit.log_normalizer(eta) if self.leaf else top)
-        rows = max(p.shape[1] for p in parts)
-        return np.concatenate([np.broadcast_to(p, (len(p), rows)) for p in parts])
+        for group, own, steps in self._fields(target):
+            eta = _shaped(layer, own + steps)
+            top = layer.unit.max_log_weight(eta)
+            found.append((group, top - layer.unit.log_normalizer(eta) if self.leaf else top))
+        return entries_of(found)
 
     def constant(self, target: Target) -> Array:
-        """Return the part (rows or 1,) of the log sums that is not in the tables; see `_sums`."""
+        """Return the part (rows or 1,) of the log sums that is not in the tables; see `values`."""
         unit, total = target.structure.layers[self.name].unit, np.zeros(1)
         if self.leaf or unit.curvature is None:
             return total
-        for f in self.fields:
-            own, _ = self._near(target, f)
-            total = total + unit.log_normalizer(own).sum(axis=1)
+        own, _ = fields_of(target, self.name)
+        for group in self.groups:
+            total = total + unit.log_normalizer(group.of(own)).sum(axis=(0, 2))
         return total
 
-    def _sums(self, target: Target, f: Field) -> Array:
-        """Return A(eta) (entries, rows) of a unit; of a quadratic A, A(own + s) - A(own).
+    def means(self, target: Target) -> Iterator[tuple[Group, Array]]:
+        """Yield groups of units, and their means (n, neighbours' states, rows)."""
+        layer = target.structure.layers[self.name]
+        for group, own, steps in self._fields(target):
+            yield group, layer.unit.mean(_shaped(layer, own + steps))
 
-        The difference, c s (own + s / 2), keeps its digits however large the own field is.
-        """
-        unit = target.structure.layers[self.name].unit
-        if unit.curvature is None:
-            return np.asarray(unit.log_normalizer(self.shaped(target, f)))
-        own, blocks = self._near(target, f)
-        steps = f.at_states(target, blocks, np.zeros_like(own))
-        found: Array = unit.curvature * (steps * (own + steps / 2)).sum(axis=-1)
-        return found
-
-    def shaped(self, target: Target, f: Field) -> Array:
-        """Return `natural` in the shape that functions of the unit take, (entries, rows)."""
-        return _shaped(target.structure.layers[self.name], self.natural(target, f))
-
-    def natural(self, target: Target, f: Field) -> Array:
-        """Return eta (entries, rows, width) at every joint state of the neighbours."""
-        own, blocks = self._near(target, f)
-        return f.at_states(target, blocks, own)
-
-    def _near(self, target: Target, f: Field) -> tuple[Array, dict[str, list[Weight]]]:
-        """Return the field (rows or 1, width) without the neighbours, and their weights."""
-        columns = target.structure.layers[self.name].columns(np.array([f.unit]))
-        if self.leaf:
-            own = distinct(target.model.inputs(target.evidence.values, self.name))[:, columns]
-            return own, blocks_into(target, self.name)
-        own = distinct(target.outer_field(target.evidence.values, self.name))[:, columns]
-        blocks: dict[str, list[Weight]] = {}
-        for source, block in target.model.neighbours[self.name]:
-            blocks.setdefault(source, []).append(float(target.beta[0]) * block)
-        return own, blocks
+    def _fields(self, target: Target) -> Iterator[tuple[Group, Array, Array]]:
+        """Yield groups, `own` (n, 1, rows, width) and `steps` (n, neighbours' states, 1, width)."""
+        own, into = (inputs_of if self.leaf else fields_of)(target, self.name)
+        for group in parts_of(self.groups, target.rows):
+            yield group, group.of(own)[:, None], group.steps(target, into)[:, :, None]
 
 
 def infinite_term(target: Target, free: FreeUnits, name: str, structural: bool) -> InfiniteTerm:
@@ -349,4 +420,5 @@ def infinite_term(target: Target, free: FreeUnits, name: str, structural: bool) 
         fields = infinite_fields(target, free, name, structural)
     check_entries(fields)
     scopes = scopes_of([[n.number for n in f.near] for f in fields])
-    return InfiniteTerm(name, tuple(fields), scopes, leaf)
+    groups = groups_of(s.layers[name], fields, [0] * len(fields))
+    return InfiniteTerm(name, groups, scopes, leaf)
