@@ -35,7 +35,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Weight
-from pgmengine.base.work.division import blocks
+from pgmengine.base.work.division import blocks, check_divided
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes, weights_between
 from pgmengine.model.layer import Layer
@@ -183,7 +183,9 @@ def parts_of(groups: Iterable[Group], rows: int) -> Iterator[Group]:
 def entries_of(found: list[tuple[Group, Array]]) -> Array:
     """Return the entries (entries, rows) of a term from those of groups (n, entries, rows)."""
     rows = max((values.shape[-1] for _, values in found), default=1)
-    out = np.empty((sum(len(group.units) * group.size for group, _ in found), rows))
+    count = sum(len(group.units) * group.size for group, _ in found)
+    out, jobs = np.full((count, rows), np.nan), [group.places.ravel() for group, _ in found]
+    check_divided(jobs, count, "entries of tables")
     for group, values in found:
         out[group.places] = values
     return out
