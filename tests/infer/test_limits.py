@@ -97,6 +97,28 @@ def test_the_advice_includes_rows_that_fit():
     assert pgm.explain(model, {"v": x[:rows]}, "bound", seconds=2 * limit).chosen
 
 
+def test_limits_hold_for_the_longest_time_of_a_plan():
+    """Annealing makes fewer further runs where all of them would take too long."""
+    ask = lambda seconds: pgm.explain(pgm.rbm(40, 30, rng=0), None, "log_z", seconds=seconds)  # noqa: E731
+    free = ask(math.inf).parts[0].chosen
+    assert free.method == "AIS" and free.longest > 2 * free.seconds
+    assert re.search(r"2 to 4 references; .* [\d.]+( s)? to [\d.]+ s, ", str(free))
+    seen = set()
+    for limit in np.geomspace(1.001 * free.seconds, 1.1 * free.longest, 9):
+        plan = ask(float(limit)).parts[0].chosen
+        assert plan.method == "AIS" and plan.longest <= limit and plan.seconds <= free.seconds
+        seen.add(plan.why)
+    assert len(seen) == 3 and "2 references" in min(seen)
+    assert "AIS" != ask(0.99 * free.seconds).parts[0].chosen.method
+
+
+def test_the_time_of_a_plan_is_a_range_where_it_depends_on_the_run():
+    plan = lambda *seconds: pgm.Plan("M", seconds=seconds[0], most_seconds=seconds[-1]).sizes[1]  # noqa: E731
+    assert plan(24.0) == plan(24.0, 0.0) == plan(24.0, 24.1) == "24 s"
+    assert plan(24.0, 85.0) == "24 to 85 s" and plan(24.0, 600.0) == "24 s to 10 min"
+    assert plan(0.0) == ""
+
+
 def test_seconds_limits_any_method_and_every_door():
     model = pgm.rbm(6, 4, rng=0)
     for ask in (pgm.infer, pgm.prepare):

@@ -12,6 +12,7 @@ import pytest
 from limits import no_exact_draws
 
 import pgmengine as pgm
+from pgmengine.engine.cost import engine
 from pgmengine.infer.diagnostics.convergence import least_error, series_statistics
 from pgmengine.infer.diagnostics.trust import few, few_tours, normal_end, pareto_shape
 from pgmengine.infer.sampling.draws.starts import dispersed
@@ -120,6 +121,40 @@ def test_chains_of_training_are_a_reference(apart=8.0):
         reference = next(search._references(None))
         mean = np.tanh(np.concatenate(list(reference.values())))
         np.testing.assert_allclose(mean, (1 - SHRINK_SHARE) * (2 * share - 1), atol=0.02)
+
+
+@pytest.mark.parametrize("betas", [pgm.Adaptive(40), pgm.Linear(40)], ids=repr)
+@pytest.mark.parametrize("confirm", [1, 2, 5])
+def test_plans_end_with_all_runs_that_a_row_may_make(betas, confirm, monkeypatch):
+    """Rows that no run confirms make as many sweeps as the longest plan counts."""
+    rungs, swept = [], []
+
+    def ladder(*given):
+        found = real(*given)
+        rungs.append(len(found))
+        return found
+
+    real = annealing.ladder
+    monkeypatch.setattr(annealing, "ladder", ladder)
+    monkeypatch.setattr(references._Search, "finished", property(lambda self: False))
+    chains = references.swept_chains
+    monkeypatch.setattr(references, "swept_chains", lambda *a: swept.append(a[2]) or chains(*a))
+    model = pgm.rbm(40, 30, rng=0)
+    rates = {name: np.full(x.bias_shape, 0.4) for name, x in model.structure.layers.items()}
+    trained = model.with_training(Training(rates))
+    for target, further in ((model.given(), [1, 1]), (trained.given(), [1, 1, 1])):
+        rungs.clear(), swept.clear()
+        lengths = (further + [4] * isinstance(betas, pgm.Adaptive))[:confirm]
+        method = pgm.AIS(chains=20, betas=betas, confirm=confirm)
+        plan = method.plan(target, ("log_z",))
+        r = method.run(target, ("log_z",), rng=0)
+        assert references.run_lengths(method, target, True) == lengths
+        assert rungs == [40] + [40 * n for n in lengths] and swept == [50]
+        assert r.stats["references"][0] == 1 + len(lengths)
+        assert (plan.longest > plan.seconds) == (confirm > 1)
+        more = 2 * sum(lengths[1:]) * engine(target, pgm.Gibbs()).anneal(20, 40)
+        assert plan.longest >= plan.seconds + more
+        assert method.faster(target, ("log_z",), 0.9 * plan.seconds) is None
 
 
 def test_a_further_run_comes_down_from_the_states_of_the_chains(n=20, apart=8.0):

@@ -263,6 +263,14 @@ def test_rows_with_holes_are_exact_where_mean_field_would_refuse():
     assert isinstance(pgm.fit(b.build(), data, updates=1, progress=False).positive, pgm.Exact)
 
 
+def test_an_exact_data_phase_is_planned_once(monkeypatch):
+    plans, plan = [], pgm.Enumeration.scheme
+    monkeypatch.setattr(pgm.Enumeration, "scheme", lambda *a: plans.append(a) or plan(*a))
+    target = pgm.rbm(6, 4, rng=0).given({"v": [[0, 1, NAN, 0, 0, 1]]})
+    pgm.Exact().gradient(target, np.ones(1))
+    assert len(plans) == 1
+
+
 @pytest.mark.parametrize("updates", [1, 20, 100, 200, 1000])
 def test_short_runs_take_larger_steps_but_bounds_no_more_than_twice(updates):
     """A data phase by mean field and chains that follow it diverge at three times the rate."""

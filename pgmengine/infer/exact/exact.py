@@ -21,7 +21,9 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
+from pgmengine.infer.diagnostics.rounding import check_digits, fits
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration, cover_bits
+from pgmengine.infer.exact.enumeration.product_mixture import shared_mixture
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.planning import rough_entries
 from pgmengine.infer.question.prepared import Method, Planned, Prepared, Scheme
@@ -112,14 +114,21 @@ class Exact(Method):
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
     ) -> None:
         """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""
-        total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
+        # Larger terms need the smaller ones that `gradient` finds.
+        shared = shared_mixture(target, np.float64) if fits(target, False) else None
+        if shared is not None and shared.cover.bits <= self.max_bits:
+            shared.expect(target, weights, total)
+        else:
+            total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
 
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
         """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        weighed = replace(target, weights=target.weighed(weights))
+        weighed = replace(check_digits(target), weights=target.weighed(weights))
         question = self.prepare(weighed, ("gradient",))
         question.check()
-        found: dict[str, Any] = question.basis.method.gradient(target, weights)
+        chosen: Planned = question.basis
+        method: Any = chosen.method
+        found: dict[str, Any] = method.weighed_gradient(chosen.on(weighed))
         return found
 
 

@@ -308,9 +308,10 @@ class Auto(Method):
         """Return the limit that a plan exceeds, as a refusal, or an empty string."""
         if plan.work > self.max_work:
             return f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}"
-        if plan.seconds > self.max_seconds:
+        over = [x for x in (plan.seconds, plan.longest) if x > self.max_seconds]
+        if over:
             limit = f"the limit is {duration(self.max_seconds)} (Auto's max_seconds)"
-            return f"about {duration(plan.seconds)} on one core, {limit}"
+            return f"about {duration(over[0])} on one core, {limit}"
         return ""
 
 
@@ -347,8 +348,8 @@ class Choice:
         if index not in self.known:
             method = as_method(self.auto.candidates[index])
             found = method.planned(here, self.want)
-            if not found.plan.refusal and found.plan.seconds > self.auto.max_seconds:
-                faster = method.faster(here, self.auto.max_seconds)
+            if not found.plan.refusal and found.plan.longest > self.auto.max_seconds:
+                faster = method.faster(here, self.want, self.auto.max_seconds)
                 found = found if faster is None else faster.planned(here, self.want)
             if not found.plan.refusal:
                 bounds = self.difference and found.plan.guarantee == "lower bound"
@@ -375,11 +376,11 @@ class Choice:
         plans = list(self.plans(target))
         why = "; ".join(dict.fromkeys(map(str, plans)))
         # Plans that a method has refused itself have no guarantee.
-        slow = [i for i, p in enumerate(plans) if p.guarantee and p.seconds > self.auto.max_seconds]
+        slow = [i for i, p in enumerate(plans) if p.guarantee and p.longest > self.auto.max_seconds]
         if not slow:
             return why
         best = min(slow, key=lambda i: plans[i].seconds)
-        _, time, memory = plans[best].sizes
+        time, memory = duration(plans[best].seconds), plans[best].sizes[2]
         # The factor makes up for rounding to two digits: the limit is not below the time.
         limit = float(f"{1.05 * plans[best].seconds:.2g}")
         rows = int(target.rows * self.auto.max_seconds / plans[best].seconds)

@@ -37,6 +37,8 @@ class Scheme:
     seconds : time on one core.
     basis : results of planning that the answer needs, such as a cover.
     refusal : the reason why it cannot answer, or an empty string.
+    most_seconds : the longest time on one core, where that depends on what the run finds; else 0.
+        A method with such plans defines `faster`, which then takes no longer than `seconds`.
 
     >>> import pgmengine as pgm
     >>> pgm.Scheme("100 chains", work=1e6).refusal
@@ -49,6 +51,7 @@ class Scheme:
     seconds: float = 0.0
     basis: Any = None
     refusal: str = ""
+    most_seconds: float = 0.0
 
 
 class Method:
@@ -115,7 +118,7 @@ class Method:
         """
         return ()
 
-    def faster(self, target: Target, seconds: float) -> Method | None:
+    def faster(self, target: Target, want: tuple[str, ...], seconds: float) -> Method | None:
         """Return the method with settings that take at most `seconds`, or None if there are none.
 
         Auto asks for them if the plan of the method itself would take longer.
@@ -140,7 +143,7 @@ class Method:
         s = self.scheme(target, want)
         why = s.refusal or no_room(s.bytes)
         guarantee = "" if why else self.guarantee
-        plan = Plan(name, guarantee, s.how, s.work, s.bytes, why, s.seconds)
+        plan = Plan(name, guarantee, s.how, s.work, s.bytes, why, s.seconds, s.most_seconds)
         return Prepared(self, want, plan, s.basis, target)
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:

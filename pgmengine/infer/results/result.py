@@ -107,6 +107,8 @@ class Plan:
     bytes : peak memory.
     refusal : the reason why it cannot answer, or an empty string.
     seconds : time on one core, an estimate; 0 where the method gives none.
+    most_seconds : the longest time that the run may take where that depends on what it finds; 0
+        where it does not. Limits of time hold for it.
     """
 
     method: str
@@ -116,6 +118,7 @@ class Plan:
     bytes: float = 0.0
     refusal: str = ""
     seconds: float = 0.0
+    most_seconds: float = 0.0
 
     @property
     def accepted(self) -> bool:
@@ -129,9 +132,17 @@ class Plan:
         return f"{self.method}: {self.guarantee}; {self.why}; about {sizes}"
 
     @property
+    def longest(self) -> float:
+        """The longest planned time in seconds, to which limits apply."""
+        return max(self.seconds, self.most_seconds)
+
+    @property
     def sizes(self) -> tuple[str, str, str]:
         """Unit updates, time (empty if there is no estimate) and memory as text."""
         time = duration(self.seconds) if self.seconds else ""
+        if time and (longest := duration(self.longest)) != time:
+            number, unit = time.split()
+            time = f"{number if longest.endswith(unit) else time} to {longest}"
         return f"{self.work:.2g} unit updates", time, f"{self.bytes / 2**20:.3g} MiB"
 
 

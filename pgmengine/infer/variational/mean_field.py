@@ -159,7 +159,7 @@ class MeanField(Method):
         none, one = (rounds_seconds(target, rounds, by_tables(target)) for rounds in (0, 1))
         return max(seconds - none, 0.0) / (one - none) if one > none else np.inf
 
-    def faster(self, target: Target, seconds: float) -> MeanField | None:
+    def faster(self, target: Target, want: tuple[str, ...], seconds: float) -> MeanField | None:
         """Return mean field with fewer rounds; its bound is proven as well."""
         # A start may need as many rounds again to find or to leave a saddle.
         updates = int(min(self.rounds_within(target, seconds) / (2 + self.restarts), self.updates))

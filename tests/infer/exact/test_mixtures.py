@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.exact.enumeration.product_mixture import MAX_MIXTURE_BITS, mixture_of
+from pgmengine.infer.exact.enumeration.product_mixture import (
+    MAX_MIXTURE_BITS,
+    mixture_of,
+    shared_mixture,
+)
 from pgmengine.learn.negative.exact_gradient import _MixturePhase
 from pgmengine.learn.statistics import Statistics
 
@@ -94,3 +98,80 @@ def test_steps_in_single_precision_are_those_of_enumeration(hidden, monkeypatch)
     for name, value in enumerated.params.items():
         np.testing.assert_allclose(double.params[name], value, atol=1e-11, err_msg=name)
         np.testing.assert_allclose(single.params[name], value, atol=2e-5, err_msg=name)
+
+
+def holes(x, share=0.4):
+    """Return values with missing cells, the first two rows with all and with none."""
+    out = np.where(np.random.default_rng(7).random(x.shape) < share, np.nan, x)
+    out[0], out[1] = np.nan, x[1]
+    return out
+
+
+def with_holes(unit, hidden):
+    """Return a machine of these units, and rows of many patterns."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(9, 3)) if unit.support is None else rng.integers(0, 2, (9, 3)) * 1.0
+    x = 2 * x - 1 if isinstance(unit, pgm.Spin) else x
+    return loud(pgm.rbm(3, 3, visible=unit, hidden=hidden, rng=0), 4), {"v": holes(x)}
+
+
+def lateral():
+    """Return a machine of spins that are coupled with each other, some of them missing."""
+    x = np.random.default_rng(5).choice([-1.0, 1.0], (9, 5))
+    weight = np.random.default_rng(5).normal(size=(5, 5))
+    params = {"x-x.weight": np.triu(weight, 1) + np.triu(weight, 1).T, "x.bias": weight[0]}
+    return pgm.boltzmann_machine(5, rng=0).with_params(params), {"x": holes(x)}
+
+
+def deeper():
+    """Return a deep machine in which visible units and units of the middle are observed."""
+    rng = np.random.default_rng(6)
+    return loud(pgm.dbm([4, 3, 3], rng=0), 6), {
+        "v": holes(rng.integers(0, 2, (9, 4)) * 1.0),
+        "h1": holes(rng.integers(0, 2, (9, 3)) * 1.0, 0.8),
+    }
+
+
+HIDDEN = (pgm.Binary(), pgm.Spin(), pgm.Categorical(3), pgm.MultiValued(2))
+SHARED = [deeper] + [
+    pytest.param(lambda u=u, h=h: with_holes(u, h), id=f"{u!r} {h!r}")
+    for u in (pgm.Binary(), pgm.Spin(), pgm.Categorical(3), pgm.Gaussian(0.7))
+    for h in HIDDEN
+]
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_one_mixture_for_many_patterns_gives_the_gradient_of_enumeration(case, monkeypatch):
+    model, data = case()
+    target = model.given(data)
+    weights = np.random.default_rng(3).uniform(0.1, 2.0, target.rows)
+    expected = pgm.Enumeration().gradient(target, weights)
+    found = Statistics(np.float64)
+    assert shared_mixture(target, np.float64) is not None
+    # The data phase takes it, without planning an enumeration of each pattern.
+    monkeypatch.setattr(pgm.Enumeration, "scheme", None)
+    pgm.Exact(10).expect(target, weights, found, np.random.default_rng(0))
+    total = found.total(model)
+    assert total.keys() == expected.keys() and found.mass == pytest.approx(weights.sum())
+    for name, value in total.items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-11, rtol=1e-11, err_msg=name)
+
+
+def test_what_shares_no_mixture_is_enumerated_pattern_by_pattern():
+    model, data = with_holes(pgm.Binary(), pgm.Spin())
+    target = model.given(data)
+    for other in (
+        target.take(np.array([0])),
+        target.take(np.array([1, 1])),
+        target.at(0.5),
+        model.given(data, soft={"v": np.ones(3)}),
+        lateral()[0].given(lateral()[1]),
+        # Its cover has 2^20 states.
+        pgm.rbm(20, 20, rng=0).given({"v": holes(np.ones((9, 20)))}),
+    ):
+        assert shared_mixture(other, np.float64) is None
+    # A limit of fewer bits holds for the shared cover, too.
+    assert shared_mixture(target, np.float64).cover.bits == 3
+    few, rng = pgm.Exact(max_bits=2, max_states=4), np.random.default_rng(0)
+    with pytest.raises(pgm.PgmError, match="the limit is 2\\^2"):
+        few.expect(target, np.ones(9), Statistics(np.float64), rng)

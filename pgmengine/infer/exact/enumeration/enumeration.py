@@ -141,6 +141,10 @@ class Enumeration(Method):
         weighed = replace(check_digits(target), weights=target.weighed(weights))
         question = self.prepare(weighed, ("gradient",))
         question.check()
+        return self.weighed_gradient(question)
+
+    def weighed_gradient(self, question: Prepared) -> dict[str, Any]:
+        """Return the gradient of a planned question, by the weights of the rows of its target."""
         found: dict[str, Any] = self._enumerate(question, None)[1]["gradient"]
         return found
 

@@ -9,6 +9,10 @@ values is computed once for each row:
     eta[row, state] = rows[row] + states[state],
     log weight      = sum_cover x field + (pairs of the cover) + log h(x) + sum_rest A(eta).
 
+Rows of several patterns may share the cover of all units that are free in any of them. States of
+the cover that differ from a row's observed values have the weight 0, and a unit outside the cover
+that a row observes keeps its value. Many patterns then take as many calls of numpy as one.
+
 The log density is multilinear. Its expected gradient is therefore the gradient at the means of each
 row, plus a covariance for each coupling of two layers that both depend on the state.
 
@@ -17,15 +21,18 @@ Reference: Enumeration (test_mixtures.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import softmax
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.engine.packed import packed
+from pgmengine.evidence.evidence import Evidence
+from pgmengine.evidence.relevance import pattern_of
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
@@ -36,13 +43,17 @@ from pgmengine.model.weights import is_sparse
 # log2 of the largest number of cover states that are computed side by side.
 MAX_MIXTURE_BITS = 6.0
 
+# The largest number of rows x states x units of a mixture for several patterns, and the number
+# whose arithmetic takes as long as the calls of Python for one pattern.
+MAX_SHARED_NUMBERS, SHARED_NUMBERS_PER_PATTERN = 2**21, 2**15
+
 # Natural parameters that are computed at a time.
 MAX_PARAMETERS_AT_ONCE = 2**14
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """The posteriors of rows of one evidence pattern, as mixtures of products.
+    """The posteriors of rows whose free units share a cover, as mixtures of products.
 
     Parameters
     ----------
@@ -62,14 +73,42 @@ class Mixture:
 
 def mixture_of(target: Target, precision: type) -> Mixture | None:
     """Return the mixtures of a target's rows, or None where this form does not apply."""
-    s = target.structure
-    plain = target.untempered and not (s.tables or s.directed_layers or target.soft)
-    pairs = all(type(c) is Pair and not is_sparse(target.model.weight(c)) for c in s.couplings)
     patterns = evidence_patterns(target)
-    if not plain or not pairs or len(patterns) > 1:
+    if not _plain(target) or len(patterns) > 1:
         return None
     cover = choose_cover(one_for_all(target, patterns[0]), prune=False, structural=True)
     return Mixture(cover, precision) if 0 < cover.bits <= MAX_MIXTURE_BITS else None
+
+
+def shared_mixture(target: Target, precision: type) -> Mixture | None:
+    """Return one mixture for rows of several patterns if it is faster than enumerating each."""
+    if target.rows == 1 or not _plain(target):
+        return None
+    pattern = target.pattern
+    if pattern.alike or (count := len(evidence_patterns(target))) < 2:
+        return None
+    first = target.take(np.zeros(1, dtype=np.int64))
+    seen: dict[str, Array] = {
+        n: np.asarray(distinct(m).all(axis=0, keepdims=True)) for n, m in pattern.observed.items()
+    }
+    whole = pattern_of(target.structure, 1, seen, first.pattern.intervened)
+    evidence = Evidence(True, first.evidence.values, whole)
+    try:
+        cover = choose_cover(replace(first, evidence=evidence), prune=False, structural=True)
+    except PgmError:
+        # Units with infinitely many values need a cover in some rows only.
+        return None
+    numbers = target.rows * 2.0 ** min(cover.bits, 1000.0) * target.structure.width
+    fast = numbers <= min(MAX_SHARED_NUMBERS, count * SHARED_NUMBERS_PER_PATTERN)
+    return Mixture(cover, precision) if 0 < cover.bits and fast else None
+
+
+def _plain(target: Target) -> bool:
+    """Return whether the model has dense pair couplings of undirected layers alone."""
+    s = target.structure
+    plain = target.untempered and not (s.tables or s.directed_layers or target.soft)
+    pairs = all(type(c) is Pair and not is_sparse(target.model.weight(c)) for c in s.couplings)
+    return plain and pairs
 
 
 class _Components:
@@ -85,10 +124,11 @@ class _Components:
     def _origin(self, name: str) -> Array:
         """Return the evidence (rows, width), 0 where a unit is free."""
         value: Array = self.target.evidence.values[name].astype(self.precision, copy=False)
-        free = [part[name] for part in (self.inside, self.rest) if name in part]
+        free = [self.inside[name]] if name in self.inside else []
         if free:
             value = value.copy()
-            value[:, np.concatenate(free)] = 0.0
+            # Units outside the cover keep the values that some rows observe; free ones have 0.
+            value[:, free[0]] = 0.0
         return value
 
     def field(self, name: str) -> tuple[Array, Array]:
@@ -137,10 +177,25 @@ class _Components:
             for some in (slice(i, i + step) for i in range(0, rows, step)):
                 eta = own[some, None] + state
                 eta = eta if layer.unit.width == 1 else _by_unit(eta, layer.unit.width)
-                total[some] += layer.unit.log_normalizer(eta).sum(axis=2)
-                mean[some] = layer.unit.mean(eta).reshape(mean[some].shape)
+                log_sums, found = layer.unit.log_normalizer(eta), layer.unit.mean(eta)
+                found = found.reshape(mean[some].shape)
+                if (seen := self._seen(name, columns)) is not None:
+                    units = seen[some][:, None, :: layer.unit.width]
+                    log_sums = np.where(units, 0.0, log_sums)
+                    value = self.target.evidence.values[name][some][:, columns]
+                    found = np.where(seen[some][:, None], value[:, None], found)
+                total[some] += log_sums.sum(axis=2)
+                mean[some] = found
             means[name] = mean
         return total, means
+
+    def _seen(self, name: str, columns: Array) -> Array | None:
+        """Return a mask (rows, columns) of observed values, or None where nothing is observed."""
+        layer, observed = self.target.structure.layers[name], self.target.pattern.observed[name]
+        if not distinct(observed).any():
+            return None
+        seen: Array = observed.repeat(layer.unit.width, axis=1)[:, columns]
+        return seen if seen.any() else None
 
     @cached_property
     def prob(self) -> Array:
@@ -153,6 +208,10 @@ class _Components:
             # A half, because each pair of the cover is in the fields of both of its ends.
             base = layer.unit.log_h(layer.shaped(x))[:, np.unique(layer.owners(columns))]
             log_weight += own @ x.T + (0.5 * (x * state).sum(axis=1) + base.sum(axis=1))
+            if (seen := self._seen(name, columns)) is not None:
+                value = self.target.evidence.values[name][:, None, columns]
+                other = ((value != x[:, columns]) & seen[:, None]).any(axis=2)
+                log_weight[other] = -np.inf
         return softmax(log_weight)
 
     @cached_property

@@ -145,7 +145,11 @@ class Elimination(Method):
         weighed = replace(check_digits(target), weights=target.weighed(weights))
         question = self.prepare(weighed, ("gradient",))
         question.check()
-        found: dict[str, Any] = self._all(question.basis, weighed, None)[1]["gradient"]
+        return self.weighed_gradient(question)
+
+    def weighed_gradient(self, question: Prepared) -> dict[str, Any]:
+        """Return the gradient of a planned question, by the weights of the rows of its target."""
+        found: dict[str, Any] = self._all(question.basis, question.target, None)[1]["gradient"]
         return found
 
     def _all(

@@ -22,6 +22,9 @@ from pgmengine.engine.chains import make_chains
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 
+# Sweeps of a pilot run from one inverse temperature to the next.
+SWEEPS_OF_PILOT = 4
+
 
 @runtime_checkable
 class Schedule(Protocol):
@@ -159,7 +162,7 @@ class Adaptive:
         grid = np.linspace(0.0, 1.0, self.pilot) ** 2
         spread = np.empty(self.pilot)
         for i, beta in enumerate(grid):
-            chains.anneal(np.linspace(grid[max(i - 1, 0)], beta, 5))
+            chains.anneal(np.linspace(grid[max(i - 1, 0)], beta, SWEEPS_OF_PILOT + 1))
             spread[i] = _spread(chains.path()[1].reshape(target.rows, -1))
         spread += 1e-3 * spread.max() + 1e-12
         length = np.concatenate(([0.0], np.cumsum(np.diff(grid) * (spread[1:] + spread[:-1]) / 2)))

@@ -16,9 +16,9 @@ errors and intervals with exact answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,10 +43,16 @@ from pgmengine.infer.question.wanted import peak_bytes
 from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.memory import chain_bytes, packed_bytes, reached_bytes
-from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Betas, count_of
-from pgmengine.infer.sampling.methods.annealing import Annealing, Resources
+from pgmengine.infer.sampling.ladders.temperatures import SWEEPS_OF_PILOT, Adaptive, Betas, count_of
+from pgmengine.infer.sampling.methods.annealing import (
+    SNAPSHOTS_PER_CHAIN,
+    Annealing,
+    Resources,
+    sweeps_before_reverse,
+)
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, check_within
-from pgmengine.infer.sampling.methods.references import Confirmed, annealed
+from pgmengine.infer.sampling.methods.references import Confirmed, annealed, run_lengths
+from pgmengine.infer.variational.modes import CLIMB
 
 # Relative rounding of log Z in single precision, over thousands of temperatures.
 ANNEALED_LOG_Z_ROUNDING = 1e-5
@@ -78,13 +84,16 @@ class AIS(Method):
     reference : layer -> (size[, k]), or variable -> a number or (k,): natural parameters of the
         units at beta = 0 in the first run; base_rates(data) are good ones.
     confirm : the largest number of further runs for rows whose reverse run has no exact draws.
-        Their references come from chains of the model, from its training and from mean field. The
-        highest estimate counts. Runs end when one confirms the highest; where none does, an
-        adaptive schedule is tried once more with four times as many temperatures. With 0 such rows
-        stay ONE_SIDED.
+        Their references come from chains of the model, from its training and from mean field; the
+        last one has four times as many temperatures, if the schedule is adaptive. The highest
+        estimate counts. Runs end when one confirms the highest. With 0 such rows stay ONE_SIDED.
 
     Notes
     -----
+    The planned time is a range. It begins with one further run, which confirms most rows, and ends
+    with all of them. Where the end exceeds the limit of time of Auto, `confirm` is reduced, to 1 at
+    least.
+
     `log_z` is the forward estimate. `log_z_interval` begins three standard errors below it. From
     exact draws it ends three standard errors above the reverse estimate. Otherwise it ends three
     standard errors above the largest of three numbers: the reverse estimate, the forward estimate,
@@ -140,7 +149,7 @@ class AIS(Method):
     kernel: Kernel = Gibbs()
     reverse: bool = True
     reference: Mapping[str, ArrayLike] | None = None
-    confirm: int = 3
+    confirm: int = 4
 
     def __post_init__(self) -> None:
         check_whole(self, "chains")
@@ -158,25 +167,60 @@ class AIS(Method):
         work = sum(chains) * steps * sweep_work(target) * passes
         # log_prob takes two runs, one after the other, so that the larger one counts.
         working = max(chain_bytes(run, self.chains) for run in runs)
-        prices = [
-            engine(run, self.kernel).anneal(n, steps) for run, n in zip(runs, chains, strict=True)
-        ]
         how = f"{self.chains} chains through {steps} temperatures"
-        exact = all(Annealing(self, run).exact_draws.plan.accepted for run in runs)
+        drawn = [Annealing(self, run).exact_draws.plan.accepted for run in runs]
+        exact, modes = all(drawn), CLIMB.plan(target, ("bound",)).accepted
+        further = [
+            [] if done and self.reverse else run_lengths(self, run, modes)
+            for run, done in zip(runs, drawn, strict=True)
+        ]
         if self.reverse:
             how += ", up and down" + " from exact draws" * exact
-        if self.confirm and not (exact and self.reverse):
+        if longest := max(map(len, further)):
             # Most rows need one more run, which confirms the first.
             passes *= 2.0
             # Rows are annealed again one after the other.
             again = max(chain_bytes(run, self.chains) / run.rows for run in runs)
             working = max(working, again + reached_bytes(target, self.chains))
-            how += f", from 2 to {self.confirm + 1} references"
-        seconds = passes * sum(prices)
+            how += ", 2" + f" to {longest + 1}" * (longest > 1) + " references"
+        seconds, most = (
+            sum(
+                self._seconds(run, lengths[:stop])
+                for run, lengths in zip(runs, further, strict=True)
+            )
+            for stop in (1 if self.reverse else None, None)
+        )
         check = check_within(target, seconds)
         work = sum(chains) * steps * sweep_work(target) * passes + check.work
         memory = peak_bytes(target, want, 0, work, working, fixed=packed_bytes(target))
-        return Scheme(how + check.how, work, memory, seconds + check.seconds, check)
+        seconds, most = seconds + check.seconds, most + check.seconds
+        return Scheme(how + check.how, work, memory, seconds, check, most_seconds=most)
+
+    def _seconds(self, target: Target, further: Sequence[int]) -> float:
+        """Return the seconds of the first run of all rows, and of further runs of these lengths.
+
+        A run is a pilot run of the schedule and the annealing, up and down.
+        """
+        prices, steps = engine(target, self.kernel), count_of(self.betas)
+        chains, before = target.rows * self.chains, sweeps_before_reverse(steps)
+        once = prices.anneal(chains, steps)
+        if self.reverse:
+            once += once + prices.run(chains, before, 1.0)
+        pilot = 0.0
+        if isinstance(self.betas, Adaptive):
+            pilot = prices.anneal(self.betas.chains, self.betas.pilot * SWEEPS_OF_PILOT)
+        rows = target.rows * len(further)
+        seconds = once * (1 + sum(further)) + pilot * (1 + rows)
+        # Chains of the model give the second reference.
+        return seconds + prices.run(chains, before, SNAPSHOTS_PER_CHAIN) * bool(further)
+
+    def faster(self, target: Target, want: tuple[str, ...], seconds: float) -> AIS | None:
+        """Return the method with the most further runs that fit, at least one."""
+        for confirm in range(self.confirm - 1, 0, -1):
+            fewer = replace(self, confirm=confirm)
+            if fewer.plan(target, want).longest <= seconds:
+                return fewer
+        return None
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None

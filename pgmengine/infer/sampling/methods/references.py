@@ -168,15 +168,20 @@ class _Search:
         return self.agreement[0] and self.best.sound
 
     def go(self, mode: States | None) -> None:
-        """Make further runs, and then a longer one if the row is not finished."""
-        for reference in islice(self._references(mode), self.settings.confirm):
-            self._run(self.settings, reference)
+        """Make further runs, the last one of them longer, until the row is finished."""
+        for settings, reference in islice(self._further(mode), self.settings.confirm):
+            self._run(settings, reference)
             if self.finished:
                 return
-        steps = LAST_RUN_LENGTH_RATIO * count_of(self.settings.betas)
+
+    def _further(self, mode: States | None) -> Iterator[tuple[AIS, Mapping[str, ArrayLike] | None]]:
+        """Yield the settings and the reference of further runs; `run_lengths` counts them."""
+        for reference in self._references(mode):
+            yield self.settings, reference
         if isinstance(self.settings.betas, Adaptive):
-            longer = replace(self.settings, betas=replace(self.settings.betas, count=steps))
-            self._run(longer, self.best.reference)
+            steps = LAST_RUN_LENGTH_RATIO * count_of(self.settings.betas)
+            longer = replace(self.settings.betas, count=steps)
+            yield replace(self.settings, betas=longer), self.best.reference
 
     @cached_property
     def chains(self) -> tuple[States, States]:
@@ -205,6 +210,18 @@ class _Search:
     def agreement(self) -> tuple[bool, float]:
         """The value of `_agreement`: whether further runs agree, and the upper end of these."""
         return _agreement(self.tried, has_chains(self.target))
+
+
+def run_lengths(settings: AIS, target: Target, modes: bool) -> list[int]:
+    """Return the lengths of the further runs of a row, as multiples of that of its first run.
+
+    They are all the runs that a row makes which no run confirms; `modes` says whether modes are
+    searched.
+    """
+    training = target.model.training
+    rates = training is not None and bool(training.base_rates)
+    longer = [LAST_RUN_LENGTH_RATIO] * isinstance(settings.betas, Adaptive)
+    return ([1] * (1 + rates + modes) + longer)[: settings.confirm]
 
 
 def training_rates(target: Target) -> dict[str, Array]:
