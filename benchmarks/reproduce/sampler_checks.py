@@ -2,7 +2,7 @@
 
 The reverse run of annealing starts where the forward run has ended, so that both may miss the same
 modes. Here annealing is repeated from other references, and down from the states of other chains,
-as `AIS(confirm=3)` does. Another function anneals from base rates with LONGER times as many
+as `AIS(confirm=4)` does. Another function anneals from base rates with LONGER times as many
 temperatures.
 
 The correlation after n sweeps is the covariance of a pixel's mean given the hidden units, now and n
@@ -64,7 +64,7 @@ def annealed_longer(work: Work, title: str) -> None:
 def confirmed(work: Work, model: pgm.Model) -> dict[str, Any]:
     """Log Z from several references, and the correlations of chains."""
     log_z = estimator(model, work.images.validation, work.size.chains, work.size.temperatures)
-    found = replace(log_z, confirm=3).run(model.given(), ("log_z",), rng=1)
+    found = replace(log_z, confirm=4).run(model.given(), ("log_z",), rng=1)
     return {
         "log_z": float(found.log_z[0]),
         "error": float(found.log_z_error[0]),

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # A fall of the objective beyond this share of its size is more than rounding.
 MAX_FALL_SHARE = 1e-9
 # Random starts where the one that was given cannot be left, and the updates after which the better
-# half of any starts goes on, for twice as many. Of 96 fits of hidden Markov models with three to six
+# half of any starts goes on, for twice as many. Of 96 fits of hidden Markov models of three to six
 # states, 7 miss the best fit, 1 with fifty starts, and 16 with a single one (em_starts.py).
 RANDOM_STARTS, UPDATES_OF_A_START = 12, 5
 
