@@ -101,12 +101,12 @@ def test_limits_hold_for_the_longest_time_of_a_plan():
     """Annealing makes fewer further runs where all of them would take too long."""
     ask = lambda seconds: pgm.explain(pgm.rbm(40, 30, rng=0), None, "log_z", seconds=seconds)  # noqa: E731
     free = ask(math.inf).parts[0].chosen
-    assert free.method == "AIS" and free.longest > 2 * free.seconds
+    assert free.method == "AIS" and free.most_seconds > 2 * free.seconds
     assert re.search(r"2 to 4 references; .* [\d.]+( s)? to [\d.]+ s, ", str(free))
     seen = set()
-    for limit in np.geomspace(1.001 * free.seconds, 1.1 * free.longest, 9):
+    for limit in np.geomspace(1.001 * free.seconds, 1.1 * free.most_seconds, 9):
         plan = ask(float(limit)).parts[0].chosen
-        assert plan.method == "AIS" and plan.longest <= limit and plan.seconds <= free.seconds
+        assert plan.method == "AIS" and plan.most_seconds <= limit and plan.seconds <= free.seconds
         seen.add(plan.why)
     assert len(seen) == 3 and "2 references" in min(seen)
     assert "AIS" != ask(0.99 * free.seconds).parts[0].chosen.method

@@ -67,7 +67,7 @@ def _plan(plan: pgm.Plan) -> dict[str, Any]:
         "unit_updates": plan.work,
         "bytes": plan.bytes,
         "seconds": plan.seconds,
-        "most_seconds": plan.longest,
+        "most_seconds": plan.most_seconds,
     }
 
 

@@ -308,10 +308,10 @@ class Auto(Method):
         """Return the limit that a plan exceeds, as a refusal, or an empty string."""
         if plan.work > self.max_work:
             return f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}"
-        over = [x for x in (plan.seconds, plan.longest) if x > self.max_seconds]
-        if over:
+        if plan.most_seconds > self.max_seconds:
+            takes = plan.seconds if plan.seconds > self.max_seconds else plan.most_seconds
             limit = f"the limit is {duration(self.max_seconds)} (Auto's max_seconds)"
-            return f"about {duration(over[0])} on one core, {limit}"
+            return f"about {duration(takes)} on one core, {limit}"
         return ""
 
 
@@ -348,7 +348,7 @@ class Choice:
         if index not in self.known:
             method = as_method(self.auto.candidates[index])
             found = method.planned(here, self.want)
-            if not found.plan.refusal and found.plan.longest > self.auto.max_seconds:
+            if not found.plan.refusal and found.plan.most_seconds > self.auto.max_seconds:
                 faster = method.faster(here, self.want, self.auto.max_seconds)
                 found = found if faster is None else faster.planned(here, self.want)
             if not found.plan.refusal:
@@ -376,7 +376,9 @@ class Choice:
         plans = list(self.plans(target))
         why = "; ".join(dict.fromkeys(map(str, plans)))
         # Plans that a method has refused itself have no guarantee.
-        slow = [i for i, p in enumerate(plans) if p.guarantee and p.longest > self.auto.max_seconds]
+        slow = [
+            i for i, p in enumerate(plans) if p.guarantee and p.most_seconds > self.auto.max_seconds
+        ]
         if not slow:
             return why
         best = min(slow, key=lambda i: plans[i].seconds)

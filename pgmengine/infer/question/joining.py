@@ -97,7 +97,7 @@ def joined_plans(choices: Sequence[Choice], plans: Sequence[Plan]) -> Plan:
         sum(p.work for p in plans),
         max(p.bytes for p in plans),
         seconds=sum(p.seconds for p in plans),
-        most_seconds=sum(p.longest for p in plans),
+        most_seconds=sum(p.most_seconds for p in plans),
     )
 
 
@@ -117,7 +117,7 @@ def with_rest(found: Result, rest: Result, rows: Array, target: Target) -> Resul
         sum(p.work for p in each),
         max(p.bytes for p in each),
         seconds=sum(p.seconds for p in each),
-        most_seconds=sum(p.longest for p in each),
+        most_seconds=sum(p.most_seconds for p in each),
     )
     both = _with_rows(found, rest, rows)
     status, warnings = _judged_again(found.method, both, rest, target.structure)

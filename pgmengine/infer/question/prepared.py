@@ -143,7 +143,8 @@ class Method:
         s = self.scheme(target, want)
         why = s.refusal or no_room(s.bytes)
         guarantee = "" if why else self.guarantee
-        plan = Plan(name, guarantee, s.how, s.work, s.bytes, why, s.seconds, s.most_seconds)
+        most = max(s.seconds, s.most_seconds)
+        plan = Plan(name, guarantee, s.how, s.work, s.bytes, why, s.seconds, most)
         return Prepared(self, want, plan, s.basis, target)
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan:

@@ -107,8 +107,8 @@ class Plan:
     bytes : peak memory.
     refusal : the reason why it cannot answer, or an empty string.
     seconds : time on one core, an estimate; 0 where the method gives none.
-    most_seconds : the longest time that the run may take where that depends on what it finds; 0
-        where it does not. Limits of time hold for it.
+    most_seconds : the longest time, above `seconds` where it depends on what the run finds. Limits
+        of time hold for it.
     """
 
     method: str
@@ -132,15 +132,11 @@ class Plan:
         return f"{self.method}: {self.guarantee}; {self.why}; about {sizes}"
 
     @property
-    def longest(self) -> float:
-        """The longest planned time in seconds, to which limits apply."""
-        return max(self.seconds, self.most_seconds)
-
-    @property
     def sizes(self) -> tuple[str, str, str]:
         """Unit updates, time (empty if there is no estimate) and memory as text."""
         time = duration(self.seconds) if self.seconds else ""
-        if time and (longest := duration(self.longest)) != time:
+        longest = duration(max(self.seconds, self.most_seconds))
+        if time and longest != time:
             number, unit = time.split()
             time = f"{number if longest.endswith(unit) else time} to {longest}"
         return f"{self.work:.2g} unit updates", time, f"{self.bytes / 2**20:.3g} MiB"

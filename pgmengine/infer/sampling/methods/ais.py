@@ -218,7 +218,7 @@ class AIS(Method):
         """Return the method with the most further runs that fit, at least one."""
         for confirm in range(self.confirm - 1, 0, -1):
             fewer = replace(self, confirm=confirm)
-            if fewer.plan(target, want).longest <= seconds:
+            if fewer.plan(target, want).most_seconds <= seconds:
                 return fewer
         return None
 
