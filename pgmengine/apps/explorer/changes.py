@@ -1,4 +1,4 @@
-"""What is given after an action: units observed, set by do(), softly observed or released."""
+"""Changes of what is given: units are observed, set by do(), softly observed, or released."""
 
 from __future__ import annotations
 

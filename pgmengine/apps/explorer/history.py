@@ -9,14 +9,14 @@ MAX_HISTORY = 1000
 
 
 class History:
-    """What was given at each step, and the step that is shown now."""
+    """The evidence of each step, and the step that is shown now."""
 
     def __init__(self, start: Given) -> None:
         self._steps, self._at = [start], 0
 
     @property
     def now(self) -> Given:
-        """What is given now."""
+        """The evidence that is shown now."""
         return self._steps[self._at]
 
     @property

@@ -6,7 +6,6 @@ A place is the text "number of the layer,number of the unit".
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from pgmengine.base.errors import PgmError
 from pgmengine.evidence.names import Place
@@ -18,7 +17,7 @@ def place_text(structure: Structure, place: Place) -> str:
     return f"{list(structure.layers).index(place[0])},{place[1]}"
 
 
-def places(structure: Structure, given: Any) -> list[Place]:
+def places(structure: Structure, given: object) -> list[Place]:
     """Return the places of a message; PgmError if there is none or one is unknown."""
     found, names = [], list(structure.layers)
     for text in list_of(given, "at"):
@@ -32,7 +31,7 @@ def places(structure: Structure, given: Any) -> list[Place]:
     return found
 
 
-def state_number(structure: Structure, place: Place, state: Any) -> int:
+def state_number(structure: Structure, place: Place, state: object) -> int:
     """Return the number of a state of a unit; PgmError if it has none such, or is an input."""
     count = structure.state_counts[place[0]]
     if type(state) is not int or not 0 <= state < count:
@@ -43,15 +42,16 @@ def state_number(structure: Structure, place: Place, state: Any) -> int:
     return state
 
 
-def list_of(given: Any, what: str) -> list[Any]:
+def list_of(given: object, what: str) -> list[object]:
     """Return a list of a message; PgmError if it is none."""
     if not isinstance(given, list):
         raise PgmError(f"the explorer was sent {given!r} as {what}, expected a list")
     return given
 
 
-def number(given: Any, what: str) -> float:
+def number(given: object, what: str) -> float:
     """Return a finite number of a message; PgmError if it is none."""
-    if type(given) not in (int, float) or not math.isfinite(given):
-        raise PgmError(f"the explorer was sent {given!r} as {what}, expected a number")
-    return float(given)
+    # A bool is an int for Python.
+    if isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given):
+        return float(given)
+    raise PgmError(f"the explorer was sent {given!r} as {what}, expected a number")

@@ -1,4 +1,4 @@
-"""What each observation contributes to a unit, as a list for front ends."""
+"""The contribution of each observation to a unit, as a list for front ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pgmengine.model.model import Model
 MAX_REASONS, FULL_LOG_ODDS = 64, 6.0
 
 
-def reasons(model: Model, given: Given, at: Any) -> dict[str, Any]:
+def reasons(model: Model, given: Given, at: object) -> dict[str, Any]:
     """Return the contributions of observations to the unit at a place; errors are in words."""
     try:
         (place,) = places(model.structure, [at])

@@ -1,4 +1,4 @@
-"""What a picture of a model shows: boxes of layers, arrays or single variables, and their edges."""
+"""The contents of a picture of a model: boxes of layers, arrays or variables, and their edges."""
 
 from __future__ import annotations
 
