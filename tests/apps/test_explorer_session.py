@@ -113,6 +113,14 @@ def test_soft_evidence_by_keys_changes_log_odds_and_comes_back():
     assert math.log(p / (1 - p)) == pytest.approx(0.5, abs=1e-3)
 
 
+@pytest.mark.parametrize("to", [math.nan, math.inf, 10**400, True, "0.5", None])
+def test_soft_evidence_of_no_number_is_refused_in_words(to):
+    session = asia()
+    action = {"kind": "soft", "at": place(session, "smoke"), "state": 0, "to": to}
+    reply = session.reply({"seq": 0, "actions": [action]})
+    assert "expected a number" in reply["refused"] and not reply["undo"]
+
+
 def test_soft_evidence_on_a_spin_of_a_layer():
     model = MODELS["spins"]()
     session = Session(model)

@@ -5,7 +5,7 @@ A place is the text "number of the layer,number of the unit".
 
 from __future__ import annotations
 
-import math
+import sys
 
 from pgmengine.base.errors import PgmError
 from pgmengine.evidence.names import Place
@@ -51,7 +51,8 @@ def list_of(given: object, what: str) -> list[object]:
 
 def number(given: object, what: str) -> float:
     """Return a finite number of a message; PgmError if it is none."""
-    # A bool is an int for Python.
-    if isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given):
-        return float(given)
+    # A bool is an int for Python, and an int of JSON may be too large for a float.
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        if abs(given) <= sys.float_info.max:
+            return float(given)
     raise PgmError(f"the explorer was sent {given!r} as {what}, expected a number")
