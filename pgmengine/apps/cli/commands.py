@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from rich.console import Console
 
 import pgmengine as pgm
+from pgmengine import plots
 from pgmengine.apps.cli.as_json import plans_as_json, result_as_json
 from pgmengine.apps.cli.completion import complete_negative, complete_optimizer
 from pgmengine.apps.cli.files_of_answers import (
@@ -42,7 +44,9 @@ from pgmengine.apps.explorer.command import explore
 from pgmengine.apps.reading.calls import methods, read_call
 from pgmengine.apps.reading.inputs import read_evidence, read_interventions, read_model
 from pgmengine.apps.reading.weights import read_soft
+from pgmengine.base.files import write_whole
 from pgmengine.infer.question.auto import drawing
+from pgmengine.infer.results.overview import headline
 
 # Plain help is wrapped by paragraphs; the other one keeps the line breaks of docstrings.
 app = typer.Typer(
@@ -222,6 +226,37 @@ def sample(
     else:
         print_draws(by_name("samples", arrays, m.structure))
     _warn(result)
+
+
+@app.command()
+def draw(
+    model: ModelFile,
+    out: Annotated[Path, typer.Argument(help="the picture: a .svg, .png or .pdf file")],
+    evidence: Evidence = None,
+    do: Do = None,
+    soft: Soft = None,
+    likelihood: Likelihood = None,
+    method: Method = None,
+    row: Annotated[int, typer.Option(min=0, help="the row of evidence that is drawn")] = 0,
+    seed: Seed = 0,
+    seconds: Seconds = None,
+) -> None:
+    """Draw a model with its marginals (extra "plots").
+
+    It draws variables or layers with their edges, and prints how far to trust the answer.
+    """
+    m = read_model(model)
+    check_out(out, (".svg", ".png", ".pdf"))
+    question = _question(m, evidence, do, soft, likelihood, "marginals", method, seconds)
+    result = pgm.infer(m, **question, rng=seed)
+    held = BytesIO()
+    figure = plots.graph(m, result, row=row).get_figure()
+    assert figure is not None and hasattr(figure, "savefig")
+    figure.savefig(held, format=out.suffix[1:])
+    print(headline(result).removeprefix("Result: "))
+    write_whole(out, held.getvalue())
+    print(f"wrote {out}")
+    _warn(result, with_status=False)
 
 
 Data = Annotated[

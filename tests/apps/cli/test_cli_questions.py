@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 from damaged import answered
+from extras import extra
 from typer.testing import CliRunner
 
 import pgmengine as pgm
@@ -271,3 +272,36 @@ def test_the_script_of_completion_is_one_that_the_shell_reads(
     (tmp_path / "script").write_text(script)
     done = subprocess.run([shell, "-n", str(tmp_path / "script")], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+def test_pictures(kind, net, tmp_path):
+    extra("matplotlib")
+    out, table = tmp_path / f"asia.{kind}", tmp_path / "rows.csv"
+    table.write_text("xray\nno\nyes\n")
+    words = ("draw", ASIA, str(out), "--evidence", str(table), "--row", "1", "--do", "smoke=no")
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 0, found.exception
+    assert found.stdout.splitlines() == [
+        "exact by Exact; no diagnostic found a fault",
+        f"wrote {out}",
+    ]
+    assert out.read_bytes().startswith({"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[kind])
+    if kind == "svg":
+        # Pictures have their texts as outlines, after a comment with the text.
+        r = pgm.infer(net, {"xray": "yes"}, do={"smoke": "no"})
+        shown = f"<!-- {100 * float(r.marginal('either')['yes']):.2g} % -->"
+        assert shown in out.read_text() and "row 1 of 0..1" in out.read_text()
+
+
+def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
+    def refusal(*words):
+        found = CliRunner().invoke(app, ["draw", ASIA, *map(str, words)])
+        assert isinstance(found.exception, pgm.PgmError)
+        return str(found.exception)
+
+    assert "out must end in .svg, .png or .pdf" in refusal(tmp_path / "asia.gif")
+    assert "there is no folder" in refusal(tmp_path / "none" / "asia.svg")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "pgmengine[plots]" in refusal(tmp_path / "asia.svg")
+    assert not list(tmp_path.iterdir())

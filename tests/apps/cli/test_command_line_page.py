@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 from pgmengine.apps.cli import app, main
@@ -57,6 +58,8 @@ def output_of(line, folder, monkeypatch, capsys):
 
 def test_every_example_runs(tmp_path, monkeypatch, capsys):
     """The commands of each block, one after the other in one folder."""
+    # One of them draws.
+    extra("matplotlib")
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"^```(sh|text)\n(.*?)^```$", text, flags=re.M | re.S)
