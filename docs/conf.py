@@ -145,10 +145,25 @@ def show_defaults(
         return "", None
     if what != "class" or not is_dataclass(thing) or signature == "()":
         return None
+    # A class may declare a field of its base again, with another default.
+    written: dict[str, str] = {}
+    for base in reversed(thing.__mro__):
+        if "__dataclass_fields__" in vars(base):
+            written |= _written_fields(base)
+    shown: list[str] = []
+    for parameter in inspect.signature(thing).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown:
+            shown.append("*")
+        shown.append(written[parameter.name])
+    return f"({', '.join(shown)})", None
+
+
+def _written_fields(thing: Any) -> dict[str, str]:
+    """The fields that a dataclass declares itself, as they are written."""
     source = textwrap.dedent(inspect.getsource(thing))
-    declared = [n for n in ast.parse(source).body[0].body if isinstance(n, ast.AnnAssign)]
-    fields = [n for n in declared if "ClassVar" not in ast.unparse(n.annotation)]
-    return f"({', '.join(_field(source, n) for n in fields)})", None
+    body = ast.parse(source).body[0].body
+    declared = [n for n in body if isinstance(n, ast.AnnAssign)]
+    return {ast.unparse(n.target): _field(source, n) for n in declared}
 
 
 def _field(source: str, node: ast.AnnAssign) -> str:
