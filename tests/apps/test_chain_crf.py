@@ -437,3 +437,15 @@ def test_other_features_than_those_of_fit_are_named():
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(PgmError, match=message):
         ChainCRF(**settings).fit(GOOD, [["a", "b"], ["a"]])
+
+
+@pytest.mark.parametrize("kind", [int, str])
+def test_a_symbol_at_each_step_is_refused_with_the_way_to_give_it(kind):
+    rng = np.random.default_rng(0)
+    y = [rng.integers(0, 2, 8) for _ in range(5)]
+    symbols = [[kind(2 * label + rng.integers(2)) for label in one] for one in y]
+    with pytest.raises(pgm.PgmError, match="if each step has a symbol, give") as refusal:
+        ChainCRF().fit(symbols, y)
+    advice = str(refusal.value).split("give ")[1]
+    given = [eval(advice, {"sequence": sequence, "str": str}) for sequence in symbols]
+    assert ChainCRF().fit(given, y).score(given, y) == 1.0

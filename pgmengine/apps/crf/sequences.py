@@ -132,7 +132,7 @@ def _numbers(sequence: Any, where: str) -> Weight:
     if array.ndim != 2:
         raise PgmError(
             f"{where} has the shape {array.shape}, expected an array (steps, features), or a dict "
-            "or a list of names for each step"
+            f"or a list of names for each step{_advice(array)}"
         )
     if array.dtype.kind not in "biuf":
         for (step, feature), value in np.ndenumerate(array):
@@ -142,6 +142,15 @@ def _numbers(sequence: Any, where: str) -> Weight:
     for step, feature in np.argwhere(~(np.abs(array) <= MAX_FEATURE))[:1]:
         _refuse_number(where, int(step), int(feature), float(array[step, feature]))
     return array
+
+
+def _advice(array: Array) -> str:
+    """Return how to give a sequence that has a symbol at each step, as the end of a message."""
+    if array.ndim != 1:
+        return ""
+    # A number would count as the size of one feature.
+    as_name = "x" if array.dtype.kind in "OU" else "str(x)"
+    return f'; if each step has a symbol, give [{{"symbol": {as_name}}} for x in sequence]'
 
 
 def _number(value: object) -> float:
