@@ -24,6 +24,7 @@ import gallery  # noqa: E402
 
 RETURNED = {
     "Dataset",
+    "Expectation",
     "Fit",
     "Model",
     "Plan",

@@ -41,6 +41,7 @@ from pgmengine.infer.question.impact import Contribution, Impact, impact
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.by_name import Joint
+from pgmengine.infer.results.expectation import Expectation
 from pgmengine.infer.results.result import Plan, Result, Status
 from pgmengine.io.formats import read, read_evidence, write
 from pgmengine.io.store import load, load_declaration, save
@@ -136,6 +137,7 @@ __all__ = [
     "Exact",
     "ExactGradient",
     "ExactLogLikelihood",
+    "Expectation",
     "FastPCD",
     "Finding",
     "FindingKind",

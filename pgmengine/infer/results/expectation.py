@@ -1,0 +1,116 @@
+"""Means of functions of draws, with standard errors that know how draws depend on each other.
+
+The draws of a chain are correlated, so that the standard error of their mean is the one of MCMC
+(convergence.py), and not the standard deviation over the root of their number. Draws without chains
+are independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array
+from pgmengine.infer.diagnostics.convergence import series_statistics
+
+# R-hat above which the text of an expectation says that the chains disagree: the default of the
+# methods that judge their chains.
+MAX_RHAT = 1.05
+
+# Numbers of an expectation that its text shows.
+MAX_NUMBERS_SHOWN = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """The mean of a function of the draws of an answer, and how far to trust it.
+
+    Arrays have the shape of the function's values for one draw, with an axis of rows in front if
+    the evidence has rows. 95 % of the time, the true mean lies within 1.96 standard errors of
+    `mean`, if the chains agree.
+
+    Attributes
+    ----------
+    mean : mean over all draws.
+    error : its standard error; NaN where it is not known, because the draws are too few, or because
+        the function had one value in all draws.
+    ess : the number of independent draws that would have this error.
+    rhat : R-hat of the function, which is near 1 where the chains agree; 1 for independent draws.
+    """
+
+    mean: Array
+    error: Array
+    ess: Array
+    rhat: Array
+
+    def __repr__(self) -> str:
+        numbers = zip(np.ravel(self.mean), np.ravel(self.error), strict=True)
+        shown = [
+            f"{mean:.4g} ± {'unknown' if np.isnan(error) else f'{error:.2g}'}"
+            for mean, error in [*numbers][:MAX_NUMBERS_SHOWN]
+        ]
+        more = ", ..." if np.size(self.mean) > MAX_NUMBERS_SHOWN else ""
+        worst = np.max(self.rhat, initial=1.0)
+        note = f"; the chains disagree, R-hat {worst:.2f}" if worst > MAX_RHAT else ""
+        return f"Expectation: {', '.join(shown)}{more}{note}"
+
+
+def expectation(
+    function: Callable[[Mapping[str, Array]], Array],
+    samples: Mapping[str, Array],
+    draws: int,
+    rows: int,
+    chains: int | None,
+    has_rows: bool,
+) -> Expectation:
+    """Return the mean of a function of draws.
+
+    Parameters
+    ----------
+    function : takes `samples`, and returns its values (draws, rows, ...), or (draws,) for one row.
+    samples : layer -> (draws, rows, ...), one chain after another.
+    draws, rows : the numbers of all draws and of rows.
+    chains : the number of chains; None if the draws are independent.
+    has_rows : whether the answer has an axis of rows.
+
+    Raises
+    ------
+    PgmError for values of another shape, and for values that are no numbers.
+    """
+    values = np.asarray(function(samples))
+    if rows == 1 and values.shape == (draws,):
+        values = values[:, None]
+    if values.shape[:2] != (draws, rows):
+        raise PgmError(
+            f"expectation: the function returned the shape {values.shape}, expected one value for "
+            f"each draw and row, ({draws}, {rows}, ...): keep the first two axes of the samples"
+        )
+    if values.dtype.kind not in "biuf":
+        raise PgmError(f"expectation: the function returned {values.dtype}, expected real numbers")
+    series = values.reshape(draws, rows, -1).astype(np.float64)
+    if chains is None:
+        spread = series.std(axis=0, ddof=1) if draws > 1 else np.full(series.shape[1:], np.nan)
+        stats = {
+            "mcse": spread / np.sqrt(draws),
+            "ess": np.full(spread.shape, float(draws)),
+            "rhat": np.ones(spread.shape),
+        }
+    else:
+        stats = series_statistics(series.reshape(chains, draws // chains, rows, -1), ranked=True)
+    # A value that never changes may have changed in the next draw.
+    same = (series == series[:1]).all(axis=0)
+    stats["mcse"] = np.where(same, np.nan, stats["mcse"])
+
+    def shaped(x: Array) -> Array:
+        whole = x.reshape(values.shape[1:])
+        return whole if has_rows else whole[0]
+
+    return Expectation(
+        shaped(series.mean(axis=0)),
+        shaped(stats["mcse"]),
+        shaped(stats["ess"]),
+        shaped(stats["rhat"]),
+    )
