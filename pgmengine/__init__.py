@@ -46,7 +46,7 @@ from pgmengine.infer.results.result import Plan, Result, Status
 from pgmengine.io.formats import read, read_evidence, write
 from pgmengine.io.store import load, load_declaration, save
 from pgmengine.learn.fit import Fit, fit
-from pgmengine.learn.monitoring.findings import Finding, FindingKind
+from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.monitoring.likelihoods import (
     AISLogLikelihood,
     ExactLogLikelihood,

@@ -38,7 +38,7 @@ from pgmengine.infer.methods import AIS, MCMC, Exact
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.auto import Auto, drawing
 from pgmengine.learn.fit import Fit, fit, pass_on
-from pgmengine.learn.monitoring.findings import Finding
+from pgmengine.learn.monitoring.finding import Finding
 from pgmengine.learn.negative import ExactGradient
 from pgmengine.learn.starting.base_rate_start import base_rate_start
 from pgmengine.learn.steps.optimizers import Adam

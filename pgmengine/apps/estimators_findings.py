@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from pgmengine.base.extras import needed_by
-from pgmengine.learn.monitoring.findings import Finding, FindingKind
+from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.under_way import log
 
 with needed_by("pgmengine.sklearn"):

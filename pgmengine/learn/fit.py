@@ -42,7 +42,8 @@ from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.defaults import chosen
 from pgmengine.learn.lock import Lock
-from pgmengine.learn.monitoring.findings import Finding, watch_of
+from pgmengine.learn.monitoring.finding import Finding
+from pgmengine.learn.monitoring.findings import watch_of
 from pgmengine.learn.monitoring.history import History
 from pgmengine.learn.monitoring.monitors import EarlyStopping
 from pgmengine.learn.overview import fit_html, fit_text

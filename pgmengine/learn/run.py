@@ -24,6 +24,7 @@ from pgmengine.learn.compiled.recorder import NotCompiled, Recorder, recording
 from pgmengine.learn.compiled.updates import Call, CompiledUpdates, RowOrder
 from pgmengine.learn.contracts import ModelPhase, Negative, NormalizedPhase, Optimizer, Positive
 from pgmengine.learn.defaults import default_negative, default_optimizer
+from pgmengine.learn.monitoring.finding import Finding
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
@@ -268,6 +269,10 @@ class Run:
     def last_chains(self) -> States:
         """Return the states of persistent chains of the whole model; {} without any."""
         return {} if self.given or self.by_means else self.model_phase.states()
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return signs, other than the scores, that the model could be much better."""
+        return ()
 
     def state(self) -> State:
         """Return everything that is needed to go on, except the parameters."""

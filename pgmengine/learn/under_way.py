@@ -12,7 +12,8 @@ from pgmengine.base.work.interrupts import interruptible
 from pgmengine.base.work.progress import track
 from pgmengine.learn.checkpoint import Saver
 from pgmengine.learn.compiled.updates import Call, make
-from pgmengine.learn.monitoring.findings import Finding, FindingKind, Watch
+from pgmengine.learn.monitoring.finding import Finding, FindingKind
+from pgmengine.learn.monitoring.findings import Watch
 from pgmengine.learn.monitoring.history import History
 from pgmengine.learn.run import Run
 
@@ -58,7 +59,7 @@ class UnderWay:
 
     def findings(self, interrupted: bool) -> tuple[Finding, ...]:
         """Return the findings at the end."""
-        return self.watch.findings(not interrupted and not self.stopped)
+        return self.watch.findings(not interrupted and not self.stopped) + self.run.findings()
 
 
 def learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None) -> bool:

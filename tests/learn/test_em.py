@@ -186,16 +186,21 @@ def test_several_starts_keep_the_given_one_among_them():
     assert any("best of 3 starts" in note for note in fit.notes)
 
 
-def test_the_better_half_of_the_starts_goes_on_until_one_is_left(monkeypatch):
-    from pgmengine.learn.steps import em
+def test_the_better_half_of_the_starts_goes_on_until_one_is_left():
+    from pgmengine.learn.whole.starts import _best
 
     made = []
-    monkeypatch.setattr(em.EM, "_maximised", lambda self, o, m: (made.append(m[0]), (*m, "+"))[1])
-    monkeypatch.setattr(em.EM, "_value", lambda self, o, m: float(m[0] % 7))
-    best, updates = pgm.EM()._best(None, [(start,) for start in range(12)])
+
+    def update(model, moments):
+        made.append(model[0])
+        moments["updates"] += 1
+        return (*model, "+")
+
+    starts = [((start,), {"updates": 0}) for start in range(12)]
+    (best, moments), updates = _best(starts, update, lambda model: float(model[0] % 7))
     # Twelve, six and three starts make 5, 10 and 20 updates each.
     assert best[0] % 7 == 6 and len(best) == 1 + updates and updates == 5 + 10 + 20
-    assert len(made) == 12 * 5 + 6 * 10 + 3 * 20
+    assert len(made) == 12 * 5 + 6 * 10 + 3 * 20 and moments == {"updates": updates}
 
 
 def test_hidden_markov_models_that_begin_with_equal_numbers_find_their_states(short=0.05):

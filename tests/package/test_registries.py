@@ -66,7 +66,15 @@ OTHERS = {
     # A single value: no draw, no slope.
     "units": {pgm.Constant},
     "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Template, pgm.Unit},
-    "answers": {pgm.Contribution, pgm.Impact, pgm.Joint, pgm.Plan, pgm.Result, pgm.Status},
+    "answers": {
+        pgm.Contribution,
+        pgm.Expectation,
+        pgm.Impact,
+        pgm.Joint,
+        pgm.Plan,
+        pgm.Result,
+        pgm.Status,
+    },
     "contracts": {pgm.Axis, pgm.Method, pgm.Prepared, pgm.Scheme},
     "ladders": {pgm.Adaptive, pgm.FlatHistogram, pgm.Linear, pgm.OneOverT, pgm.ThreePiece},
     "chains": {pgm.CoupledTempering},

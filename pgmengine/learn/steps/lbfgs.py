@@ -20,12 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.checks import check_number, check_whole
+from pgmengine.base.checks import check_number, check_whole, whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.learn.steps.optimizers import floors
+from pgmengine.learn.whole.exchangeable import look_alike
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Evaluation, Objective
+from pgmengine.learn.whole.starts import begun
 from pgmengine.model.couplings import Lateral
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
@@ -37,6 +39,8 @@ MAX_EVALUATIONS = 30
 LEAST_RISE_SHARE, LARGEST_SLOPE_SHARE = 1e-4, 0.9
 # A pair is kept if its curvature s y exceeds this share of y y.
 LEAST_CURVATURE_SHARE = 1e-10
+# Updates of a start whose states are exchangeable, before they are changed at random.
+UPDATES_BEFORE_STARTS = 20
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,9 @@ class LBFGS(FullBatch):
         conditionals have no penalty. A weight inside a layer counts once.
     tolerance : learning ends when no derivative of the objective, in nats a row, is larger.
     memory : number of pairs that approximate the curvature.
+    starts : number of starts, of which the best after some updates goes on: the given parameters,
+        and random changes of the parameters of latent units. By default 1, or 12 random ones if the
+        states of a latent unit are exchangeable, because no update could tell them apart.
 
     Notes
     -----
@@ -88,10 +95,13 @@ class LBFGS(FullBatch):
     l2: float = 0.0
     tolerance: float = 1e-5
     memory: int = 10
+    starts: int | None = None
 
     def __post_init__(self) -> None:
         check_number(self, "l1", "l2", "tolerance")
         check_whole(self, "memory")
+        if self.starts is not None:
+            whole("LBFGS: starts", self.starts)
 
     def start(self, params: Params) -> Snapshot:
         """Return room for the pairs; those that are not filled yet are 0."""
@@ -102,6 +112,36 @@ class LBFGS(FullBatch):
         """Return the model after iteration t."""
         if t == 0:
             _check(objective, model)
+            model = self._begun(objective, model, moments)
+        return self._updated(objective, model, moments)
+
+    def _begun(self, objective: Objective, model: Model, moments: Snapshot) -> Model:
+        """Return the model at which learning begins; its moments replace the given ones."""
+        if not objective.complete and look_alike(model, objective.target):
+            # What exchangeable states have in common is learned before they are changed at random.
+            for _ in range(UPDATES_BEFORE_STARTS):
+                found = self._updated(objective, model, moments)
+                model = found.model
+                if found.stopped:
+                    break
+        model, best = begun(
+            objective,
+            model,
+            self.starts,
+            lambda: self.start(model.params),
+            lambda one, own: self._updated(objective, one, own).model,
+            lambda one: self._value(objective, one),
+        )
+        for name, value in best.items():
+            moments[name][:] = value
+        return model
+
+    def _value(self, objective: Objective, model: Model) -> float:
+        """Return the objective less the penalties."""
+        return _Path(self, objective, model).value
+
+    def _updated(self, objective: Objective, model: Model, moments: Snapshot) -> Ascended:
+        """Return the model after an iteration."""
         path = _Path(self, objective, model)
         here, value, slope = path.here, path.value, path.pseudo(path.here, path.slope)
         if np.abs(slope).max(initial=0.0) <= self.tolerance:

@@ -6,15 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.base.errors import listed
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.compiled.updates import Call
 from pgmengine.learn.contracts import Negative, Positive
+from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.negative.exact_gradient import ExactGradient
 from pgmengine.learn.run import Run, compact
 from pgmengine.learn.whole.counting import is_complete
+from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.objective import Objective
+from pgmengine.learn.whole.unused_states import unused_states
 
 # Updates of a fit whose length is not given, with an exact objective, which tells when it has
 # converged, and with expectations by samples or bounds, which do not.
@@ -86,3 +90,11 @@ class WholeRun(Run):
                 f"{self.count} updates have not converged; go on with more (updates=)"
             )
         return str(found.stopped)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return a finding of the states of latent variables that the data do not use."""
+        optimizer, objective = self.optimizer, self.objective
+        whole = optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
+        if not (unused := unused_states(whole, self.model)):
+            return ()
+        return (Finding(FindingKind.UNUSED_STATES, np.nan, 0.0, listed(unused)),)

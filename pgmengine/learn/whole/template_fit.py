@@ -53,6 +53,10 @@ class OfLengths(FullBatch):
         """Return the moments of the optimizer."""
         return self.optimizer.start(params)
 
+    def all_rows(self, objective: Objective) -> Objective:
+        """Return the objective of rows of all lengths."""
+        return self._joined(objective)
+
     def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
         """Return the model after an update on rows of all lengths."""
         kept = {key: np.ones(np.shape(model.params[key]), dtype=bool) for key in self.kept}

@@ -1,0 +1,78 @@
+"""A finding: a sign at the end of a fit that its model could be much better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class FindingKind(Enum):
+    """Signs at the end of a fit that its model could be much better; the value says what to do.
+
+    >>> import pgmengine as pgm
+    >>> pgm.FindingKind.FELL.value.startswith("take smaller steps")
+    True
+    """
+
+    STILL_RISING = "make more updates (epochs=, updates=), or take larger steps (optimizer=)"
+    AT_BASE_RATES = (
+        "make more updates or take larger steps, or take another trainer (negative=) or more "
+        "hidden units; if the data are independent, no model is better"
+    )
+    FELL = (
+        "take smaller steps or steps that fall (optimizer=), or a trainer whose chains mix better "
+        "(negative=)"
+    )
+    UNUSED_STATES = (
+        "take fewer states, or begin elsewhere: where all states have equal parameters, learning "
+        "begins at random starts"
+    )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sign at the end of a fit that its model could be much better.
+
+    The score is the log-likelihood if that is cheap, else a bound or a pseudo-likelihood, less the
+    same quantity for independent units with the means of the data. It is measured on some of the
+    training rows.
+
+    Attributes
+    ----------
+    kind : the sign: the score rose in the second half of the updates (STILL_RISING), it is hardly
+        above the score of independent units (AT_BASE_RATES), it FELL, or latent variables have
+        states of which the data expect less than one use (UNUSED_STATES). The value of the kind
+        says what to do.
+    nats : the rise or fall of the score, or its difference from independent units, in nats a row;
+        NaN for UNUSED_STATES.
+    error : standard error of `nats`; 0 for a change that was measured on all rows.
+    states : the unused states and their variables in words, else an empty string.
+
+    Examples
+    --------
+    >>> import pgmengine as pgm
+    >>> x = pgm.datasets.bars_and_stripes().x_train
+    >>> fitted = pgm.fit(pgm.rbm(16, 8, rng=0), {"v": x}, updates=40, progress=False)
+    >>> [finding.kind.name for finding in fitted.findings]
+    ['STILL_RISING']
+    """
+
+    kind: FindingKind
+    nats: float
+    error: float
+    states: str = ""
+
+    def __str__(self) -> str:
+        return self.described(f"{abs(self.nats):.3g} nats a row")
+
+    def described(self, number: str) -> str:
+        """Return the sign in words with `number` for the rise or fall, and what to do."""
+        said = {
+            FindingKind.STILL_RISING: f"learning was still rising, by {number} in its second half",
+            FindingKind.AT_BASE_RATES: (
+                "the model is hardly better than independent units with the means of the data"
+            ),
+            FindingKind.FELL: f"the score of the training rows fell by {number}",
+            FindingKind.UNUSED_STATES: f"the data do not use {self.states}",
+        }
+        return f"{said[self.kind]}: {self.kind.value}"
