@@ -18,15 +18,7 @@ from numpy.typing import ArrayLike
 
 from pgmengine.apps import classifier
 from pgmengine.apps.crf.estimator import ChainCRF
-from pgmengine.apps.estimators import (
-    LEARNING_ARGUMENTS,
-    Features,
-    Graphical,
-    RandomState,
-    Scaling,
-    checked,
-    seed_of,
-)
+from pgmengine.apps.estimators import Features, Graphical, RandomState, Scaling, checked, seed_of
 from pgmengine.apps.estimators_findings import unlogged, warn_of
 from pgmengine.base.checks import check_whole, whole
 from pgmengine.base.display import counted
@@ -104,7 +96,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Graphica
     optimizer : optimizer of pgm.fit; by default one whose rate falls to 0 over the passes, SGD(0.2)
         for Binary units and Adam(0.01) for Gaussian ones. In `partial_fit` half the rate stays.
     batch_size : rows of a mini-batch.
-    n_iter : passes over the data.
+    n_iter : passes over the data; by default as many as make 4,000 updates, and at least 20.
     random_state : a seed, a numpy RandomState, or None.
     verbose : whether to show a progress bar.
 
@@ -112,6 +104,7 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Graphica
     ----------
     model_ : the RBM, with layers "v" and "h".
     scaling_ : the visible units, and the shift and scale of each column.
+    n_iter_ : the number of passes that were made.
     findings_ : signs that the model could be much better, as in the result of pgm.fit. `fit` warns
         of each kind of sign once (ConvergenceWarning); `partial_fit` does not.
 
@@ -121,8 +114,6 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Graphica
     >>> RBMTransformer(n_components=3, random_state=0).fit_transform(x).shape
     (50, 3)
     """
-
-    n_iter: int = 20
 
     @property
     def _n_features_out(self) -> int:
@@ -134,14 +125,14 @@ class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Graphica
         x = checked(self, X)
         for name in ("model_", "scaling_", "state_"):
             self.__dict__.pop(name, None)
-        self.learn(x, seed_of(self.random_state), self.n_iter)
+        self.learn(x, seed_of(self.random_state))
         warn_of(self, self.findings_)
         return self
 
     def partial_fit(self, X: Features, y: ArrayLike | None = None) -> RBMTransformer:
         """Learn in one more pass over X; the first call chooses the visible units."""
         x = checked(self, X, reset=not hasattr(self, "model_"))
-        self.learn(x, seed_of(self.random_state), 1, falling=False)
+        self.learn(x, seed_of(self.random_state), epochs=1)
         return self
 
     def transform(self, X: Features) -> Array:
@@ -227,7 +218,7 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, Graphical):
         x = checked(self, X, missing=True)
         self._warn_of_empty_columns(x)
         self.__dict__.pop("model_", None)
-        self.learn(x, seed_of(self.random_state), self.n_iter)
+        self.learn(x, seed_of(self.random_state))
         warn_of(self, self.findings_)
         return self
 
@@ -296,7 +287,8 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
         from 0.03 to 0.
     alpha : weight decay.
     batch_size : rows of a mini-batch; by default a twentieth of all rows, from 10 to 100.
-    n_iter, random_state, verbose : as in RBMTransformer.
+    n_iter : passes over the data.
+    random_state, verbose : as in RBMTransformer.
 
     References
     ----------
@@ -350,7 +342,7 @@ class DRBMClassifier(_ByProbability, BaseEstimator):
                 epochs=self.n_iter,
                 progress=bool(self.verbose),
             )
-        self.model_, self.findings_ = found.model, found.findings
+        self.model_, self.findings_, self.n_iter_ = found.model, found.findings, self.n_iter
         pass_on(found)
         warn_of(self, self.findings_)
         return self
@@ -399,8 +391,9 @@ class GenerativeClassifier(_ByProbability, Graphical):
 
     def fit(self, X: Features, y: ArrayLike) -> GenerativeClassifier:
         """Learn a model from the rows of each class; return this classifier."""
-        check_whole(self, *LEARNING_ARGUMENTS)
+        self.check_settings()
         x, y = checked(self, X, y)
+        self.n_iter_ = 0
         check_classification_targets(y)
         self.scaling_, seed = Scaling.of(x), seed_of(self.random_state)
         self.findings_: tuple[Finding, ...] = ()
@@ -412,7 +405,9 @@ class GenerativeClassifier(_ByProbability, Graphical):
 
     def _class(self, model: Model, data: dict[str, Array], rng: np.random.Generator) -> Fit:
         """Learn one class, starting from biases at the base rates of its rows."""
-        updates = self.n_iter * -(-len(data["v"]) // self.batch_size)
+        rows = len(data["v"])
+        passes = self.passes(rows)
+        updates, self.n_iter_ = passes * -(-rows // self.batch_size), max(passes, self.n_iter_)
         start = base_rate_start(model, data)
         with unlogged():
             learned: Fit = fit(start, data, rng=rng, updates=updates, **self.settings(updates))

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 Features: TypeAlias = "ArrayLike | pd.DataFrame"
 RandomState: TypeAlias = int | np.random.RandomState | None
 
-LEARNING_ARGUMENTS = ("n_components", "batch_size", "n_iter")
+# By default, as many passes over the data as make this number of updates, and at least MIN_PASSES.
+# On tables of 100 to 1,500 rows this is better than 20 or 50 passes, or as good.
+MIN_UPDATES, MIN_PASSES = 4000, 20
 
 # The smallest scale of a column of inputs, as a share of the range of the column.
 MIN_SCALE_SHARE = 0.25
@@ -117,14 +119,30 @@ class Graphical(BaseEstimator):
     negative: Negative | None = None
     optimizer: Optimizer | None = None
     batch_size: int = 20
-    n_iter: int = 50
+    n_iter: int | None = None
     random_state: RandomState = None
     verbose: int = 0
 
-    def learn(self, x: Array, rng: int, epochs: int, falling: bool = True) -> None:
-        """Learn for some passes over the data; the present model, if there is one, is the start."""
-        check_whole(self, *LEARNING_ARGUMENTS)
-        updates = epochs * -(-len(x) // self.batch_size)
+    def check_settings(self) -> None:
+        """Raise PgmError unless the settings of learning are numbers from 1 up."""
+        check_whole(self, "n_components", "batch_size")
+        if self.n_iter is not None:
+            check_whole(self, "n_iter")
+
+    def passes(self, rows: int) -> int:
+        """Return the number of passes over this number of rows."""
+        if self.n_iter is not None:
+            return self.n_iter
+        return max(MIN_PASSES, -(-MIN_UPDATES // -(-rows // self.batch_size)))
+
+    def learn(self, x: Array, rng: int, epochs: int | None = None) -> None:
+        """Learn from the present model, if there is one: all passes, with a rate that falls to 0.
+
+        With `epochs`, it makes this number of passes at a constant rate.
+        """
+        self.check_settings()
+        self.n_iter_ = self.passes(len(x)) if epochs is None else epochs
+        updates = self.n_iter_ * -(-len(x) // self.batch_size)
         if not hasattr(self, "model_"):
             self.scaling_ = Scaling.of(x)
             self.model_ = base_rate_start(self.empty(rng), {"v": self.scaling_.values(x)})
@@ -137,7 +155,7 @@ class Graphical(BaseEstimator):
                 rng=rng,
                 state=self.state_,
                 updates=done + updates,
-                **self.settings(updates if falling else None),
+                **self.settings(updates if epochs is None else None),
             )
         self.model_, self.state_, self.findings_ = found.model, found.state, found.findings
         pass_on(found)

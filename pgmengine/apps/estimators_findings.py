@@ -47,6 +47,10 @@ ADVICE = {
     ),
 }
 
+# The number of passes that a warning names, as a multiple of those that were made: twice as many
+# gain about as much as the second half did, so that they seldom are enough.
+MORE_PASSES = 4
+
 
 @contextmanager
 def unlogged() -> Iterator[None]:
@@ -67,9 +71,14 @@ def unlogged() -> Iterator[None]:
 
 def warn_of(estimator: BaseEstimator, findings: Iterable[Finding]) -> None:
     """Warn of each kind of finding once; the warning names the line that has called `fit`."""
-    parameters = estimator.get_params(deep=False)
+    parameters = dict.fromkeys(estimator.get_params(deep=False), "")
+    parameters["n_iter"] = str(MORE_PASSES * estimator.n_iter_)
     for kind in dict.fromkeys(finding.kind for finding in findings):
-        advice = [f"{what} ({name}=)" for what, name in ADVICE[kind] if name in parameters]
+        advice = [
+            f"{what} ({name}={parameters[name]})"
+            for what, name in ADVICE[kind]
+            if name in parameters
+        ]
         warnings.warn(
             f"{type(estimator).__name__}: {SIGNS[kind]}: {', or '.join(advice)}; see findings_",
             ConvergenceWarning,

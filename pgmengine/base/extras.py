@@ -27,12 +27,13 @@ class MissingExtra(PgmError, ImportError):
 
 
 @contextmanager
-def needed_by(what: str) -> Iterator[None]:
+def needed_by(what: str, instead: str = "") -> Iterator[None]:
     """Raise MissingExtra, with the extra to install, if an import in this context finds no package.
 
     Parameters
     ----------
     what : the function or module that needs the package, for the message.
+    instead : another way that needs no package, for the message.
 
     Raises
     ------
@@ -53,7 +54,10 @@ install 'pgmengine[arviz]'
         module = (error.name or "").partition(".")[0]
         if module not in EXTRAS:
             raise
-        missing = MissingExtra(f"{what} needs {module}, which is not installed: {install(module)}")
+        missing = MissingExtra(
+            f"{what} needs {module}, which is not installed: {install(module)}"
+            + (f"; {instead}" if instead else "")
+        )
         missing.name = module
         raise missing from error
 

@@ -123,7 +123,9 @@ def model_text(structure: Structure, params: Mapping[str, Weight]) -> str:
     """Return a model as text: the headline, then its layers, couplings and variables."""
     shown = shown_units(structure)
     layers = [_line(one) for one in shown if not one.variable][:MOST_LINES]
-    variables = [_line(one) for one in islice((x for x in shown if x.variable), MOST_LINES)]
+    kept = [*islice((x for x in shown if x.variable), MOST_LINES)]
+    above = parents(structure, [(one.layer.name, one.units[0]) for one in kept])
+    variables = [_with_parents(one, above[one.layer.name, one.units[0]]) for one in kept]
     joined = list(_couplings(structure))
     number = len(shown) + len(joined)
     return as_text(headline(structure, params), [*layers, *joined, *variables], number)
@@ -152,6 +154,11 @@ def _layers_above(structure: Structure, name: str) -> list[str]:
     of_tables = {layer for t in tables for layer in t.layers[:-1]}
     of_arrows = [_end(structure, c.a) for c in structure.arrows_into[name]]
     return list(dict.fromkeys([*map(str, structure.names.declared(of_tables)), *of_arrows]))
+
+
+def _with_parents(shown: Shown, above: list[str]) -> str:
+    """Return a variable with its states and its parents on one line."""
+    return _line(shown) + (f" (given {few(above)})" if above else "")
 
 
 def _line(shown: Shown) -> str:

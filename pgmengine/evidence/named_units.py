@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,9 @@ def check_by_layer(structure: Structure, given: Any, what: str) -> None:
     names = "names of variables to states" if structure.variables else "layer names to arrays"
     expected = f"{what} must map {names}"
     if not shape:
-        raise PgmError(f"{expected}, not {type(given).__name__}")
+        file = isinstance(given, PathLike) or (isinstance(given, str) and "." in given)
+        read = "; give pandas.read_csv(...) of a file" if file else ""
+        raise PgmError(f"{expected}, not {type(given).__name__}{read}")
     if len(shape) == 2 and shape[1] == len(structure.variables):
         advice = "give pandas.DataFrame(X, columns=model.variables), a column for each variable"
     elif not layers:

@@ -154,10 +154,10 @@ def test_columns_without_values_are_named(binary):
 
 # The estimators that learn from 200 rows in one pass, and the sign that they find.
 SHORT = {
-    "RBMTransformer": "hardly better than .* \\(n_iter=\\).*, or take more .*n_components=",
-    "GraphicalImputer": "hardly better than .* \\(n_iter=\\).*, or take more .*n_components=",
-    "GenerativeClassifier": "hardly better than .* \\(n_iter=\\).*, or take more .*n_components=",
-    "DRBMClassifier": "still rising .* \\(n_iter=\\), or take larger steps \\(optimizer=\\); see",
+    "RBMTransformer": "hardly better than .* \\(n_iter=4\\).*, or take more .*n_components=",
+    "GraphicalImputer": "hardly better than .* \\(n_iter=4\\).*, or take more .*n_components=",
+    "GenerativeClassifier": "hardly better than .* \\(n_iter=4\\).*, or take more .*n_components=",
+    "DRBMClassifier": "still rising .* \\(n_iter=4\\), or take larger steps \\(optimizer=\\); see",
 }
 
 
@@ -185,8 +185,22 @@ def test_advice_names_only_parameters_that_an_estimator_has():
     fell = pgm.Finding(pgm.FindingKind.FELL, -1.0, 0.1)
     for name, known in (("DRBMClassifier", False), ("RBMTransformer", True)):
         with pytest.warns(ConvergenceWarning, match="fell during learning: .*optimizer=") as seen:
-            warn_of(getattr(pgm.sklearn, name)(), [fell, fell])
+            estimator = getattr(pgm.sklearn, name)()
+            estimator.n_iter_ = 20
+            warn_of(estimator, [fell, fell])
         assert len(seen) == 1 and ("negative=" in str(seen[0].message)) == known
+
+
+@pytest.mark.parametrize("rows", [7, 45, 2100])
+def test_small_data_get_more_passes_by_default(rows, updates=4000, least=20):
+    x = (np.arange(rows)[:, None] % [2, 3, 2]).astype(bool).astype(float)
+    t = pgm.sklearn.RBMTransformer(n_components=1, batch_size=10, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        t.fit(x)
+    batches = -(-rows // 10)
+    assert t.n_iter_ == max(least, -(-updates // batches)) and t.n_iter is None
+    assert t.state_["update"] == t.n_iter_ * batches >= updates
 
 
 def test_one_pass_of_partial_fit_does_not_warn(digits, caplog):

@@ -121,7 +121,7 @@ def test_a_model_shows_what_was_declared(name):
 
 
 def test_states_labels_and_parents_are_shown():
-    assert "  x1: low, mid, high\n" in repr(variables())
+    assert "  x1: low, mid, high (given x0)\n" in repr(variables())
     assert "  d: 4 states" in repr(factors())
     assert "  x: 4 Binary; states off, on; units a, b, c, d" in repr(steps())
     assert "<td>x1</td><td>low, mid, high</td><td>x0</td>" in variables()._repr_html_()
@@ -137,7 +137,8 @@ def test_long_models_are_cut_and_the_rest_is_counted(count):
     model = variables(count)
     lines, more = repr(model).split("\n"), count - MOST_LINES
     assert len(lines) == 1 + MOST_LINES + (more > 0)
-    assert lines[-1] == (f"  ... and {more} more" if more else f"  x{count - 1}: low, mid, high")
+    last = f"  x{count - 1}: low, mid, high (given x{count - 2})"
+    assert lines[-1] == (f"  ... and {more} more" if more else last)
     table, left = model._repr_html_(), count - MOST_ROWS
     assert table.count("<tr>") == 1 + min(count, MOST_ROWS)
     assert (f"<p>... and {left} more</p>" in table) == (left > 0) == ("more" in table)

@@ -43,7 +43,7 @@ def explore(model: ModelLike, evidence: LayerValues | None = None) -> Any:
     >>> widget = pgm.explore(net, {"xray": "yes"})  # doctest: +SKIP
     """
     session = Session(as_model(model), evidence)
-    with needed_by("explore()"):
+    with needed_by("explore()", "the command pgmengine explore FILE shows it without the extra"):
         import anywidget
 
     class Explorer(anywidget.AnyWidget):

@@ -39,6 +39,11 @@ class Expectation:
         the function had one value in all draws.
     ess : the number of independent draws that would have this error.
     rhat : R-hat of the function, which is near 1 where the chains agree; 1 for independent draws.
+
+    >>> import pgmengine as pgm
+    >>> r = pgm.infer(pgm.rbm(6, 3, rng=0), want=("samples",), rng=0)
+    >>> r.expectation(lambda x: x["v"].sum(axis=-1))
+    Expectation: 3.15 ± 0.037
     """
 
     mean: Array
