@@ -62,12 +62,14 @@ def test_every_example_runs(tmp_path, monkeypatch, capsys):
     extra("matplotlib")
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(sh|text)\n(.*?)^```$", text, flags=re.M | re.S)
+    blocks = re.findall(r"^```(sh|text|toml)\n(.*?)^```$", text, flags=re.M | re.S)
     assert sum(kind == "sh" for kind, _ in blocks) >= 10
     printed, shown = "", 0
     for kind, block in blocks:
         if kind == "text" and block.startswith(TABLE):
             Path("patients.csv").write_text(block)
+        elif kind == "toml":
+            Path("garden.toml").write_text(block)
         elif kind == "sh":
             lines = block.splitlines()
             printed = "".join(output_of(x, tmp_path, monkeypatch, capsys) for x in lines)
