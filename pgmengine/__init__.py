@@ -111,6 +111,11 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'pgmengine' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    """Return all names, also of the modules that are imported at first use."""
+    return sorted({*globals(), "plots", "sklearn"})
+
+
 __all__ = [
     "AIS",
     "AISLogLikelihood",

@@ -229,7 +229,10 @@ def read_tensors(path: object) -> tuple[dict[str, Array], dict[str, str]]:
             metadata = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, ValueError, TypeError, AttributeError, MemoryError) as error:
-        raise PgmError(f"{shown(place)}: not a readable .safetensors file: {error}") from None
+        other = "" if place.suffix == ".safetensors" else "; pgm.read reads files of other programs"
+        raise PgmError(
+            f"{shown(place)}: not a readable .safetensors file: {error}{other}"
+        ) from None
     if CHECKSUM_ENTRY in metadata and metadata[CHECKSUM_ENTRY] != checksum(tensors, metadata):
         raise PgmError(
             f"{shown(place)}: is damaged: its content does not match its checksum; "

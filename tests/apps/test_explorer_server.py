@@ -12,8 +12,11 @@ import threading
 from functools import partial
 
 import pytest
+from typer.testing import CliRunner
 
 import pgmengine as pgm
+from pgmengine.apps.cli import app
+from pgmengine.apps.explorer import command
 from pgmengine.apps.explorer.server import MAX_MESSAGE_BYTES, ExplorerServer
 from pgmengine.apps.explorer.session import Session
 
@@ -237,3 +240,19 @@ def test_a_port_that_is_taken_is_an_error_of_one_line(server):
     found = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert found.returncode == 2 and found.stdout == ""
     assert re.fullmatch(r"pgmengine: .*in use.*\n", found.stderr)
+
+
+def test_the_command_begins_with_evidence(monkeypatch):
+    begun = []
+
+    class Server(ExplorerServer):
+        def serve_forever(self, poll_interval=0.5):
+            begun.append(self.session.code())
+
+    monkeypatch.setattr(command, "ExplorerServer", Server)
+    words = ["explore", str(pgm.datasets.asia()), "--no-browser"]
+    words += ["--evidence", "xray=yes", "--evidence", "dysp=no"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert "'xray': 'yes', 'dysp': 'no'" in begun[0].replace('"', "'")
+    found = CliRunner().invoke(app, [*words, "--evidence", "xray=maybe"])
+    assert isinstance(found.exception, pgm.PgmError) and len(begun) == 1

@@ -10,7 +10,7 @@ import typer
 
 from pgmengine.apps.explorer.server import ExplorerServer
 from pgmengine.apps.explorer.session import Session
-from pgmengine.apps.reading.inputs import read_model
+from pgmengine.apps.reading.inputs import read_evidence, read_model
 
 LARGEST_PORT = 65535
 
@@ -23,6 +23,12 @@ def explore(
             "file"
         ),
     ],
+    evidence: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='evidence at the start, "rain=yes", or a file of one row; may be repeated'
+        ),
+    ] = None,
     port: Annotated[
         int, typer.Option(min=0, max=LARGEST_PORT, help="port of the page; 0 takes a free one")
     ] = 0,
@@ -32,7 +38,8 @@ def explore(
 
     The address is printed first. The page is served to this machine only, until Ctrl-C.
     """
-    with ExplorerServer(Session(read_model(model)), port) as server:
+    m = read_model(model)
+    with ExplorerServer(Session(m, read_evidence(m, evidence)), port) as server:
         print(server.address, flush=True)
         if browser:
             webbrowser.open(server.address)

@@ -24,6 +24,7 @@ from pgmengine.infer.diagnostics.trust import (
     MAX_MEAN_GAP_IN_ERRORS,
     row_beyond,
 )
+from pgmengine.infer.diagnostics.two_phases import TWO_PHASES, same_with_signs_changed
 from pgmengine.infer.exact.exact import quick
 from pgmengine.infer.question.prepared import Prepared
 from pgmengine.infer.results.result import Plan, Result, Status
@@ -42,15 +43,20 @@ ESTIMATE_ROUNDING = 1e-5
 
 
 def checked(target: Target, result: Result) -> Result:
-    """Return the result, with the status CONTRADICTED where a fact contradicts the estimate."""
+    """Return the result, with the status CONTRADICTED where a fact contradicts the estimate.
+
+    A doubtful estimate of a model that may have two phases says so first.
+    """
     if result.kind != "estimate":
         return result
     notes = tuple(_too_probable(target, result))
     if not notes and result.status.good:
         notes = tuple(_not_exact(target, result))
-    if not notes:
-        return result
-    return replace(result, status=Status.CONTRADICTED, warnings=notes + result.warnings)
+    if notes:
+        return replace(result, status=Status.CONTRADICTED, warnings=notes + result.warnings)
+    if not result.status.good and same_with_signs_changed(target):
+        return replace(result, warnings=(TWO_PHASES, *result.warnings))
+    return result
 
 
 def _not_exact(target: Target, result: Result) -> Iterator[str]:

@@ -283,7 +283,8 @@ def unmixed_notes(stats: Mapping[str, Any], limit: float, structure: Structure) 
         # Effective numbers are uncertain, and tend to be too high for short chains.
         least = min(float(np.nanmin(v)) for v in ess.values())
         times = 1.5 * needed / max(least, 1.0)
-        slow = (f"{slow[0]}: the chains agree; draw about {times:.2g} times as long", *slow[1:])
+        advice = f"the chains agree; draw about {times:.2g} times as long (draws=)"
+        slow = (f"{slow[0]}: {advice}", *slow[1:])
     return note + apart + slow + unsettled
 
 

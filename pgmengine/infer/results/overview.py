@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from pgmengine.base.display import MOST_LINES, MOST_NAMES, MOST_ROWS, as_html, as_text, few, plain
 from pgmengine.base.types import Array
 from pgmengine.declare.pictures.svg import Values, picture
-from pgmengine.evidence.frames import Shown, shown_units
+from pgmengine.evidence.frames import Shown, shown_units, state_keys
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.by_name import marginal, state_values
 from pgmengine.model.structure import Structure
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 # The name of an answer, and its numbers as text.
 Line = tuple[str, str]
+
+# Warnings that a text shows; the others are in `Result.warnings`.
+MOST_WARNINGS = 2
 
 # Answers that are shown in the lines of other answers.
 SHOWN_WITH_OTHERS = ("prob", "log_z_error", "log_z_interval")
@@ -80,10 +83,11 @@ def status_text(result: Result) -> str:
 
 
 def _warnings(result: Result) -> Iterator[str]:
-    """Yield the first warning, and the number of further ones."""
-    if result.warnings:
-        more = len(result.warnings) - 1
-        yield f"warning: {result.warnings[0]}{f' ... and {more} more' if more else ''}"
+    """Yield the first warnings, and the number of further ones."""
+    more = len(result.warnings) - MOST_WARNINGS
+    for number, warning in enumerate(result.warnings[:MOST_WARNINGS], 1):
+        last = number == MOST_WARNINGS and more > 0
+        yield f"warning: {warning}{f' ... and {more} more' if last else ''}"
 
 
 def _lines(result: Result) -> Iterator[Callable[[], Line]]:
@@ -152,12 +156,12 @@ def _marginal(
 ) -> Line:
     """Return the probabilities of the states of a variable, or the means of a layer."""
     layer = shown.layer
-    if not shown.variable and not (layer.is_array and layer.state_names):
+    if not shown.variable and not layer.is_array:
         return _numbers(f"mean of {plain(shown.name)}", answers["mean"][layer.name])
     if not shown.variable:
         # The first numbers of each state, in the order of the array.
         p = answers["prob"][layer.name]
-        names = layer.state_names or ()
+        names = state_keys(layer)
         parts = [_numbers(f"p({plain(n)})", p[..., k]) for k, n in enumerate(names[:MOST_NAMES])]
         more = f" ... and {len(names) - len(parts)} more states" * (len(names) > len(parts))
         return plain(shown.name), "; ".join(f"{name} {text}" for name, text in parts) + more

@@ -142,6 +142,7 @@ class EM(FullBatch):
         if objective.complete:
             model = self._maximised(objective, model)
             after = self._value(objective, model)
+            self._tell(objective, model, after)
             return Ascended(model, after, "the data are complete, so that counting is enough")
         before = self._value(objective, model)
         model = self._maximised(objective, model)
@@ -153,6 +154,7 @@ class EM(FullBatch):
             raise InternalError(
                 f"update {t + 1}: the objective of EM fell from {before!r} to {after!r} nats a row"
             )
+        self._tell(objective, model, after)
         close = after - before <= self.tolerance
         why = f"the objective rose by at most {self.tolerance:g} nats a row" if close else ""
         return Ascended(model, after, why)
@@ -183,6 +185,15 @@ class EM(FullBatch):
             some = added > 0
             prior += float(added[some] @ logs[some])
         return found.value + prior / objective.total
+
+    def _tell(self, objective: Objective, model: Model, value: float | None) -> None:
+        """Note how much of the objective is the log-likelihood, if there is a prior."""
+        likelihood = objective.counts(model).value
+        if likelihood is not None and value != likelihood:
+            objective.notes["prior"] = (
+                f"the objective is the log-likelihood of the rows, {likelihood:.6g} nats a row, "
+                "plus the logarithm of the prior (pseudocount=)"
+            )
 
     def _maximised(self, objective: Objective, model: Model) -> Model:
         """Return the model after the M step."""
