@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-from functools import partial
 
 import pytest
 from typer.testing import CliRunner
@@ -200,24 +199,21 @@ def test_requests_at_the_same_time_are_answered_one_by_one(server):
     assert sorted(len(replies[i]["given"]) for i in range(8)) == list(range(1, 9))
 
 
+# Ctrl-C is ignored by default where the tests run in the background of a shell.
+HEARS_CTRL_C = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "runpy.run_module('pgmengine.apps.cli', run_name='__main__', alter_sys=True)"
+)
+
+
 def test_the_command_prints_its_address_first_and_ends_with_ctrl_c():
-    command = [
-        sys.executable,
-        "-m",
-        "pgmengine.apps.cli",
-        "explore",
-        str(pgm.datasets.asia()),
-        "--no-browser",
-    ]
-    # Ctrl-C is ignored by default where the tests run in the background of a shell.
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    command = [sys.executable, "-c", HEARS_CTRL_C, "explore", str(pgm.datasets.asia())]
     with subprocess.Popen(
-        command,
+        [*command, "--no-browser"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"BROWSER": "false"},
-        preexec_fn=heard,
     ) as process:
         try:
             first = process.stdout.readline()
