@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from pgmengine.base.extras import needed_by
-from pgmengine.learn.monitoring.finding import Finding, FindingKind
+from pgmengine.learn.monitoring.finding import MORE_UPDATES, Finding, FindingKind
 from pgmengine.learn.under_way import log
 
 with needed_by("pgmengine.sklearn"):
@@ -47,10 +47,6 @@ ADVICE = {
     ),
 }
 
-# The number of passes that a warning names, as a multiple of those that were made: twice as many
-# gain about as much as the second half did, so that they seldom are enough.
-MORE_PASSES = 4
-
 
 @contextmanager
 def unlogged() -> Iterator[None]:
@@ -72,7 +68,7 @@ def unlogged() -> Iterator[None]:
 def warn_of(estimator: BaseEstimator, findings: Iterable[Finding]) -> None:
     """Warn of each kind of finding once; the warning names the line that has called `fit`."""
     parameters = dict.fromkeys(estimator.get_params(deep=False), "")
-    parameters["n_iter"] = str(MORE_PASSES * estimator.n_iter_)
+    parameters["n_iter"] = str(MORE_UPDATES * estimator.n_iter_)
     for kind in dict.fromkeys(finding.kind for finding in findings):
         advice = [
             f"{what} ({name}={parameters[name]})"

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+# The number of updates to try, as a multiple of those that were made: twice as many gain about as
+# much as the second half did, so that they seldom are enough.
+MORE_UPDATES = 4
+
 
 class FindingKind(Enum):
     """Signs at the end of a fit that its model could be much better; the value says what to do.
@@ -47,6 +51,7 @@ class Finding:
         NaN for UNUSED_STATES.
     error : standard error of `nats`; 0 for a change that was measured on all rows.
     states : the unused states and their variables in words, else an empty string.
+    updates : the number of updates after which learning was STILL_RISING, else 0.
 
     Examples
     --------
@@ -61,6 +66,7 @@ class Finding:
     nats: float
     error: float
     states: str = ""
+    updates: int = 0
 
     def __str__(self) -> str:
         return self.described(f"{abs(self.nats):.3g} nats a row")
@@ -75,4 +81,5 @@ class Finding:
             FindingKind.FELL: f"the score of the training rows fell by {number}",
             FindingKind.UNUSED_STATES: f"the data do not use {self.states}",
         }
-        return f"{said[self.kind]}: {self.kind.value}"
+        more = f"; {self.updates} updates were made, try {MORE_UPDATES * self.updates}"
+        return f"{said[self.kind]}: {self.kind.value}{more if self.updates else ''}"

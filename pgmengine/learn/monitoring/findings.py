@@ -117,7 +117,7 @@ class Watch:
             return tuple(found)
         rise, rise_error = self._change(half, last)
         if rise > max(MIN_CHANGE_ERRORS * rise_error, MIN_CHANGE_SHARE * gain, little):
-            found.append(Finding(FindingKind.STILL_RISING, rise, rise_error))
+            found.append(Finding(FindingKind.STILL_RISING, rise, rise_error, updates=last - first))
         return tuple(found)
 
     def _change(self, early: int, late: int) -> tuple[float, float]:
