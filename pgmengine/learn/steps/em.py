@@ -31,6 +31,7 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.target import Target
+from pgmengine.learn.whole.exchangeable import look_alike
 from pgmengine.learn.whole.fixed_rows import with_kept
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Evaluation, Objective
@@ -131,9 +132,11 @@ class EM(FullBatch):
         """Return the model after iteration t."""
         if t == 0:
             check_conditionals(objective.target, objective.given)
+        if t == 0 and not objective.complete:
             model, _ = begun(
                 objective,
                 model,
+                look_alike(model, objective.target),
                 self.starts,
                 dict,
                 lambda one, _: self._maximised(objective, one),

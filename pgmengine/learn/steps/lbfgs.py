@@ -112,12 +112,13 @@ class LBFGS(FullBatch):
         """Return the model after iteration t."""
         if t == 0:
             _check(objective, model)
+        if t == 0 and not objective.complete:
             model = self._begun(objective, model, moments)
         return self._updated(objective, model, moments)
 
     def _begun(self, objective: Objective, model: Model, moments: Snapshot) -> Model:
         """Return the model at which learning begins; its moments replace the given ones."""
-        if not objective.complete and look_alike(model, objective.target):
+        if stuck := look_alike(model, objective.target):
             # What exchangeable states have in common is learned before they are changed at random.
             for _ in range(UPDATES_BEFORE_STARTS):
                 found = self._updated(objective, model, moments)
@@ -127,6 +128,7 @@ class LBFGS(FullBatch):
         model, best = begun(
             objective,
             model,
+            stuck,
             self.starts,
             lambda: self.start(model.params),
             lambda one, own: self._updated(objective, one, own).model,

@@ -7,13 +7,13 @@ better half of the starts goes on for twice as many updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from pgmengine.base.errors import listed
 from pgmengine.base.types import Snapshot
-from pgmengine.learn.whole.exchangeable import look_alike, perturbed
+from pgmengine.learn.whole.exchangeable import perturbed
 from pgmengine.learn.whole.objective import Objective
 from pgmengine.model.model import Model
 
@@ -29,6 +29,7 @@ Update = Callable[[Model, Snapshot], Model]
 def begun(
     objective: Objective,
     model: Model,
+    stuck: Sequence[str],
     starts: int | None,
     moments: Callable[[], Snapshot],
     update: Update,
@@ -42,16 +43,16 @@ def begun(
     ----------
     objective : the rows.
     model : the given start.
+    stuck : the latent units with exchangeable states, in words.
     starts : the number of starts; by default 1, or RANDOM_STARTS if states are exchangeable.
     moments : makes the moments before the first update.
     update : makes an update.
     value : returns the objective at a model.
     """
-    stuck = [] if objective.complete else look_alike(model, objective.target)
     count = starts or (RANDOM_STARTS if stuck else 1)
     # Starts are compared by their objective.
     count = count if objective.exact else 1
-    if objective.complete or (count == 1 and not stuck):
+    if count == 1 and not stuck:
         return model, moments()
     first = [] if stuck else [model]
     begins = first + [
