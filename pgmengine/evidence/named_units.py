@@ -48,6 +48,8 @@ def check_by_layer(structure: Structure, given: Any, what: str) -> None:
     if not shape:
         file = isinstance(given, PathLike) or (isinstance(given, str) and "." in given)
         read = "; give pandas.read_csv(...) of a file" if file else ""
+        if hasattr(given, "x_train") and layers:
+            read = f'; give {{"{layers[0].name}": data.x_train}}'
         raise PgmError(f"{expected}, not {type(given).__name__}{read}")
     if len(shape) == 2 and shape[1] == len(structure.variables):
         advice = "give pandas.DataFrame(X, columns=model.variables), a column for each variable"

@@ -186,3 +186,13 @@ def test_arguments_in_a_wrong_place_are_named():
     ):
         with pytest.raises(pgm.PgmError, match="ax must be Axes of matplotlib, not"):
             wrong()
+
+
+@pytest.mark.parametrize("rows", [24, 30])
+def test_completions_of_many_rows_are_cut_and_say_so(rows):
+    x = np.where(np.arange(4) < 2, 1.0, np.nan) * np.ones((rows, 1))
+    r = pgm.infer(pgm.rbm(4, 2, rng=0), {"v": x})
+    ax = pgm.plots.completions(r, "v", (2, 2))
+    assert ax.get_title(loc="left") == (f"the first 24 of {rows} rows" if rows > 24 else "")
+    # A column of an image and its margin for each row.
+    assert ax.images[0].get_array().shape[1] == pytest.approx(24 * (2 + 2), abs=4)

@@ -608,3 +608,19 @@ def test_fit_says_when_its_data_phase_is_exact():
         exact.factorised and "data phase: exact" in repr(exact) and "MeanField" not in repr(exact)
     )
     assert not bound.factorised and "data phase: by MeanField" in repr(bound)
+
+
+def test_each_doubt_about_the_parts_of_a_question_is_said():
+    """log Z by annealing and draws by chains: the status is that of one part alone."""
+    b = pgm.GraphBuilder()
+    s = b.layer("s", pgm.Spin(), (4, 4))
+    b.couple(s[1:], s[:-1], 3.0)
+    b.couple(s[:, 1:], s[:, :-1], 3.0)
+    b.bias(s[0, 0], 0.01)
+    few = pgm.Auto(candidates=(pgm.AIS(chains=5, betas=pgm.Linear(3), confirm=0), pgm.MCMC()))
+    r = pgm.infer(b.build(), want=("log_z", "samples"), method=few, rng=0)
+    alone = [pgm.infer(r.target.model, want=(w,), method=few, rng=0) for w in ("log_z", "samples")]
+    first, second = (one.status for one in alone)
+    assert second is pgm.Status.NOT_MIXED and not first.good and first is not second
+    assert r.status is first and f"samples: NOT_MIXED, {second.value}" in r.warnings[:2]
+    assert "samples: NOT_MIXED" in repr(r)

@@ -37,6 +37,9 @@ SCALE_GAP, SCALE_WIDTH = 0.15, 0.17
 # Legends name the colours of at most so many states.
 LEGEND_STATES = 12
 
+# Rows of evidence whose completions are drawn.
+MOST_COMPLETIONS = 24
+
 
 def images(
     rows: ArrayLike,
@@ -264,6 +267,8 @@ def _name_states(ax: Axes, layer: Layer, missing: bool = False, grey: bool = Fal
 def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | None = None) -> Axes:
     """Draw evidence, its completion, and the certainty of each pixel, a column for each row.
 
+    Of more than 24 rows the first 24 are drawn, which the title says.
+
     The completion of a pixel is its posterior mean. For units with finitely many values, a third
     line has the probability of the most probable state of each pixel: the darker, the less certain.
     Units with several components, such as Categorical units, are drawn by their states, as in
@@ -306,7 +311,9 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
         # For a layer of one variable, answers by name have probabilities in place of a mean.
         done = np.reshape(result.raw("mean")[layer], seen.shape)
         look.update({"vmin": min(0.0, done.min()), "vmax": max(1.0, done.max())})
-    lines = 2 if states is None else 3
+    lines, rows = 2 if states is None else 3, len(seen)
+    seen, done = seen[:MOST_COMPLETIONS], done[:MOST_COMPLETIONS]
+    states = None if states is None else states[:MOST_COMPLETIONS]
     if ax is None:
         width = 0.8 * len(seen) + (2.0 if named is None else 3.0)
         ax = axes_of(None, (width, 0.8 * lines * (shape[0] + 2) / (shape[1] + 2) + 0.3))
@@ -321,6 +328,8 @@ def completions(result: Result, layer: str, shape: tuple[int, int], ax: Axes | N
         names.append("certainty")
         _draw_certainty(ax, states.max(axis=-1), shape, len(seen), named is None)
     _name_lines(ax, names, shape[0] + 2)
+    if rows > len(seen):
+        ax.set_title(f"the first {len(seen)} of {rows} rows", loc="left")
     return ax
 
 

@@ -61,7 +61,14 @@ def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
         bounded = any(c.difference and r.kind == "lower bound" for c, r in both if not c.normaliser)
         bad += [Status.ESTIMATED_BOUND] * bounded
     doubtful = [r.status for r in found if r.status is not Status.OK]
+    status = (*bad, *doubtful, Status.OK)[0]
+    # The status is that of the first part in doubt, so that the others have to be said.
     notes = [
+        f"{c.title}: {r.status.name}, {r.status.value}"
+        for c, r in both
+        if not r.status.good and r.status is not status
+    ]
+    notes += [
         f"{'without evidence, ' if c.normaliser else ''}{line}"
         for c, r in both
         for line in r.warnings
@@ -72,7 +79,7 @@ def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
         weakest([r.kind for r in found]),
         methods[0] if len(methods) == 1 else Several(methods),
         joined_plans(choices, [r.plan for r in found]),
-        (*bad, *doubtful, Status.OK)[0],
+        status,
         tuple(dict.fromkeys(p for r in found for p in r.refused)),
         stats,
         next((r.state for r in own if r.state is not None), None),

@@ -39,6 +39,7 @@ class Expectation:
         the function had one value in all draws.
     ess : the number of independent draws that would have this error.
     rhat : R-hat of the function, which is near 1 where the chains agree; 1 for independent draws.
+    doubt : the name of the answer's status, if that is not good, else an empty string.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(6, 3, rng=0), want=("samples",), rng=0)
@@ -50,6 +51,7 @@ class Expectation:
     error: Array
     ess: Array
     rhat: Array
+    doubt: str = ""
 
     def __repr__(self) -> str:
         numbers = zip(np.ravel(self.mean), np.ravel(self.error), strict=True)
@@ -60,7 +62,8 @@ class Expectation:
         more = ", ..." if np.size(self.mean) > MAX_NUMBERS_SHOWN else ""
         worst = np.max(self.rhat, initial=1.0)
         note = f"; the chains disagree, R-hat {worst:.2f}" if worst > MAX_RHAT else ""
-        return f"Expectation: {', '.join(shown)}{more}{note}"
+        doubt = f"; the answer is {self.doubt}" if self.doubt else ""
+        return f"Expectation: {', '.join(shown)}{more}{note}{doubt}"
 
 
 def expectation(
@@ -70,6 +73,7 @@ def expectation(
     rows: int,
     chains: int | None,
     has_rows: bool,
+    doubt: str,
 ) -> Expectation:
     """Return the mean of a function of draws.
 
@@ -80,6 +84,7 @@ def expectation(
     draws, rows : the numbers of all draws and of rows.
     chains : the number of chains; None if the draws are independent.
     has_rows : whether the answer has an axis of rows.
+    doubt : the name of the answer's status if that is not good.
 
     Raises
     ------
@@ -118,4 +123,5 @@ def expectation(
         shaped(stats["mcse"]),
         shaped(stats["ess"]),
         shaped(stats["rhat"]),
+        doubt,
     )

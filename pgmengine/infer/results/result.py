@@ -368,7 +368,8 @@ class Result:
         draws = len(next(iter(samples.values())))
         chains = None if energy is None else len(energy)
         has_rows = target.evidence.has_rows
-        return expectation(function, samples, draws, target.rows, chains, has_rows)
+        doubt = "" if self.status.good else self.status.name
+        return expectation(function, samples, draws, target.rows, chains, has_rows, doubt)
 
     def samples_frame(self) -> pd.DataFrame:
         """Return the draws as a pandas DataFrame (extra "arviz"), with states by name.
