@@ -64,6 +64,10 @@ def main() -> None:
         if not hasattr(error, "format_message"):
             raise
         message = error.format_message()
+        if "unexpected extra argument" in message and "=" in message:
+            message += "; evidence is given as --evidence NAME=STATE"
+        if "Missing argument" in message:
+            message += " See --help: arguments have an order, such as MODEL DATA."
     print(f"pgmengine: {visible(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
 

@@ -294,6 +294,20 @@ def test_pictures(kind, net, tmp_path):
         assert shown in out.read_text() and "row 1 of 0..1" in out.read_text()
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["infer", ASIA, "xray=yes"], "(xray=yes); evidence is given as --evidence NAME=STATE"),
+        (["learn", "garden.csv"], "arguments have an order, such as MODEL DATA."),
+    ],
+)
+def test_words_in_a_wrong_place_get_a_hint(words, hint, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["pgmengine", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2 and hint in capsys.readouterr().err
+
+
 def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
     def refusal(*words):
         found = CliRunner().invoke(app, ["draw", ASIA, *map(str, words)])
