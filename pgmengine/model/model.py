@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import isfunction
+from os import PathLike
 from typing import TypeAlias
 
 import networkx as nx
@@ -49,6 +51,10 @@ def as_model(given: object) -> Model:
     hint = "; call its method build(), which returns one" if hasattr(given, "build") else hint
     template = hasattr(given, "steps_of")
     hint = "; call it with a number of steps, which returns one" if template else hint
+    if isinstance(given, (str, PathLike)):
+        hint = "; pgm.read(...) and pgm.load(...) give the model of a file"
+    elif isfunction(given):
+        hint = "; pgm.Template(...) of a function of the number of steps is one"
     raise PgmError(f"model must be a Model or a Fit, not {type(given).__name__}{hint}")
 
 

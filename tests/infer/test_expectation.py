@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
+from extras import extra
 from scipy.stats import chi2
 
 import pgmengine as pgm
@@ -104,3 +105,46 @@ def test_what_is_refused():
         r.expectation(lambda x: x["s"].astype(str))
     with pytest.raises(pgm.NotAsked):
         pgm.infer(lattice(0.3)).expectation(size)
+
+
+@pytest.mark.parametrize("method", [pgm.Exact(draws=4000), pgm.MCMC()])
+def test_states_with_names_are_given_by_them(method):
+    """The file lists "yes" first, so that it is 0 in the values."""
+    net = pgm.read(pgm.datasets.asia())
+    ask = {"xray": "yes"}
+    r = pgm.infer(net, ask, want=("samples",), method=method, rng=0)
+    e = r.expectation(lambda x: (x["smoke"] == "yes") & (x["lung"] == "yes"))
+    exact = pgm.infer(net, ask, want=(pgm.Joint("smoke", "lung"),)).joint["smoke", "lung"][0, 0]
+    assert e.mean.shape == () and abs(e.mean - exact) < 5 * e.error
+    with pytest.raises(pgm.PgmError, match="to be compared, as x\\['lung'\\] == 'yes'"):
+        r.expectation(lambda x: x["smoke"] * x["lung"])
+    extra("pandas")
+    frame = r.samples_frame()
+    both = (frame["smoke"] == "yes") & (frame["lung"] == "yes")
+    assert e.mean == pytest.approx(both.mean())
+
+
+def test_arrays_have_their_shape_and_numbers_of_states_without_names():
+    b = pgm.GraphBuilder()
+    z = b.variable("z", states=3, shape=(2, 4))
+    w = b.variable("w", states=("dry", "wet"), shape=3)
+    b.variable("a", states=2)
+    b.layer("v", pgm.Binary(), (2, 2))
+    b.conditional(z, (), [0.2, 0.3, 0.5])
+    b.conditional(w, (), [0.4, 0.6])
+    b.conditional("a", (), [0.1, 0.9])
+    b.couple(("v", 0), ("v", 1))
+    rows = {"a": [0, None, None]}
+    r = pgm.infer(b.build(), rows, want=("samples",), method=pgm.Exact(draws=2000), rng=0)
+    seen = {}
+
+    def shares(x):
+        seen.update({name: values.shape for name, values in x.items()})
+        return (x["z"] == 2).mean(axis=(-1, -2)) + (x["w"] == "wet").mean(axis=-1)
+
+    e = r.expectation(shares)
+    assert e.mean.shape == (3,) and (abs(e.mean - 1.1) < 6 * e.error).all()
+    draws = (2000, 3)
+    shapes = {"z": (*draws, 2, 4), "w": (*draws, 3), "a": draws, "v": (*draws, 2, 2)}
+    assert seen == shapes
+    assert r.expectation(lambda x: x["a"]).mean[0] == 0

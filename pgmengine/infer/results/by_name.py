@@ -11,7 +11,7 @@ from pgmengine.base.errors import NoSuchName, PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
-from pgmengine.evidence.frames import state_keys
+from pgmengine.evidence.frames import shown_units, state_keys
 from pgmengine.evidence.names import Member, Names
 from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
@@ -177,6 +177,27 @@ def assignment(structure: Structure, mode: Mapping[str, Array]) -> dict[Hashable
     return {
         key: v.item() if np.ndim(v) == 0 and hasattr(v, "item") else v for key, v in found.items()
     }
+
+
+def drawn_states(structure: Structure, samples: Mapping[str, Array]) -> dict[Hashable, Array]:
+    """Return draws as a user names them, (draws, rows, ...): variables, arrays and layers.
+
+    Variables and arrays have the names of their states, or their numbers if they have no names.
+    Layers have an axis of units, or their shape, and the values of their units, or the names of
+    their states.
+    """
+    of_variables = {name for name, _ in structure.variables}
+    known = assignment(structure, samples)
+    found: dict[Hashable, Array] = {}
+    for shown in shown_units(structure):
+        layer = shown.layer
+        if shown.variable or layer.is_array:
+            found[shown.name] = np.asarray(known[shown.name])
+        elif layer.name not in of_variables:
+            named = state_values(layer, samples[layer.name])
+            values = samples[layer.name] if layer.state_table is None else named
+            found[shown.name] = layer.in_shape(values, 2)
+    return found
 
 
 def samples_frame(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -67,8 +68,8 @@ class Expectation:
 
 
 def expectation(
-    function: Callable[[Mapping[str, Array]], Array],
-    samples: Mapping[str, Array],
+    function: Callable[[Mapping[Any, Array]], Array],
+    samples: Mapping[Any, Array],
     draws: int,
     rows: int,
     chains: int | None,
@@ -80,7 +81,7 @@ def expectation(
     Parameters
     ----------
     function : takes `samples`, and returns its values (draws, rows, ...), or (draws,) for one row.
-    samples : layer -> (draws, rows, ...), one chain after another.
+    samples : variable or layer -> (draws, rows, ...), one chain after another.
     draws, rows : the numbers of all draws and of rows.
     chains : the number of chains; None if the draws are independent.
     has_rows : whether the answer has an axis of rows.
@@ -90,7 +91,13 @@ def expectation(
     ------
     PgmError for values of another shape, and for values that are no numbers.
     """
-    values = np.asarray(function(samples))
+    try:
+        values = np.asarray(function(samples))
+    except TypeError as error:
+        raise PgmError(
+            "expectation: the function failed: states that have names are given by these names, "
+            f"to be compared, as x['lung'] == 'yes' ({error})"
+        ) from error
     if rows == 1 and values.shape == (draws,):
         values = values[:, None]
     if values.shape[:2] != (draws, rows):

@@ -25,6 +25,7 @@ from pgmengine.infer.results.by_name import (
     Joints,
     asked,
     assignment,
+    drawn_states,
     marginal,
     samples_frame,
 )
@@ -264,7 +265,12 @@ class Result:
 
     @property
     def samples(self) -> Mapping[str, Array]:
-        """Draws of the posterior: layer -> (draws, rows, size[, k]), one chain after another."""
+        """Draws of the posterior: layer -> (draws, rows, size[, k]), one chain after another.
+
+        They are values of units: of a variable with two states 0 is the first state and 1 the
+        second, and of one with more states a one-hot row. `samples_frame()` and `expectation` have
+        the names of states.
+        """
         return self._named("samples")
 
     @property
@@ -334,7 +340,7 @@ class Result:
         """
         return assignment(asked(self.target).structure, self.raw("mode"))
 
-    def expectation(self, function: Callable[[Mapping[str, Array]], Array]) -> Expectation:
+    def expectation(self, function: Callable[[Mapping[Any, Array]], Array]) -> Expectation:
         """Return the mean of a function of the draws, with its standard error.
 
         Use it for every number that is not a marginal: a magnetisation, an energy, the probability
@@ -343,8 +349,10 @@ class Result:
 
         Parameters
         ----------
-        function : takes `samples`, layer or variable -> (draws, rows, size[, k]), and returns its
-            value for each draw and row, (draws, rows, ...).
+        function : takes the draws by name, and returns its value for each draw and row, (draws,
+            rows, ...). A variable has the names of its states, (draws, rows), or their numbers if
+            they have no names; an array of variables has its shape behind these axes. A layer has
+            the values of its units, (draws, rows, size[, k]), as in `samples`.
 
         Returns
         -------
@@ -362,10 +370,14 @@ class Result:
         >>> r = pgm.infer(b.build(), want=("samples",), rng=0)
         >>> r.expectation(lambda x: np.abs(x["s"].mean(axis=-1)))
         Expectation: 0.3968 ± 0.0088
+        >>> r = pgm.infer(pgm.read(pgm.datasets.asia()), want=("samples",), rng=0)
+        >>> r.expectation(lambda x: (x["smoke"] == "yes") & (x["lung"] == "yes"))
+        Expectation: 0.045 ± 0.0066
         """
         target, energy = asked(self.target), self.stats.get("energy")
-        samples = self.samples
+        samples = self.raw("samples")
         draws = len(next(iter(samples.values())))
+        samples = drawn_states(target.structure, samples)
         chains = None if energy is None else len(energy)
         has_rows = target.evidence.has_rows
         doubt = "" if self.status.good else self.status.name
