@@ -20,6 +20,7 @@ from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import (
+    CHAINS_AGREE,
     ERRORS_PER_INTERVAL_SIDE,
     MAX_MEAN_GAP_IN_ERRORS,
     row_beyond,
@@ -54,7 +55,8 @@ def checked(target: Target, result: Result) -> Result:
         notes = tuple(_not_exact(target, result))
     if notes:
         return replace(result, status=Status.CONTRADICTED, warnings=notes + result.warnings)
-    if not result.status.good and same_with_signs_changed(target):
+    agree = any(CHAINS_AGREE in line for line in result.warnings)
+    if not result.status.good and not agree and same_with_signs_changed(target):
         return replace(result, warnings=(TWO_PHASES, *result.warnings))
     return result
 

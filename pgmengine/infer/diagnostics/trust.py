@@ -77,6 +77,9 @@ BATCHES_PER_CHAIN = 40
 # their means had errors of five MCSE.
 MIN_DRAWS_FOR_RHAT = 400
 
+# Said where the draws of chains are too few, and nothing else is wrong.
+CHAINS_AGREE = "the chains agree"
+
 # Largest share of series that may exceed a limit: the largest of thousands does so by chance.
 MAX_SHARE_BEYOND_LIMIT = 0.01
 
@@ -243,8 +246,12 @@ def log_z_apart(rhat: Array, limit: float) -> tuple[str, ...]:
     return (f"R-hat of log Z reaches {np.nanmax(rhat):.3g}, the limit is {limit:g}",)
 
 
-def unmixed_notes(stats: Mapping[str, Any], limit: float, structure: Structure) -> tuple[str, ...]:
+def unmixed_notes(
+    stats: Mapping[str, Any], limit: float, structure: Structure, thin: int = 1
+) -> tuple[str, ...]:
     """Return a warning for everything that has not mixed, and for impossible draws.
+
+    `thin` is the number of sweeps for each draw.
 
     The energy of a draw is infinite if its state is impossible. If the worst unit of a layer is a
     variable, the warning names it in place of the layer.
@@ -283,7 +290,8 @@ def unmixed_notes(stats: Mapping[str, Any], limit: float, structure: Structure) 
         # Effective numbers are uncertain, and tend to be too high for short chains.
         least = min(float(np.nanmin(v)) for v in ess.values())
         times = 1.5 * needed / max(least, 1.0)
-        advice = f"the chains agree; draw about {times:.2g} times as long (draws=)"
+        number = float(f"{times * draws * thin:.2g}")
+        advice = f"{CHAINS_AGREE}; draw about {times:.2g} times as long, draws={number:.0f}"
         slow = (f"{slow[0]}: {advice}", *slow[1:])
     return note + apart + slow + unsettled
 

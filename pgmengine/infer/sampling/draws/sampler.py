@@ -55,7 +55,7 @@ class Sampler(Method):
 
     def unmixed(self, stats: Mapping[str, Any], structure: Structure) -> tuple[str, ...]:
         """Return a warning for each quantity that has not mixed."""
-        return unmixed_notes(stats, self.rhat_limit, structure)
+        return unmixed_notes(stats, self.rhat_limit, structure, int(getattr(self, "thin", 1)))
 
     def scheme_of(
         self,

@@ -115,7 +115,9 @@ class MCMC(Sampler):
             executor, self._sweep, many, self.kernel, x, generator, work, want, target.rows
         )
         draws = Draws.joined(many, [part for part, _ in found])
-        stats, status, note = draws.judged(target, self.rhat_limit, question.plan.seconds)
+        stats, status, note = draws.judged(
+            target, self.rhat_limit, question.plan.seconds, self.thin
+        )
         last = {name: np.concatenate([x[name] for _, x in found]) for name in x}
         return question.result(draws.answers(target), stats, status, note, last)
 
