@@ -177,6 +177,8 @@ class StateNames:
         if number is not None and number < len(self.names) and not numbered:
             name = self.names[number]
             return f"; states that have names are not numbered: for number {number} give {name!r}"
+        if isinstance(value, str) and not value.strip():
+            return "; give None, or NaN, where nothing is observed"
         return nearest(value, self.names)
 
 

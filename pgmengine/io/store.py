@@ -33,7 +33,8 @@ from pgmengine.declare.stored_tables import (
 )
 from pgmengine.declare.template import Template, as_template
 from pgmengine.io.declared import declared_model
-from pgmengine.io.opened import named
+from pgmengine.io.formats import READERS
+from pgmengine.io.opened import named, suffix_of
 from pgmengine.io.words import is_not_zero
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.training import Training
@@ -120,6 +121,11 @@ def save(model: ModelLike | Template, path: str | Path) -> None:
       h: 2 Binary
       couplings: v-h
     """
+    if (suffix := suffix_of(path)) in READERS:
+        raise PgmError(
+            f"{path}: save writes .safetensors files; pgm.write writes files of other programs, "
+            f"and a file of save called {suffix} could not be read as one"
+        )
     if (template := as_template(model)) is not None:
         save_template(template, path)
         return

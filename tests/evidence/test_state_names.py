@@ -505,3 +505,9 @@ def test_booleans_and_fractions_beside_other_names_are_refused_plainly():
     for states in (("0.1", str(10**390)), (f"{10**390}", "x")):
         with pytest.raises(pgm.PgmError, match="0.5 is no state"):
             ask(states, 0.5)
+
+
+def test_an_empty_text_is_no_state_and_the_message_says_what_is_not_observed():
+    net = pgm.read(pgm.datasets.asia())
+    with pytest.raises(pgm.PgmError, match="'' is no state.*give None, or NaN, where nothing is"):
+        pgm.infer(net, {"xray": ""})

@@ -18,6 +18,7 @@ from pgmengine.base.types import Array
 from pgmengine.declare.pictures.svg import Values, picture
 from pgmengine.evidence.frames import Shown, shown_units, state_keys
 from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.two_phases import TWO_PHASES
 from pgmengine.infer.results.by_name import marginal, state_values
 from pgmengine.model.structure import Structure
 
@@ -76,7 +77,9 @@ def status_text(result: Result) -> str:
     """Return the status in words, and what it does not judge."""
     status = result.status
     if not status.good:
-        return f"{status.name}, {status.value}"
+        # What helps in general may not where a model has two phases, which a warning explains.
+        text = status.value.partition(":")[0] if TWO_PHASES in result.warnings else status.value
+        return f"{status.name}, {text}"
     # The bound is proven, and its distribution can have chosen one of several modes.
     unjudged = result.kind == "lower bound" and "mean" in result.answers
     return status.value + (f"; {OF_THE_BOUND}" if unjudged else "")
