@@ -148,3 +148,23 @@ def test_arrays_have_their_shape_and_numbers_of_states_without_names():
     shapes = {"z": (*draws, 2, 4), "w": (*draws, 3), "a": draws, "v": (*draws, 2, 2)}
     assert seen == shapes
     assert r.expectation(lambda x: x["a"]).mean[0] == 0
+
+
+def test_rows_of_chains_and_rows_without_have_no_known_error():
+    """Auto answers a row by chains, and the one whose chains do not mix exactly."""
+    rows = np.full((2, SIDE, SIDE), np.nan)
+    rows[1] = 1.0
+    rows[1, 1, :2] = np.nan
+    for second, known in ((pgm.Exact(), False), (pgm.ParallelTempering(), True)):
+        both = pgm.Auto(candidates=(pgm.MCMC(), second))
+        r = pgm.infer(lattice(1.5), {"s": rows}, want=("samples",), method=both, rng=0)
+        assert len(r.method.methods) == 2
+        e = r.expectation(lambda x: x["s"][..., 1, 1])
+        assert e.mean.shape == (2,) and np.isfinite(e.mean).all()
+        assert np.isfinite(e.error[0]) == known
+
+
+def test_faults_of_a_function_of_numbers_stay_as_they_are():
+    r = pgm.infer(lattice(0.3), want=("samples",), method=pgm.MCMC(draws=50), rng=0)
+    with pytest.raises(TypeError, match="not callable"):
+        r.expectation(lambda x: x["s"]())

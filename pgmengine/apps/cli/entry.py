@@ -66,8 +66,9 @@ def main() -> None:
         message = error.format_message()
         if "unexpected extra argument" in message and "=" in message:
             message += "; evidence is given as --evidence NAME=STATE"
-        if "Missing argument" in message:
-            message += " See --help: arguments have an order, such as MODEL DATA."
+        if "Missing argument" in message and (asked := getattr(error, "ctx", None)) is not None:
+            words = [x.name for x in asked.command.params if x.param_type_name == "argument"]
+            message += f" The arguments are, in this order: {', '.join(words)}"
     print(f"pgmengine: {visible(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
 

@@ -23,7 +23,6 @@ from pgmengine.infer.diagnostics.trust import (
     CHAINS_AGREE,
     ERRORS_PER_INTERVAL_SIDE,
     MAX_MEAN_GAP_IN_ERRORS,
-    MAY_BE_BETTER,
     row_beyond,
 )
 from pgmengine.infer.diagnostics.two_phases import TWO_PHASES, same_with_signs_changed
@@ -58,9 +57,7 @@ def checked(target: Target, result: Result) -> Result:
         return replace(result, status=Status.CONTRADICTED, warnings=notes + result.warnings)
     agree = any(CHAINS_AGREE in line for line in result.warnings)
     if not result.status.good and not agree and same_with_signs_changed(target):
-        # The general advice to take more time would contradict it.
-        others = (line for line in result.warnings if MAY_BE_BETTER not in line)
-        return replace(result, warnings=(TWO_PHASES, *others))
+        return replace(result, warnings=(TWO_PHASES, *result.warnings))
     return result
 
 

@@ -80,9 +80,6 @@ MIN_DRAWS_FOR_RHAT = 400
 # Said where the draws of chains are too few, and nothing else is wrong.
 CHAINS_AGREE = "the chains agree"
 
-# Said of a method that would take longer than the time that was given.
-MAY_BE_BETTER = "may give a better answer"
-
 # Largest share of series that may exceed a limit: the largest of thousands does so by chance.
 MAX_SHARE_BEYOND_LIMIT = 0.01
 

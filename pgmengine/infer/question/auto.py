@@ -36,7 +36,7 @@ from pgmengine.base.checks import check_limit, check_method, real, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import CHAINS_AGREE, MAX_MEAN_GAP_IN_ERRORS, MAY_BE_BETTER
+from pgmengine.infer.diagnostics.trust import CHAINS_AGREE, MAX_MEAN_GAP_IN_ERRORS
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.joining import joined_parts, joined_plans, with_rest
 from pgmengine.infer.question.prepared import Method, MethodLike, Planned, Prepared, as_method
@@ -262,7 +262,7 @@ class Auto(Method):
         # The factor makes up for rounding to two digits: the limit is not below the time.
         enough = float(f"{1.05 * plan.seconds:.2g}")
         return (
-            f"{plan.method} {MAY_BE_BETTER} in about {duration(plan.seconds)}: ask with "
+            f"{plan.method} may give a better answer in about {duration(plan.seconds)}: ask with "
             f"seconds={enough:.15g}"
         )
 

@@ -36,8 +36,9 @@ class Expectation:
     Attributes
     ----------
     mean : mean over all draws.
-    error : its standard error; NaN where it is not known, because the draws are too few, or because
-        the function had one value in all draws.
+    error : its standard error; NaN where it is not known, because the draws are too few, the
+        function had one value in all draws, or chains have answered some rows and a method without
+        chains the others.
     ess : the number of independent draws that would have this error.
     rhat : R-hat of the function, which is near 1 where the chains agree; 1 for independent draws.
     doubt : the name of the answer's status, if that is not good, else an empty string.
@@ -61,7 +62,7 @@ class Expectation:
             for mean, error in [*numbers][:MAX_NUMBERS_SHOWN]
         ]
         more = ", ..." if np.size(self.mean) > MAX_NUMBERS_SHOWN else ""
-        worst = np.max(self.rhat, initial=1.0)
+        worst = np.fmax.reduce(np.ravel(self.rhat), initial=1.0)
         note = f"; the chains disagree, R-hat {worst:.2f}" if worst > MAX_RHAT else ""
         doubt = f"; the answer is {self.doubt}" if self.doubt else ""
         return f"Expectation: {', '.join(shown)}{more}{note}{doubt}"
@@ -83,7 +84,7 @@ def expectation(
     function : takes `samples`, and returns its values (draws, rows, ...), or (draws,) for one row.
     samples : variable or layer -> (draws, rows, ...), one chain after another.
     draws, rows : the numbers of all draws and of rows.
-    chains : the number of chains; None if the draws are independent.
+    chains : the number of chains; 0 if the draws are independent, None if it is not known.
     has_rows : whether the answer has an axis of rows.
     doubt : the name of the answer's status if that is not good.
 
@@ -94,6 +95,8 @@ def expectation(
     try:
         values = np.asarray(function(samples))
     except TypeError as error:
+        if all(draw.dtype.kind in "biuf" for draw in samples.values()):
+            raise
         raise PgmError(
             "expectation: the function failed: states that have names are given by these names, "
             f"to be compared, as x['lung'] == 'yes' ({error})"
@@ -108,15 +111,17 @@ def expectation(
     if values.dtype.kind not in "biuf":
         raise PgmError(f"expectation: the function returned {values.dtype}, expected real numbers")
     series = values.reshape(draws, rows, -1).astype(np.float64)
+    unknown = np.full(series.shape[1:], np.nan)
     if chains is None:
-        spread = series.std(axis=0, ddof=1) if draws > 1 else np.full(series.shape[1:], np.nan)
-        stats = {
-            "mcse": spread / np.sqrt(draws),
-            "ess": np.full(spread.shape, float(draws)),
-            "rhat": np.ones(spread.shape),
-        }
+        stats = {"mcse": unknown, "ess": unknown, "rhat": unknown}
+    elif chains:
+        stats = series_statistics(series.reshape(chains, draws // chains, rows, -1))
     else:
-        stats = series_statistics(series.reshape(chains, draws // chains, rows, -1), ranked=True)
+        stats = {
+            "mcse": series.std(axis=0, ddof=1) / np.sqrt(draws) if draws > 1 else unknown,
+            "ess": np.full_like(unknown, draws),
+            "rhat": np.ones_like(unknown),
+        }
     # A value that never changes may have changed in the next draw.
     same = (series == series[:1]).all(axis=0)
     stats["mcse"] = np.where(same, np.nan, stats["mcse"])

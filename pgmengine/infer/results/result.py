@@ -374,14 +374,29 @@ class Result:
         >>> r.expectation(lambda x: (x["smoke"] == "yes") & (x["lung"] == "yes"))
         Expectation: 0.045 ± 0.0066
         """
-        target, energy = asked(self.target), self.stats.get("energy")
-        samples = self.raw("samples")
-        draws = len(next(iter(samples.values())))
-        samples = drawn_states(target.structure, samples)
-        chains = None if energy is None else len(energy)
-        has_rows = target.evidence.has_rows
+        target, values = asked(self.target), self.raw("samples")
+        draws = len(next(iter(values.values())))
+        samples = drawn_states(target.structure, values)
         doubt = "" if self.status.good else self.status.name
-        return expectation(function, samples, draws, target.rows, chains, has_rows, doubt)
+        return expectation(
+            function,
+            samples,
+            draws,
+            target.rows,
+            self._chains_of_draws(draws),
+            target.evidence.has_rows,
+            doubt,
+        )
+
+    def _chains_of_draws(self, draws: int) -> int | None:
+        """Return the number of chains of so many draws: 0 if there are none, None if unknown."""
+        energy = self.stats.get("energy")
+        if energy is not None:
+            chains, each = energy.shape[:2]
+            return int(chains) if chains * each == draws else None
+        # The energies of chains are left out where a method without chains has answered some rows.
+        methods = getattr(self.method, "methods", (self.method,))
+        return None if any("energy" in getattr(m, "statistics", ()) for m in methods) else 0
 
     def samples_frame(self) -> pd.DataFrame:
         """Return the draws as a pandas DataFrame (extra "arviz"), with states by name.

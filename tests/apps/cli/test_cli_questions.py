@@ -298,7 +298,8 @@ def test_pictures(kind, net, tmp_path):
     ("words", "hint"),
     [
         (["infer", ASIA, "xray=yes"], "(xray=yes); evidence is given as --evidence NAME=STATE"),
-        (["learn", "garden.csv"], "arguments have an order, such as MODEL DATA."),
+        (["learn", "garden.csv"], "The arguments are, in this order: model, data"),
+        (["draw", "asia.bif"], "The arguments are, in this order: model, out"),
     ],
 )
 def test_words_in_a_wrong_place_get_a_hint(words, hint, monkeypatch, capsys):
