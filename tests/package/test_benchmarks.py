@@ -10,6 +10,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from extras import extra
 
 import pgmengine as pgm
 
@@ -286,6 +287,22 @@ def test_the_command_runs_with_whatever_is_installed(tmp_path):
     assert page.startswith("# Page\n") and "\nRemarks.\n" in page and "\nold\n" not in page
     for peer in PEERS:
         assert peer.present or f"{peer.name} absent" in done.stdout
+
+
+def test_passes_hide_the_same_cells_for_every_way_to_fill_them():
+    extra("sklearn")
+    import passes
+
+    x, seen = np.arange(200.0).reshape(40, 5), []
+
+    def zeros(holes):
+        seen.append(np.isnan(holes))
+        return np.nan_to_num(holes)
+
+    errors = [passes.error_of(zeros, x, seed) for seed in (0, 0, 1)]
+    assert errors[0] == errors[1] != errors[2] and (seen[0] == seen[1]).all()
+    assert errors[0] == pytest.approx(np.sqrt(np.mean(x[seen[0]] ** 2)))
+    assert passes.text_of([1.0, 3.0]) == "2.000 +- 1.000"
 
 
 def test_starts_of_em_are_compared_with_the_best_fit(tmp_path):
