@@ -268,6 +268,10 @@ CASES: dict[str, Callable[[float], Question]] = {
         large_tables(30 * s, True), first_seen(3, 30 * s), SAMPLES, pgm.Elimination(draws=500)),
     "Elimination, one large table": lambda s: (
         one_large_table(1500 * s), {"b": [1.0, 2.0]}, MEAN, pgm.Elimination()),
+    "Planar, log_z": lambda s: (
+        lattice(150, 150 * s), None, LOG_Z, pgm.Planar()),
+    "Planar, gradient": lambda s: (
+        lattice(50, 50 * s), None, ("gradient",), pgm.Planar()),
     "Mean field, marginals of rows": lambda s: (
         rbm(784, 100), some_pixels(4000 * s, 784), MEAN, pgm.MeanField()),
     "Mean field, deep model": lambda s: (

@@ -59,6 +59,7 @@ METHOD_SETTINGS = {
     "Exact": Answering(pgm.Exact(draws=4000), pgm.Exact(draws=50)),
     "Enumeration": Answering(pgm.Enumeration(draws=4000), pgm.Enumeration(draws=50)),
     "Elimination": Answering(pgm.Elimination(draws=4000), pgm.Elimination(draws=50)),
+    "Planar": Answering(pgm.Planar(), pgm.Planar()),
     "MeanField": Answering(pgm.MeanField(), pgm.MeanField()),
     "MCMC": Answering(pgm.MCMC(warmup=50, draws=1000), pgm.MCMC(chains=3, warmup=5, draws=50)),
     "AIS": Answering(pgm.AIS(chains=400, betas=60), pgm.AIS(chains=20, betas=20)),

@@ -6,6 +6,7 @@ Each method is a frozen dataclass whose fields are its settings, and follows the
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
+from pgmengine.infer.exact.planar.planar import Planar
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
 from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Linear, ThreePiece
 from pgmengine.infer.sampling.ladders.wandering import FlatHistogram, OneOverT
@@ -33,6 +34,7 @@ __all__ = [
     "MeanField",
     "OneOverT",
     "ParallelTempering",
+    "Planar",
     "SimulatedTempering",
     "TemperedTransitions",
     "ThreePiece",

@@ -43,6 +43,13 @@ WRITERS: dict[str, Callable[[Network], str]] = {
     ".net": write_net,
 }
 
+# The functions for files that `read` or `write` refuses.
+ELSEWHERE = {
+    ("read", ".safetensors"): "; load reads the files that save wrote",
+    ("read", ".toml"): "; load_declaration reads a model that is declared in TOML",
+    ("written", ".safetensors"): "; save writes files for load",
+}
+
 T = TypeVar("T")
 
 # The suffix of evidence for a .uai file.
@@ -194,8 +201,9 @@ def _known(path: object, formats: Mapping[str, T], done: str) -> T:
     """Return the entry of a path's suffix; raise PgmError for an unknown one."""
     suffix = suffix_of(path)
     if suffix not in formats:
+        advice = ELSEWHERE.get((done, suffix)) or nearest(suffix, formats)
         raise PgmError(
             f"files with the suffix {suffix!r} cannot be {done}, expected one of "
-            f"{', '.join(formats)}, each with or without .gz{nearest(suffix, formats)}"
+            f"{', '.join(formats)}, each with or without .gz{advice}"
         )
     return formats[suffix]

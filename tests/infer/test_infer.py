@@ -125,7 +125,7 @@ def test_explain_names_the_choice_and_the_refusal():
     assert "answer: none" in pgm.explain(pgm.rbm(60, 60, rng=0), want=("mode",))
     assert "refused" in pgm.explain(RBM, method=pgm.Auto(max_work=1))
     large = pgm.GraphBuilder.from_networkx(
-        __import__("networkx").grid_2d_graph(60, 60), unit=pgm.Spin()
+        __import__("networkx").grid_2d_graph(60, 60, periodic=True), unit=pgm.Spin()
     ).build()
     assert "-> MCMC" in pgm.explain(large)
 

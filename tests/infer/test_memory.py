@@ -125,6 +125,8 @@ def test_a_process_takes_the_memory_of_the_plan_of_large_tables():
         "Forward, samples of a network",
         "Enumeration, marginals of rows",
         "Elimination, many rows",
+        "Planar, log_z",
+        "Planar, gradient",
         "Mean field, marginals of rows",
     ),
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from small_networks import drawn, network, same
 
+import pgmengine as pgm
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.networks.tabular import Network
 from pgmengine.io.formats import read_network, write_network
@@ -58,3 +59,13 @@ def test_names_that_these_formats_cannot_hold_are_refused(suffix, names, tmp_pat
             with pytest.raises(PgmError, match="the name .*(cannot be written|files can hold)"):
                 write_network(n, tmp_path / f"m{suffix}")
             assert not list(tmp_path.iterdir())
+
+
+def test_files_of_other_functions_name_the_function(tmp_path):
+    model = pgm.rbm(2, 1, rng=0)
+    with pytest.raises(PgmError, match="; save writes"):
+        pgm.write(model, tmp_path / "m.safetensors")
+    with pytest.raises(PgmError, match="; load reads"):
+        pgm.read(tmp_path / "m.safetensors")
+    with pytest.raises(PgmError, match="; load_declaration reads"):
+        pgm.read(tmp_path / "m.toml")

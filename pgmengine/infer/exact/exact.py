@@ -1,9 +1,11 @@
-"""Exact: the cheaper of enumeration and elimination.
+"""Exact: the cheapest of enumeration, elimination, and the determinant of a planar graph.
 
 Enumeration of the states of a cover wins on dense graphs with a small side, such as RBMs with few
-hidden units; elimination wins on sparse graphs of any size. Planning a junction tree takes longer
-than a short enumeration. A tree is therefore planned only if enumeration would take long, and only
-if the average number of neighbours does not rule out a smaller tree.
+hidden units; elimination wins on sparse graphs of any size; the determinant wins on planar lattices
+of spins without fields. Planning a junction tree takes longer than a short enumeration. A tree is
+therefore planned only if enumeration would take long, and only if the average number of neighbours
+does not rule out a smaller tree. A planar graph is drawn before the long search for a tree, if a
+quick search finds none with few entries.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import check_limit, check_whole
-from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
@@ -25,21 +26,27 @@ from pgmengine.infer.diagnostics.rounding import check_digits, fits
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration, cover_bits
 from pgmengine.infer.exact.enumeration.product_mixture import shared_mixture
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
+from pgmengine.infer.exact.least_width import least_width
+from pgmengine.infer.exact.planar.planar import Planar, may_be_planar
 from pgmengine.infer.exact.planning import rough_entries
 from pgmengine.infer.question.prepared import Method, Planned, Prepared, Scheme
 from pgmengine.infer.results.result import WANTS, Result
-from pgmengine.model.weights import is_sparse
 
 # Seconds of an enumeration below which no junction tree is planned.
 MAX_ENUMERATION_SECONDS = 0.02
 
+# No planar graph is drawn if a quick elimination order has at most so many table entries. Graphs of
+# few units are not even searched for such an order: a lattice of 10x10 has 2^17 entries.
+MAX_ENTRIES_WITHOUT_DRAWING = 2.0**24
+MAX_UNITS_WITHOUT_DRAWING = 100
+
 
 @dataclass(frozen=True)
 class Exact(Method):
-    """Exact answers by enumeration or by elimination, whichever is cheaper.
+    """Exact answers by enumeration, elimination or a planar determinant, whichever is cheapest.
 
-    Use it wherever the answer has to be exact; Auto tries it first. The plan says which of the two
-    answers, and names the cost of both where both were planned.
+    Use it wherever the answer has to be exact; Auto tries it first. The plan says which of them
+    answers, and names the cost of enumeration where a junction tree is cheaper.
 
     Parameters
     ----------
@@ -83,15 +90,19 @@ class Exact(Method):
         return Elimination(self.max_states, self.draws, self.max_work)
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
-        """Plan an enumeration, and a junction tree where it may be cheaper."""
+        """Plan an enumeration, and another method where it may be cheaper."""
         enumeration = self._enumeration.planned(target, want)
         seconds = np.inf if enumeration.plan.refusal else enumeration.plan.seconds
         if seconds < MAX_ENUMERATION_SECONDS:
             return _scheme(enumeration)
-        bits = cover_bits(enumeration)
+        bits, least = cover_bits(enumeration), least_width(target)
+        if target.structure.units > MAX_UNITS_WITHOUT_DRAWING and _wide(target, least):
+            planar = Planar().planned(target, want)
+            if not planar.plan.refusal and planar.plan.seconds < seconds:
+                return _scheme(planar)
         # A tree of this width has more entries than the cover has states, or than max_states
         # allows.
-        if least_width(target) >= min(bits, math.log2(max(self.max_states, 1.0))):
+        if least >= min(bits, math.log2(max(self.max_states, 1.0))):
             return _scheme(enumeration)
         tree = self._tree.planned(target, want)
         if tree.plan.refusal and enumeration.plan.refusal:
@@ -132,6 +143,12 @@ class Exact(Method):
         return found
 
 
+def _wide(target: Target, least: float) -> bool:
+    """Return whether a planar graph may have a determinant, but no junction tree of few entries."""
+    most = MAX_ENTRIES_WITHOUT_DRAWING
+    return may_be_planar(target.structure, least) and rough_entries(target, most) > most
+
+
 def _scheme(chosen: Prepared, note: str = "") -> Scheme:
     """Return the plan of the method that was chosen, with a note on the other method."""
     p = chosen.plan
@@ -157,35 +174,3 @@ def quick(
     if wide or rough_entries(target, entries) > entries:
         return enumeration
     return Elimination(entries, draws, max_work=0).prepare(target, want)
-
-
-def least_width(target: Target) -> float:
-    """Return a lower bound of log2 of the largest clique, in the row with the most free units.
-
-    It is the larger of two bounds of the treewidth: half the average number of neighbours, and the
-    smallest number of neighbours within a dense coupling. All units count as binary, because other
-    units have more states. Sparse couplings, tables and arrows are not counted.
-    """
-    s = target.structure
-    if not s.undirected:
-        return 0.0
-    counts = [distinct(target.free[name]).sum(axis=1) for name in s.layers]
-    row = int(np.argmax(sum(np.broadcast_to(n, target.rows) for n in counts)))
-    edges, least = 0.0, 0.0
-    for c in s.undirected:
-        weight = target.model.weight(c)
-        if is_sparse(weight):
-            # A sparse coupling counts as 0, which keeps the bound valid. A low bound only means
-            # that a junction tree is planned, as it should be for most sparse graphs.
-            continue
-        free = [target.free[n][row] for n in (c.a, c.b)]
-        one, two = (s.layers[n].unit.width for n in (c.a, c.b))
-        shape = (len(free[0]), one, len(free[1]), two)
-        coupled = (np.reshape(weight, shape) != 0).any(axis=(1, 3))[free[0]][:, free[1]]
-        edges += np.count_nonzero(coupled) / (2 if c.a == c.b else 1)
-        neighbours = np.concatenate([coupled.sum(axis=1), coupled.sum(axis=0)])
-        # Units without a neighbour would lower the minimum to 0. The bound holds for the graph
-        # without them.
-        least = max(least, float(min(neighbours[neighbours > 0], default=0)))
-    units = float(sum(np.broadcast_to(n, target.rows)[row] for n in counts))
-    return max(least, edges / max(units, 1.0))

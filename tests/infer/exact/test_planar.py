@@ -1,0 +1,279 @@
+"""The determinant of a planar graph, against sums over all states and against elimination."""
+
+import itertools
+
+import numpy as np
+import pytest
+from lattices import coupled, edges, weights_of
+from scipy.spatial import Delaunay
+
+import pgmengine as pgm
+
+# Sums of at most 2^11 states, and determinants of at most 100 rows.
+SUMS = {"rtol": 1e-10, "atol": 1e-10}
+# The rounding error that every method may have, where couplings are strong.
+PROMISED = 2.0**-22
+# Central differences with this step have errors of about step^2 times the third derivative.
+DIFFERENCE = {"rtol": 1e-6, "step": 1e-4}
+
+
+def triangles(rng, units):
+    """Pairs of a random planar graph: a triangulation of points, without some of its edges."""
+    found = Delaunay(rng.normal(size=(units, 2))).simplices
+    pairs = {(min(a, b), max(a, b)) for three in found for a, b in itertools.combinations(three, 2)}
+    pairs = np.array(sorted(pairs))
+    return pairs[rng.random(len(pairs)) < rng.choice([0.5, 0.8, 1.0])]
+
+
+def outer_face(rng, units):
+    """Pairs and fields: a circle of units with a field at each, and a tree inside."""
+    circle = np.arange(units // 2)
+    pairs = np.stack([circle, np.roll(circle, 1)], axis=1)
+    inside = np.arange(units // 2, units)
+    tree = np.stack([inside, [rng.integers(0, i) for i in inside]], axis=1)
+    fields = np.zeros(units)
+    fields[circle] = rng.normal(size=len(circle))
+    return np.concatenate([pairs, tree]), fields
+
+
+def all_states(units):
+    return np.array(list(itertools.product([-1.0, 1.0], repeat=units)))
+
+
+def summed(pairs, couplings, fields):
+    """log Z, means and correlations of the pairs, by a sum over all states of spins."""
+    x = all_states(len(fields))
+    log_weight = (x[:, pairs[:, 0]] * x[:, pairs[:, 1]]) @ couplings + x @ fields
+    log_z = np.logaddexp.reduce(log_weight)
+    p = np.exp(log_weight - log_z)
+    return log_z, p @ x, p @ (x[:, pairs[:, 0]] * x[:, pairs[:, 1]])
+
+
+def spins(pairs, couplings, fields):
+    """A model of one layer of spins."""
+    model = coupled(weights_of(pairs, couplings, len(fields)))
+    return model.with_params({"s.bias": fields})
+
+
+def accepted(model, evidence=None, want=("log_z",), **asked):
+    return pgm.Planar().plan(model.given(evidence, **asked), want).accepted
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_planar_graphs_agree_with_a_sum_over_all_states(seed):
+    rng = np.random.default_rng(seed)
+    units = int(rng.integers(4, 11))
+    pairs, fields = triangles(rng, units), np.zeros(units)
+    if seed % 2:
+        pairs, fields = outer_face(rng, units)
+    couplings = rng.normal(scale=rng.choice([0.3, 1.0, 2.0]), size=len(pairs))
+    log_z, means, both = summed(pairs, couplings, fields)
+    model = spins(pairs, couplings, fields)
+
+    r = pgm.infer(model, want=("log_z",), method=pgm.Planar())
+    np.testing.assert_allclose(r.log_z, [log_z], **SUMS)
+    assert r.kind == "exact"
+    want = ("marginals", "gradient")
+    # Means need an edge from each unit of a component with a field to the ghost.
+    if not accepted(model, want=want):
+        assert seed % 2
+        return
+    r = pgm.infer(model, want=want, method=pgm.Planar())
+    np.testing.assert_allclose(r.mean["s"], means, **SUMS)
+    found = r.gradient["s-s.weight"].toarray()[pairs[:, 0], pairs[:, 1]]
+    np.testing.assert_allclose(found, both, **SUMS)
+
+
+def random_model(rng):
+    """A planar model of two layers, of spins and binary units, with couplings and tables."""
+    units = int(rng.integers(5, 11))
+    pairs = triangles(rng, units)
+    b = pgm.GraphBuilder()
+    first = units // 2
+    b.layer("a", pgm.Spin(), first)
+    b.layer("b", pgm.Binary(), units - first)
+    for one, two in pairs:
+        at = [("a", i) if i < first else ("b", i - first) for i in (int(one), int(two))]
+        scope = [name for name, _ in at], [[i for _, i in at]]
+        if rng.random() < 0.5:
+            b.tables(*scope, rng.gamma(1.0, size=(2, 2)) + 0.01)
+        else:
+            # A symmetric table is a coupling without fields.
+            same, other = rng.gamma(1.0, size=2) + 0.01
+            b.tables(*scope, [[same, other], [other, same]])
+    return b.build(), first, units - first
+
+
+def mixed_patterns(rng):
+    """A random model, and rows of evidence of which each has its own pattern."""
+    model, *sizes = random_model(rng)
+    rows = int(rng.integers(1, 6))
+    evidence = {}
+    for name, size, low in (("a", sizes[0], -1), ("b", sizes[1], 0)):
+        values = rng.choice([low, 1], size=(rows, size)).astype(float)
+        evidence[name] = np.where(rng.random((rows, size)) < 0.6, np.nan, values)
+    return model, evidence
+
+
+JOINT = pgm.Joint(("a", 0), ("b", 0))
+WANTED = ("log_z",), ("marginals",), ("marginals", "gradient"), ("pairs",), (JOINT,)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_rows_of_mixed_patterns_agree_with_elimination(seed):
+    model, evidence = mixed_patterns(np.random.default_rng(seed))
+    for want in (*WANTED, ("log_z", "log_prob")):
+        if not accepted(model, evidence, want):
+            continue
+        found, expected = (
+            pgm.infer(model, evidence, want, method=m) for m in (pgm.Planar(), pgm.Elimination())
+        )
+        compare(found.answers, expected.answers)
+
+
+def test_many_of_these_questions_are_answered():
+    """Fields in the middle of a triangulation make some of these graphs non-planar."""
+    questions = [mixed_patterns(np.random.default_rng(seed)) for seed in range(60)]
+    for want in WANTED:
+        assert np.mean([accepted(*question, want) for question in questions]) > 0.3
+
+
+def compare(found, expected):
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        if isinstance(value, dict):
+            compare(found[key], value)
+            continue
+        one, two = (x.toarray() if hasattr(x, "toarray") else x for x in (found[key], value))
+        np.testing.assert_allclose(one, two, **SUMS, err_msg=str(key))
+
+
+def border(side, rng):
+    """Fields at the border of a square lattice."""
+    inner = np.zeros((side, side), dtype=bool)
+    inner[1:-1, 1:-1] = True
+    return np.where(inner, 0.0, rng.normal(size=(side, side))).ravel()
+
+
+@pytest.mark.parametrize("fields", [False, True])
+def test_lattices_agree_with_elimination(fields):
+    rng, side = np.random.default_rng(5), 11
+    pairs = edges(side)
+    model = spins(
+        pairs, rng.normal(size=len(pairs)), border(side, rng) if fields else np.zeros(side**2)
+    )
+    found, expected = (
+        pgm.infer(model, want=("log_z",), method=m).log_z for m in (pgm.Planar(), pgm.Elimination())
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def ising(side, k):
+    b = pgm.GraphBuilder()
+    s = b.layer("s", pgm.Spin(), (side, side))
+    b.couple(s[1:], s[:-1], k, name="vertical")
+    b.couple(s[:, 1:], s[:, :-1], k, name="horizontal")
+    return b.build()
+
+
+def test_wide_lattices_are_exact_by_default():
+    """A lattice that is too wide for a junction tree; its gradient is that of its log Z."""
+    side, k, step = 36, 0.45, DIFFERENCE["step"]
+    r = pgm.infer(ising(side, k), want=("log_z", "marginals", "gradient"))
+    assert r.kind == "exact"
+    assert "planar" in r.plan.why
+    np.testing.assert_allclose(r.mean["s"], 0.0, atol=1e-12)
+    up, down = (
+        float(pgm.infer(ising(side, k + d), want=("log_z",)).log_z[0]) for d in (step, -step)
+    )
+    bonds = float(r.gradient["vertical"]) + float(r.gradient["horizontal"])
+    np.testing.assert_allclose(bonds, (up - down) / (2 * step), rtol=DIFFERENCE["rtol"])
+
+
+def test_a_strip_takes_a_junction_tree():
+    r = pgm.infer(ising(8, 0.4), want=("log_z",))
+    assert "planar" not in r.plan.why
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (pgm.boltzmann_machine(5, rng=0), "not planar"),
+        (pgm.rbm(3, 3, rng=0), "not planar"),
+        (pgm.rbm(40, 30, rng=0), "not planar"),
+    ],
+)
+def test_other_graphs_are_refused(model, words):
+    with pytest.raises(pgm.PgmError, match=words):
+        pgm.infer(model, want=("log_z",), method=pgm.Planar())
+
+
+def test_a_lattice_with_fields_everywhere_is_refused():
+    model = ising(6, 0.4)
+    model = model.with_params({"s.bias": np.full(36, 0.1)})
+    with pytest.raises(pgm.PgmError, match="counting 36 fields"):
+        pgm.infer(model, want=("log_z",), method=pgm.Planar())
+
+
+def test_zeros_and_more_states_are_refused():
+    b = pgm.GraphBuilder()
+    b.variable("x", states=2)
+    b.variable("y", states=2)
+    b.table(("x", "y"), [[1.0, 0.0], [2.0, 3.0]])
+    with pytest.raises(pgm.PgmError, match="entries of tables are 0"):
+        pgm.infer(b.build(), want=("log_z",), method=pgm.Planar())
+    b = pgm.GraphBuilder()
+    b.layer("s", pgm.Categorical(3), 4)
+    b.couple("s", "s", weight=np.zeros((12, 12)))
+    with pytest.raises(pgm.PgmError, match="two-state units"):
+        pgm.infer(b.build(), want=("log_z",), method=pgm.Planar())
+
+
+@pytest.mark.parametrize("k", [0.5, 2.0, 3.0, 5.0, 9.0, 40.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_strong_couplings_keep_the_promised_digits_or_are_refused(k, seed):
+    """Spin glasses: rounding grows with the couplings, and is seen."""
+    rng, side = np.random.default_rng(seed), 10
+    pairs = edges(side)
+    model = spins(pairs, k * rng.choice([-1.0, 1.0], len(pairs)), np.zeros(side**2))
+    if not accepted(model):
+        assert k > 2.0
+        return
+    assert k < 9.0
+    found, expected = (
+        pgm.infer(model, want=("log_z",), method=m).log_z for m in (pgm.Planar(), pgm.Elimination())
+    )
+    np.testing.assert_allclose(found, expected, rtol=0, atol=PROMISED)
+
+
+def test_strong_couplings_without_frustration_are_exact():
+    pairs = edges(10)
+    model = spins(pairs, np.full(len(pairs), 1000.0), np.zeros(100))
+    r = pgm.infer(model, want=("log_z",), method=pgm.Planar())
+    np.testing.assert_allclose(r.log_z, [1000.0 * len(pairs) + np.log(2.0)], rtol=1e-13)
+
+
+def test_a_prepared_question_plans_again_where_values_need_another_graph():
+    """Observed neighbours are fields, and some values cancel each other."""
+    pairs = edges(3)
+    model = spins(pairs, np.full(len(pairs), 0.7), np.zeros(9))
+    evidence = np.full((2, 9), np.nan)
+    # The corner has two observed neighbours: equal ones are a field, opposite ones are none.
+    evidence[:, [1, 3]] = [[1.0, -1.0], [1.0, 1.0]]
+    question = pgm.Planar().prepare(model.given({"s": evidence[0]}), ("log_z", "marginals"))
+    for row in (evidence[0], evidence[1], -evidence[1]):
+        target = model.given({"s": row})
+        found = question.on(target).run()
+        expected = pgm.Elimination().run(target, ("log_z", "marginals"))
+        compare(found.answers, expected.answers)
+
+
+def test_evidence_values_do_not_change_the_graph():
+    """A spin whose observed neighbours cancel has an edge to the ghost all the same."""
+    model = ising(12, 0.4)
+    found = []
+    for sign in (1.0, -1.0):
+        row = np.full((12, 12), np.nan)
+        row[0, 1], row[1, 0] = 1.0, sign
+        found.append(pgm.Planar().plan(model.given({"s": row}), ("log_z",)).why)
+    assert found[0] == found[1]
