@@ -302,6 +302,17 @@ def test_layers_have_strips_and_the_row_is_named():
     assert any(t.startswith("mean, ") for t in texts(ax)) and "lowest mean" in legend(ax)
 
 
+def test_layers_of_a_square_number_of_units_are_squares_but_arrays_are_strips():
+    model = pgm.rbm(64, 9, rng=0)
+    r = pgm.infer(model)
+    shown = {i.get_array().shape: i.get_array() for i in pgm.plots.graph(model, r).images}
+    np.testing.assert_allclose(shown[8, 8].ravel(), r.mean["v"])
+    np.testing.assert_allclose(shown[3, 3].ravel(), r.mean["h"])
+    line = chain(49)
+    shown = {i.get_array().shape for i in pgm.plots.graph(line, pgm.infer(line)).images}
+    assert shown == {(1, 49)}
+
+
 def test_variables_are_drawn_beside_units_of_layers():
     b = pgm.GraphBuilder()
     b.variable("a")

@@ -14,6 +14,7 @@ import numpy as np
 
 from pgmengine.apps.pictures.style import SMALL, text_width
 from pgmengine.base.types import Array
+from pgmengine.declare.pictures.scene import side_of_square
 from pgmengine.declare.summary import layer_text
 from pgmengine.evidence.names import Place
 from pgmengine.infer.results.result import Result
@@ -265,8 +266,9 @@ def layer_box(layer: Layer, name: str, answers: Answers | None, inside: bool | N
 
 def _panels(layer: Layer, answers: Answers) -> Iterator[Panel]:
     """Yield the probabilities of each state, or the means, of the units of a layer."""
-    grid = layer.grid if len(layer.grid) > 1 else (1, layer.size)
-    shape = (int(np.prod(grid[:-1])), grid[-1])
+    square = 0 if len(layer.grid) > 1 or layer.is_array else side_of_square(layer.size)
+    columns = square or layer.grid[-1]
+    shape = (layer.size // columns, columns)
     found, seen = answers.probabilities(layer), answers.observed(layer).reshape(shape)
     if found is None:
         for i, mean in enumerate(answers.means(layer).T):

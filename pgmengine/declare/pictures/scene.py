@@ -239,5 +239,10 @@ def _columns(shown: Shown) -> int:
     if len(shown.layer.grid) > 1:
         return shown.layer.grid[-1]
     size = len(shown.units)
+    return side_of_square(size) or min(size, MAX_COLUMNS)
+
+
+def side_of_square(size: int) -> int:
+    """Return the side of a square of so many units, or 0; a layer without a shape is drawn so."""
     side = math.isqrt(size)
-    return side if side * side == size and side > 1 else min(size, MAX_COLUMNS)
+    return side if side * side == size and side > 1 else 0
