@@ -113,8 +113,8 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return all names, also of the modules that are imported at first use."""
-    return sorted({*globals(), "plots", "sklearn"})
+    """Return the public names, also of the modules that are imported at first use."""
+    return sorted({*__all__, "__doc__", "__file__", "__version__", "plots", "sklearn"})
 
 
 __all__ = [

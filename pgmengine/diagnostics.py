@@ -38,6 +38,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Return the public names, for completion."""
+    return __all__
+
+
 def nearest_modes(states: ArrayLike, modes: ArrayLike) -> Array:
     """Return the number of the mode with the smallest Hamming distance from each state.
 

@@ -41,6 +41,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Return the public names, for completion."""
+    return __all__
+
+
 def graph(
     model: ModelLike, result: Result | None = None, ax: Axes | None = None, row: int = 0
 ) -> Axes:

@@ -82,6 +82,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Return the public names, for completion."""
+    return __all__
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class RBMTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Graphical):
     """Extract features by a restricted Boltzmann machine: the features are E[hidden | visible].

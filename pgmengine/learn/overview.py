@@ -13,6 +13,7 @@ import numpy as np
 from pgmengine.base.display import as_html, as_text, counted, few, plain
 from pgmengine.declare.summary import headline
 from pgmengine.declare.template import as_template
+from pgmengine.learn.whole.starts import BEST_OF
 
 if TYPE_CHECKING:
     from pgmengine.learn.fit import Fit
@@ -40,6 +41,9 @@ def _ended(fit: Fit) -> str:
         fit.unsaved,
     )
     updates = counted(int(fit.state["update"]), "update")
+    # The starts made updates of their own, which are not counted.
+    if any(note.startswith(BEST_OF) for note in fit.notes):
+        updates += " after those of its starts"
     return "; ".join([f"Fit: {updates}", *(end for end in ends if end)])
 
 

@@ -95,3 +95,45 @@ def test_log_z_and_log_prob_of_parts_are_of_one_method(want, first):
     assert np.ptp(r.log_z - r.log_prob) < 1e-9 and (r.log_z_error > 0).all()
     error = np.hypot(r.log_z_error, r.stats["log_prob_error"])
     assert (np.abs(r.log_prob - exact) < 7 * error + 0.02).all()
+
+
+def test_an_estimated_log_prob_shows_its_error():
+    rows = (np.random.default_rng(0).random((2, 40)) < 0.5).astype(float)
+    model = pgm.rbm(40, 35, rng=0)
+    r = pgm.infer(model, {"v": rows}, want=("log_prob",), rng=0)
+    assert r.kind == "estimate" and (r.log_z_error == 0).all()
+    np.testing.assert_array_equal(r.log_prob_error, r.stats["log_prob_error"])
+    assert (r.log_prob_error > 0).all()
+    text = str(r)
+    assert "log_z of the evidence (exact): " in text
+    assert text.count(f" ± {r.log_prob_error[0]:.2g}") == 2
+    exact = pgm.infer(pgm.rbm(40, 5, rng=0), {"v": rows}, want=("log_prob",))
+    assert (exact.log_prob_error == 0).all() and "±" not in str(exact)
+
+
+def test_log_z_is_not_printed_beside_an_equal_log_prob():
+    net = pgm.sbn([4, 2], rng=0)
+    r = pgm.infer(net, {"v": [0, 1, 1, 0]}, want=("log_prob",))
+    assert "log_prob: " in str(r) and "log_z" not in str(r)
+    assert r.log_z == r.log_prob
+
+
+def test_the_status_of_draws_does_not_hide_an_exact_log_z():
+    """Chains of this lattice stay in one phase; log Z is a determinant."""
+    b = pgm.GraphBuilder()
+    s = b.layer("s", pgm.Spin(), (26, 26))
+    b.couple(s[1:], s[:-1], 1.0, name="down")
+    b.couple(s[:, 1:], s[:, :-1], 1.0, name="along")
+    auto = pgm.Auto(candidates=(pgm.Exact(), pgm.MCMC(draws=50)))
+    r = pgm.infer(b.build(), want=("log_z", "samples"), method=auto, rng=0)
+    assert not r.status.good and r.kind == "estimate"
+    assert "the status does not concern log_z: the answer is exact" in r.warnings
+    assert "log_z (exact): " in str(r)
+
+
+def test_a_ladder_is_not_told_to_use_a_ladder():
+    status = pgm.Status.NOT_MIXED
+    for method, told in ((pgm.MCMC(), True), (pgm.ParallelTempering(), False)):
+        plan = pgm.Plan(type(method).__name__)
+        text = str(pgm.Result({}, "estimate", method, plan, status))
+        assert ("use a tempering method" in text) is told and "draw longer" in text

@@ -29,7 +29,7 @@ from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.least_width import least_width
 from pgmengine.infer.exact.planar.planar import Planar, may_be_planar
 from pgmengine.infer.exact.planning import rough_entries
-from pgmengine.infer.question.prepared import Method, Planned, Prepared, Scheme
+from pgmengine.infer.question.prepared import Method, OtherPlanNeeded, Planned, Prepared, Scheme
 from pgmengine.infer.results.result import WANTS, Result
 
 # Seconds of an enumeration below which no junction tree is planned.
@@ -119,7 +119,12 @@ class Exact(Method):
         chosen: Planned = question.basis
         # The result has the method and the plan of this question.
         given = Prepared(self, question.want, question.plan, chosen.basis, question.target)
-        return chosen.method.answer(given, rng, state, executor)
+        try:
+            return chosen.method.answer(given, rng, state, executor)
+        except OtherPlanNeeded:
+            again = self.planned(question.target, question.want)
+            again.check()
+            return self.answer(again, rng, state, executor)
 
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator

@@ -63,7 +63,11 @@ def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
     doubtful = [r.status for r in found if r.status is not Status.OK]
     status = (*bad, *doubtful, Status.OK)[0]
     # The status is that of the first part in doubt, so that the others have to be said.
-    notes = [
+    notes = []
+    sure = [c.title for c, r in both if r.kind == "exact" and r.status is Status.OK]
+    if sure and not status.good:
+        notes.append(f"the status does not concern {', '.join(sure)}: the answer is exact")
+    notes += [
         f"{c.title}: {r.status.name}, {r.status.value}"
         for c, r in both
         if not r.status.good and r.status is not status

@@ -167,6 +167,10 @@ class Method:
         return self.prepare(target, want).run(rng, state)
 
 
+class OtherPlanNeeded(PgmError):
+    """The plan of a question does not hold for other values of the evidence."""
+
+
 @dataclass(frozen=True, eq=False)
 class Planned:
     """A planned question without model and evidence, which can be remembered; see Prepared."""

@@ -79,6 +79,9 @@ def status_text(result: Result) -> str:
     if not status.good:
         # What helps in general may not where a model has two phases, which a warning explains.
         text = status.value.partition(":")[0] if TWO_PHASES in result.warnings else status.value
+        methods = getattr(result.method, "methods", (result.method,))
+        if any(getattr(method, "tempered", False) for method in methods):
+            text = text.replace(", or use a tempering method", "")
         return f"{status.name}, {text}"
     # The bound is proven, and its distribution can have chosen one of several modes.
     unjudged = result.kind == "lower bound" and "mean" in result.answers
@@ -97,10 +100,12 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
     """Yield functions that make the lines: answers of one line first, then units one by one."""
     answers = result.answers
     for name, value in answers.items():
-        if name in SHOWN_WITH_OTHERS or isinstance(value, Mapping):
-            continue
-        between = answers.get("log_z_interval") if name == "log_z" else None
-        yield partial(_numbers, name, value, between)
+        if name == "log_z":
+            yield from _log_z_line(result)
+        elif name == "log_prob":
+            yield partial(_numbers, name, value, errors=result.log_prob_error)
+        elif name not in SHOWN_WITH_OTHERS and not isinstance(value, Mapping):
+            yield partial(_numbers, name, value)
     for units, table in answers.get("joint", {}).items():
         yield partial(_numbers, f"joint of {', '.join(map(plain, units))}", table)
     storage = () if result.target is None else result.target.structure.names.storage
@@ -131,6 +136,19 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
         yield partial(_marginal, structure, one, answers)
 
 
+def _log_z_line(result: Result) -> Iterator[Callable[[], Line]]:
+    """Yield the line of log Z, unless log_prob says the same; it comes with any log_prob."""
+    answers = result.answers
+    log_z, log_prob = answers["log_z"], answers.get("log_prob")
+    if log_prob is not None and np.array_equal(log_z, log_prob):
+        return
+    name = "log_z" if log_prob is None else "log_z of the evidence"
+    # Where other answers are estimates, the guarantee of the result does not say so.
+    if result.kind == "estimate" and not np.any(answers.get("log_z_error", np.nan)):
+        name += " (exact)"
+    yield partial(_numbers, name, log_z, answers.get("log_z_interval"))
+
+
 def interval_text(x: float, low: float, high: float) -> str:
     """Return a number, with its interval where that has two ends.
 
@@ -140,8 +158,13 @@ def interval_text(x: float, low: float, high: float) -> str:
     return f"{x:.6g} ({low:.6g} to {high:.6g})" if low < high < np.inf else f"{x:.6g}"
 
 
-def _numbers(name: str, given: ArrayLike, intervals: ArrayLike | None = None) -> Line:
-    """Return the line of an array: its shape if it has several axes, and its first numbers."""
+def _numbers(
+    name: str, given: ArrayLike, intervals: ArrayLike | None = None, errors: ArrayLike | None = None
+) -> Line:
+    """Return the line of an array: its shape if it has several axes, and its first numbers.
+
+    Numbers have their intervals, or else their standard errors above 0.
+    """
     array = np.asarray(given)
     # Without intervals each number is both ends of its own.
     ends = np.stack((array, array), axis=-1) if intervals is None else np.asarray(intervals)
@@ -150,6 +173,9 @@ def _numbers(name: str, given: ArrayLike, intervals: ArrayLike | None = None) ->
         interval_text(x, *between)
         for (x, between), _ in zip(first, range(MOST_NAMES), strict=False)
     ]
+    if errors is not None:
+        each = zip(texts, np.asarray(errors).flat, strict=False)
+        texts = [f"{text} ± {error:.2g}" if error > 0 else text for text, error in each]
     shape = f"{'x'.join(map(str, array.shape))} numbers, " if array.ndim > 1 else ""
     return name, f"{shape}{few(texts, array.size)}"
 

@@ -313,6 +313,14 @@ class Result:
         return self._array("log_prob")
 
     @property
+    def log_prob_error(self) -> Array:
+        """Standard error of log_prob, (rows,); 0 where it is exact or a bound, NaN if unknown."""
+        log_prob = self.log_prob
+        if "log_prob_error" in self.stats or self.kind == "estimate":
+            return np.broadcast_to(self.stats.get("log_prob_error", np.nan), log_prob.shape)
+        return np.zeros(log_prob.shape)
+
+    @property
     def bound(self) -> Array:
         """A proven lower bound of log_z, (rows,)."""
         return self._array("bound")

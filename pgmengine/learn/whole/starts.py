@@ -17,6 +17,9 @@ from pgmengine.learn.whole.exchangeable import perturbed
 from pgmengine.learn.whole.objective import Objective
 from pgmengine.model.model import Model
 
+# The first words of the note of a fit that has tried several starts.
+BEST_OF = "began at the best of"
+
 # Random starts where the one that was given cannot be left, and the updates after which the better
 # half of any starts goes on, for twice as many. Of 96 fits of hidden Markov models of three to six
 # states by EM, 7 miss the best fit, 1 with fifty starts, and 16 with a single one (em_starts.py).
@@ -63,7 +66,7 @@ def begun(
     why = f", because states of {listed(stuck)} are exchangeable" if stuck else ""
     kind = "starts" if first else "random starts"
     made = f", after {updates} updates of it" if updates else ""
-    objective.notes["starts"] = f"began at the best of {len(begins)} {kind}{made}{why}"
+    objective.notes["starts"] = f"{BEST_OF} {len(begins)} {kind}{made}{why}"
     return best
 
 

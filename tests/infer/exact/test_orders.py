@@ -495,3 +495,10 @@ def test_a_refusal_says_that_the_order_is_the_best_one_found_and_names_the_extra
 def test_the_extra_is_not_named_where_no_order_is_good_enough(monkeypatch):
     said = refused(np.ones((60, 60)) - np.eye(60), monkeypatch, False)
     assert "its width is 60, and no order has less than 60" in said and "treewidth" not in said
+
+
+def test_graphs_whose_entries_exceed_all_numbers_are_refused(side=1050):
+    """A complete bipartite graph needs a clique of 2^1050 states in each order."""
+    pairs = [(a, side + b) for a in range(side) for b in range(side)]
+    with pytest.raises(PgmError, match="more than 2"):
+        best_order(*graph([2] * (2 * side), pairs), 0.0)

@@ -236,14 +236,23 @@ def test_strong_couplings_keep_the_promised_digits_or_are_refused(k, seed):
     rng, side = np.random.default_rng(seed), 10
     pairs = edges(side)
     model = spins(pairs, k * rng.choice([-1.0, 1.0], len(pairs)), np.zeros(side**2))
-    if not accepted(model):
+    methods = pgm.Planar(), pgm.Elimination()
+    if accepted(model):
+        assert k < 9.0
+        found, expected = (pgm.infer(model, want=("log_z",), method=m).log_z for m in methods)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=PROMISED)
+    else:
         assert k > 2.0
-        return
-    assert k < 9.0
-    found, expected = (
-        pgm.infer(model, want=("log_z",), method=m).log_z for m in (pgm.Planar(), pgm.Elimination())
-    )
-    np.testing.assert_allclose(found, expected, rtol=0, atol=PROMISED)
+    # Correlations lose their digits before log Z.
+    want = ("gradient",)
+    if accepted(model, want=want):
+        assert k < 3.0
+        found, expected = (
+            pgm.infer(model, want=want, method=m).gradient["s-s.weight"].toarray() for m in methods
+        )
+        np.testing.assert_allclose(found, expected, rtol=0, atol=PROMISED)
+    else:
+        assert k > 0.5
 
 
 def test_strong_couplings_without_frustration_are_exact():
@@ -277,3 +286,67 @@ def test_evidence_values_do_not_change_the_graph():
         row[0, 1], row[1, 0] = 1.0, sign
         found.append(pgm.Planar().plan(model.given({"s": row}), ("log_z",)).why)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("along", "down"),
+    [
+        (
+            [[5, -5, 0], [5, -5, 0], [0, -5, -5], [5, 5, 5]],
+            [[-5, 5, 0, 5], [0, 0, -5, -5], [-5, 5, 0, -5]],
+        )
+    ],
+)
+def test_a_small_glass_that_leaves_no_digits_to_correlations(along, down):
+    """Its log Z has all digits, and a correlation that is 0 came out as 0.05."""
+    b = pgm.GraphBuilder()
+    s = b.layer("s", pgm.Spin(), (4, 4))
+    b.couple(s[1:], s[:-1], np.array(down, dtype=float), name="down")
+    b.couple(s[:, 1:], s[:, :-1], np.array(along, dtype=float), name="along")
+    model = b.build()
+    expected = pgm.infer(model, want=("log_z",), method=pgm.Elimination()).log_z
+    r = pgm.infer(model, want=("log_z",), method=pgm.Planar())
+    np.testing.assert_allclose(r.log_z, expected, rtol=1e-12)
+    with pytest.raises(pgm.PgmError, match="reach correlations"):
+        pgm.infer(model, want=("gradient",), method=pgm.Planar())
+
+
+def test_fields_that_are_small_beside_couplings_count():
+    side, strong, field = 12, 1e6, 2.8e-8
+    model = spins(edges(side), np.full(len(edges(side)), strong), np.full(side**2, field))
+    want = ("log_z",)
+    assert not accepted(model, want=want)
+
+
+def observed_beside(zero):
+    """A lattice of 20x20 whose first row has observed neighbours; state 1 acts strongly."""
+    side, b = 20, pgm.GraphBuilder()
+    s = b.variable("s", states=2, shape=(side, side))
+    o = b.variable("o", states=2, shape=side)
+    equal = np.exp(0.4 * np.array([[1, -1], [-1, 1]]))
+    b.table((s[1:], s[:-1]), equal)
+    b.table((s[:, 1:], s[:, :-1]), equal)
+    b.table((s[0], o), [[1.0, 2.0], [1.0, zero]])
+    return b.build(), side
+
+
+def test_a_prepared_question_answers_whatever_values_come():
+    """A table that is 0 at some values of the observed units alone."""
+    model, side = observed_beside(0.0)
+    ask = pgm.prepare(model, observed=("o",), want=("log_z",))
+    for state in (0, 1):
+        evidence = {"o": [state] * side}
+        expected = pgm.infer(model, evidence, ("log_z",)).log_z
+        np.testing.assert_allclose(ask(evidence).log_z, expected, rtol=1e-12)
+
+
+def test_exact_plans_again_where_the_determinant_does_not_hold(monkeypatch):
+    from pgmengine.infer.exact.planar import planar
+
+    model, side = observed_beside(0.5)
+    ask = pgm.prepare(model, observed=("o",), want=("log_z",))
+    assert "planar" in ask.plan.why
+    evidence = {"o": [1] * side}
+    expected = ask(evidence).log_z
+    monkeypatch.setattr(planar, "MAX_ROUNDING", 0.0)
+    np.testing.assert_allclose(ask(evidence).log_z, expected, rtol=1e-12)

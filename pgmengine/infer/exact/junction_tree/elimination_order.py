@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine import _kernels
+from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.infer.exact.junction_tree.goatd_order import order_by_goatd
 
@@ -146,7 +147,8 @@ def best_order(
     Raises
     ------
     PgmError
-        If the arrays do not describe a factor graph.
+        If the arrays do not describe a factor graph, or if every order that was tried has more than
+        2^1023 table entries.
 
     Examples
     --------
@@ -167,7 +169,8 @@ def best_order(
         if not search.orders.parts or search.left() <= 0.0:
             break
     if search.order is None:
-        raise AssertionError("the first pass has no limit, so that it finds an order")
+        # The number of table entries exceeds the largest double.
+        raise PgmError("each elimination order that was tried has more than 2^1023 table entries")
     return Order(search.order, search.entries, search.largest, search.rule, search.bound)
 
 

@@ -37,15 +37,16 @@ from pgmengine.infer.exact.planar.drawing import drawing
 from pgmengine.infer.exact.planar.kac_ward import COLUMNS_AT_ONCE, KacWard
 from pgmengine.infer.exact.planar.spins import Spins
 from pgmengine.infer.exact.planning import lifted, normalised
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.question.prepared import Method, OtherPlanNeeded, Prepared, Scheme
 from pgmengine.infer.question.wanted import evidence_patterns, one_for_all, peak_bytes
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import Result, quantity
 from pgmengine.model.structure import Structure
 from pgmengine.model.unit_graph import unit_graph
 
-# Largest rounding error of log Z, as every method promises (diagnostics/rounding.py).
-MAX_ROUNDING = 2.0**-22
+# Largest rounding error of log Z, as every method promises (diagnostics/rounding.py), and of
+# correlations. The norm of the inverse overestimates both, by a factor of a thousand in lattices.
+MAX_ROUNDING, MAX_ROUNDING_OF_CORRELATIONS = 2.0**-22, 2.0**-26
 
 # Largest number of edges whose graph is drawn; this takes about five seconds.
 MAX_EDGES = 100_000
@@ -56,7 +57,7 @@ MAX_LEAST_NEIGHBOURS = 5
 # About the entries of the factors of a matrix of n rows, divided by n log2(n)^2, and their bytes.
 FACTOR_ENTRIES, ENTRY_BYTES = 0.45, 40.0
 # Seconds for an entry of the factors, in the factorisation and in a column of the inverse.
-FACTORED_ENTRY_SECONDS, SOLVED_ENTRY_SECONDS = 7e-8, 2.5e-9
+FACTORED_ENTRY_SECONDS, SOLVED_ENTRY_SECONDS = 1.5e-7, 2.5e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,7 @@ class Part:
     couplings : (edges, different couplings) J of each edge.
     which : (rows,) which of these couplings each row has.
     log_z : (rows,) without the constant of the conditioned model.
+    norm : the largest norm of an inverse.
     """
 
     rows: Array
@@ -81,6 +83,18 @@ class Part:
     couplings: Array
     which: Array
     log_z: Array
+    norm: float
+
+    def check_digits(self, kinds: set[str]) -> None:
+        """Raise PgmError where rounding leaves too few digits of the wanted quantities."""
+        rounding, why = (
+            float(np.finfo(np.float64).eps) * self.norm,
+            "the couplings are so strong that",
+        )
+        if not rounding <= MAX_ROUNDING:
+            raise PgmError(f"{why} rounding would reach log Z")
+        if len(self.asked(kinds)) and not rounding * self.norm <= MAX_ROUNDING_OF_CORRELATIONS:
+            raise PgmError(f"{why} rounding would reach correlations")
 
     def asked(self, kinds: set[str]) -> Array:
         """Return the edges whose correlations are needed: to the ghost, or all."""
@@ -122,8 +136,16 @@ class PlannedParts:
         return [*self.posterior, *self.without_evidence]
 
     def on(self, target: Target) -> PlannedParts:
-        """Return the parts for a target with the same evidence pattern, whose values differ."""
-        return self if self.target() is target else planned_parts(target, self.want)
+        """Return the parts for a target with the same evidence pattern, whose values may differ.
+
+        Raises OtherPlanNeeded where fields of the new values are so strong that rounding matters.
+        """
+        if self.target() is target:
+            return self
+        try:
+            return planned_parts(target, self.want)
+        except PgmError as error:
+            raise OtherPlanNeeded(f"the plan does not hold for these values: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -142,9 +164,11 @@ class Planar(Method):
 
     Notes
     -----
-    The time is about that of (units)^1.5 operations: 0.1 s for log Z of a lattice of 32x32, and 2 s
-    for its gradient. Spin glasses with couplings above 3 are refused, because rounding would reach
-    their log Z.
+    The time is about that of (units)^1.5 operations: 0.1 s for log Z of a lattice of 32x32, and 1 s
+    for its gradient. Spin glasses with strong couplings are refused, because rounding would reach
+    the answer: lattices with couplings of +-3 or more, and for answers that need correlations
+    (pairs, gradient, means beside fields), of +-1.5 or more. Couplings of one sign may have any
+    size.
 
     References
     ----------
@@ -258,12 +282,11 @@ def _parts(target: Target, want: tuple[str, ...]) -> Iterator[Part]:
         joints=tuple(units_of(target.structure, w) for w in want if isinstance(w, Joint)),
         pairs="pairs" in kinds,
     )
-    moments = not NEED_MARGINALS.isdisjoint(kinds)
     for rows in evidence_patterns(target):
-        yield _part(target.take(rows), rows, form, moments)
+        yield _part(target.take(rows), rows, form, kinds)
 
 
-def _part(target: Target, rows: Array, form: Form, moments: bool) -> Part:
+def _part(target: Target, rows: Array, form: Form, kinds: set[str]) -> Part:
     """Return the part of the rows of one evidence pattern, which are the rows of the target."""
     conditioned = condition(one_for_all(target, np.arange(target.rows)), form)
     _check_pairs(conditioned)
@@ -272,14 +295,14 @@ def _part(target: Target, rows: Array, form: Form, moments: bool) -> Part:
     entries = np.zeros((0, lanes))
     if tables:
         entries = np.concatenate([np.broadcast_to(t, (len(t), lanes)) for t in tables])
-    if not np.isfinite(entries).all():
+    if conditioned.excluding(target)[0] or not np.isfinite(entries).all():
         raise PgmError("entries of tables are 0, which a determinant of couplings cannot express")
     spins = Spins(conditioned)
     constant, h, couplings = spins.terms(entries)
     units, edges = len(conditioned.states), spins.edges
     # A plan holds for all values of the observed units, which may cancel in these rows.
     fields = (h != 0.0).any(axis=1) | _beside_observed(target, conditioned.free)
-    ghosted = _ghosted(edges, fields, moments)
+    ghosted = _ghosted(edges, fields, bool(kinds & NEED_MARGINALS))
     to_ghost = np.stack([ghosted, np.full(len(ghosted), units)], axis=1)
     edges = np.concatenate([edges, to_ghost])
     if len(edges) > MAX_EDGES:
@@ -293,13 +316,14 @@ def _part(target: Target, rows: Array, form: Form, moments: bool) -> Part:
     J, which = np.unique(np.concatenate([couplings, h[ghosted]]), axis=1, return_inverse=True)
     graph = KacWard(edges, places)
     even = [graph.log_even(each) for each in J.T]
-    if max(rounding for _, rounding in even) > MAX_ROUNDING:
-        raise PgmError("the couplings are so strong that rounding would reach the determinant")
     # The two halves of the states, with the ghost up and down, have equal sums.
     each = np.array([value for value, _ in even]) + (np.logaddexp(J, -J) - np.log(2.0)).sum(axis=0)
     log_z = constant + units * np.log(2.0) + each[which.ravel()]
     every = np.broadcast_to(which.ravel(), target.rows) if lanes == 1 else which.ravel()
-    return Part(rows, spins, ghosted, graph, J, every, np.broadcast_to(log_z, target.rows))
+    norm = max(norm for _, norm in even)
+    part = Part(rows, spins, ghosted, graph, J, every, np.broadcast_to(log_z, target.rows), norm)
+    part.check_digits(kinds)
+    return part
 
 
 def _check_pairs(conditioned: Conditioned) -> None:

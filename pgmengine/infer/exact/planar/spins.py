@@ -20,7 +20,7 @@ from pgmengine.base.types import Array
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 
 # Sums of terms that cancel leave fields of about this share of the sizes of the terms.
-FIELD_ROUNDING = 2.0**-46
+FIELD_ROUNDING = 2.0**-50
 
 # The signs of the two units of a factor, in the order of its entries.
 FIRST, SECOND = np.array([-1.0, -1.0, 1.0, 1.0]), np.array([-1.0, 1.0, -1.0, 1.0])
