@@ -201,7 +201,8 @@ def test_a_result_shows_guarantee_and_status_first_then_the_answers_by_name():
     r = pgm.infer(model, {"x5": "mid"}, want=("marginals", "log_z", "log_prob", "mode"))
     head, *lines = repr(r).split("\n")
     assert head == "Result: exact by Exact; no diagnostic found a fault"
-    assert lines[0] == f"  log_z: {r.log_z[0]:.6g}"
+    # log Z is the same number, and is not shown again.
+    assert lines[0] == f"  log_prob: {r.log_prob[0]:.6g}"
     assert f"  log_prob: {r.log_prob[0]:.6g}" in lines
     share = ", ".join(f"{state}={p:.4g}" for state, p in r.marginal("x3").items())
     assert f"  x3: {share}" in lines
