@@ -608,10 +608,22 @@ def test_a_parameter_of_each_step_is_refused_before_learning():
         pgm.Template(own).with_params({"own": np.zeros((4, 2))})
 
 
+def test_a_template_that_em_cannot_learn_takes_lbfgs():
+    rows = rows_with_states(np.random.default_rng(2), [4, 4])
+    found, named = (
+        pgm.fit(pgm.Template(observed_means), rows, optimizer=by, rng=0, progress=False)
+        for by in (None, pgm.LBFGS())
+    )
+    assert found.optimizer == pgm.LBFGS()
+    assert any("EM cannot learn this model: 'means' is a coupling" in n for n in found.notes)
+    for name, value in named.model.learned.items():
+        np.testing.assert_array_equal(found.model.learned[name], value)
+
+
 def test_the_refusal_of_mini_batches_names_the_optimizer_that_can_learn():
     rows = rows_with_states(np.random.default_rng(2), [4, 4])
     with pytest.raises(pgm.PgmError, match=r"take optimizer=pgm.LBFGS\(\).*'means' is a coupling"):
-        pgm.fit(pgm.Template(observed_means), rows, progress=False)
+        pgm.fit(pgm.Template(observed_means), rows, optimizer=pgm.SGD(0.1), progress=False)
     with pytest.raises(pgm.PgmError, match=r"'means' is a coupling.*take optimizer=pgm.LBFGS"):
         pgm.fit(pgm.Template(observed_means), rows, optimizer=pgm.EM(), progress=False)
     with pytest.raises(pgm.PgmError, match=r"not by SGD.*take optimizer=pgm.EM\(\)$"):

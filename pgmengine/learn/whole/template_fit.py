@@ -23,6 +23,7 @@ from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.defaults import chosen
 from pgmengine.learn.steps.em import EM, not_counted
 from pgmengine.learn.steps.fixed import Fixed
+from pgmengine.learn.steps.lbfgs import LBFGS
 from pgmengine.learn.steps.optimizers import floors
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
@@ -106,6 +107,9 @@ def fit_template(
     first, values = template(longest), _together(template(longest), rows, groups[longest])
     target, _, known = target_of(first, values, settings["given"])
     by, why = chosen(optimizer, target, known, settings["negative"])
+    uncounted = not_counted(target, known)
+    if by is None and uncounted and not floors(target.structure):
+        by, why = LBFGS(), f"learned by LBFGS, because EM cannot learn this model: {uncounted}"
     if not (holds(by, FullBatch) and isinstance(by, (FullBatch, Fixed))):
         raise PgmError(_refusal(target, known, by))
     longer = template(longest + 1)
