@@ -26,9 +26,9 @@ from pgmengine.infer.diagnostics.rounding import check_digits, fits
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration, cover_bits
 from pgmengine.infer.exact.enumeration.product_mixture import shared_mixture
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
-from pgmengine.infer.exact.least_width import least_width
+from pgmengine.infer.exact.least_width import cycles, free_counts, least_width
 from pgmengine.infer.exact.planar.planar import Planar, may_be_planar
-from pgmengine.infer.exact.planning import rough_entries
+from pgmengine.infer.exact.planning import has_narrow_tree, rough_entries
 from pgmengine.infer.question.prepared import Method, OtherPlanNeeded, Planned, Prepared, Scheme
 from pgmengine.infer.results.result import WANTS, Result
 
@@ -36,9 +36,10 @@ from pgmengine.infer.results.result import WANTS, Result
 MAX_ENUMERATION_SECONDS = 0.02
 
 # No planar graph is drawn if a quick elimination order has at most so many table entries. Graphs of
-# few units are not even searched for such an order: a lattice of 10x10 has 2^17 entries.
+# few units or cycles are not even searched for such an order: a lattice of 10x10 has 80 more pairs
+# than units, and a tree of 2^17 entries.
 MAX_ENTRIES_WITHOUT_DRAWING = 2.0**24
-MAX_UNITS_WITHOUT_DRAWING = 100
+MAX_UNITS_WITHOUT_DRAWING, MIN_CYCLES = 100, 80
 
 
 @dataclass(frozen=True)
@@ -149,9 +150,14 @@ class Exact(Method):
 
 
 def _wide(target: Target, least: float) -> bool:
-    """Return whether a planar graph may have a determinant, but no junction tree of few entries."""
-    most = MAX_ENTRIES_WITHOUT_DRAWING
-    return may_be_planar(target.structure, least) and rough_entries(target, most) > most
+    """Return whether a planar graph may have a determinant, but no junction tree of few entries.
+
+    The row with the most free units decides for all.
+    """
+    if not may_be_planar(target.structure, least) or cycles(target.model) < MIN_CYCLES:
+        return False
+    widest = target.take(np.argmax(free_counts(target), keepdims=True))
+    return not has_narrow_tree(widest, MAX_ENTRIES_WITHOUT_DRAWING)
 
 
 def _scheme(chosen: Prepared, note: str = "") -> Scheme:

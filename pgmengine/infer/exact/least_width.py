@@ -1,11 +1,13 @@
-"""A lower bound of the width of a graph, which shows quickly that a method cannot answer."""
+"""Bounds of the width of a graph at a glance, which show quickly that a method cannot answer."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from pgmengine.base.rows import distinct
+from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.weights import is_sparse
 
 
@@ -19,8 +21,8 @@ def least_width(target: Target) -> float:
     s = target.structure
     if not s.undirected:
         return 0.0
-    counts = [distinct(target.free[name]).sum(axis=1) for name in s.layers]
-    row = int(np.argmax(sum(np.broadcast_to(n, target.rows) for n in counts)))
+    count = free_counts(target)
+    row = int(np.argmax(count))
     edges, least = 0.0, 0.0
     for c in s.undirected:
         weight = target.model.weight(c)
@@ -37,5 +39,27 @@ def least_width(target: Target) -> float:
         # Units without a neighbour would lower the minimum to 0. The bound holds for the graph
         # without them.
         least = max(least, float(min(neighbours[neighbours > 0], default=0)))
-    units = float(sum(np.broadcast_to(n, target.rows)[row] for n in counts))
-    return max(least, edges / max(units, 1.0))
+    return max(least, edges / max(float(count[row]), 1.0))
+
+
+def free_counts(target: Target) -> Array:
+    """Return the number of free units of each row, (rows,)."""
+    each = [distinct(target.free[name]).sum(axis=1) for name in target.structure.layers]
+    total = np.zeros(target.rows, dtype=np.int64)
+    for count in each:
+        total += count
+    return total
+
+
+def cycles(model: Parameters) -> int:
+    """Return the number of pairs of units that couplings and tables join, less the units.
+
+    A tree has -1. The larger the number, the more cycles a graph of pairs has.
+    """
+    s = model.structure
+    pairs = np.count_nonzero(np.diff(s.table_index.start) == 2)
+    for c in s.undirected:
+        weight = model.weight(c)
+        joined = weight.nnz if is_sparse(weight) else np.count_nonzero(weight)
+        pairs += joined // 2 if c.a == c.b else joined
+    return int(pairs) - s.units

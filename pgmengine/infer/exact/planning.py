@@ -226,6 +226,14 @@ def rough_entries(target: Target, most: float) -> float:
         return np.inf
 
 
+def has_narrow_tree(target: Target, most: float) -> bool:
+    """Return whether a quick search finds a tree of at most `most` entries for the first row."""
+    try:
+        return _has_order(target, np.zeros(1, dtype=int), Form(), most)
+    except PgmError:
+        return False
+
+
 def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
     """Return a tree for every evidence pattern, and one that rows of rare patterns share."""
     kinds = {*map(quantity, want)}

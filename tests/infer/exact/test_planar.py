@@ -350,3 +350,23 @@ def test_exact_plans_again_where_the_determinant_does_not_hold(monkeypatch):
     expected = ask(evidence).log_z
     monkeypatch.setattr(planar, "MAX_ROUNDING", 0.0)
     np.testing.assert_allclose(ask(evidence).log_z, expected, rtol=1e-12)
+
+
+def test_trees_and_chains_are_not_searched_for_a_wide_graph(monkeypatch):
+    from pgmengine.infer.exact import exact
+
+    monkeypatch.setattr(exact, "has_narrow_tree", lambda *_: pytest.fail("a search was made"))
+    chain = coupled(weights_of(np.stack([np.arange(499), np.arange(1, 500)], axis=1), 0.3, 500))
+    assert pgm.infer(chain, want=("log_z",)).kind == "exact"
+
+
+def test_the_widest_row_decides_whether_a_graph_is_drawn():
+    side, k = 30, 0.3
+    model = ising(side, k)
+    rows = np.full((3, side, side), np.nan)
+    rows[0] = 1.0
+    rows[2, :, side // 2] = 1.0
+    r = pgm.infer(model, {"s": rows[:2]}, want=("log_z",))
+    assert r.kind == "exact"
+    np.testing.assert_allclose(r.log_z[0], k * 2 * side * (side - 1), rtol=1e-13)
+    np.testing.assert_allclose(r.log_z[1], pgm.infer(model, want=("log_z",)).log_z[0], rtol=1e-13)
