@@ -370,3 +370,17 @@ def test_the_widest_row_decides_whether_a_graph_is_drawn():
     assert r.kind == "exact"
     np.testing.assert_allclose(r.log_z[0], k * 2 * side * (side - 1), rtol=1e-13)
     np.testing.assert_allclose(r.log_z[1], pgm.infer(model, want=("log_z",)).log_z[0], rtol=1e-13)
+
+
+def test_tempered_targets_agree_with_elimination():
+    answered = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        model, *_ = random_model(rng)
+        target = model.given().at(float(rng.uniform(0.1, 0.9)))
+        for want in (("log_z",), ("marginals",)):
+            if pgm.Planar().plan(target, want).accepted:
+                found, expected = (m.run(target, want) for m in (pgm.Planar(), pgm.Elimination()))
+                compare(found.answers, expected.answers)
+                answered += 1
+    assert answered >= 4
