@@ -97,3 +97,27 @@ def test_chains_that_agree_say_how_many_draws_are_enough(thin):
     assert enough > 400
     longer = pgm.infer(model, want=("samples",), method=pgm.MCMC(draws=enough), rng=3)
     assert longer.status.good
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "upper"),
+    [
+        (pgm.Status.ONE_SIDED, 0.1, 2.0 + np.log(2.0)),
+        (pgm.Status.ONE_SIDED, 0.0, 2.0),
+        (pgm.Status.FEW_WEIGHTS, 0.1, 2.0),
+    ],
+)
+def test_an_interval_allows_for_a_phase_that_was_not_seen(status, error, upper):
+    from pgmengine.infer.diagnostics.sure_facts import checked
+
+    target = spins(0.6, side=8).given()
+    answers = {
+        "log_z": np.array([1.5]),
+        "log_z_error": np.array([error]),
+        "log_z_interval": np.array([[1.0, 2.0]]),
+    }
+    r = pgm.Result(answers, "estimate", pgm.AIS(), pgm.Plan("AIS"), status, warnings=("few",))
+    found = checked(target, r)
+    np.testing.assert_allclose(found.log_z_interval, [[1.0, upper]])
+    last = -1 if status is pgm.Status.FEW_WEIGHTS else 0
+    assert found.warnings[last] == TWO_PHASES and len(found.warnings) == 2

@@ -57,8 +57,24 @@ def checked(target: Target, result: Result) -> Result:
         return replace(result, status=Status.CONTRADICTED, warnings=notes + result.warnings)
     agree = any(CHAINS_AGREE in line for line in result.warnings)
     if not result.status.good and not agree and same_with_signs_changed(target):
-        return replace(result, warnings=(TWO_PHASES, *result.warnings))
+        return _with_two_phases(result)
     return result
+
+
+def _with_two_phases(result: Result) -> Result:
+    """Return a doubtful result of a model that may have two phases, with the warning of it.
+
+    The upper end of log Z allows for the phase that a one-sided estimate has not seen. Where few
+    chains have all the weight, log Z can also be too high, and the warning comes last.
+    """
+    if result.status is Status.FEW_WEIGHTS:
+        return replace(result, warnings=(*result.warnings, TWO_PHASES))
+    answers = dict(result.answers)
+    if result.status is Status.ONE_SIDED and "log_z_interval" in answers:
+        estimated = answers["log_z_error"] > 0.0
+        missed = np.stack((0.0 * estimated, np.log(2.0) * estimated), axis=1)
+        answers["log_z_interval"] = answers["log_z_interval"] + missed
+    return replace(result, answers=answers, warnings=(TWO_PHASES, *result.warnings))
 
 
 def _not_exact(target: Target, result: Result) -> Iterator[str]:
