@@ -58,7 +58,9 @@ def joined_units(structure: Structure, c: Coupling, weight: Weight) -> tuple[Arr
     if a.unit.width == b.unit.width == 1 and not is_sparse(weight):
         one, two = rows, columns
     else:
-        one, two = np.divmod(np.unique(a.owners(rows) * b.size + b.owners(columns)), b.size)
+        # Sparse weights have places of 32 bits, and a pair of large layers has a larger number.
+        first = a.owners(rows).astype(np.int64)
+        one, two = np.divmod(np.unique(first * b.size + b.owners(columns)), b.size)
     if c.a != c.b or c.directed:
         return one, two
     return one[one < two], two[one < two]

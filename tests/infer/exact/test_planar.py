@@ -384,3 +384,13 @@ def test_tempered_targets_agree_with_elimination():
                 compare(found.answers, expected.answers)
                 answered += 1
     assert answered >= 4
+
+
+def test_pairs_of_a_layer_of_more_than_46340_units_keep_their_numbers(units=47_000, k=0.7):
+    """Numbers of pairs exceed 32 bits, in which sparse weights have their places."""
+    b = pgm.GraphBuilder()
+    s = b.layer("s", pgm.Spin(), units)
+    b.couple(s[1:], s[:-1], k)
+    found = pgm.infer(b.build(), want=("log_z",)).log_z
+    expected = units * np.log(2.0) + (units - 1) * np.log(np.cosh(k))
+    np.testing.assert_allclose(found, [expected], rtol=1e-12)
