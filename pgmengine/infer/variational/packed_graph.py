@@ -416,6 +416,8 @@ def edges_of(c: Arrow, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:
     """Return all pairs of units, or the pairs with an entry in a sparse weight."""
     wa, wb = a.unit.width, b.unit.width
     row, column = _places(weight)
+    # Sparse weights have places of 32 bits, and a pair of large layers has a larger number.
+    row = row.astype(np.int64)
     pairs: Array = (row // wa) * b.size + column // wb
     if is_sparse(weight):
         pairs, at = np.unique(pairs, return_inverse=True)
