@@ -20,6 +20,7 @@ from pgmengine.engine.visits import drawable
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
+from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method, as_method
 from pgmengine.infer.question.splitting import answer
@@ -54,8 +55,12 @@ class Answered:
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
     ) -> None:
-        """Add the gradient that the method answers for rows with these weights."""
-        question = self.method.prepare(replace(target, weights=weights), ("gradient",))
+        """Add the gradient that the method answers for rows with these weights.
+
+        Raises PgmError if terms are so large that no digits would be left.
+        """
+        weighed = replace(check_digits(target), weights=target.weighed(weights))
+        question = self.method.prepare(weighed, ("gradient",))
         result = answer(self.executor, question, rng)
         total.arrays(result.gradient, 1.0, float(weights.sum()))
 

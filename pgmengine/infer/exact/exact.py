@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,13 +22,14 @@ from pgmengine.base.checks import check_limit, check_whole
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
-from pgmengine.infer.diagnostics.rounding import check_digits, fits
+from pgmengine.infer.diagnostics.rounding import fits
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration, cover_bits
 from pgmengine.infer.exact.enumeration.product_mixture import shared_mixture
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.least_width import cycles, free_counts, least_width
 from pgmengine.infer.exact.planar.planar import Planar, may_be_planar
 from pgmengine.infer.exact.planning import has_narrow_tree, rough_entries
+from pgmengine.infer.exact.weighed_gradient import weighed_gradient
 from pgmengine.infer.question.prepared import Method, OtherPlanNeeded, Planned, Prepared, Scheme
 from pgmengine.infer.results.result import WANTS, Result
 
@@ -140,13 +141,7 @@ class Exact(Method):
 
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
         """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        weighed = replace(check_digits(target), weights=target.weighed(weights))
-        question = self.prepare(weighed, ("gradient",))
-        question.check()
-        chosen: Planned = question.basis
-        method: Any = chosen.method
-        found: dict[str, Any] = method.weighed_gradient(chosen.on(weighed))
-        return found
+        return weighed_gradient(self, target, weights)
 
 
 def _wide(target: Target, least: float) -> bool:

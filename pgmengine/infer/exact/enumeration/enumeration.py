@@ -7,7 +7,7 @@ depend on the observed values.
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -22,8 +22,6 @@ from pgmengine.base.work.progress import track
 from pgmengine.base.work.threads import shared_out
 from pgmengine.engine.cost import NS
 from pgmengine.evidence.target import Target
-from pgmengine.infer.accumulator import Accumulator
-from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.enumeration.compiled_enumerator import MIN_SAFE_GAP, STATES_PER_TASK
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
 from pgmengine.infer.exact.enumeration.cover_states import (
@@ -38,6 +36,7 @@ from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
 from pgmengine.infer.exact.enumeration.moments import FromMoments
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm, pattern_form_of
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
+from pgmengine.infer.exact.weighed_gradient import weighed_gradient
 from pgmengine.infer.exact.zero_leaks import ENUMERATION_LIFT, with_leaks, with_slopes
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
@@ -130,23 +129,9 @@ class Enumeration(Method):
             answers["log_prob"] = log_z - _enumerated(without, nothing, self.draws)[0]
         return question.result(answers)
 
-    def expect(
-        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
-    ) -> None:
-        """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""
-        total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
-
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
         """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        weighed = replace(check_digits(target), weights=target.weighed(weights))
-        question = self.prepare(weighed, ("gradient",))
-        question.check()
-        return self.weighed_gradient(question)
-
-    def weighed_gradient(self, question: Prepared) -> dict[str, Any]:
-        """Return the gradient of a planned question, by the weights of the rows of its target."""
-        found: dict[str, Any] = self._enumerate(question, None)[1]["gradient"]
-        return found
+        return weighed_gradient(self, target, weights)
 
     def _enumerate(
         self, question: Prepared, rng: np.random.Generator | None

@@ -26,8 +26,6 @@ from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.division import blocks
 from pgmengine.evidence.extended.unfolding import unfolded_target
 from pgmengine.evidence.target import Target
-from pgmengine.infer.accumulator import Accumulator
-from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.junction_tree.causal_independence import shares
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
@@ -35,6 +33,7 @@ from pgmengine.infer.exact.junction_tree.expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
 from pgmengine.infer.exact.planning import PlannedTrees, lifted, normalised, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states
+from pgmengine.infer.exact.weighed_gradient import weighed_gradient
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import without_added
 from pgmengine.infer.results.by_name import Joint, units_of
@@ -134,23 +133,9 @@ class Elimination(Method):
             answers["log_prob"] = log_z - _normaliser(trees.without_evidence, target)
         return question.result(answers, trees.stats.copy())
 
-    def expect(
-        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
-    ) -> None:
-        """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""
-        total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
-
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
         """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        weighed = replace(check_digits(target), weights=target.weighed(weights))
-        question = self.prepare(weighed, ("gradient",))
-        question.check()
-        return self.weighed_gradient(question)
-
-    def weighed_gradient(self, question: Prepared) -> dict[str, Any]:
-        """Return the gradient of a planned question, by the weights of the rows of its target."""
-        found: dict[str, Any] = self._all(question.basis, question.target, None)[1]["gradient"]
-        return found
+        return weighed_gradient(self, target, weights)
 
     def _all(
         self, trees: PlannedTrees, target: Target, rng: np.random.Generator | None

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -20,8 +19,6 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.target import Target
-from pgmengine.infer.accumulator import Accumulator
-from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.gathered import Answer, Gathered, exact_answers
 from pgmengine.infer.exact.junction_tree.conditioned_model import (
     NEED_ALL_FACTORS,
@@ -216,26 +213,6 @@ class Planar(Method):
                 nothing = target.nothing_observed
                 answers["log_prob"] = log_z - _answered(parts.without_evidence, nothing, ())[0]
         return question.result(answers)
-
-    def expect(
-        self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
-    ) -> None:
-        """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""
-        total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
-
-    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
-        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        weighed = replace(check_digits(target), weights=target.weighed(weights))
-        question = self.prepare(weighed, ("gradient",))
-        question.check()
-        return self.weighed_gradient(question)
-
-    def weighed_gradient(self, question: Prepared) -> dict[str, Any]:
-        """Return the gradient of a planned question, by the weights of the rows of its target."""
-        parts = question.basis.on(question.target)
-        found: dict[str, Any] = _answered(parts.posterior, question.target, question.want)[1]
-        gradient: dict[str, Any] = found["gradient"]
-        return gradient
 
 
 def factor_entries(edges: int) -> float:
