@@ -767,6 +767,10 @@ BAD = {
         lambda b, s: [b.bias(s[0], name="new"), b.bias(s[1], 0.2, name="new")],
         "give them where the name comes first",
     ),
+    "sparse matrix": (
+        lambda b, s: b.couple(s, s, sp.eye_array(9, format="csr")),
+        "give their names in place of handles",
+    ),
 }
 
 

@@ -15,6 +15,7 @@ from pgmengine.declare.validate import as_floats, check_parameter
 from pgmengine.evidence.names import Member
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.model.layer import Layer
+from pgmengine.model.weights import is_sparse
 
 
 @dataclass(eq=False)
@@ -56,7 +57,8 @@ class Couples:
 
         Raises
         ------
-        PgmError for a name beside two layers, and for weights of places that are no numbers.
+        PgmError for a name beside two layers, and for weights of places that are no numbers or
+        sparse.
         `build` checks the rest.
 
         >>> import numpy as np
@@ -112,7 +114,8 @@ class Couples:
 
         Raises
         ------
-        PgmError for a name beside two layers, and for weights of places that are no numbers.
+        PgmError for a name beside two layers, and for weights of places that are no numbers or
+        sparse.
         `build` checks the rest.
 
         >>> import pgmengine as pgm
@@ -188,6 +191,11 @@ class Couples:
         """Add a shared coupling, arrow or bias."""
         check_scope(scope, self, "the units")
         one = DeclaredTerm(scope, None, check_parameter(name), directed)
+        if is_sparse(values) and len(scope) == 2:
+            raise PgmError(
+                f"{one.what}: the weight is a sparse matrix, which joins two whole layers; give "
+                "their names in place of handles"
+            )
         if values is not None:
             one = replace(one, values=as_floats(values, one.what))
         self.shared.append(one)

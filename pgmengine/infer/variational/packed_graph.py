@@ -416,8 +416,6 @@ def edges_of(c: Arrow, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:
     """Return all pairs of units, or the pairs with an entry in a sparse weight."""
     wa, wb = a.unit.width, b.unit.width
     row, column = _places(weight)
-    # Sparse weights have places of 32 bits, and a pair of large layers has a larger number.
-    row = row.astype(np.int64)
     pairs: Array = (row // wa) * b.size + column // wb
     if is_sparse(weight):
         pairs, at = np.unique(pairs, return_inverse=True)
@@ -437,6 +435,7 @@ def _places(weight: Weight) -> tuple[Array, Array]:
     """Return the rows and columns of the numbers of a weight."""
     if is_sparse(weight):
         entries = weight.tocoo()
+        # scipy has places of 32 bits, and pairs of large layers have larger numbers.
         return entries.row.astype(np.int64), entries.col.astype(np.int64)
     row, column = np.divmod(np.arange(weight.size), max(weight.shape[1], 1))
     return row, column

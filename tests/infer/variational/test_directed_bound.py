@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from bound_oracle import Beliefs, bound, bounds, q_of
 from brute import Brute, grid
 from comparisons import dense
@@ -26,6 +27,8 @@ from tiny import (
 )
 
 import pgmengine as pgm
+from pgmengine.infer.variational.packed_graph import edges_of
+from pgmengine.model.couplings import Arrow
 
 CONTINUOUS = next(m for m in MODELS if m.name == "continuous child")
 # test_bound_with_tables.py has the models with tables.
@@ -458,3 +461,12 @@ def test_warm_starts_and_restarts_of_noisy_or_never_lose(seed, slack=1e-9):
     best = pgm.MeanField(tolerance=1e-9, restarts=3).run(target, ("log_z",), rng=seed)
     exact = pgm.Exact().run(target, ("log_z",)).log_z
     assert first.log_z - slack <= best.log_z <= exact + slack
+
+
+def test_edges_of_sparse_arrows_between_large_layers_keep_their_numbers(n=47_000):
+    """Numbers of pairs exceed 32 bits, in which scipy has the places of sparse weights."""
+    i = np.arange(n - 1)
+    weight = sp.csr_array((np.ones(n - 1), (i, i + 1)), shape=(n, n))
+    layer = pgm.Layer("x", pgm.Binary(), n)
+    edges = edges_of(Arrow("x", "y"), layer, layer, weight, 0)
+    np.testing.assert_array_equal(np.stack([edges.parent, edges.child]), [i, i + 1])
