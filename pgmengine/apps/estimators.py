@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -69,12 +69,16 @@ class Scaling:
     scale: Array
 
     @classmethod
-    def of(cls, x: Array) -> Scaling:
-        """Return Binary units for values 0 and 1, else the standard scaling; NaN is ignored."""
+    def of(cls, x: Array, noise: float = 1.0) -> Scaling:
+        """Return Binary units for values 0 and 1, else Gaussian units; NaN is ignored.
+
+        Gaussian units have this share of the standard deviation of their column as noise.
+        """
         seen = x[~np.isnan(x)]
         if np.isin(seen, (0.0, 1.0)).all():
             return cls(Binary(), np.zeros(x.shape[1]), np.ones(x.shape[1]))
-        return cls.standard(x)
+        plain = cls.standard(x)
+        return replace(plain, scale=noise * plain.scale)
 
     @classmethod
     def standard(cls, x: Array) -> Scaling:
@@ -112,7 +116,13 @@ class Scaling:
 
 @dataclass(eq=False, repr=False)
 class Graphical(BaseEstimator):
-    """Base of estimators with an RBM whose visible units suit the data."""
+    """Base of estimators with an RBM whose visible units suit the data.
+
+    `noise` is the standard deviation of real columns given the hidden units, as a share of their
+    whole standard deviation.
+    """
+
+    noise: ClassVar[float] = 1.0
 
     n_components: int = 16
     _: KW_ONLY
@@ -145,7 +155,7 @@ class Graphical(BaseEstimator):
         self.n_iter_ = self.passes(len(x)) if epochs is None else epochs
         updates = self.n_iter_ * -(-len(x) // self.batch_size)
         if not hasattr(self, "model_"):
-            self.scaling_ = Scaling.of(x)
+            self.scaling_ = Scaling.of(x, self.noise)
             self.model_ = base_rate_start(self.empty(rng), {"v": self.scaling_.values(x)})
             self.state_ = None
         done = self.state_["update"] if self.state_ else 0

@@ -47,6 +47,14 @@ ADVICE = {
     ),
 }
 
+# How to tell whether the advice helps.
+JUDGED = {
+    FindingKind.STILL_RISING: (
+        " (the likelihood rises; rows or cells that you keep apart tell whether the answers become "
+        "better, too)"
+    )
+}
+
 
 @contextmanager
 def unlogged() -> Iterator[None]:
@@ -76,7 +84,8 @@ def warn_of(estimator: BaseEstimator, findings: Iterable[Finding]) -> None:
             if name in parameters
         ]
         warnings.warn(
-            f"{type(estimator).__name__}: {SIGNS[kind]}: {', or '.join(advice)}; see findings_",
+            f"{type(estimator).__name__}: {SIGNS[kind]}: {', or '.join(advice)}{JUDGED.get(kind, '')}; "
+            "see findings_",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -116,6 +116,13 @@ class Template:
         return model.with_params({k: v for k, v in self.learned.items() if k in model.params})
 
     @property
+    def params(self) -> dict[str, Weight]:
+        """The parameters that models of all lengths share, by name."""
+        two, three = self(2).params, self(3).params
+        shared = [k for k in two if k in three and np.shape(two[k]) == np.shape(three[k])]
+        return {**{k: two[k] for k in shared}, **self.learned}
+
+    @property
     def name(self) -> str:
         """The name of the declaration, for messages."""
         return str(getattr(self.declare, "__name__", "the declaration"))

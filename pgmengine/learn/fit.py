@@ -116,6 +116,11 @@ class Fit(StandsForModel):
     notes: tuple[str, ...] = ()
 
     @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters of the learned model, or those that all models of a template share."""
+        return self.model.params
+
+    @property
     def averaged(self) -> Model:
         """The model at the average of the parameters; PgmError without an Averaged optimizer."""
         return averaged(self.model, self.state)

@@ -41,6 +41,17 @@ ROWS_AXIS = {
 SQUEEZED = frozenset({"mean", "prob", "mode", "pairs", "joint"})
 
 
+# Quantities that results give without being asked for them, or as part of another quantity.
+ELSEWHERE = {
+    "energy": (
+        ": its mean is the sum of -parameter * gradient over all parameters of r.gradient, which "
+        "want=('gradient',) gives"
+    ),
+    "entropy": ": r.entropy(name) gives it for a result r",
+    "mutual_information": ": r.mutual_information(name, other) gives it for a result r",
+}
+
+
 def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
     """Return the wanted quantities as a tuple; PgmError for unknown names, also of units."""
     known = f"ask for any of {', '.join(WANTS)}, or pgm.Joint(units)"
@@ -51,7 +62,8 @@ def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
     wanted = tuple(want)
     for name in wanted:
         if name not in WANTS and not isinstance(name, Joint):
-            raise PgmError(f"want: {name!r} is unknown; {known}")
+            where = ELSEWHERE.get(name, "") if isinstance(name, str) else ""
+            raise PgmError(f"want: {name!r} is unknown{where}; {known}")
         if isinstance(name, Joint):
             units_of(s, name)
     if not wanted:
