@@ -216,7 +216,7 @@ class GraphicalImputer(OneToOneFeatureMixin, TransformerMixin, Graphical):
     False
     """
 
-    # Both were chosen by the errors of hidden cells of three data sets (benchmarks/filled_cells.py).
+    # Both were chosen by hidden cells of three data sets (benchmarks/filled_cells.py).
     n_components: int = field(default=64, kw_only=False)
     noise: ClassVar[float] = 0.6
 

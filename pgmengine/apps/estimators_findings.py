@@ -84,8 +84,8 @@ def warn_of(estimator: BaseEstimator, findings: Iterable[Finding]) -> None:
             if name in parameters
         ]
         warnings.warn(
-            f"{type(estimator).__name__}: {SIGNS[kind]}: {', or '.join(advice)}{JUDGED.get(kind, '')}; "
-            "see findings_",
+            f"{type(estimator).__name__}: {SIGNS[kind]}: {', or '.join(advice)}"
+            f"{JUDGED.get(kind, '')}; see findings_",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -157,7 +157,7 @@ SHORT = {
     "RBMTransformer": "hardly better than .* \\(n_iter=4\\).*, or take more .*n_components=",
     "GraphicalImputer": "hardly better than .* \\(n_iter=4\\).*, or take more .*n_components=",
     "GenerativeClassifier": "hardly better than .* \\(n_iter=4\\).*, or take more .*n_components=",
-    "DRBMClassifier": "still rising .* \\(n_iter=4\\), or take larger steps \\(optimizer=\\); see",
+    "DRBMClassifier": "still rising .* \\(n_iter=4\\), or take larger steps .* \\(the likelihood",
 }
 
 
