@@ -5,6 +5,7 @@ Each case was wrong in the first edition. Verdicts compare with exact answers, m
 wide, or count over seeds.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -624,3 +625,19 @@ def test_each_doubt_about_the_parts_of_a_question_is_said():
     assert second is pgm.Status.NOT_MIXED and not first.good and first is not second
     assert r.status is first and f"samples: NOT_MIXED, {second.value}" in r.warnings[:2]
     assert "samples: NOT_MIXED" in repr(r)
+
+
+@pytest.mark.parametrize("name", ["energy", "entropy", "mutual_information"])
+def test_quantities_that_are_found_elsewhere_say_where(name):
+    with pytest.raises(pgm.PgmError, match=f"want: '{name}' is unknown: .*r\\."):
+        pgm.infer(pgm.rbm(2, 1), want=(name,))
+
+
+def test_the_mean_energy_is_the_sum_that_the_error_names():
+    model = pgm.rbm(3, 2, rng=0)
+    gradient = pgm.infer(model, want=("gradient",)).gradient
+    found = -sum(np.sum(model.params[name] * gradient[name]) for name in gradient)
+    every = np.array(list(itertools.product((0.0, 1.0), repeat=5)))
+    log_density = model.log_density({"v": every[:, :3], "h": every[:, 3:]})
+    p = np.exp(log_density) / np.exp(log_density).sum()
+    np.testing.assert_allclose(found, -p @ log_density, rtol=1e-12)

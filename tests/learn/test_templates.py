@@ -569,6 +569,25 @@ def test_biases_of_each_step_stay_as_declared_while_means_learn(lengths):
     assert all(np.isfinite(r.log_prob).all() for r in again)
 
 
+def test_parameters_are_those_that_all_lengths_share():
+    """Biases of a layer whose size is the number of steps are not among them."""
+
+    def declare(steps):
+        b = pgm.GraphBuilder()
+        s = b.layer("s", pgm.Spin(), steps)
+        b.bias(s, 0.2, name="field")
+        b.couple(s[1:], s[:-1], 0.3, name="bond")
+        return b
+
+    template = pgm.Template(declare)
+    assert set(template.params) == {"field", "bond"}
+    fitted = pgm.fit(template.with_params({"bond": 0.5}), [{"s": [1.0, 1.0, -1.0]}], progress=False)
+    for name, value in fitted.model(5).params.items():
+        if name in fitted.params:
+            np.testing.assert_array_equal(fitted.params[name], value)
+    assert fitted.params.keys() == template.params.keys()
+
+
 def test_a_bias_that_all_steps_share_learns_without_a_note():
     rows = rows_with_states(np.random.default_rng(1), [6, 6, 8])
     template = pgm.Template(lambda steps: observed_means(steps, tied=True))
