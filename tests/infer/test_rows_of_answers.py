@@ -137,3 +137,11 @@ def test_a_ladder_is_not_told_to_use_a_ladder():
         plan = pgm.Plan(type(method).__name__)
         text = str(pgm.Result({}, "estimate", method, plan, status))
         assert ("use a tempering method" in text) is told and "draw longer" in text
+
+
+def test_lower_bounds_are_shown_as_such():
+    r = pgm.infer(pgm.rbm(4, 3, rng=0), want=("log_z",), method=pgm.MeanField())
+    assert r.kind == "lower bound" and "log_z (at least): " in repr(r)
+    net = pgm.infer(pgm.sbn([4, 3], rng=0), {"v": [1, 0, 1, 1]}, ("log_prob",), pgm.MeanField())
+    assert net.kind == "lower bound" and "log_prob (at least): " in repr(net)
+    assert "at least" not in repr(pgm.infer(pgm.rbm(4, 3, rng=0), want=("log_z",)))

@@ -19,7 +19,7 @@ from pgmengine.declare.summary import parents
 from pgmengine.evidence.frames import shown_units, state_keys
 from pgmengine.evidence.state_names import text_of
 from pgmengine.infer.results.by_name import asked, state_values
-from pgmengine.infer.results.overview import headline, interval_text
+from pgmengine.infer.results.overview import AT_LEAST, headline, interval_text
 
 # Answers with a number for each row, and the statistics with their standard errors. The interval of
 # log_z says more than its standard error, which knows nothing of other runs.
@@ -162,7 +162,8 @@ def _numbers_of_row(result: pgm.Result, want: Collection[str], row: int) -> Iter
             spread = 0.0 if error is None else error[row]
             low, high = result.log_z_interval[row] if name == "log_z" else (value, value)
             text = interval_text(value, low, high)
-            yield f"{name}: {text}{f' ± {spread:.2g}' if spread > 0 else ''}"
+            mark = AT_LEAST if result.kind == "lower bound" else ""
+            yield f"{name}{mark}: {text}{f' ± {spread:.2g}' if spread > 0 else ''}"
 
 
 def _lines_of_row(

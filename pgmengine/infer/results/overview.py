@@ -31,6 +31,9 @@ Line = tuple[str, str]
 # Warnings that a text shows; the others are in `Result.warnings`.
 MOST_WARNINGS = 2
 
+# The mark of numbers that are lower bounds.
+AT_LEAST = " (at least)"
+
 # Answers that are shown in the lines of other answers.
 SHOWN_WITH_OTHERS = ("prob", "log_z_error", "log_z_interval")
 
@@ -99,11 +102,12 @@ def _warnings(result: Result) -> Iterator[str]:
 def _lines(result: Result) -> Iterator[Callable[[], Line]]:
     """Yield functions that make the lines: answers of one line first, then units one by one."""
     answers = result.answers
+    at_least = AT_LEAST if result.kind == "lower bound" else ""
     for name, value in answers.items():
         if name == "log_z":
-            yield from _log_z_line(result)
+            yield from _log_z_line(result, at_least)
         elif name == "log_prob":
-            yield partial(_numbers, name, value, errors=result.log_prob_error)
+            yield partial(_numbers, name + at_least, value, errors=result.log_prob_error)
         elif name not in SHOWN_WITH_OTHERS and not isinstance(value, Mapping):
             yield partial(_numbers, name, value)
     for units, table in answers.get("joint", {}).items():
@@ -136,7 +140,7 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
         yield partial(_marginal, structure, one, answers)
 
 
-def _log_z_line(result: Result) -> Iterator[Callable[[], Line]]:
+def _log_z_line(result: Result, at_least: str) -> Iterator[Callable[[], Line]]:
     """Yield the line of log Z, unless log_prob says the same; it comes with any log_prob."""
     answers = result.answers
     log_z, log_prob = answers["log_z"], answers.get("log_prob")
@@ -146,7 +150,7 @@ def _log_z_line(result: Result) -> Iterator[Callable[[], Line]]:
     # Where other answers are estimates, the guarantee of the result does not say so.
     if result.kind == "estimate" and not np.any(answers.get("log_z_error", np.nan)):
         name += " (exact)"
-    yield partial(_numbers, name, log_z, answers.get("log_z_interval"))
+    yield partial(_numbers, name + at_least, log_z, answers.get("log_z_interval"))
 
 
 def interval_text(x: float, low: float, high: float) -> str:
