@@ -31,6 +31,7 @@ class FindingKind(Enum):
         "take fewer states, or begin elsewhere: where all states have equal parameters, learning "
         "begins at random starts"
     )
+    OTHER_SIGMA = "no fit learns sigma; declare this one and fit again, several times if need be"
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,17 @@ class Finding:
     Attributes
     ----------
     kind : the sign: the score rose in the second half of the updates (STILL_RISING), it is hardly
-        above the score of independent units (AT_BASE_RATES), it FELL, or latent variables have
-        states of which the data expect less than one use (UNUSED_STATES). The value of the kind
-        says what to do.
+        above the score of independent units (AT_BASE_RATES), it FELL, latent variables have states
+        of which the data expect less than one use (UNUSED_STATES), or data spread about their means
+        otherwise than the sigma of a layer says (OTHER_SIGMA). The value of the kind says what to
+        do.
     nats : the rise or fall of the score, or its difference from independent units, in nats a row;
-        NaN for UNUSED_STATES.
+        NaN for UNUSED_STATES and OTHER_SIGMA.
     error : standard error of `nats`; 0 for a change that was measured on all rows.
-    states : the unused states and their variables in words, else an empty string.
+    states : the unused states and their variables in words, or the layer of OTHER_SIGMA, else an
+        empty string.
     updates : the number of updates after which learning was STILL_RISING, else 0.
+    sigma : the standard deviation of the data about their means, for OTHER_SIGMA, else 0.
 
     Examples
     --------
@@ -67,6 +71,7 @@ class Finding:
     error: float
     states: str = ""
     updates: int = 0
+    sigma: float = 0.0
 
     def __str__(self) -> str:
         return self.described(f"{abs(self.nats):.3g} nats a row")
@@ -80,6 +85,9 @@ class Finding:
             ),
             FindingKind.FELL: f"the score of the training rows fell by {number}",
             FindingKind.UNUSED_STATES: f"the data do not use {self.states}",
+            FindingKind.OTHER_SIGMA: (
+                f"{self.states}, and the data spread by {self.sigma:.4g} about the means"
+            ),
         }
         more = f"; {self.updates} updates were made, try {MORE_UPDATES * self.updates}"
         return f"{said[self.kind]}: {self.kind.value}{more if self.updates else ''}"

@@ -10,7 +10,7 @@ The model with the most steps holds the parameters; others take theirs from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
+from pgmengine.evidence.target import Target
 from pgmengine.learn.whole.chains import Chains, chains_of
 from pgmengine.learn.whole.objective import Evaluation, Objective
 from pgmengine.model.model import Model
@@ -59,6 +60,11 @@ class JoinedObjective(Objective):
             targets, weights = zip(*((p.target, p.weights) for p in self.parts), strict=True)
             self._chains.append(chains_of(targets, weights) if plain else None)
         return self._chains[0]
+
+    def targets(self, model: Model) -> Iterator[Target]:
+        """Yield the rows of each length, with the parameters of a model."""
+        for part in self.parts:
+            yield part.target.with_model(_with_shared(part, model))
 
     def _counts(self, model: Model) -> Evaluation:
         summed = None if self.chains is None else self.chains.counts(model)

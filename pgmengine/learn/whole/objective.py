@@ -12,7 +12,7 @@ in nats a row. It is known where both phases are exact.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from copy import copy
 from dataclasses import dataclass, replace
@@ -133,6 +133,10 @@ class Objective:
             if t.conditional and t.key in self.fixed
         }
         return Model(s, projected(s, {**params, **kept}))
+
+    def targets(self, model: Model) -> Iterator[Target]:
+        """Yield the rows, with the parameters of a model."""
+        yield self.target.with_model(model)
 
     def counts(self, model: Model) -> Evaluation:
         """Return the log-likelihood, and the expected counts of all table entries."""

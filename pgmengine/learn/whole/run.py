@@ -18,6 +18,7 @@ from pgmengine.learn.run import Run, compact
 from pgmengine.learn.whole.counting import is_complete
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.objective import Objective
+from pgmengine.learn.whole.spreads import other_spreads
 from pgmengine.learn.whole.unused_states import unused_states
 
 # Updates of a fit whose length is not given, with an exact objective, which tells when it has
@@ -92,9 +93,13 @@ class WholeRun(Run):
         return str(found.stopped)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return a finding of the states of latent variables that the data do not use."""
+        """Return findings of unused states of latent variables, and of standard deviations."""
         optimizer, objective = self.optimizer, self.objective
         whole = optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
-        if not (unused := unused_states(whole, self.model)):
-            return ()
-        return (Finding(FindingKind.UNUSED_STATES, np.nan, 0.0, listed(unused)),)
+        found = []
+        if unused := unused_states(whole, self.model):
+            found.append(Finding(FindingKind.UNUSED_STATES, np.nan, 0.0, listed(unused)))
+        for name, (sigma, spread) in other_spreads(whole, self.model).items():
+            what = f"{name!r} has sigma={sigma:.4g}"
+            found.append(Finding(FindingKind.OTHER_SIGMA, np.nan, 0.0, what, sigma=spread))
+        return tuple(found)

@@ -1,0 +1,67 @@
+"""The spread of data about their means, beside the standard deviation that a layer declares.
+
+The standard deviation of a Gaussian child is a setting, which no fit changes. At the maximum of the
+likelihood it is the root of E[(x - mean)^2 | row], the mean over rows and places; the mean is the
+one that the parents give. One draw of the parents for each row estimates it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pgmengine.base.types import Array
+from pgmengine.evidence.target import Target
+from pgmengine.learn.positive import posterior_draw
+from pgmengine.learn.whole.objective import Objective
+from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
+from pgmengine.units import Gaussian
+
+# The largest number of rows of each length of which parents are drawn.
+MAX_ROWS_DRAWN = 200
+# A spread is another one if its square differs from the declared variance by more than this share,
+# and by so many standard errors: with n numbers, another sigma then gains n (3 sqrt(2 / n))^2 / 4 =
+# 4.5 nats.
+MIN_SHARE, MIN_ERRORS = 0.05, 3.0
+
+
+def other_spreads(objective: Objective, model: Model) -> dict[str, tuple[float, float]]:
+    """Return layer -> (sigma, spread about the means) of layers where the two differ.
+
+    Only Gaussian layers whose units have parents count.
+    """
+    rng, squares = np.random.default_rng(0), dict[str, list[Array]]()
+    for target in objective.targets(model):
+        for name, found in _squares(target, rng).items():
+            squares.setdefault(name, []).append(found)
+    spreads = dict[str, tuple[float, float]]()
+    for name, parts in squares.items():
+        z = np.concatenate(parts)
+        error = z.std() / np.sqrt(len(z))
+        if abs(z.mean() - 1.0) > max(MIN_SHARE, MIN_ERRORS * error):
+            sigma = _sigma(model.structure, name)
+            spreads[name] = sigma, sigma * float(np.sqrt(z.mean()))
+    return spreads
+
+
+def _sigma(s: Structure, name: str) -> float:
+    """Return the standard deviation that a layer declares; 0 where its units have none."""
+    unit = s.layers[name].unit
+    return unit.sigma if isinstance(unit, Gaussian) else 0.0
+
+
+def _squares(target: Target, rng: np.random.Generator) -> dict[str, Array]:
+    """Return layer -> (x - mean)^2 / variance of its observed units, one draw for each row."""
+    s = target.structure
+    names = [name for name in s.directed_layers if _sigma(s, name) and s.arrows_into[name]]
+    if not names:
+        return {}
+    step = max(1, target.rows // MAX_ROWS_DRAWN)
+    some = target.take(np.arange(0, target.rows, step))
+    x = posterior_draw(some, rng)
+    out = {}
+    for name in names:
+        unit, zeta = s.layers[name].unit, some.model.inputs(x, name)
+        seen = np.broadcast_to(~(some.free[name] | some.intervened[name]), zeta.shape)
+        out[name] = ((x[name] - unit.mean(zeta)) ** 2 / unit.variance(zeta))[seen]
+    return out
