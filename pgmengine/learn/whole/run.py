@@ -96,9 +96,10 @@ class WholeRun(Run):
         """Return findings of unused states of latent variables, and of standard deviations."""
         optimizer, objective = self.optimizer, self.objective
         whole = optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
-        found = []
+        # Data of a state that is not used are far from the means of the others.
         if unused := unused_states(whole, self.model):
-            found.append(Finding(FindingKind.UNUSED_STATES, np.nan, 0.0, listed(unused)))
+            return (Finding(FindingKind.UNUSED_STATES, np.nan, 0.0, listed(unused)),)
+        found = []
         for name, (sigma, spread) in other_spreads(whole, self.model).items():
             what = f"{name!r} has sigma={sigma:.4g}"
             found.append(Finding(FindingKind.OTHER_SIGMA, np.nan, 0.0, what, sigma=spread))
