@@ -47,6 +47,9 @@ ELSEWHERE = {
         ": its mean is the sum of -parameter * gradient over all parameters of r.gradient, which "
         "want=('gradient',) gives"
     ),
+    "map": ": 'mode' is the most probable complete state",
+    "mpe": ": 'mode' is the most probable complete state",
+    "posterior": ": 'marginals' has the probability of each state of each variable",
     "entropy": ": r.entropy(name) gives it for a result r",
     "mutual_information": ": r.mutual_information(name, other) gives it for a result r",
 }
