@@ -30,6 +30,8 @@ def other_spreads(objective: Objective, model: Model) -> dict[str, tuple[float, 
 
     Only Gaussian layers whose units have parents count.
     """
+    if not _children(model.structure):
+        return {}
     rng, squares = np.random.default_rng(0), dict[str, list[Array]]()
     for target in objective.targets(model):
         for name, found in _squares(target, rng).items():
@@ -44,6 +46,11 @@ def other_spreads(objective: Objective, model: Model) -> dict[str, tuple[float, 
     return spreads
 
 
+def _children(s: Structure) -> list[str]:
+    """Return the Gaussian layers whose units have parents."""
+    return [name for name in s.directed_layers if _sigma(s, name) and s.arrows_into[name]]
+
+
 def _sigma(s: Structure, name: str) -> float:
     """Return the standard deviation that a layer declares; 0 where its units have none."""
     unit = s.layers[name].unit
@@ -53,14 +60,11 @@ def _sigma(s: Structure, name: str) -> float:
 def _squares(target: Target, rng: np.random.Generator) -> dict[str, Array]:
     """Return layer -> (x - mean)^2 / variance of its observed units, one draw for each row."""
     s = target.structure
-    names = [name for name in s.directed_layers if _sigma(s, name) and s.arrows_into[name]]
-    if not names:
-        return {}
     step = max(1, target.rows // MAX_ROWS_DRAWN)
     some = target.take(np.arange(0, target.rows, step))
     x = posterior_draw(some, rng)
     out = {}
-    for name in names:
+    for name in _children(s):
         unit, zeta = s.layers[name].unit, some.model.inputs(x, name)
         seen = np.broadcast_to(~(some.free[name] | some.intervened[name]), zeta.shape)
         out[name] = ((x[name] - unit.mean(zeta)) ** 2 / unit.variance(zeta))[seen]
