@@ -94,3 +94,9 @@ def test_gaps_do_not_count_and_models_without_templates_say_it_as_well():
     np.testing.assert_allclose(found(fit)[0].sigma, 0.5, rtol=0.1)
     residual = x[:, 0] - 1.5**2 * (fit.params["x.bias"] + fit.params["z->x.weight"][z[:, 0], 0])
     np.testing.assert_allclose(found(fit)[0].sigma, np.sqrt(np.nanmean(residual**2)), rtol=1e-3)
+
+
+def test_weights_of_rows_count():
+    rows = data(0.8, [6] * 60) + data(2.4, [6] * 60, seed=1)
+    light = fitted(0.8, rows, sample_weight=[1.0] * 60 + [1e-6] * 60)
+    assert not found(light) and found(fitted(0.8, rows))

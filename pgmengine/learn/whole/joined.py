@@ -61,10 +61,10 @@ class JoinedObjective(Objective):
             self._chains.append(chains_of(targets, weights) if plain else None)
         return self._chains[0]
 
-    def targets(self, model: Model) -> Iterator[Target]:
-        """Yield the rows of each length, with the parameters of a model."""
+    def weighed_rows(self, model: Model) -> Iterator[tuple[Target, Array]]:
+        """Yield the rows of each length, with the parameters of a model, and their weights."""
         for part in self.parts:
-            yield part.target.with_model(_with_shared(part, model))
+            yield part.target.with_model(_with_shared(part, model)), part.weights
 
     def _counts(self, model: Model) -> Evaluation:
         summed = None if self.chains is None else self.chains.counts(model)

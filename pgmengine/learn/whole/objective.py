@@ -134,9 +134,9 @@ class Objective:
         }
         return Model(s, projected(s, {**params, **kept}))
 
-    def targets(self, model: Model) -> Iterator[Target]:
-        """Yield the rows, with the parameters of a model."""
-        yield self.target.with_model(model)
+    def weighed_rows(self, model: Model) -> Iterator[tuple[Target, Array]]:
+        """Yield the rows, with the parameters of a model, and their weights."""
+        yield self.target.with_model(model), self.weights
 
     def counts(self, model: Model) -> Evaluation:
         """Return the log-likelihood, and the expected counts of all table entries."""
