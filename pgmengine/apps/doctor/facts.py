@@ -47,7 +47,7 @@ EXTRAS = (
     Extra(
         "tutorials",
         "running the notebooks",
-        ("jupytext", "ipykernel", "matplotlib", "pandas", "arviz-base"),
+        ("jupytext", "ipykernel", "matplotlib", "pandas", "arviz-base", "scikit-learn"),
     ),
     Extra(
         "docs",
