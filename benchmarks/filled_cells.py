@@ -71,7 +71,7 @@ def main(out: Path | None = None, seeds: int = 5, grid: bool = False, small: boo
 
 
 def _grid(counts: range, small: bool) -> str:
-    """Return the errors of each noise and number of hidden units, beside those of KNNImputer."""
+    """Return the errors of each noise and number of hidden units."""
     rows = []
     for name in list(CHOICE)[: 1 if small else None]:
         x = columns(name)
