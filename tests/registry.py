@@ -62,6 +62,9 @@ METHOD_SETTINGS = {
     "Planar": Answering(pgm.Planar(), pgm.Planar()),
     "MeanField": Answering(pgm.MeanField(), pgm.MeanField()),
     "MCMC": Answering(pgm.MCMC(warmup=50, draws=1000), pgm.MCMC(chains=3, warmup=5, draws=50)),
+    "SwendsenWang": Answering(
+        pgm.SwendsenWang(draws=1000), pgm.SwendsenWang(chains=3, warmup=5, draws=50)
+    ),
     "AIS": Answering(pgm.AIS(chains=400, betas=60), pgm.AIS(chains=20, betas=20)),
     "ParallelTempering": Answering(
         pgm.ParallelTempering(rungs=4, warmup=100, draws=1000),

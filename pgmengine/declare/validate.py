@@ -277,10 +277,10 @@ def _check_acyclic(structure: Structure) -> None:
 
 
 def check_bias(layer: Layer, bias: ArrayLike | None) -> Array:
-    """Return a bias as float64 in the bias shape of its layer; None = zeros."""
+    """Return a bias, which may have the shape of the layer, in its bias shape; None = zeros."""
     if bias is None:
         return np.zeros(layer.bias_shape)
-    array = as_floats(bias, f"{layer.title}: bias")
+    array = layer.in_line(as_floats(bias, f"{layer.title}: bias"), layer.bias_shape[1:])
     if array.shape != layer.bias_shape:
         raise PgmError(f"{layer.title}: bias has shape {array.shape}, expected {layer.bias_shape}")
     _check_entries(array, f"{layer.title}: bias", layer.unit.nonnegative)

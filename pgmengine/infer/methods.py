@@ -16,6 +16,7 @@ from pgmengine.infer.sampling.methods.forward import Forward
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 from pgmengine.infer.sampling.methods.parallel_tempering import ParallelTempering
 from pgmengine.infer.sampling.methods.simulated_tempering import SimulatedTempering
+from pgmengine.infer.sampling.methods.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.methods.tempered_transitions import TemperedTransitions
 from pgmengine.infer.sampling.methods.wang_landau import WangLandau
 from pgmengine.infer.variational.mean_field import MeanField
@@ -36,6 +37,7 @@ __all__ = [
     "ParallelTempering",
     "Planar",
     "SimulatedTempering",
+    "SwendsenWang",
     "TemperedTransitions",
     "ThreePiece",
     "WangLandau",

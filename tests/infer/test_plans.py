@@ -26,6 +26,7 @@ DEFAULTS = (
     pgm.Exact(),
     pgm.Forward(),
     pgm.MCMC(),
+    pgm.SwendsenWang(),
     pgm.AIS(),
     pgm.ParallelTempering(),
     pgm.SimulatedTempering(),

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.diagnostics.two_phases import (
-    TWO_PHASES,
-    same_with_signs_changed,
-    with_signs_changed,
-)
+from pgmengine.infer.diagnostics.two_phases import TWO_PHASES, same_with_signs_changed
 
 
 def spins(k, field=0.0, side=4):
@@ -125,67 +121,3 @@ def test_an_interval_allows_for_a_phase_that_was_not_seen(status, error, upper):
     np.testing.assert_allclose(found.log_z_interval, [[1.0, upper]])
     last = -1 if status is pgm.Status.FEW_WEIGHTS else 0
     assert found.warnings[last] == TWO_PHASES and len(found.warnings) == 2
-
-
-def size(x):
-    return np.abs(x["s"].mean(axis=(-1, -2)))
-
-
-def field(x):
-    return x["s"].mean(axis=(-1, -2))
-
-
-def upper_half(x):
-    return x["s"].mean(axis=(-1, -2)) > 0
-
-
-def drawn(model, seed=0, **settings):
-    return pgm.infer(model, want=("samples",), method=pgm.MCMC(**settings), rng=seed)
-
-
-def test_numbers_that_are_equal_in_both_phases_are_not_in_doubt():
-    """The size of the magnetisation, against the exact draws of a lattice that has both phases."""
-    model = spins(0.7, side=14)
-    r = drawn(model)
-    assert r.status is pgm.Status.NOT_MIXED
-    found = r.expectation(size)
-    assert found.even and not found.doubt and "all but the sign" in repr(found)
-    exact = pgm.infer(model, want=("samples",), method=pgm.Exact(), rng=1).expectation(size)
-    assert not exact.even and not exact.doubt
-    assert abs(found.mean - exact.mean) < 5 * np.hypot(found.error, exact.error)
-    for odd in (field, upper_half):
-        other = r.expectation(odd)
-        assert other.doubt == "NOT_MIXED" and not other.even
-
-
-def glass(k, side=16):
-    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
-    s = b.layer("s", pgm.Spin(), (side, side))
-    b.couple(s[1:], s[:-1], k * rng.choice([-1.0, 1.0], (side - 1, side)))
-    b.couple(s[:, 1:], s[:, :-1], k * rng.choice([-1.0, 1.0], (side, side - 1)))
-    return b.build()
-
-
-@pytest.mark.parametrize(
-    "model", [glass(1.5), spins(0.7, field=0.1, side=14)], ids=["glass", "field"]
-)
-def test_other_doubts_stay(model):
-    """Chains in other valleys of a glass, and a model without the symmetry."""
-    r = drawn(model)
-    assert not r.status.good
-    found = r.expectation(size)
-    assert found.doubt == r.status.name and not found.even
-
-
-def test_draws_count_as_equal_only_if_all_values_are():
-    """Half of the draws in each phase: the means of x > 0 and of -x > 0 are equal."""
-    r = drawn(spins(2.0, side=6), chains=2, draws=400)
-    x = r.samples["s"][:, 0].mean(axis=(-1, -2))
-    assert not r.expectation(upper_half).even and abs(x).min() > 0
-
-
-def test_signs_of_observed_units_stay():
-    target = mixed().given({"g": [0.0, 0.0]})
-    samples = {"a": np.ones((2, 1, 3)), "g": np.ones((2, 1, 2)), "m": np.ones((2, 1, 2))}
-    other = with_signs_changed(target, samples)
-    assert (other["a"] == -1).all() and (other["g"] == 1).all() and (other["m"] == -1).all()

@@ -48,6 +48,7 @@ from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.sampling.methods.forward import Forward
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 from pgmengine.infer.sampling.methods.parallel_tempering import ParallelTempering
+from pgmengine.infer.sampling.methods.swendsen_wang import SwendsenWang
 from pgmengine.infer.variational.mean_field import MeanField
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class Auto(Method):
     candidates: tuple[MethodLike, ...] = (
         Exact(),
         Forward(below=0),
+        SwendsenWang(),
         MCMC(),
         MCMC(warmup=1000, thin=10),
         AIS(),

@@ -21,9 +21,6 @@ from pgmengine.infer.diagnostics.convergence import series_statistics
 # methods that judge their chains.
 MAX_RHAT = 1.05
 
-# The number of independent draws from which on R-hat can show that chains agree.
-MIN_ESS = 100.0
-
 # Numbers of an expectation that its text shows.
 MAX_NUMBERS_SHOWN = 6
 
@@ -45,9 +42,6 @@ class Expectation:
     ess : the number of independent draws that would have this error.
     rhat : R-hat of the function, which is near 1 where the chains agree; 1 for independent draws.
     doubt : the name of the answer's status, if that is not good, else an empty string.
-    even : whether the doubt of the answer has been left out, because it does not concern this
-        number: the model and the function stay the same if all free units change sign, and the
-        chains agree about everything but the sign. The size of a magnetisation is such a number.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(6, 3, rng=0), want=("samples",), rng=0)
@@ -60,13 +54,6 @@ class Expectation:
     ess: Array
     rhat: Array
     doubt: str = ""
-    even: bool = False
-
-    @property
-    def agree(self) -> bool:
-        """Whether the chains agree about all numbers, of which they have enough draws."""
-        worst = np.fmax.reduce(np.ravel(self.rhat), initial=1.0)
-        return bool(worst <= MAX_RHAT and np.fmin.reduce(np.ravel(self.ess)) >= MIN_ESS)
 
     def __repr__(self) -> str:
         numbers = zip(np.ravel(self.mean), np.ravel(self.error), strict=True)
@@ -78,23 +65,28 @@ class Expectation:
         worst = np.fmax.reduce(np.ravel(self.rhat), initial=1.0)
         note = f"; the chains disagree, R-hat {worst:.2f}" if worst > MAX_RHAT else ""
         doubt = f"; the answer is {self.doubt}" if self.doubt else ""
-        doubt += "; equal for x and -x, and the chains agree about all but the sign" * self.even
         return f"Expectation: {', '.join(shown)}{more}{note}{doubt}"
 
 
-def values_of(
+def expectation(
     function: Callable[[Mapping[Any, Array]], Array],
     samples: Mapping[Any, Array],
     draws: int,
     rows: int,
-) -> Array:
-    """Return the values of a function of draws, (draws, rows, ...).
+    chains: int | None,
+    has_rows: bool,
+    doubt: str,
+) -> Expectation:
+    """Return the mean of a function of draws.
 
     Parameters
     ----------
     function : takes `samples`, and returns its values (draws, rows, ...), or (draws,) for one row.
     samples : variable or layer -> (draws, rows, ...), one chain after another.
     draws, rows : the numbers of all draws and of rows.
+    chains : the number of chains; 0 if the draws are independent, None if it is not known.
+    has_rows : whether the answer has an axis of rows.
+    doubt : the name of the answer's status if that is not good.
 
     Raises
     ------
@@ -118,19 +110,6 @@ def values_of(
         )
     if values.dtype.kind not in "biuf":
         raise PgmError(f"expectation: the function returned {values.dtype}, expected real numbers")
-    return values
-
-
-def expectation(values: Array, chains: int | None, has_rows: bool) -> Expectation:
-    """Return the mean of the values (draws, rows, ...) of draws, without a doubt.
-
-    Parameters
-    ----------
-    values : the draws of one chain after another.
-    chains : the number of chains; 0 if the draws are independent, None if it is not known.
-    has_rows : whether the answer has an axis of rows.
-    """
-    draws, rows = values.shape[:2]
     series = values.reshape(draws, rows, -1).astype(np.float64)
     unknown = np.full(series.shape[1:], np.nan)
     if chains is None:
@@ -156,4 +135,5 @@ def expectation(values: Array, chains: int | None, has_rows: bool) -> Expectatio
         shaped(stats["mcse"]),
         shaped(stats["ess"]),
         shaped(stats["rhat"]),
+        doubt,
     )

@@ -19,11 +19,6 @@ from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Snapshot
 from pgmengine.evidence.names import Member, Names
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.two_phases import (
-    agree_up_to_sign,
-    same_with_signs_changed,
-    with_signs_changed,
-)
 from pgmengine.infer.results.arviz import to_arviz, to_frame
 from pgmengine.infer.results.by_name import (
     Joint,
@@ -34,7 +29,7 @@ from pgmengine.infer.results.by_name import (
     marginal,
     samples_frame,
 )
-from pgmengine.infer.results.expectation import Expectation, expectation, values_of
+from pgmengine.infer.results.expectation import Expectation, expectation
 from pgmengine.infer.results.overview import result_html, result_text
 
 if TYPE_CHECKING:
@@ -387,20 +382,19 @@ class Result:
         >>> r.expectation(lambda x: (x["smoke"] == "yes") & (x["lung"] == "yes"))
         Expectation: 0.045 ± 0.0066
         """
-        target, samples = asked(self.target), self.raw("samples")
-        draws, s = len(next(iter(samples.values()))), target.structure
-        chains, has_rows = self._chains_of_draws(draws), target.evidence.has_rows
-        values = values_of(function, drawn_states(s, samples), draws, target.rows)
-        found = expectation(values, chains, has_rows)
-        if self.status.good:
-            return found
-        if self.status is Status.NOT_MIXED and chains and found.agree:
-            if same_with_signs_changed(target):
-                other = drawn_states(s, with_signs_changed(target, samples))
-                even = np.array_equal(values, values_of(function, other, draws, target.rows))
-                if even and agree_up_to_sign(target, samples, chains):
-                    return replace(found, even=True)
-        return replace(found, doubt=self.status.name)
+        target, values = asked(self.target), self.raw("samples")
+        draws = len(next(iter(values.values())))
+        samples = drawn_states(target.structure, values)
+        doubt = "" if self.status.good else self.status.name
+        return expectation(
+            function,
+            samples,
+            draws,
+            target.rows,
+            self._chains_of_draws(draws),
+            target.evidence.has_rows,
+            doubt,
+        )
 
     def _chains_of_draws(self, draws: int) -> int | None:
         """Return the number of chains of so many draws: 0 if there are none, None if unknown."""

@@ -20,22 +20,17 @@ from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.gathered import Answer, Gathered, exact_answers
-from pgmengine.infer.exact.junction_tree.conditioned_model import (
-    NEED_ALL_FACTORS,
-    Conditioned,
-    Form,
-    condition,
-)
+from pgmengine.infer.exact.junction_tree.conditioned_model import NEED_ALL_FACTORS, Form
 from pgmengine.infer.exact.junction_tree.expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits
 from pgmengine.infer.exact.junction_tree.trees import NEED_MARGINALS
 from pgmengine.infer.exact.least_width import least_width
 from pgmengine.infer.exact.planar.drawing import drawing
 from pgmengine.infer.exact.planar.kac_ward import COLUMNS_AT_ONCE, KacWard
-from pgmengine.infer.exact.planar.spins import Spins
 from pgmengine.infer.exact.planning import lifted, normalised
+from pgmengine.infer.exact.spins import Spins, conditioned_spins
 from pgmengine.infer.question.prepared import Method, OtherPlanNeeded, Prepared, Scheme
-from pgmengine.infer.question.wanted import evidence_patterns, one_for_all, peak_bytes
+from pgmengine.infer.question.wanted import evidence_patterns, peak_bytes
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import Result, quantity
 from pgmengine.model.structure import Structure
@@ -265,17 +260,8 @@ def _parts(target: Target, want: tuple[str, ...]) -> Iterator[Part]:
 
 def _part(target: Target, rows: Array, form: Form, kinds: set[str]) -> Part:
     """Return the part of the rows of one evidence pattern, which are the rows of the target."""
-    conditioned = condition(one_for_all(target, np.arange(target.rows)), form)
-    _check_pairs(conditioned)
-    tables = conditioned.tables(target)
-    lanes = max([table.shape[1] for table in tables], default=1)
-    entries = np.zeros((0, lanes))
-    if tables:
-        entries = np.concatenate([np.broadcast_to(t, (len(t), lanes)) for t in tables])
-    if conditioned.excluding(target)[0] or not np.isfinite(entries).all():
-        raise PgmError("entries of tables are 0, which a determinant of couplings cannot express")
-    spins = Spins(conditioned)
-    constant, h, couplings = spins.terms(entries)
+    spins, constant, h, couplings = conditioned_spins(target, form)
+    conditioned, lanes = spins.conditioned, couplings.shape[1]
     units, edges = len(conditioned.states), spins.edges
     # A plan holds for all values of the observed units, which may cancel in these rows.
     fields = (h != 0.0).any(axis=1) | _beside_observed(target, conditioned.free)
@@ -301,14 +287,6 @@ def _part(target: Target, rows: Array, form: Form, kinds: set[str]) -> Part:
     part = Part(rows, spins, ghosted, graph, J, every, np.broadcast_to(log_z, target.rows), norm)
     part.check_digits(kinds)
     return part
-
-
-def _check_pairs(conditioned: Conditioned) -> None:
-    """Raise PgmError unless all factors join at most two units of two states each."""
-    if (conditioned.states != 2).any():
-        raise PgmError("free units have more than two states, and a planar graph needs two")
-    if (np.diff(conditioned.scopes.start) > 2).any():
-        raise PgmError("factors join more than two units, and a planar graph needs pairs")
 
 
 def _beside_observed(target: Target, free: FreeUnits) -> Array:

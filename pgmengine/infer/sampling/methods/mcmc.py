@@ -10,7 +10,7 @@ means with exact answers, and kernels with invariance by chi-square.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -18,10 +18,10 @@ import numpy as np
 
 from pgmengine.base.checks import check_whole, seeded
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.types import RngLike, Snapshot, States
+from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.declare.validate import as_floats
-from pgmengine.engine.chains import make_chains, over_chains, sweep_work
+from pgmengine.engine.chains import Chains, make_chains, over_chains, sweep_work
 from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
@@ -87,6 +87,20 @@ class MCMC(Sampler):
 
         Free parents of directed units are refused if they have infinitely many values.
         """
+        return self.scheme_of_sweeps(target, want)
+
+    def scheme_of_sweeps(
+        self,
+        target: Target,
+        want: tuple[str, ...],
+        also: str = "",
+        work: float = 0.0,
+        seconds: float = 0.0,
+    ) -> Scheme:
+        """Return the plan of the sweeps, and of what else moves the chains.
+
+        `work` and `seconds` are those of the other moves, and `also` describes them.
+        """
         sweeps = self.warmup + self.draws * self.thin
         slow = sorted(map(repr, target.structure.names.declared(target.pattern.by_unit)))
         how = f"unit by unit in {listed(slow)}" if slow else "layer by layer"
@@ -94,7 +108,17 @@ class MCMC(Sampler):
         moving = e.run(n, sweeps, self.warmup + self.draws)
         moving += (e.density + e.values).of(n, self.draws)
         how = f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}"
-        return self.scheme_of(target, want, how, sweeps * n * sweep_work(target), moving)
+        how, work = ", ".join([how] + [also] * bool(also)), work + sweeps * n * sweep_work(target)
+        return self.scheme_of(target, want, how, work, moving + seconds)
+
+    def mover(
+        self, many: Target, chains: Chains, rng: np.random.Generator, streams: Array
+    ) -> Callable[[int], None]:
+        """Return the function that makes a number of sweeps of the chains.
+
+        `rng` and `streams` are those of `make_chains`.
+        """
+        return chains.sweep
 
     def answer(
         self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
@@ -132,12 +156,13 @@ class MCMC(Sampler):
     ) -> tuple[Draws, States]:
         """Return the draws of some chains, and their last states."""
         chains = make_chains(many, self.kernel, x, rng, streams)
+        sweep = self.mover(many, chains, rng, streams)
         for made in track(range(0, self.warmup, WARMUP_SWEEPS_AT_ONCE), "warming up"):
-            chains.sweep(min(WARMUP_SWEEPS_AT_ONCE, self.warmup - made))
+            sweep(min(WARMUP_SWEEPS_AT_ONCE, self.warmup - made))
         judged = self.rhat_limit < math.inf
         draws = Draws.none(many, wanted, many.rows // rows, self.draws, judged)
         for t in track(range(self.draws), "sampling"):
-            chains.sweep(self.thin)
+            sweep(self.thin)
             draws.add_now(t, chains)
         return draws.detached(), chains.values()
 

@@ -16,8 +16,11 @@ from functools import cached_property
 
 import numpy as np
 
+from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
+from pgmengine.evidence.target import Target
+from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, Form, condition
+from pgmengine.infer.question.wanted import one_for_all
 
 # Sums of terms that cancel leave fields of about this share of the sizes of the terms.
 FIELD_ROUNDING = 2.0**-50
@@ -111,3 +114,25 @@ class Spins:
             factors[where[:, k]] = total / 4.0
         # Rounding can leave a probability of 0 slightly negative.
         return units.reshape(-1, means.shape[1]).clip(0.0, 1.0), factors.clip(0.0, 1.0)
+
+
+def conditioned_spins(target: Target, form: Form) -> tuple[Spins, Array, Array, Array]:
+    """Return the free units as spins, with c (rows,), h (units, rows) and J (edges, rows).
+
+    `rows` is 1 if these are the same in all rows of the target, which share one evidence pattern.
+    PgmError if the free units are not pairs of two-state units, or a state is impossible.
+    """
+    conditioned = condition(one_for_all(target, np.arange(target.rows)), form)
+    if (conditioned.states != 2).any():
+        raise PgmError("free units have more than two states, and only units of two are spins")
+    if (np.diff(conditioned.scopes.start) > 2).any():
+        raise PgmError("factors join more than two units, and only pairs are couplings of spins")
+    tables = conditioned.tables(target)
+    lanes = max([table.shape[1] for table in tables], default=1)
+    entries = np.zeros((0, lanes))
+    if tables:
+        entries = np.concatenate([np.broadcast_to(t, (len(t), lanes)) for t in tables])
+    if conditioned.excluding(target)[0] or not np.isfinite(entries).all():
+        raise PgmError("entries of tables are 0, which couplings of spins cannot express")
+    spins = Spins(conditioned)
+    return spins, *spins.terms(entries)

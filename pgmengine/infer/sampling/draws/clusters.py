@@ -1,0 +1,153 @@
+"""Cluster moves (Swendsen and Wang 1987): units that hold together change sign together.
+
+The free units are spins, p(s) ~ exp(sum_ab J_ab s_a s_b + sum_a h_a s_a) (exact/spins.py). A move
+
+    1. opens each edge with J_ab s_a s_b > 0 with probability 1 - exp(-2 J_ab s_a s_b), and
+    2. draws the sign of each cluster, the units that open edges join: with H = sum h_a s_a over the
+       cluster, all its units change sign with probability 1 / (1 + exp(2 H)).
+
+Edges and spins have the joint density  prod_open (e^J' - e^-J') prod_closed e^-J'  times
+exp(sum h_a s_a), J' = |J_ab|, where an edge can be open only if J_ab s_a s_b > 0. Its sum over the
+edges is p(s), step 1 draws the edges given the spins, and step 2 the spins given the edges.
+
+Where couplings are frustrated, so that no state satisfies all of them, clusters join units that
+need not agree: they cover the whole graph before chains move better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import Array, States
+from pgmengine.evidence.target import Target
+from pgmengine.infer.exact.junction_tree.conditioned_model import Form
+from pgmengine.infer.exact.spins import conditioned_spins
+from pgmengine.infer.question.wanted import evidence_patterns
+from pgmengine.model.weights import count
+
+# Largest number of couplings and of entries of tables that are read as edges. Models with more are
+# dense, and each edge takes about 50 ns in a move.
+MAX_ENTRIES = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The spins of rows of one evidence pattern.
+
+    Attributes
+    ----------
+    rows : numbers of the rows.
+    layers : layer -> its free units.
+    edges : (edges, 2) pairs of spins, numbered through all layers.
+    h : (units, rows) fields; one column if all rows have the same.
+    J : (edges, rows) couplings, likewise.
+    """
+
+    rows: Array
+    layers: dict[str, Array]
+    edges: Array
+    h: Array
+    J: Array
+
+    @property
+    def frustrated(self) -> bool:
+        """Whether no state satisfies all couplings of a row.
+
+        The graph of all (spin, sign) has an edge from (a, +) to (b, +) if J_ab > 0, and to (b, -)
+        if J_ab < 0. Signs contradict each other where (a, +) and (a, -) are connected.
+        """
+        units = len(self.h)
+        for J in np.unique(np.sign(self.J), axis=1).T:
+            (a, b), other = self.edges[J != 0].T, units * (J[J != 0] < 0)
+            ends = np.concatenate([a, a + units]), np.concatenate([b + other, b + units - other])
+            cluster = clusters(*ends, 2 * units)
+            if (cluster[:units] == cluster[units:]).any():
+                return True
+        return False
+
+    @cached_property
+    def chance(self) -> Array:
+        """The probability of opening each edge whose coupling is satisfied, (rows, edges)."""
+        return -np.expm1(-2.0 * np.abs(self.J.T))
+
+    def moved(self, up: Array, uniform: Array) -> Array:
+        """Return whether each spin is 1 after a move, (rows, units).
+
+        Parameters
+        ----------
+        up : (rows, units), whether each spin is 1.
+        uniform : (rows, edges + units), one number for each edge and one for each cluster.
+        """
+        rows, units = up.shape
+        a, b = self.edges.T
+        satisfied = (up[:, a] == up[:, b]) == (self.J.T > 0)
+        row, edge = (satisfied & (uniform[:, : len(a)] < self.chance)).nonzero()
+        cluster = clusters(row * units + a[edge], row * units + b[edge], rows * units)
+        field = np.bincount(cluster, np.where(up, self.h.T, -self.h.T).ravel())
+        # A cluster takes the number of its first unit, in whatever order clusters are found.
+        first = np.zeros(len(field), dtype=np.int64)
+        first[cluster[::-1]] = np.arange(rows * units)[::-1]
+        with np.errstate(over="ignore"):
+            turned = uniform[:, len(a) :].ravel()[first] < 1.0 / (1.0 + np.exp(2.0 * field))
+        return up != turned[cluster].reshape(up.shape)
+
+
+def clusters(a: Array, b: Array, units: int) -> Array:
+    """Return the number of the cluster of each unit (units,), which the edges from a to b join."""
+    import scipy.sparse as sp
+
+    joins = sp.csr_array((np.ones(len(a), dtype=bool), (a, b)), shape=(units, units))
+    _, cluster = sp.csgraph.connected_components(joins, directed=False)
+    return np.asarray(cluster, dtype=np.int64)
+
+
+def cluster_parts(target: Target) -> Iterator[Part]:
+    """Yield the spins of each evidence pattern; PgmError where free units are no such spins."""
+    entries = sum(count(target.model.weight(c)) for c in target.structure.couplings)
+    if entries > MAX_ENTRIES:
+        raise PgmError(f"the model has {entries} couplings, and at most {MAX_ENTRIES} are read")
+    free = sum(mask.sum(axis=1) for mask in target.free.values())
+    for rows in evidence_patterns(target):
+        spins, _, h, J = conditioned_spins(target.take(rows), Form())
+        if len(h) != free[rows[0]]:
+            raise PgmError("some free units have infinitely many values, and are no spins")
+        yield Part(rows, spins.conditioned.free.layers, spins.edges, h, J)
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterMoves:
+    """Moves of all clusters of some chains, each with random numbers of its own.
+
+    Attributes
+    ----------
+    target : one row for each chain.
+    parts : the spins of each evidence pattern.
+    rngs : (chains,) the random numbers of each chain.
+    """
+
+    target: Target
+    parts: tuple[Part, ...]
+    rngs: tuple[np.random.Generator, ...]
+
+    def moved(self, x: States) -> States:
+        """Return the states, layer -> (chains, width), after a move."""
+        layers, out = self.target.structure.layers, {n: np.array(v) for n, v in x.items()}
+        for part in self.parts:
+            up = [layers[n].states(x[n][part.rows])[:, at] == 1 for n, at in part.layers.items()]
+            needed = len(part.edges) + len(part.h)
+            uniform = np.stack([self.rngs[row].random(needed) for row in part.rows])
+            new = part.moved(np.concatenate(up, axis=1), uniform)
+            ends = np.cumsum([len(at) for at in part.layers.values()])[:-1]
+            for (name, at), state in zip(
+                part.layers.items(), np.split(new, ends, axis=1), strict=True
+            ):
+                layer = layers[name]
+                assert layer.unit.support is not None
+                drawn = layer.unit.support[state.astype(np.int64)].reshape(len(part.rows), -1)
+                out[name][np.ix_(part.rows, layer.columns(at))] = drawn
+        return out
