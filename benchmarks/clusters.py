@@ -3,9 +3,10 @@
     python benchmarks/clusters.py [--out benchmarks/results/clusters.md] [--seeds 100] [--small]
 
 Square lattices of spins with free borders and without a field, above, at and below the critical
-temperature (K = 0.4407). The numbers are the size of the magnetisation and the mean of s s' over
+temperature (K = 0.4407). The numbers are the size of the magnetisation and the mean of s s' of the
 bonds. For each seed, z = (mean - oracle) / error; the error is the one that `expectation` says
-joined with that of the oracle. Where errors are right, |z| is at most 1.96 in 95 % of the seeds. The
+joined with that of the oracle. Where errors are right, |z| is at most 1.96 in 95 % of the seeds.
+The
 oracle is one long run of Swendsen and Wang, written below without the package.
 """
 
@@ -80,11 +81,11 @@ def main(out: Path | None = None, seeds: int = 100, small: bool = False) -> None
     heads += ["bonds, oracle", "abs(z) <= 1.96", "z: mean, sd"]
     text = "\n\n".join(
         [
-            "Errors of the default answer (`pgm.infer(model, want=(\"samples\",))`, each seed with "
+            'Errors of the default answer (`pgm.infer(model, want=("samples",))`, each seed with '
             "chains of its own):",
             table(heads, rows),
-            "Independent draws of the size of the magnetisation in a second (`expectation(...).ess` "
-            "over the time of the call), one run of each; the last column is the oracle:",
+            "Independent draws of the size of the magnetisation in a second (`expectation(...).ess`"
+            " over the time of the call), one run of each; the last column is the oracle:",
             table(["lattice", "SwendsenWang", "MCMC", "numpy and scipy"], speeds),
         ]
     )

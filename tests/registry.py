@@ -63,7 +63,8 @@ METHOD_SETTINGS = {
     "MeanField": Answering(pgm.MeanField(), pgm.MeanField()),
     "MCMC": Answering(pgm.MCMC(warmup=50, draws=1000), pgm.MCMC(chains=3, warmup=5, draws=50)),
     "SwendsenWang": Answering(
-        pgm.SwendsenWang(draws=1000), pgm.SwendsenWang(chains=3, warmup=5, draws=50)
+        pgm.SwendsenWang(draws=1000, frustrated=True),
+        pgm.SwendsenWang(chains=3, warmup=5, draws=50, frustrated=True),
     ),
     "AIS": Answering(pgm.AIS(chains=400, betas=60), pgm.AIS(chains=20, betas=20)),
     "ParallelTempering": Answering(

@@ -7,6 +7,7 @@ from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.planar.planar import Planar
+from pgmengine.infer.sampling.clusters.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
 from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Linear, ThreePiece
 from pgmengine.infer.sampling.ladders.wandering import FlatHistogram, OneOverT
@@ -16,7 +17,6 @@ from pgmengine.infer.sampling.methods.forward import Forward
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 from pgmengine.infer.sampling.methods.parallel_tempering import ParallelTempering
 from pgmengine.infer.sampling.methods.simulated_tempering import SimulatedTempering
-from pgmengine.infer.sampling.methods.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.methods.tempered_transitions import TemperedTransitions
 from pgmengine.infer.sampling.methods.wang_landau import WangLandau
 from pgmengine.infer.variational.mean_field import MeanField

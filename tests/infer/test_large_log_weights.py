@@ -25,6 +25,7 @@ def ones(x):
 
 CHAINS = [
     pgm.MCMC(chains=40, draws=200),
+    pgm.SwendsenWang(chains=40, draws=200, frustrated=True),
     pgm.ParallelTempering(rungs=4, chains=20, warmup=50, draws=200),
     pgm.SimulatedTempering(betas=pgm.Linear(3), chains=40, warmup=200, draws=400),
     pgm.TemperedTransitions(chains=40, warmup=50, draws=100),

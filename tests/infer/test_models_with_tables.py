@@ -21,7 +21,8 @@ CHAINS = [
     pgm.TemperedTransitions(betas=pgm.Linear(4), chains=20, warmup=5, draws=40),
     pgm.WangLandau(first_of_v, 2, chains=32, warmup=200, draws=300),
 ]
-every([METHODS[name] for name in SAMPLERS], CHAINS)
+# Clusters do not move where entries of tables are 0; they have a test of their own.
+every([METHODS[name] for name in SAMPLERS], [*CHAINS, pgm.SwendsenWang()])
 
 
 def question(m, share=0.3):

@@ -56,7 +56,7 @@ def test_sparse_weights_are_priced_by_their_entries(method):
     target = lattice(40).given()
     dense = target.model.with_params({"s-s.weight": target.model.params["s-s.weight"].toarray()})
     few, all_places = method.plan(target, want), method.plan(dense.given(), want)
-    assert few.accepted and all_places.work > 50 * few.work and few.seconds > 0
+    assert few.accepted and all_places.work > 40 * few.work and few.seconds > 0
 
 
 def test_every_candidate_for_a_large_lattice_is_priced_and_nothing_is_made_of_all_pairs():
@@ -74,7 +74,7 @@ def test_every_candidate_for_a_large_lattice_is_priced_and_nothing_is_made_of_al
     assert peak < 2**28
     # Annealing would take 16 minutes.
     chosen = [e.chosen and e.chosen.method for e in told]
-    assert chosen == ["MCMC", "ParallelTempering", "MeanField"]
+    assert chosen == ["SwendsenWang", "ParallelTempering", "MeanField"]
     assert all(p.work < 1e11 and p.seconds <= 600 for e in told for p in e.plans if p.accepted)
 
 
@@ -244,6 +244,6 @@ def test_auto_leaves_out_what_takes_too_long():
         "MCMC: refused, about" in told
         and "on one core, the limit is 0.1 s (Auto's max_seconds)" in told
     )
-    assert pgm.explain(model).chosen.method == "MCMC"
+    assert pgm.explain(model).chosen.method == "SwendsenWang"
     with pytest.raises(pgm.PgmError, match="max_seconds"):
         pgm.Auto(max_seconds=-1)

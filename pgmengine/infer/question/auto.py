@@ -44,11 +44,11 @@ from pgmengine.infer.question.rows import rows_of, unmixed_rows
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import Plan, Result, Status, duration
+from pgmengine.infer.sampling.clusters.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.sampling.methods.forward import Forward
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 from pgmengine.infer.sampling.methods.parallel_tempering import ParallelTempering
-from pgmengine.infer.sampling.methods.swendsen_wang import SwendsenWang
 from pgmengine.infer.variational.mean_field import MeanField
 
 log = logging.getLogger(__name__)

@@ -9,12 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from invariance import ALARM, CAUGHT, tail
 from smoke import in_lane
 
 import pgmengine as pgm
-from pgmengine.infer.sampling.draws import clusters
-from pgmengine.infer.sampling.draws.clusters import ClusterMoves, Part, cluster_parts
+from pgmengine.infer.sampling.clusters import moves
+from pgmengine.infer.sampling.clusters.moves import (
+    ClusterMoves,
+    Part,
+    cluster_parts,
+    surely_frustrated,
+)
 
 CHAINS = 40_000
 RING = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 4), (4, 5)]
@@ -122,7 +128,7 @@ class OneSign(Part):
 
 @pytest.mark.parametrize("broken", [HalfOpen, NoField, OneSign])
 def test_broken_moves_are_caught(broken, monkeypatch):
-    monkeypatch.setattr(clusters, "Part", broken)
+    monkeypatch.setattr(moves, "Part", broken)
     assert p_value(declared(RING, STRENGTHS["both signs"]))[0] < CAUGHT
 
 
@@ -155,6 +161,24 @@ def test_frustration_is_found(trials=200):
         assert part.frustrated == (not all(satisfied))
         both.add(part.frustrated)
     assert both == {False, True}
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_quick_look_sees_frustration_only_where_it_is(sparse, trials=60):
+    rng, seen = np.random.default_rng(1), []
+    for _ in range(trials):
+        weight = rng.choice([-0.5, 0.0, 0.5], (6, 5), p=[0.3, 0.3, 0.4])
+        if rng.random() < 0.5:
+            weight = np.abs(weight) * np.outer(rng.choice([-1, 1], 6), rng.choice([-1, 1], 5))
+        b = pgm.GraphBuilder()
+        b.layer("v", pgm.Binary(), 6)
+        b.layer("h", pgm.Spin(), 5)
+        b.couple("v", "h", weight=sp.csr_array(weight) if sparse else weight)
+        target = b.build().given({"v": np.where(np.arange(6) < 1, 1.0, np.nan)})
+        (part,) = cluster_parts(target)
+        assert surely_frustrated(target) == part.frustrated
+        seen.append(part.frustrated)
+    assert 10 < sum(seen) < trials - 10
 
 
 def lattice(side, k, field=0.0):
@@ -261,11 +285,21 @@ def test_refusals(model, why):
         pgm.infer(model, want=("marginals",), method=pgm.SwendsenWang())
 
 
+def test_frustrated_couplings_on_request():
+    """The means of a small glass with fields, against exact ones."""
+    rng = np.random.default_rng(0)
+    model = glass().with_params({"s.bias": rng.normal(0, 0.3, 81)})
+    r = pgm.infer(model, method=pgm.SwendsenWang(draws=4000, frustrated=True), rng=0)
+    exact = pgm.infer(model, method=pgm.Exact())
+    gap = np.abs(r.mean["s"] - exact.mean["s"])
+    assert (gap < 6 * np.reshape(r.stats["mcse"]["s"], gap.shape)).all()
+
+
 def test_many_couplings_are_refused_before_they_are_read(monkeypatch):
-    monkeypatch.setattr(clusters, "MAX_ENTRIES", 100)
-    monkeypatch.setattr(clusters, "conditioned_spins", None)
+    monkeypatch.setattr(moves, "MAX_ENTRIES", 100)
+    monkeypatch.setattr(moves, "conditioned_spins", None)
     with pytest.raises(pgm.PgmError, match="144 couplings, and at most 100"):
-        pgm.infer(pgm.rbm(12, 12, rng=0), method=pgm.SwendsenWang())
+        pgm.infer(pgm.rbm(12, 12, rng=0), method=pgm.SwendsenWang(frustrated=True))
 
 
 def test_a_run_goes_on_from_its_state():

@@ -216,7 +216,8 @@ ONE_CHAIN = {
         layers=("r0",),
     ),
 }  # fmt: skip
-every([METHODS[name] for name in SAMPLERS], ONE_CHAIN.values())
+# Clusters do not move where entries of tables are 0, as in the model of this test.
+every([METHODS[name] for name in SAMPLERS], [*ONE_CHAIN.values(), pgm.SwendsenWang()])
 
 
 @pytest.mark.parametrize("name", ONE_CHAIN)

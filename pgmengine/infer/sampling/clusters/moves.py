@@ -28,11 +28,13 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.conditioned_model import Form
 from pgmengine.infer.exact.spins import conditioned_spins
 from pgmengine.infer.question.wanted import evidence_patterns
-from pgmengine.model.weights import count
+from pgmengine.model.weights import numbers
 
-# Largest number of couplings and of entries of tables that are read as edges. Models with more are
-# dense, and each edge takes about 50 ns in a move.
-MAX_ENTRIES = 1_000_000
+# Largest number of couplings that are read as edges; each takes about 40 ns in a move of a chain.
+MAX_ENTRIES = 200_000
+
+# The number of free units of a layer at which a quick look for frustration stops.
+UNITS_LOOKED_AT = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +96,35 @@ class Part:
         first[cluster[::-1]] = np.arange(rows * units)[::-1]
         with np.errstate(over="ignore"):
             turned = uniform[:, len(a) :].ravel()[first] < 1.0 / (1.0 + np.exp(2.0 * field))
-        return up != turned[cluster].reshape(up.shape)
+        found: Array = up != turned[cluster].reshape(up.shape)
+        return found
+
+
+def surely_frustrated(target: Target) -> bool:
+    """Return whether the couplings of some free units of the first row contradict each other.
+
+    A quick look at the first free units of each layer of two-valued units. It costs next to
+    nothing, and sees the frustration of dense random couplings, whose edges would be many.
+    """
+    import scipy.sparse as sp
+
+    s, first, place = target.structure, dict[str, Array](), 0
+    own = dict[str, Array]()
+    for name in s.undirected_layers:
+        unit = s.layers[name].unit
+        if unit.width == 1 and unit.support is not None and len(unit.support) == 2:
+            first[name] = np.flatnonzero(target.free[name][0])[:UNITS_LOOKED_AT]
+            own[name] = place + np.arange(len(first[name]))
+            place += len(first[name])
+    edges, J = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)]
+    for c in s.undirected:
+        if c.a in first and c.b in first:
+            block = sp.coo_array(target.model.weight(c)[first[c.a]][:, first[c.b]])
+            edges.append(np.stack([own[c.a][block.row], own[c.b][block.col]], axis=1))
+            J.append(block.data)
+    every = np.concatenate(edges)
+    part = Part(np.arange(1), {}, every, np.zeros((place, 1)), np.concatenate(J)[:, None])
+    return part.frustrated
 
 
 def clusters(a: Array, b: Array, units: int) -> Array:
@@ -102,13 +132,14 @@ def clusters(a: Array, b: Array, units: int) -> Array:
     import scipy.sparse as sp
 
     joins = sp.csr_array((np.ones(len(a), dtype=bool), (a, b)), shape=(units, units))
-    _, cluster = sp.csgraph.connected_components(joins, directed=False)
-    return np.asarray(cluster, dtype=np.int64)
+    cluster: Array = sp.csgraph.connected_components(joins, directed=False)[1]
+    return cluster
 
 
 def cluster_parts(target: Target) -> Iterator[Part]:
     """Yield the spins of each evidence pattern; PgmError where free units are no such spins."""
-    entries = sum(count(target.model.weight(c)) for c in target.structure.couplings)
+    weights = [target.model.weight(c) for c in target.structure.couplings]
+    entries = sum(int(np.count_nonzero(numbers(weight))) for weight in weights)
     if entries > MAX_ENTRIES:
         raise PgmError(f"the model has {entries} couplings, and at most {MAX_ENTRIES} are read")
     free = sum(mask.sum(axis=1) for mask in target.free.values())
@@ -116,7 +147,8 @@ def cluster_parts(target: Target) -> Iterator[Part]:
         spins, _, h, J = conditioned_spins(target.take(rows), Form())
         if len(h) != free[rows[0]]:
             raise PgmError("some free units have infinitely many values, and are no spins")
-        yield Part(rows, spins.conditioned.free.layers, spins.edges, h, J)
+        if len(h):
+            yield Part(rows, spins.conditioned.free.layers, spins.edges, h, J)
 
 
 @dataclass(frozen=True, eq=False)

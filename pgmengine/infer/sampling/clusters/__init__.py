@@ -1,0 +1,1 @@
+"""Chains that move clusters of units at once."""
