@@ -92,6 +92,7 @@ from pgmengine.units import (
     Input,
     MultiValued,
     NoisyOr,
+    Normal,
     Spin,
     Unit,
 )
@@ -171,6 +172,7 @@ __all__ = [
     "Model",
     "MultiValued",
     "NoisyOr",
+    "Normal",
     "NotAsked",
     "Occupancy",
     "OneOverT",

@@ -12,6 +12,9 @@ import math
 import numpy as np
 from quadrature import hermite, legendre
 
+# log of the root of 2 pi
+LOG_SCALE = math.log(2 * math.pi) / 2
+
 
 def grid(unit):
     """(values (K, w), log weights (K,)): the support with its base measure, or a quadrature of
@@ -34,6 +37,11 @@ def grid(unit):
         return np.array([[(2 * k - s) / s] for k in range(s + 1)]), np.full(
             s + 1, math.log(2 / (s + 1))
         )
+    if kind == "Normal":
+        # On a window, because the standard deviation of a child is not known here.
+        nodes, weights = legendre(90)
+        x = 11 * nodes
+        return np.stack([x, x**2], axis=1), np.log(11 * weights) - x**2 / 2 - LOG_SCALE
     if kind != "Gaussian":
         raise NotImplementedError(f"add the values of {kind} and their base measure to brute.grid")
     nodes, weights = hermite(24)
@@ -97,6 +105,8 @@ class Brute:
                 -(value[0] ** 2) / (2 * unit.sigma**2)
                 - math.log(unit.sigma * math.sqrt(2 * math.pi))
             )
+        if type(unit).__name__ == "Normal":
+            return float(-(value[0] ** 2) / 2 - LOG_SCALE)
         return 0.0
 
     @staticmethod
@@ -105,10 +115,10 @@ class Brute:
             for i, value in enumerate(row):
                 if value is not None:
                     unit = by_name[name].unit
-                    yield (
-                        (name, i),
-                        np.eye(unit.width)[value] if unit.width > 1 else np.array([value]),
-                    )
+                    known = np.eye(unit.width)[value] if unit.one_hot else np.array([value])
+                    if type(unit).__name__ == "Normal":
+                        known = np.array([value, value**2])
+                    yield (name, i), known
 
     def directed(self):
         m = self.tiny_model
@@ -174,6 +184,10 @@ class Brute:
                     for xx, zz in zip(x[:, 0], z[:, 0])
                 ]
             )
+        if kind == "Normal":
+            m, log_sigma = z.T
+            variance = unit.least_sigma**2 + np.exp(2 * log_sigma)
+            return (x[:, 0] ** 2 - (x[:, 0] - m) ** 2 / variance - np.log(variance)) / 2
         values, base = grid(unit)
         a = np.array([log_sum(values @ zz + base) for zz in z])
         if kind == "Gaussian":

@@ -231,7 +231,7 @@ def _log_child(unit, x, z, nodes=grid):
 # many values.
 MOST_UNIT_STATES = 4
 UNITS = tuple(u for u in REGISTERED if u.support is not None and len(u.support) <= MOST_UNIT_STATES)
-LEAVES = tuple(u for u in REGISTERED if u.support is None and not u.observed_only)
+LEAVES = tuple(u for u in REGISTERED if u.support is None and u.canonical and not u.observed_only)
 
 
 def random_graph(seed, most_states=MOST_STATES, leaves=False):

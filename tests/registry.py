@@ -27,6 +27,7 @@ UNITS = (
     pgm.Categorical(3),
     pgm.Categorical(4),
     pgm.NoisyOr(),
+    pgm.Normal(),
     pgm.Input(),
 )
 KERNELS = (pgm.Gibbs(), pgm.FlipState(), pgm.Blend(0.3))

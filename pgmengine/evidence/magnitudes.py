@@ -181,7 +181,10 @@ def _measured(
         if name in soft:
             _add(m, f"soft evidence of {layer.title}", v[name] * own[name], free[name])
         if name in s.directed_layers:
-            _add_children(m, model, name, v[name] * zeta[name], zeta[name])
+            # All of them count as free, because the log weights of states in exact methods contain
+            # the normalisers of observed children.
+            terms = layer.unit.largest_terms(layer.shaped(v[name]), layer.shaped(zeta[name]))
+            _add(m, f"the conditionals of {layer.title}", terms, np.ones(1, dtype=bool))
             rest[name] = rest[name] + span[name] * zeta[name]
         else:
             bias = np.abs(model.bias(name))
@@ -261,19 +264,6 @@ def _add(m: Magnitudes, what: str, sizes: Array, free: Array) -> None:
     """Add the terms of single components; the mask `free` marks those that depend on free units."""
     m.whole[what] = sizes.sum(axis=1)
     m.free[what] = np.where(free, sizes, 0.0).sum(axis=1)
-
-
-def _add_children(m: Magnitudes, model: Parameters, name: str, products: Array, z: Array) -> None:
-    """Add the conditionals of the children of arrows of a layer: v z + A(z).
-
-    All of them count as free, because the log weights of states in exact methods contain the
-    normalisers of observed children.
-    """
-    layer, free = model.structure.layers[name], np.ones(1, dtype=bool)
-    _add(m, f"the conditionals of {layer.title}", products, free)
-    shaped = layer.shaped(z)
-    a = layer.unit.log_normalizer(shaped) if layer.unit.canonical else shaped
-    _add(m, f"the normalisers of {layer.title}", np.abs(a), free)
 
 
 def _tables(m: Magnitudes, model: Parameters) -> tuple[Array, Array]:

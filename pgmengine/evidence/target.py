@@ -340,6 +340,14 @@ def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -
                 "without rows"
             )
         flat[name] = array.ravel()
+        with np.errstate(all="ignore"):
+            possible = np.isfinite(layer.unit.log_normalizer(layer.shaped(flat[name])))
+        if np.isfinite(flat[name]).all() and not possible.all():
+            index = int(np.flatnonzero(~possible)[0])
+            raise PgmError(
+                f"reference: {layer.place(index)}: its numbers are no natural parameter of "
+                f"{layer.unit!r}"
+            )
         if not in_range(flat[name]).all():
             index = int(np.flatnonzero(~in_range(flat[name]))[0])
             raise PgmError(

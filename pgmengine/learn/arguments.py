@@ -92,6 +92,11 @@ def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
     if not any((seen[name] & ~given.get(name, np.False_)).any() for name in seen):
         why = "all layers with data are given" if given else "no value is known"
         raise PgmError(f"there is nothing to learn: {why}")
+    for name, layer in target.structure.layers.items():
+        values, free = target.evidence.values[name], target.free[name]
+        shown = layer.shaped(values)[np.broadcast_to(~free, (len(values), layer.size))]
+        if why := layer.unit.misfit(shown):
+            raise PgmError(f"data: {layer.title}: {why}")
 
 
 def check_possible_data(target: Target) -> None:

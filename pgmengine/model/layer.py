@@ -192,14 +192,13 @@ class Layer:
     def values_of(self, labels: Array, what: str) -> Array:
         """Return the values (rows, size, width) of labels (rows, size), NaN where a label is NaN.
 
+        Where values are infinitely many, the labels are the numbers of which the unit makes values.
+
         PgmError names the first number that is not a label.
         """
         support = self.unit.support
         if support is None:
-            raise PgmError(
-                f"{what}: {self.title} has shape {labels.shape}, expected "
-                f"(..., {self.size}, {self.unit.width})"
-            )
+            return self.unit.values_of(labels)
         missing = np.isnan(labels)
         seen = np.where(missing, 0.0, labels)
         bad = ~((seen >= 0) & (seen < len(support)) & (seen == np.floor(seen)))

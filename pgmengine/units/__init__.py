@@ -8,6 +8,7 @@ from pgmengine.units.gaussian import Gaussian
 from pgmengine.units.input import Input
 from pgmengine.units.multivalued import MultiValued
 from pgmengine.units.noisy_or import NoisyOr
+from pgmengine.units.normal import Normal
 from pgmengine.units.spin import Spin
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Input",
     "MultiValued",
     "NoisyOr",
+    "Normal",
     "Spin",
     "Unit",
 ]

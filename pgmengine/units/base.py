@@ -58,7 +58,11 @@ class Unit:
 
     A type whose natural parameter as a child is not its directed input zeta (the sum of the
     bias and of the weights times the values of the parents) sets `canonical = False` and has to
-    define `link`, `log_sums` and `score`.
+    define `link` and `score`, and `log_sums` if there is a bound. Enumeration leaves such types to
+    elimination.
+
+    A type with infinitely many values of several components defines `values_of`, which makes a
+    value of the number that users give.
 
     In all shapes below, a scalar unit (`width` 1) has eta and x of shape (...,); a unit of width w
     has (..., w).
@@ -258,6 +262,13 @@ class Unit:
             return np.asarray((x[..., None, :] == values).all(axis=-1).any(axis=-1))
         return np.asarray((x[..., None] == values).any(axis=-1))
 
+    def values_of(self, x: Array) -> Array:
+        """Return the values (..., width) of the numbers (...,) that users give.
+
+        Only types with infinitely many values of several components have such numbers.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no values of single numbers")
+
     def link(self, zeta: Array) -> Array:
         """Return the natural parameter of a child with directed input zeta."""
         return np.asarray(zeta, dtype=np.float64)
@@ -282,7 +293,7 @@ class Unit:
         """
         if self.curvature is not None:
             return np.zeros((1, 1, 1)), np.zeros(1)
-        if self.support is None:
+        if self.support is None or not self.canonical:
             return None
         return self.support.reshape(1, len(self.support), self.width), self._log_base
 
@@ -293,8 +304,36 @@ class Unit:
         linear: Array = dot if self.width == 1 else dot.sum(axis=-1)
         return linear + self.log_h(x) - self.log_normalizer(eta)
 
+    def misfit(self, x: Array) -> str:
+        """Return why the unit cannot learn from data x (n,) or (n, width), or an empty string."""
+        return ""
+
+    def input_sizes(self, spread: Array) -> Array:
+        """Return the changes of the input that move a mean by the standard deviation of data.
+
+        `spread` (width,) has the standard deviation of each component of the data, 0 where there
+        are none. Its place then takes the standard deviation of the unit.
+        """
+        own = self.variance(np.zeros(self.width if self.width > 1 else ()))
+        own = np.maximum(np.reshape(own, -1).mean(), np.finfo(np.float64).tiny)
+        wide = np.sqrt(np.square(spread).mean()) or np.sqrt(own)
+        return np.full(self.width, wide / own)
+
+    def largest_terms(self, x: Array, zeta: Array) -> Array:
+        """Return about the size of the largest terms of log p(x | zeta), (...,).
+
+        It holds for values of the size x and inputs of the size zeta at most, both at least 0.
+        """
+        dot = x * zeta
+        products: Array = dot if self.width == 1 else dot.sum(axis=-1)
+        return products + np.abs(self.log_partition(zeta))
+
     def score(self, x: Array, zeta: Array) -> Array:
         """Return the derivative of log p(x | zeta) with respect to zeta, in the shape of x."""
+        if not self.canonical:
+            raise NotImplementedError(
+                f"{type(self).__name__} has a link of its own: it must define `score` as well"
+            )
         slope: Array = np.asarray(x) - self.mean(zeta)
         return slope
 

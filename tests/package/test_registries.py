@@ -19,7 +19,7 @@ from registry import (
     UNITS,
     every,
 )
-from tiny import MODELS
+from tiny import MODELS, NORMAL
 
 import pgmengine as pgm
 from pgmengine.infer.sampling.draws.sampler import Sampler
@@ -171,7 +171,7 @@ def test_all_settings_of_a_class_are_of_that_class():
 
 def test_every_unit_with_values_is_in_a_tiny_model():
     """Tests of whole models reach a unit only there."""
-    reached = {type(x.unit) for m in MODELS for x in m.layers}
+    reached = {type(x.unit) for m in (*MODELS, NORMAL) for x in m.layers}
     lacks = {type(u).__name__ for u in UNITS if not u.observed_only} - {c.__name__ for c in reached}
     assert not lacks, f"add a model with {lacks} to tests/tiny.py"
 

@@ -26,7 +26,11 @@ def obstacle(target: Target) -> str:
         and name not in infinite_layers(target)
     ]
     units = {name: s.layers[name].unit for name in s.directed_layers}
-    special = [name for name, unit in units.items() if unit.nonnegative or unit.support is None]
+    special = [
+        name
+        for name, unit in units.items()
+        if unit.nonnegative or unit.support is None or not unit.canonical
+    ]
     barren_units = barren(target, tables=False) if endless or special else {}
     for name in endless:
         if (target.free[name] & ~barren_units[name]).any():
@@ -51,6 +55,9 @@ def obstacle(target: Target) -> str:
                 if unit.nonnegative
                 else f"there is no such bound for layer {name!r} of {unit!r} units"
             )
+    for name, layer in s.layers.items():
+        if layer.unit.support is None and layer.unit.width > 1 and target.free[name].any():
+            return f"there is no such bound for free units of layer {name!r}, {layer.unit!r}"
     if not _kernels.MOST_STATES:
         return f"mean field of tables and arrows is compiled, and {NOTICE}"
     for name, layer in s.layers.items():

@@ -69,6 +69,8 @@ def started(model: Model, means: dict[str, Array]) -> tuple[Model, tuple[str, ..
         unit = layers[name].unit
         if unit.observed_only or (unit.width > 1 and not unit.one_hot):
             continue
+        if not (unit.canonical or unit.independent_causes):
+            continue
         eta = unit.natural(mean)
         # The input z of a noisy-or unit is A(eta).
         bias[name] = np.ravel(eta if unit.canonical else unit.log_normalizer(eta))

@@ -119,9 +119,11 @@ def _changes_of_weights(
 
     def change(key: str, ends: tuple[Array, Array], names: tuple[str, ...]) -> Weight:
         other = names[1] if ends[0].any() else names[0]
-        value = model.params[key]
-        noise = _size(target, other) * rng.standard_normal(numbers(value).shape)
-        return like(value, noise)
+        value, size = model.params[key], _size(target, other)
+        noise = rng.standard_normal(numbers(value).shape)
+        # The components of a unit of several follow each other in the columns.
+        by_unit = noise.reshape(-1, len(size)) if other == names[1] else noise[:, None]
+        return like(value, (by_unit * (size if other == names[1] else size.mean())).ravel())
 
     for c in s.weighted:
         ends = latent[c.a], (none if c.directed else latent)[c.b]
@@ -148,16 +150,19 @@ def _of_units(model: Model, c: Coupling, first: Array, second: Array) -> Array:
     return np.asarray(rows[:, None] | columns[None, :]).ravel()
 
 
-def _size(target: Target, name: str) -> float:
-    """Return the change of an input that moves a unit's mean by the standard deviation of its data.
+def _size(target: Target, name: str) -> Array:
+    """Return the changes of the inputs (components of a unit,) for a random start of a layer.
 
-    For a unit without data it is the change that moves it by its own standard deviation, and for
-    inputs the change that moves their product by about 1.
+    They are those of `Unit.input_sizes`; for inputs that have no distribution the change moves
+    their product by about 1.
     """
     layer, values = target.structure.layers[name], target.evidence.values[name]
     free = np.broadcast_to(layer.components(target.free[name]), values.shape)
-    spread = float(np.std(values[~free])) if not free.all() else 0.0
+    parts = [
+        values[:, i :: layer.unit.width][~free[:, i :: layer.unit.width]]
+        for i in range(layer.unit.width)
+    ]
+    spread = np.array([np.std(part) if len(part) else 0.0 for part in parts])
     if layer.unit.observed_only:
-        return 1.0 / spread if spread > 0 else 1.0
-    own = float(np.mean(layer.unit.variance(np.zeros(layer.unit.width))))
-    return (spread if spread > 0 else np.sqrt(own)) / own if own > 0 else 1.0
+        return 1.0 / np.where(spread > 0, spread, 1.0)
+    return layer.unit.input_sizes(spread)

@@ -93,6 +93,15 @@ class Enumeration(Method):
             own = any(added.isdisjoint(tables.layers) for tables in target.structure.tables)
             whose = "this model" if own else "soft evidence that excludes states"
             return Scheme(refusal=f"enumeration supports couplings only, and {whose} has tables")
+        s = target.structure
+        for name in s.directed_layers:
+            unit = s.layers[name].unit
+            # The formulas of enumeration are those of natural parameters, and of 1 - e^-z.
+            if not (unit.canonical or unit.independent_causes):
+                return Scheme(
+                    refusal=f"layer {name!r} of {unit!r} units has a link of its own, which "
+                    "enumeration does not know"
+                )
         try:
             parts = _parts(target, want)
         except PgmError as error:

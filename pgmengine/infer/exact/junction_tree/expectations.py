@@ -135,17 +135,20 @@ class FromMarginals(Expectations):
                 support = layer.unit.support.reshape(len(layer.unit.support), -1)
                 out[name] = layer.flat(self.prob[name] @ support)
         for term, group, weighted in self._infinite():
-            out[term.name][:, group.units] = weighted.sum(axis=1).T
+            layer = self.target.structure.layers[term.name]
+            means = weighted.sum(axis=1).swapaxes(0, 1).reshape(len(out[term.name]), -1)
+            out[term.name][:, layer.columns(group.units)] = means
         return out
 
     def _infinite(self) -> Iterator[tuple[InfiniteTerm, Group, Array]]:
         """Yield groups of units with infinitely many values, with means times probabilities.
 
-        These are arrays (n, neighbours' states, rows) of the means given the neighbours' states.
+        These are arrays (n, neighbours' states, rows, width of a unit) of the means given the
+        neighbours' states.
         """
         for term, place in self.conditioned.infinite:
             for group, mean in term.means(self.target):
-                yield term, group, self.group(place, group) * mean
+                yield term, group, self.group(place, group)[..., None] * mean
 
     def marginals(self) -> tuple[States, States]:
         """Return the means of all layers, and the probabilities of states of finite ones."""
@@ -219,11 +222,11 @@ class FromMarginals(Expectations):
             if n.layer != other:
                 continue
             pair = group.by_state(weighted, axis)
-            moment = np.einsum("nkr,kj->nrj", pair, self._support(other))
+            moment = np.einsum("nkri,kj->nrij", pair, self._support(other))
             if term.name == c.a:
-                yield group.units, n.units, moment[:, :, None, :]
+                yield group.units, n.units, moment
             else:
-                yield n.units, group.units, moment[:, :, :, None]
+                yield n.units, group.units, moment.swapaxes(2, 3)
 
     def derivatives(self, weights: Array) -> dict[str, Weight]:
         """Return the gradient in all parameters, summed over rows times their weights."""

@@ -375,7 +375,7 @@ class InfiniteTerm:
             # The largest log weight differs from the log of the sum by a constant.
             return self.values(target)
         for group, own, steps in self._fields(target):
-            eta = _shaped(layer, own + steps)
+            eta = self._natural(layer, own + steps)
             top = layer.unit.max_log_weight(eta)
             found.append((group, top - layer.unit.log_normalizer(eta) if self.leaf else top))
         return entries_of(found)
@@ -391,10 +391,16 @@ class InfiniteTerm:
         return total
 
     def means(self, target: Target) -> Iterator[tuple[Group, Array]]:
-        """Yield groups of units, and their means (n, neighbours' states, rows)."""
+        """Yield groups of units, and their means (n, neighbours' states, rows, width of a unit)."""
         layer = target.structure.layers[self.name]
         for group, own, steps in self._fields(target):
-            yield group, layer.unit.mean(_shaped(layer, own + steps))
+            mean = layer.unit.mean(self._natural(layer, own + steps))
+            yield group, mean.reshape(*mean.shape[:3], layer.unit.width)
+
+    def _natural(self, layer: Layer, fields: Array) -> Array:
+        """Return the natural parameters of units from their fields, which are inputs of leaves."""
+        shaped = _shaped(layer, fields)
+        return layer.unit.link(shaped) if self.leaf else shaped
 
     def _fields(self, target: Target) -> Iterator[tuple[Group, Array, Array]]:
         """Yield groups, `own` (n, 1, rows, width) and `steps` (n, neighbours' states, 1, width)."""
@@ -411,7 +417,7 @@ def infinite_term(target: Target, free: FreeUnits, name: str, structural: bool) 
     s = target.structure
     into, coupled = bool(s.arrows_into[name]), name in s.undirected_layers
     leaf = into and not coupled and not s.arrows_from[name] and target.untempered
-    if (into and not leaf) or s.arrows_from[name] or not s.layers[name].unit.canonical:
+    if (into and not leaf) or s.arrows_from[name]:
         raise PgmError(
             f"layer {name!r} has {s.layers[name].unit!r} units, which are free and have arrows: "
             "their sum is no table"

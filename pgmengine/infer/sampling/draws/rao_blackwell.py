@@ -152,7 +152,11 @@ class DistinctDraws:
             for name, layer in s.layers.items()
         }
         # States are compared, because they take an eighth of the bytes of values.
-        rest = (np.where(seen[name], state, 0) for name, state in self.states.items())
+        # Units with infinitely many values have no states, and keep their values.
+        rest = (
+            np.where(seen[n] if s.state_counts[n] else s.layers[n].components(seen[n]), state, 0)
+            for n, state in self.states.items()
+        )
         first, group = _groups(self.row[:, None], *rest)
         many = self.target.take(self.row[first])
         seen = {name: mask[first] for name, mask in seen.items()}

@@ -1,0 +1,194 @@
+"""Normal units: real children whose mean and standard deviation both depend on their parents."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgmengine.base.checks import real
+from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import LARGEST, in_range
+from pgmengine.base.types import Array
+from pgmengine.units.base import Unit
+
+# Largest relative difference of a square that is given from the square of its number.
+SQUARE_ROUNDING = 1e-9
+
+# The data that learning begins near enough to.
+MOST_MEAN, LEAST_SIGMA, MOST_SIGMA = 5.0, 0.1, 10.0
+
+# Inputs for log sigma count up to this size, so that a step of learning that is too long ends in a
+# finite likelihood.
+MOST_LOG_SIGMA = 200.0
+
+# The logarithm of the normalizer of N(0, 1).
+LOG_SCALE = math.log(2.0 * math.pi) / 2.0
+
+
+@dataclass(frozen=True)
+class Normal(Unit):
+    """Real values x ~ N(m, sigma^2) with inputs m and log sigma, so that both are learned.
+
+    Use them as children of arrows, for measurements whose spread is not known or differs from state
+    to state: Gaussian states of a hidden Markov model, components of a mixture, classes of a naive
+    Bayes classifier. With `Gaussian`, sigma is declared.
+
+    Weights and biases have two components for each unit: the first adds to m, the second to log
+    sigma. Data and evidence are numbers x. Means and samples in answers have two components as
+    well, x and x^2, so that E[x^2] - E[x]^2 is the variance. Layers of these units have no bound by
+    mean field, and are enumerated by elimination.
+
+    Parameters
+    ----------
+    least_sigma : the smallest standard deviation, in the unit of the data, from 1e-15 to 1e15.
+        Without it, a state that has one number for itself would have an infinite likelihood.
+
+    Raises
+    ------
+    PgmError
+        If least_sigma is not such a number.
+
+    Notes
+    -----
+    sigma^2 = least_sigma^2 + exp(2 z), where z is the second input. As an exponential family with
+    base measure N(0, 1), the statistics are (x, x^2), eta = (m / sigma^2, (1 - 1 / sigma^2) / 2),
+    and A = m^2 / (2 sigma^2) + log sigma. At beta = 0 a unit is standard normal: standardise data
+    before tempering.
+
+    >>> import pgmengine as pgm
+    >>> b = pgm.GraphBuilder()
+    >>> b.variable("state", states=("calm", "wild"))
+    >>> b.layer("x", pgm.Normal(), 1)
+    >>> b.conditional("state", (), [0.5, 0.5])
+    >>> b.cause("state", "x", [[0.0, -1.0], [0.0, 1.0]])  # sigma is 1 / e or e
+    >>> float(pgm.infer(b.build(), {"x": 2.0}).probability("state", "wild").round(3))
+    0.999
+    """
+
+    least_sigma: float = 1e-3
+    bounded = False
+    child_only = True
+    canonical = False
+
+    def __post_init__(self) -> None:
+        most = math.sqrt(LARGEST)
+        if not 1 / most <= real(self.least_sigma) <= most:
+            raise PgmError(
+                f"Normal: least_sigma must be a number from {1 / most:g} to {most:g}, "
+                f"not {self.least_sigma!r}"
+            )
+        object.__setattr__(self, "least_sigma", float(self.least_sigma))
+
+    @property
+    def width(self) -> int:
+        """Two components: x and x^2."""
+        return 2
+
+    def values_of(self, x: Array) -> Array:
+        """Return (x, x^2) of numbers x (...,), (..., 2)."""
+        return np.stack([x, np.square(x)], axis=-1)
+
+    def _inputs(self, zeta: Array) -> tuple[Array, Array, Array]:
+        """Return m, sigma^2, and the part exp(2 z) of sigma^2 that the input determines."""
+        zeta = np.asarray(zeta, dtype=np.float64)
+        spread = np.exp(2.0 * np.clip(zeta[..., 1], -MOST_LOG_SIGMA, MOST_LOG_SIGMA))
+        return zeta[..., 0], self.least_sigma**2 + spread, spread
+
+    def link(self, zeta: Array) -> Array:
+        """Return eta = (m / sigma^2, (1 - 1 / sigma^2) / 2)."""
+        m, variance, _ = self._inputs(zeta)
+        return np.stack([m / variance, (1.0 - 1.0 / variance) / 2.0], axis=-1)
+
+    def log_normalizer(self, eta: Array) -> Array:
+        """Return A = m^2 / (2 sigma^2) + log sigma."""
+        m, variance = _moments(eta)
+        return np.asarray(np.square(m) / variance / 2.0 + np.log(variance) / 2.0)
+
+    def mean(self, eta: Array) -> Array:
+        """Return (m, m^2 + sigma^2)."""
+        m, variance = _moments(eta)
+        return np.stack([m, np.square(m) + variance], axis=-1)
+
+    def variance(self, eta: Array) -> Array:
+        """Return the variances of x and of x^2: sigma^2 and 2 sigma^4 + 4 m^2 sigma^2."""
+        m, variance = _moments(eta)
+        return np.stack([variance, 2.0 * variance * (variance + 2.0 * np.square(m))], axis=-1)
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Array:
+        """Draw x from N(m, sigma^2), and return (x, x^2)."""
+        m, variance = _moments(eta)
+        return self.values_of(m + np.sqrt(variance) * rng.standard_normal(np.shape(m)))
+
+    def mode(self, eta: Array) -> Array:
+        """Return (m, m^2)."""
+        return self.values_of(_moments(eta)[0])
+
+    def max_log_weight(self, eta: Array) -> Array:
+        """Return eta x + log h(x) at x = m, where it is largest."""
+        m, variance = _moments(eta)
+        return np.asarray(np.square(m) / variance / 2.0 - LOG_SCALE)
+
+    def log_h(self, x: Array) -> Array:
+        """Return the log density of N(0, 1)."""
+        return np.asarray(-np.square(np.asarray(x)[..., 0]) / 2.0 - LOG_SCALE)
+
+    def contains(self, x: Array) -> Array:
+        """Return whether x is finite and within the limits of chains, and its square beside it."""
+        x = np.asarray(x)
+        number, square = x[..., 0], x[..., 1]
+        near = np.abs(square - np.square(number)) <= SQUARE_ROUNDING * np.abs(square)
+        return np.asarray(in_range(number) & in_range(square) & near)
+
+    def log_conditional(self, x: Array, zeta: Array) -> Array:
+        """Return -(x - m)^2 / (2 sigma^2) - log sigma - log(2 pi) / 2."""
+        m, variance, _ = self._inputs(zeta)
+        square = np.square(np.asarray(x)[..., 0] - m)
+        return np.asarray(-square / variance / 2.0 - np.log(variance) / 2.0 - LOG_SCALE)
+
+    def score(self, x: Array, zeta: Array) -> Array:
+        """Return the derivatives with respect to m and to z, linear in (x, x^2).
+
+        They are (x - m) / sigma^2 and ((x - m)^2 / sigma^2 - 1) exp(2 z) / sigma^2.
+        """
+        x, (m, variance, spread) = np.asarray(x), self._inputs(zeta)
+        square = x[..., 1] - 2.0 * m * x[..., 0] + np.square(m)
+        share = spread / variance
+        return np.stack([(x[..., 0] - m) / variance, (square / variance - 1.0) * share], axis=-1)
+
+    def misfit(self, x: Array) -> str:
+        """Return why learning would not come near the data x (n, 2), or an empty string.
+
+        It begins at inputs near 0, which are the mean and the log standard deviation.
+        """
+        if not len(x):
+            return ""
+        mean, sigma = float(x[:, 0].mean()), float(x[:, 0].std())
+        if abs(mean) <= MOST_MEAN and LEAST_SIGMA <= sigma <= MOST_SIGMA:
+            return ""
+        return (
+            f"the data have the mean {mean:.4g} and the standard deviation {sigma:.4g}; Normal "
+            f"units learn from numbers with a mean of at most {MOST_MEAN:g} in size and a standard "
+            f"deviation from {LEAST_SIGMA:g} to {MOST_SIGMA:g}: standardise them, (x - mean) / sd"
+        )
+
+    def input_sizes(self, spread: Array) -> Array:
+        """Return the standard deviation of the data for m, and a third for log sigma."""
+        return np.array([spread[0] if spread[0] > 0 else 1.0, 1.0 / 3.0])
+
+    def largest_terms(self, x: Array, zeta: Array) -> Array:
+        """Return about the size of the terms that matter: (|x| + |m|)^2 / 2 + |log sigma|.
+
+        Nothing cancels in log p(x | zeta), so that its rounding matters only in the states that are
+        probable. There (x - m) / sigma is small, unless x is far from all of them. A state of small
+        sigma that is far away has a large term, and no probability.
+        """
+        return np.asarray(np.square(x[..., 0] + zeta[..., 0]) / 2.0 + zeta[..., 1] + LOG_SCALE)
+
+
+def _moments(eta: Array) -> tuple[Array, Array]:
+    """Return m and sigma^2 of a natural parameter."""
+    eta = np.asarray(eta, dtype=np.float64)
+    variance = 1.0 / (1.0 - 2.0 * eta[..., 1])
+    return eta[..., 0] * variance, variance
