@@ -31,7 +31,10 @@ class FindingKind(Enum):
         "take fewer states, or begin elsewhere: where all states have equal parameters, learning "
         "begins at random starts"
     )
-    OTHER_SIGMA = "no fit learns sigma; declare this one and fit again, several times if need be"
+    OTHER_SIGMA = (
+        "no fit learns sigma; declare this one and fit again, several times if need be, or take "
+        "pgm.Normal() units, which learn a standard deviation for each state"
+    )
 
 
 @dataclass(frozen=True)
