@@ -459,6 +459,19 @@ cdef extern from "routines.h" nogil:
         double *eta
         double quiet
 
+    ctypedef struct pgm_cluster_job:
+        int64_t rows, units, edges
+        int64_t lanes, field_lanes
+        const int32_t *a
+        const int32_t *b
+        const double *chance
+        const uint8_t *positive
+        const double *field
+        const double *uniform
+        uint8_t *up
+        int32_t *parent
+        double *total
+
     enum:
         PGM_SERIES_NO_ERROR, PGM_SERIES_BY_MEANS, PGM_SERIES_BY_LAGS
 
@@ -505,7 +518,7 @@ cdef extern from "routines.h" nogil:
         const char *name
         int lanes
         pgm_task sweep, tabled, multiply, outer, pack, ascend, start, settle, forward, learn
-        pgm_task forward_tables, value, count_tables, lateral, series, ancestral, tally
+        pgm_task forward_tables, value, count_tables, lateral, clusters, series, ancestral, tally
         void (*update)(pgm_learning *job) noexcept nogil
         void (*shuffle)(const uint32_t *key, uint64_t passes, int64_t rows,
                         int64_t *order) noexcept nogil

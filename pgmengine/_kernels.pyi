@@ -89,6 +89,16 @@ class Chains:
     ) -> None: ...
     def log_density(self, out: Array, last: bool) -> None: ...
 
+def move_clusters(
+    a: Array,
+    b: Array,
+    chance: Array,
+    positive: Array,
+    field: Array,
+    uniform: Array,
+    up: Array,
+    parts: int,
+) -> None: ...
 def update_inside(
     value: Array | None,
     log_base: Array | None,

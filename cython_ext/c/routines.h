@@ -547,6 +547,21 @@ typedef struct {
     double quiet;                  /* smaller changes of means are not made */
 } pgm_lateral_job;
 
+/* ---- moves of clusters of spins: clusters.h ---- */
+
+typedef struct {
+    int64_t rows, units, edges;    /* chains; spins; edges */
+    int64_t lanes, field_lanes;    /* rows of chance and positive, and of field: 1 or rows */
+    const int32_t *a, *b;          /* (edges) the ends of the edges */
+    const double *chance;          /* (lanes, edges) of opening an edge that is satisfied */
+    const uint8_t *positive;       /* (lanes, edges) whether equal signs satisfy it */
+    const double *field;           /* (field_lanes, units) */
+    const double *uniform;         /* (rows, edges + units) */
+    uint8_t *up;                   /* (rows, units) whether a spin is 1 */
+    int32_t *parent;               /* (rows, units) working memory */
+    double *total;                 /* (rows, units) working memory */
+} pgm_cluster_job;
+
 /* ---- diagnostics of series of draws: series.h ---- */
 
 /* the most values of a series whose ranks come from counts; the most lags of an autocorrelation */
@@ -699,6 +714,7 @@ typedef struct {
     pgm_task learn;           /* pgm_belief_job, terms */
     pgm_task count_tables;    /* pgm_belief_job, tables */
     pgm_task lateral;         /* pgm_lateral_job, blocks of PGM_LANES rows */
+    pgm_task clusters;        /* pgm_cluster_job, chains */
     pgm_task series;          /* pgm_series_job, blocks of PGM_LANES series */
     pgm_task ancestral;       /* pgm_ancestral_job, groups of PGM_ANCESTRAL_LANES draws */
     pgm_task tally;           /* pgm_tally_job, units */

@@ -134,6 +134,7 @@ def _refused(what: str) -> Any:
 
 
 waves = _refused("a compiled sweep of single units")
+move_clusters = _refused("a compiled move of clusters")
 update_inside = _refused("a compiled round of a layer coupled with itself")
 make_updates = _refused("a compiled update")
 means = _refused("a compiled update")
@@ -145,6 +146,7 @@ __all__ = [
     "Orders", "PROCESSOR", "PROCESSORS", "SGD", "SIZE", "SLOW", "STUCK", "TabledSweeps", "Updates",
     "WEIGHT", "WEIGHT_FILL", "Weights", "across", "add_product", "add_times", "ascend",
     "build_record", "checked_factors", "draw_step", "judge", "make_updates", "means", "missing",
+    "move_clusters",
     "outer", "pack", "possible_states", "restricted_entries", "run_restricted", "shuffled", "tally",
     "uniforms", "update_inside", "use", "waves",
 ]  # fmt: skip

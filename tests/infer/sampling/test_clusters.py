@@ -14,6 +14,7 @@ from invariance import ALARM, CAUGHT, tail
 from smoke import in_lane
 
 import pgmengine as pgm
+from pgmengine import _kernels
 from pgmengine.infer.sampling.clusters import moves
 from pgmengine.infer.sampling.clusters.moves import (
     ClusterMoves,
@@ -109,7 +110,7 @@ def test_a_move_leaves_the_distribution_as_it_is(J, kinds, observed):
 class HalfOpen(Part):
     """Edges open with 1 - exp(-J) in place of 1 - exp(-2 J)."""
 
-    chance = property(lambda self: -np.expm1(-np.abs(self.J.T)))
+    chance = property(lambda self: np.ascontiguousarray(-np.expm1(-np.abs(self.J.T))))
 
 
 class NoField(Part):
@@ -145,6 +146,31 @@ def test_chains_have_random_numbers_of_their_own(chains=400):
     new = moved(range(chains))
     assert len(np.unique(new, axis=0)) > 10
     np.testing.assert_array_equal(moved([7]), new[7:8])
+
+
+@pytest.mark.parametrize("lanes", [1, 40])
+@pytest.mark.parametrize("count", [0, 1, 12, 300])
+def test_compiled_moves_are_the_plain_ones(lanes, count, rows=40, units=30):
+    rng = np.random.default_rng(count)
+    edges = rng.integers(0, units, (count, 2))
+    J, h = rng.normal(0, 1, (count, lanes)), rng.normal(0, 0.5, (units, lanes))
+    part = Part(np.arange(rows), {"s": np.arange(units)}, edges, h, J)
+    up, uniform = rng.random((rows, units)) < 0.5, rng.random((rows, count + units))
+    before = up.copy()
+    new = part.moved(up, uniform)
+    np.testing.assert_array_equal(new, part.plain(up, uniform))
+    np.testing.assert_array_equal(up, before)
+    assert (new != up).any() and (new == up).any()
+
+
+@pytest.mark.skipif(not _kernels.MOST_STATES, reason="there are no compiled routines")
+def test_arrays_that_do_not_fit_are_refused():
+    part = Part(np.arange(2), {}, np.array([[0, 3]]), np.zeros((3, 1)), np.ones((1, 1)))
+    up = np.zeros((2, 3), dtype=bool)
+    with pytest.raises(ValueError, match="edge 0 joins 0 and 3, of 3 units"):
+        part.moved(up, np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="do not fit"):
+        part.moved(up, np.zeros((2, 5)))
 
 
 def test_frustration_is_found(trials=200):

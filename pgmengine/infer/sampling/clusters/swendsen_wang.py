@@ -22,7 +22,7 @@ from pgmengine.infer.sampling.clusters.moves import ClusterMoves, cluster_parts,
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 
 # The time of a move: of its calls, and for each edge and each unit of a chain.
-CALL_SECONDS, EDGE_SECONDS, UNIT_SECONDS = 250 * US, 35 * NS, 40 * NS
+CALL_SECONDS, EDGE_SECONDS, UNIT_SECONDS = 150 * US, 12 * NS, 12 * NS
 
 FRUSTRATED = (
     "the couplings are frustrated: no state satisfies all of them, and clusters would join units "
