@@ -245,8 +245,8 @@ def check_conditionals(target: Target, given: Mapping[str, Array]) -> None:
     """Raise PgmError unless counting maximises the likelihood of all units that are not given."""
     if why := not_counted(target, given):
         raise PgmError(
-            f"EM: {why}; EM counts the entries of conditionals: take optimizer=pgm.LBFGS(), or leave "
-            "optimizer= out"
+            f"EM: {why}; EM counts the entries of conditionals: take optimizer=pgm.LBFGS(), or "
+            "leave optimizer= out"
         )
     s = target.structure
     for name in s.layers:
