@@ -59,12 +59,12 @@ class Normal(Unit):
 
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
-    >>> state = b.variable("state", states=("calm", "wild"))
+    >>> state = b.variable("state", states=("calm", "usual", "wild"))
     >>> x = b.layer("x", pgm.Normal(), 1)
-    >>> b.conditional(state, (), [0.5, 0.5])
-    >>> b.cause(state, x, [[0.0, -1.0], [0.0, 1.0]])  # sigma is 1 / e or e
+    >>> b.conditional(state, (), [0.4, 0.4, 0.2])
+    >>> b.cause(state, x, [[0.0, -1.0], [0.0, 0.0], [0.0, 1.0]])  # sigma is 1 / e, 1 or e
     >>> round(float(pgm.infer(b.build(), {"x": 2.0}).marginal("state")["wild"]), 3)
-    1.0
+    0.509
     """
 
     least_sigma: float = 1e-3

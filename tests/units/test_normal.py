@@ -241,3 +241,31 @@ def test_a_link_without_a_score_is_an_error():
     with pytest.raises(NotImplementedError, match="NoScore.*score"):
         NoScore().score(np.ones(2), np.zeros(2))
     assert NoScore().log_sums(0.0) is None
+
+
+def two_states(steps):
+    b = pgm.GraphBuilder()
+    z = b.variable("z", states=2, shape=steps)
+    x = b.layer("x", pgm.Normal(), steps)
+    b.conditional(z[0], (), [0.5, 0.5], name="start")
+    b.conditional(z[1:], (z[:-1],), np.full((2, 2), 0.5), name="moves")
+    b.bias(x, [0.0, 0.0], name="first")
+    b.cause(z, x, [[0.0, 0.0]], name="more")
+    return b
+
+
+def test_two_states_are_a_bias_and_what_the_second_adds():
+    rng, rows = np.random.default_rng(0), []
+    for _ in range(40):
+        z = np.repeat(rng.integers(2, size=10), 3)
+        rows.append({"x": rng.normal(np.array([-1.0, 2.0])[z], np.array([0.3, 1.0])[z])})
+    f = pgm.fit(pgm.Template(two_states), rows, progress=False, rng=0)
+    states = np.array([f.params["first"], f.params["first"] + f.params["more"][0]])
+    states = states[np.argsort(states[:, 0])]
+    np.testing.assert_allclose(states[:, 0], [-1, 2], atol=0.1)
+    np.testing.assert_allclose(np.exp(states[:, 1]), [0.3, 1.0], atol=0.1)
+    b = pgm.GraphBuilder()
+    z, x = b.variable("z", states=2, shape=3), b.layer("x", pgm.Normal(), 3)
+    b.cause(z, x, np.zeros((2, 2)))
+    with pytest.raises(pgm.PgmError, match=r"expected \(1, 2\).*the first one by bias\(\)"):
+        b.build()

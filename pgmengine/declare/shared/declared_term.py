@@ -163,9 +163,13 @@ def _lead(
     lead = len(shape) - len(block)
     if lead < 0 or shape[lead:] != block:
         states = " and each ".join(f"state of {text}" for text in wide)
+        pairs = zip(shape[max(lead, 0) :], block, strict=False)
+        two = any(given == 2 and expected == 1 for given, expected in pairs)
         raise PgmError(
             f"{what} has shape {shape}, expected {block}: one number for each {states}; axes of "
             "places come before these axes, if places have values of their own"
+            + "; a unit of two states has the values 0 and 1: give what its second state adds, and "
+            "the numbers of the first one by bias()" * two
         )
     return shape[:lead]
 
