@@ -46,6 +46,7 @@ def chosen(
     target: Target,
     given: Mapping[str, Array],
     negative: Negative | None,
+    positive: object = None,
 ) -> tuple[Optimizer | FullBatch | None, str]:
     """Return the optimizer, and why it sees all rows if that is a choice made here.
 
@@ -55,6 +56,11 @@ def chosen(
         return optimizer, ""
     if negative is None and counting_suffices(target, given):
         return EM(), "learned by EM, because every parameter is the table of a conditional"
+    if negative is None and positive is None and not given and cheap_posterior(target):
+        return LBFGS(), (
+            "learned by LBFGS, because the exact posterior of all rows is cheap, and tables and "
+            "other children are learned together"
+        )
     if not (is_complete(target) and concave(target.structure)):
         return None, ""
     if isinstance(negative, PseudoGradient):
@@ -65,6 +71,21 @@ def chosen(
             "normaliser is cheap"
         )
     return None, ""
+
+
+def cheap_posterior(target: Target) -> bool:
+    """Return whether a directed model with tables has exact gradients of all rows in little time.
+
+    Such as a mixture, or a chain with observations that are no tables. Small steps on mini-batches
+    would not leave a start at which the states of a latent variable are alike; LBFGS takes random
+    starts there.
+    """
+    s = target.structure
+    if not (s.normalized and s.tables) or floors(s):
+        return False
+    exact = Exact(MAX_BATCH_BITS, max_states=MAX_BATCH_ENTRIES, max_work=0)
+    plan = exact.plan(target, ("log_z", "gradient"))
+    return plan.accepted and plan.seconds <= MAX_ROWS_SECONDS
 
 
 def cheap_normaliser(target: Target, given: Mapping[str, Array]) -> bool:

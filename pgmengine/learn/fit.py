@@ -322,7 +322,7 @@ def fit(
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     target, rows, known = target_of(model, data, given)
-    optimizer, why = chosen(optimizer, target, known, negative)
+    optimizer, why = chosen(optimizer, target, known, negative, positive)
     all_rows = holds(optimizer, FullBatch)
     size = target.rows if all_rows else batch_size
     sizes = size, total = _sizes(target.rows, size, epochs, updates)

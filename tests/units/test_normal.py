@@ -269,3 +269,62 @@ def test_two_states_are_a_bias_and_what_the_second_adds():
     b.cause(z, x, np.zeros((2, 2)))
     with pytest.raises(pgm.PgmError, match=r"expected \(1, 2\).*the first one by bias\(\)"):
         b.build()
+
+
+def mixture(values, shape=(3, 4)):
+    b = pgm.GraphBuilder()
+    b.variable("k", states=3)
+    b.layer("x", values, 2)
+    b.conditional("k", (), np.ones(3) / 3)
+    b.cause("k", "x", np.zeros(shape))
+    return b.build()
+
+
+def groups(seed, count=900):
+    rng = np.random.default_rng(seed)
+    z = rng.choice(3, count, p=[0.3, 0.5, 0.2])
+    means, spreads = (
+        np.array([[-2, 0], [2, 1.0], [0, -2]]),
+        np.array([[0.3, 1], [1, 0.2], [0.5, 0.5]]),
+    )
+    return z, rng.normal(means[z], spreads[z])
+
+
+def em_of_mixture(x, z, rounds=500):
+    """The log-likelihood a row by EM, from the labels of the simulation."""
+    share = np.eye(3)[z]
+    for _ in range(rounds):
+        weight = share.sum(axis=0)
+        m = share.T @ x / weight[:, None]
+        v = share.T @ x**2 / weight[:, None] - m**2
+        square = (x[:, None] - m) ** 2 / v + np.log(2 * np.pi * v)
+        logs = np.log(weight / len(x)) - square.sum(axis=2) / 2
+        share = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    return logsumexp(logs, axis=1).mean()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_default_fit_learns_a_mixture(seed):
+    """No optimizer is named, and all states begin alike."""
+    z, x = groups(seed)
+    f = pgm.fit(mixture(pgm.Normal()), {"x": x}, rng=seed, progress=False)
+    assert abs(f.history["objective"]["value"][-1] - em_of_mixture(x, z)) < 1e-4
+    assert not f.findings
+
+
+def test_the_default_fit_of_complete_rows_is_counting():
+    """Shares, means and spreads of the rows of each class."""
+    z, x = groups(0)
+    f = pgm.fit(mixture(pgm.Normal()), {"x": x, "k": z}, rng=0, progress=False)
+    found = (f.params["x.bias"].ravel() + f.params["k->x.weight"]).reshape(3, 2, 2)
+    for k in range(3):
+        np.testing.assert_allclose(found[k, :, 0], x[z == k].mean(axis=0), atol=1e-3)
+        np.testing.assert_allclose(np.exp(found[k, :, 1]), x[z == k].std(axis=0), rtol=1e-3)
+
+
+def test_the_default_fit_learns_a_chain_that_is_no_template():
+    rows = {"x": np.array([row["x"] for row in sequences(2, steps=20)])}
+    default = pgm.fit(declared(20).build(), rows, rng=0, progress=False)
+    named = pgm.fit(declared(20).build(), rows, rng=0, progress=False, optimizer=pgm.LBFGS())
+    ends = [f.history["objective"]["value"][-1] for f in (default, named)]
+    assert ends[0] == ends[1] > em(sequences(2, steps=20))[2] / 60 - 0.02
