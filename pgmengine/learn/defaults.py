@@ -12,7 +12,7 @@ from pgmengine.infer.exact.exact import Exact
 from pgmengine.learn.batch import only
 from pgmengine.learn.contracts import Negative, Optimizer
 from pgmengine.learn.negative import CD, PCD, ExactGradient, PseudoGradient
-from pgmengine.learn.steps.em import EM, counting_suffices
+from pgmengine.learn.steps.em import EM, counting_suffices, not_counted
 from pgmengine.learn.steps.lbfgs import LBFGS, concave
 from pgmengine.learn.steps.optimizers import SGD, Adam, floors
 from pgmengine.learn.steps.scaled import Scaled
@@ -57,10 +57,8 @@ def chosen(
     if negative is None and counting_suffices(target, given):
         return EM(), "learned by EM, because every parameter is the table of a conditional"
     if negative is None and positive is None and not given and cheap_posterior(target):
-        return LBFGS(), (
-            "learned by LBFGS, because the exact posterior of all rows is cheap, and tables and "
-            "other children are learned together"
-        )
+        why = not_counted(target, given)
+        return LBFGS(), f"learned by LBFGS, because EM cannot learn this model: {why}"
     if not (is_complete(target) and concave(target.structure)):
         return None, ""
     if isinstance(negative, PseudoGradient):
