@@ -86,15 +86,16 @@ def written(s: Structure, given: Mapping[str, Array]) -> tuple[Member, ...]:
 
 
 def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
-    """Raise PgmError if the data have no units besides the given ones."""
+    """Raise PgmError for data without units besides the given ones, or that units cannot learn."""
     observed = target.pattern.observed.items()
     seen = {name: distinct(seen).any(axis=0) for name, seen in observed}
     if not any((seen[name] & ~given.get(name, np.False_)).any() for name in seen):
         why = "all layers with data are given" if given else "no value is known"
         raise PgmError(f"there is nothing to learn: {why}")
     for name, layer in target.structure.layers.items():
-        values, free = target.evidence.values[name], target.free[name]
-        shown = layer.shaped(values)[np.broadcast_to(~free, (len(values), layer.size))]
+        values, fixed = target.evidence.values[name], given.get(name, np.False_)
+        learned = np.broadcast_to(~target.free[name] & ~fixed, (len(values), layer.size))
+        shown = layer.shaped(values)[learned]
         if why := layer.unit.misfit(shown):
             raise PgmError(f"data: {layer.title}: {why}")
 

@@ -198,7 +198,12 @@ class Layer:
         """
         support = self.unit.support
         if support is None:
-            return self.unit.values_of(labels)
+            if (values := self.unit.values_of(labels)) is not None:
+                return values
+            raise PgmError(
+                f"{what}: {self.title} has shape {labels.shape}, expected "
+                f"(..., {self.size}, {self.unit.width})"
+            )
         missing = np.isnan(labels)
         seen = np.where(missing, 0.0, labels)
         bad = ~((seen >= 0) & (seen < len(support)) & (seen == np.floor(seen)))

@@ -7,6 +7,7 @@ bias and of the weights times the values of the neighbours.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -61,8 +62,8 @@ class Unit:
     define `link` and `score`, and `log_sums` if there is a bound. Enumeration leaves such types to
     elimination.
 
-    A type with infinitely many values of several components defines `values_of`, which makes a
-    value of the number that users give.
+    A type with infinitely many values of several components may define `values_of`, which makes a
+    value of one number that users give, and `numbers_of`, which gives the number back.
 
     In all shapes below, a scalar unit (`width` 1) has eta and x of shape (...,); a unit of width w
     has (..., w).
@@ -262,12 +263,17 @@ class Unit:
             return np.asarray((x[..., None, :] == values).all(axis=-1).any(axis=-1))
         return np.asarray((x[..., None] == values).any(axis=-1))
 
-    def values_of(self, x: Array) -> Array:
-        """Return the values (..., width) of the numbers (...,) that users give.
+    def values_of(self, x: Array) -> Array | None:
+        """Return the values (..., width) of single numbers (...,) that users give.
 
-        Only types with infinitely many values of several components have such numbers.
+        None = users give all components. It is asked where values of several components are
+        infinitely many.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no values of single numbers")
+        return None
+
+    def numbers_of(self, values: Array) -> Array:
+        """Return the single numbers of values, or the values if users give all components."""
+        return values
 
     def link(self, zeta: Array) -> Array:
         """Return the natural parameter of a child with directed input zeta."""
@@ -314,10 +320,10 @@ class Unit:
         `spread` (width,) has the standard deviation of each component of the data, 0 where there
         are none. Its place then takes the standard deviation of the unit.
         """
-        own = self.variance(np.zeros(self.width if self.width > 1 else ()))
-        own = np.maximum(np.reshape(own, -1).mean(), np.finfo(np.float64).tiny)
-        wide = np.sqrt(np.square(spread).mean()) or np.sqrt(own)
-        return np.full(self.width, wide / own)
+        own = float(np.mean(self.variance(np.zeros(self.width if self.width > 1 else ()))))
+        wide = float(np.sqrt(np.square(spread).mean())) or math.sqrt(own)
+        # A unit of one value has no mean that could move.
+        return np.full(self.width, wide / own if own > 0 else 1.0)
 
     def largest_terms(self, x: Array, zeta: Array) -> Array:
         """Return about the size of the largest terms of log p(x | zeta), (...,).

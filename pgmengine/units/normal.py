@@ -38,7 +38,7 @@ class Normal(Unit):
     Weights and biases have two components for each unit: the first adds to m, the second to log
     sigma. Data and evidence are numbers x. Means and samples in answers have two components as
     well, x and x^2, so that E[x^2] - E[x]^2 is the variance. Layers of these units have no bound by
-    mean field, and are enumerated by elimination.
+    mean field, and exact answers come from elimination.
 
     Parameters
     ----------
@@ -89,6 +89,10 @@ class Normal(Unit):
     def values_of(self, x: Array) -> Array:
         """Return (x, x^2) of numbers x (...,), (..., 2)."""
         return np.stack([x, np.square(x)], axis=-1)
+
+    def numbers_of(self, values: Array) -> Array:
+        """Return x of (x, x^2)."""
+        return np.asarray(values)[..., 0]
 
     def _inputs(self, zeta: Array) -> tuple[Array, Array, Array]:
         """Return m, sigma^2, and the part exp(2 z) of sigma^2 that the input determines."""

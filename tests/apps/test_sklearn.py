@@ -161,6 +161,15 @@ SHORT = {
 }
 
 
+def test_the_default_length_of_the_imputer_is_no_reason_to_warn(digits):
+    """Its defaults were chosen on hidden cells; the finding is there all the same."""
+    x = np.where(np.random.default_rng(0).random((200, 64)) < 0.2, np.nan, digits[0][:200])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        found = pgm.sklearn.GraphicalImputer(random_state=0).fit(x).findings_
+    assert [one.kind.name for one in found] == ["STILL_RISING"]
+
+
 @pytest.mark.parametrize("name", SHORT)
 def test_findings_are_warnings_in_the_names_of_the_estimator(name, digits, caplog):
     """Once for each kind, with the same text in each fit, and not in the log as well."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from brute import Brute
+from extras import extra
+from registry import UNITS
 from scipy.special import logsumexp
 from tiny import NORMAL, as_evidence, patterns
 
@@ -328,3 +330,75 @@ def test_the_default_fit_learns_a_chain_that_is_no_template():
     named = pgm.fit(declared(20).build(), rows, rng=0, progress=False, optimizer=pgm.LBFGS())
     ends = [f.history["objective"]["value"][-1] for f in (default, named)]
     assert ends[0] == ends[1] > em(sequences(2, steps=20))[2] / 60 - 0.02
+
+
+@pytest.mark.parametrize("x", [[0.0, 1.0, 2.0], [0.0, np.nan, 2.0]], ids=["full", "gap"])
+def test_answers_by_name_have_one_number_for_a_unit(x):
+    emission = np.stack([MEANS, np.log(SPREADS)], axis=1)
+    model = declared(3, emission).build()
+    r = pgm.infer(model, {"x": x}, want=("mode",))
+    found = r.assignment()
+    assert [found["x", t] for t in range(3)] == [r.mode["x"][t, 0] for t in range(3)]
+    assert len(found["z"]) == 3 and "mode" in repr(r) and "mode" in r._repr_html_()
+    r = pgm.infer(model, {"x": x}, want=("samples", "marginals"), rng=0)
+    e = r.expectation(lambda draws: draws["x"][..., 0].sum(axis=-1))
+    assert abs(e.mean - r.mean["x"][:, 0].sum()) < 6 * np.nan_to_num(e.error, nan=1e-9)
+    with pytest.raises(pgm.PgmError, match="layer 'x'.*finitely many states"):
+        r.marginal("x")
+
+
+def test_draws_go_into_a_frame():
+    extra("pandas")
+    model = declared(3, np.stack([MEANS, np.log(SPREADS)], axis=1)).build()
+    r = pgm.infer(model, want=("samples",), rng=0)
+    np.testing.assert_array_equal(r.samples_frame()["x", 1], r.samples["x"][:, 0, 1, 0])
+
+
+@pytest.mark.parametrize("least", [1e-3, 0.5])
+def test_the_score_is_the_derivative_of_the_log_conditional(least, step=1e-6):
+    rng, unit = np.random.default_rng(0), pgm.Normal(least_sigma=least)
+    x, zeta = unit.values_of(rng.normal(size=50)), rng.normal(size=(50, 2))
+    for i in range(2):
+        ends = [unit.log_conditional(x, zeta + s * step * np.eye(2)[i]) for s in (1, -1)]
+        slope = (ends[0] - ends[1]) / (2 * step)
+        np.testing.assert_allclose(unit.score(x, zeta)[:, i], slope, rtol=1e-6, atol=1e-6)
+    a = np.sum(x * unit.link(zeta), axis=-1) + unit.log_h(x) - unit.log_normalizer(unit.link(zeta))
+    np.testing.assert_allclose(unit.log_conditional(x, zeta), a, rtol=1e-9, atol=1e-9)
+
+
+def test_given_numbers_need_no_standard_scale():
+    """Nothing is learned about them."""
+    b = pgm.GraphBuilder()
+    b.variable("z")
+    b.layer("x", pgm.Normal(), 1)
+    b.layer("y", pgm.Binary(), 1)
+    b.conditional("z", (), [0.5, 0.5])
+    b.cause("z", "x", [[0.0, 0.0]])
+    b.cause("z", "y")
+    data = {"x": [[50.0], [70.0]], "y": [[0], [1]]}
+    pgm.fit(b.build(rng=0), data, given=("x",), updates=1, progress=False)
+    with pytest.raises(pgm.PgmError, match="standardise"):
+        pgm.fit(b.build(rng=0), data, updates=1, progress=False)
+
+
+def test_other_types_of_several_components_take_all_of_them():
+    @dataclass(frozen=True)
+    class Whole(pgm.Normal):
+        def values_of(self, x):
+            return pgm.Unit.values_of(self, x)
+
+    b = pgm.GraphBuilder()
+    b.variable("z")
+    b.layer("x", Whole(), 3)
+    b.conditional("z", (), [0.5, 0.5])
+    b.cause("z", "x", np.zeros((1, 6)))
+    with pytest.raises(pgm.PgmError, match=r"layer 'x' has shape \(1, 3\), expected .*3, 2"):
+        pgm.infer(b.build(), {"x": [1.0, 2.0, 3.0]})
+
+
+def test_random_starts_of_every_unit_are_finite():
+    for unit in UNITS:
+        for spread in (0.0, 2.0):
+            sizes = unit.input_sizes(np.full(unit.width, spread)) if not unit.observed_only else 1.0
+            assert np.all(np.asarray(sizes) > 0) and np.all(np.asarray(sizes) < 1e3), unit
+    assert pgm.Constant().input_sizes(np.zeros(1)) == 1.0

@@ -146,7 +146,6 @@ __all__ = [
     "Orders", "PROCESSOR", "PROCESSORS", "SGD", "SIZE", "SLOW", "STUCK", "TabledSweeps", "Updates",
     "WEIGHT", "WEIGHT_FILL", "Weights", "across", "add_product", "add_times", "ascend",
     "build_record", "checked_factors", "draw_step", "judge", "make_updates", "means", "missing",
-    "move_clusters",
-    "outer", "pack", "possible_states", "restricted_entries", "run_restricted", "shuffled", "tally",
-    "uniforms", "update_inside", "use", "waves",
+    "move_clusters", "outer", "pack", "possible_states", "restricted_entries", "run_restricted",
+    "shuffled", "tally", "uniforms", "update_inside", "use", "waves",
 ]  # fmt: skip

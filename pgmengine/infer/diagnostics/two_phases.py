@@ -15,9 +15,8 @@ from pgmengine.units import Unit
 TWO_PHASES = (
     "the model stays the same if all free units change sign, so that it may have two phases; where "
     "each chain stays in one of them, more chains or draws do not help, and tempering only if its "
-    "chains cross: means of units are 0 by symmetry, numbers that are equal in both phases can be "
-    "right, and log Z of one phase is too low by log 2; pgm.SwendsenWang() visits both phases "
-    "where it can answer"
+    "chains cross: means of units are 0 by symmetry, and log Z of one phase is too low by log 2; "
+    "pgm.SwendsenWang() visits both phases where it can answer"
 )
 
 

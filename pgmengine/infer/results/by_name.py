@@ -132,9 +132,11 @@ def marginal(
     """
     whole = structure.layers.get(name) if isinstance(name, str) else None
     if whole is not None and (whole.is_array or whole.size > 1):
+        check_finite(structure, whole.name)
         found = whole.in_shape(prob[whole.name], -2)
         return {key: found[..., k] for k, key in enumerate(state_keys(whole))}
     layer, unit = structure.names.unit(name, "marginal")
+    check_finite(structure, layer)
     keys = state_keys(structure.layers[layer])
     found = prob[layer][..., unit, :]
     if found.ndim == 1:
@@ -148,7 +150,9 @@ def state_values(layer: Layer, values: Array) -> Array:
     Values that were withheld are NaN, and stay NaN.
     """
     unit = layer.unit
-    if unit.support is None or (layer.state_table is None and unit.width == 1):
+    if unit.support is None:
+        return unit.numbers_of(values)
+    if layer.state_table is None and unit.width == 1:
         return values
     states = unit.state_of(values)
     found = states if layer.state_table is None else layer.state_table.array[states]
