@@ -88,13 +88,14 @@ def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
         own = count(weight) if c.a != c.b else int(c.parameters(weight).sum())
         total += own if c.a != c.b or c.directed else own // 2
     for name, layer in structure.layers.items():
-        if layer.unit.observed_only or structure.state_counts[name] == 1 or layer.is_array:
+        if structure.state_counts[name] == 1:
             continue
         bias = np.reshape(params[f"{name}.bias"], (layer.size, -1))
         first = structure.first_unit[name]
         variable = np.array([(name, i) in places for i in range(layer.size)])
         elsewhere = variable & weighted[first : first + layer.size]
-        counts = ~structure.conditioned[name] & (~elsewhere | bias.any(axis=1))
+        counts = structure.has_bias[name] & ~structure.conditioned[name]
+        counts = counts & (~elsewhere | bias.any(axis=1))
         total += int(counts.sum()) * bias.shape[1]
     return total
 

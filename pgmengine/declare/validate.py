@@ -298,7 +298,9 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Weight) -> We
         array.sort_indices()
     else:
         array = np.array(as_floats(weight, what), order="C")
-    _check_shape(array, (a.width, b.width), what)
+    by_state = coupling.directed and a.width == 1 and array.shape[:1] == (2,)
+    more = "; handles in place of names take a row for each of two states" if by_state else ""
+    _check_shape(array, (a.width, b.width), what, more)
     _check_entries(array, what, coupling.directed and b.unit.nonnegative)
     if coupling.a == coupling.b:
         _check_inside(array, a, coupling.directed, what)
@@ -346,10 +348,10 @@ def _filled(matrix: Weight, what: str) -> Array:
     return filled
 
 
-def _check_shape(array: Weight, shape: tuple[int, int], what: str) -> None:
-    """PgmError unless a weight has a shape."""
+def _check_shape(array: Weight, shape: tuple[int, int], what: str, more: str = "") -> None:
+    """PgmError unless a weight has a shape; `more` is what to do."""
     if tuple(array.shape) != shape:
-        raise PgmError(f"{what} has shape {tuple(array.shape)}, expected {shape}")
+        raise PgmError(f"{what} has shape {tuple(array.shape)}, expected {shape}{more}")
 
 
 def _check_entries(array: Weight, what: str, nonnegative: bool) -> None:

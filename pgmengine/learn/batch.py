@@ -105,10 +105,11 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
     """Return parameter -> mask of its stored numbers that stay as they are.
 
     They act on given units only, which are given and observed in all rows, so that E[. | row] =
-    E[. | given]; or they are biases of arrays of variables, which have none. Parameters without
-    such numbers are left out.
+    E[. | given]; or they are biases of units that have none. Parameters without such numbers are
+    left out.
     """
-    if not given and not any(layer.is_array for layer in target.structure.layers.values()):
+    has_bias = target.structure.has_bias
+    if not given and all(units.all() for units in has_bias.values()):
         return {}
     s, params = target.structure, target.model.params
     weights = {c: target.model.weight(c) for c in s.couplings}
@@ -127,8 +128,8 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
         out[f"{c.key}.weight"] = _stored(weights[c], rows, columns)
     if s.shared:
         out = _of_parameters(target.model, out, weights)
-    for name, layer in s.layers.items():
-        out[f"{name}.bias"] |= layer.is_array
+    for name, units in has_bias.items():
+        out[f"{name}.bias"] |= ~_components(s, name, units)
     for t in s.tables:
         inside = [known[name][t.index[:, axis]] for axis, name in enumerate(t.layers)]
         # A table is known if the units of all of its places are.
@@ -150,7 +151,7 @@ def _of_parameters(
     for c, weight in weights.items():
         key = f"{c.key}.weight"
         moving[key] = like(weight, moving[key])
-    found = model.in_parameters(moving)
+    found = model.structure.expansion.unsigned().summed(moving, model.params)
     return {key: (n.data if is_sparse(n) else n) == 0 for key, n in found.items()}
 
 

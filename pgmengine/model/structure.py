@@ -173,12 +173,18 @@ class Structure:
     def has_bias(self) -> dict[str, Array]:
         """Layer -> (size,) bool: the units with a bias.
 
-        Units with a conditional have none, nor have arrays of variables and Input units.
+        Units with a conditional have none, nor have arrays of variables, Input units, and children
+        of arrows with a row for each state of the parent: such rows are the whole input.
         """
-        return {
+        found = {
             n: (self.child_tables[n] < 0) & (not (x.is_array or x.unit.observed_only))
             for n, x in self.layers.items()
         }
+        for t in self.shared:
+            # The bias of a noisy-or unit is its leak, without which its likelihood has a pole.
+            if t.has_all_rows(self.layers) and not self.layers[t.layers[1]].unit.nonnegative:
+                found[t.layers[1]][t.index[:, 1]] = False
+        return found
 
     @cached_property
     def compact_gates(self) -> tuple[PlacedGate, ...]:

@@ -36,7 +36,8 @@ class Normal(Unit):
     Bayes classifier. With `Gaussian`, sigma is declared.
 
     Weights and biases have two components for each unit: the first adds to m, the second to log
-    sigma. Data and evidence are numbers x. Means and samples in answers have two components as
+    sigma. With arrows from a variable by handles, rows of a weight are (m, log sigma) of each
+    state. Data and evidence are numbers x. Means and samples in answers have two components as
     well, x and x^2, so that E[x^2] - E[x]^2 is the variance. Layers of these units have no bound by
     mean field, and exact answers come from elimination.
 

@@ -97,7 +97,7 @@ def _parameters(model: pgm.Model) -> list[Row]:
     s, rows = model.structure, list[Row]()
     tables = {t.key for t in s.tables} if s.variables else set()
     biases = {f"{name}.bias" for name, _ in s.variables}
-    biases |= {f"{name}.bias" for name, layer in s.layers.items() if layer.is_array}
+    biases |= {f"{name}.bias" for name, units in s.has_bias.items() if not units.any()}
     for name, value in model.params.items():
         dense = np.asarray(value.data if hasattr(value, "tocoo") else value)
         if name in tables or (name in biases and not dense.any()):

@@ -104,12 +104,17 @@ class Couples:
         distribution of a variable as a table; arrows between two variables need a weight. Handles
         broadcast together, and share the weight over their places, as in `couple`.
 
+        With handles, a weight with a row for each state of the parent is the whole input that a
+        child gets from it, such as the mean of each state. The layer of such children learns no
+        bias of its own; `bias` adds one.
+
         Parameters
         ----------
         parent, child : names of layers, or of variables; or handles such as z[1:], also as text.
         weight : (width of the parent, width of the child), dense or a scipy sparse array; of places
             as in `couple`, so that a parent with three states has one number for each state, (3, 1)
-            above a Binary or Gaussian child. None = drawn by build.
+            above a Binary or Gaussian child. A parent with two states has rows for both, (2, 1), or
+            one number for what its second state adds, (). None = drawn by build.
         name : the name of the parameter of places, as in `couple`.
 
         Raises

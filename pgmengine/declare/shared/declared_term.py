@@ -23,7 +23,7 @@ from pgmengine.declare.units import Units, broadcast_shape, in_words, units_of_m
 from pgmengine.evidence.names import Member
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.model.shared.expansion import joins
-from pgmengine.model.shared.shared_term import SharedTerm, place_shape
+from pgmengine.model.shared.shared_term import SharedTerm, place_shape, rows_by_state
 from pgmengine.model.structure import Structure
 
 # Bytes that each entry of a place takes: its row, column and number, and its stored entries.
@@ -65,15 +65,20 @@ class DeclaredTerm:
         names = tuple(layer for layer, _, _ in members)
         shape = broadcast_shape([units.shape for _, units, _ in members], self.scope, what)
         index = np.stack([np.broadcast_to(x, shape).ravel() for _, x, _ in members], axis=1)
-        block = place_shape(bare.layers, names)
+        block, rows = place_shape(bare.layers, names), None
+        if self.directed and takes_rows(bare, names):
+            # A row for each of the two states of the parent, as parents of more states have.
+            rows = rows_by_state(bare.layers, names)
+        by_state = self.values is not None and self.values.shape[-2:] == rows
+        block = rows if by_state and rows is not None else block
         wide = [text for layer, _, text in members if bare.layers[layer].unit.width > 1]
-        lead = () if self.values is None else _lead(self.values.shape, block, wide, what)
+        lead = () if self.values is None else _lead(self.values.shape, block, rows, wide, what)
         which = numbers_of_places(lead, shape, what)
         texts = [f"{text}[...]" if text in bare.layers else text for _, _, text in members]
         end = "bias" if len(names) == 1 else "weight"
         key = f"{('->' if self.directed else '-').join(texts)}.{end}"
         key = self.name or free_parameter(key, taken)
-        term = SharedTerm(key, names, index, which, lead, self.directed)
+        term = SharedTerm(key, names, index, which, lead, self.directed, by_state)
         return PlacedTerm(term, self.values, what)
 
 
@@ -131,6 +136,16 @@ def placed_terms(
     return out
 
 
+def takes_rows(bare: Structure, names: Sequence[str]) -> bool:
+    """Return whether arrows may have a row for each of the two states of the parent.
+
+    Weights of noisy-or children stay above 0, which differences of two rows need not.
+    """
+    parent, child = bare.layers[names[0]].unit, bare.layers[names[-1]].unit
+    two = parent.support is not None and np.shape(parent.support) in ((2,), (2, 1))
+    return len(names) == 2 and two and not child.nonnegative
+
+
 def _whole_weights(term: SharedTerm) -> tuple[str, ...]:
     """Return the names that the weight between the layers of a coupling may have."""
     if term.is_bias:
@@ -154,20 +169,26 @@ def _check_places(bare: Structure, placed: PlacedTerm) -> None:
 
 
 def _lead(
-    shape: tuple[int, ...], block: tuple[int, ...], wide: Sequence[str], what: str
+    shape: tuple[int, ...],
+    block: tuple[int, ...],
+    rows: tuple[int, ...] | None,
+    wide: Sequence[str],
+    what: str,
 ) -> tuple[int, ...]:
     """Return the leading axes of values; PgmError unless the last ones are those of one place.
 
-    `wide` are the units with several components, one for each state, for the message.
+    `rows` is another shape of one place, and `wide` are the units with several components, one for
+    each state, for the message.
     """
     lead = len(shape) - len(block)
     if lead < 0 or shape[lead:] != block:
         states = " and each ".join(f"state of {text}" for text in wide)
         pairs = zip(shape[max(lead, 0) :], block, strict=False)
         two = any(given == 2 and expected == 1 for given, expected in pairs)
+        other = "" if rows is None else f", or {rows} with a row for each state of the parent"
         raise PgmError(
-            f"{what} has shape {shape}, expected {block}: one number for each {states}; axes of "
-            "places come before these axes, if places have values of their own"
+            f"{what} has shape {shape}, expected {block}{other}: one number for each {states}; "
+            "axes of places come before these axes, if places have values of their own"
             + "; a unit of two states has the values 0 and 1: give what its second state adds, and "
             "the numbers of the first one by bias()" * two
         )

@@ -16,7 +16,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.scopes import check_numbers_of_units
-from pgmengine.declare.shared.declared_term import PlacedTerm
+from pgmengine.declare.shared.declared_term import PlacedTerm, takes_rows
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.names import Member
 from pgmengine.model.shared.shared_term import SharedTerm
@@ -31,6 +31,8 @@ FIELD_TYPES: dict[str, type] = {
     "lead": list,
     "directed": bool,
 }
+# The fields that a record may leave out.
+MORE_FIELD_TYPES: dict[str, type] = {"by_state": bool}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,7 @@ class StoredTerm:
     Attributes
     ----------
     name : the name of the parameter.
-    layers, lead, directed : as in SharedTerm.
+    layers, lead, directed, by_state : as in SharedTerm.
     index : (n, m) units of the layers.
     which : (n,) the number of the weight of each place.
     values : the parameter.
@@ -53,6 +55,7 @@ class StoredTerm:
     index: Array
     which: Array
     values: Array
+    by_state: bool = False
 
     @property
     def scope(self) -> tuple[Member, ...]:
@@ -69,7 +72,11 @@ class StoredTerm:
         if not np.array_equal(np.unique(self.which), np.arange(math.prod(self.lead))):
             raise PgmError(f"{what}: the places have other weights than those of the parameter")
         which = self.which.astype(np.int64)
-        term = SharedTerm(self.name, self.layers, index, which, self.lead, self.directed)
+        term = SharedTerm(
+            self.name, self.layers, index, which, self.lead, self.directed, self.by_state
+        )
+        if self.by_state and not takes_rows(bare, self.layers):
+            raise PgmError(f"{what} has rows by state, which are for parents of two states")
         return PlacedTerm(term, self.values, what)
 
 
@@ -82,6 +89,8 @@ def term_records(structure: Structure) -> list[dict[str, Any]]:
             "count": len(t.index),
             "lead": list(t.lead),
             "directed": t.directed,
+            # Files without such rows stay readable by earlier versions.
+            **({"by_state": True} if t.by_state else {}),
         }
         for t in structure.shared
     ]
@@ -123,7 +132,10 @@ def stored_terms(
         lead = check_shape(record["lead"], f"shared[{i}]") if record["lead"] else ()
         values = as_floats(params[name], f"parameter {name!r}")
         layers, index = tuple(record["layers"]), own.reshape(count, m)
-        out.append(StoredTerm(name, layers, lead, record["directed"], index, mine, values))
+        by_state = record.get("by_state", False)
+        out.append(
+            StoredTerm(name, layers, lead, record["directed"], index, mine, values, by_state)
+        )
         at, place = at + count * m, place + count
     if at != len(flat) or place != len(which):
         raise PgmError(f"the shared places have {len(flat)} units, expected {at}")
@@ -136,8 +148,9 @@ def _check_record(record: object, what: str) -> None:
     """PgmError unless a record has the fields of a shared term."""
     if (
         not isinstance(record, Mapping)
-        or set(record) != set(FIELD_TYPES)
+        or not set(FIELD_TYPES) <= set(record) <= {*FIELD_TYPES, *MORE_FIELD_TYPES}
         or any(type(record[key]) is not kind for key, kind in FIELD_TYPES.items())
+        or any(type(record.get(key, kind())) is not kind for key, kind in MORE_FIELD_TYPES.items())
         or not all(isinstance(name, str) for name in record["layers"])
         or len(record["layers"]) not in (1, 2)
         or record["count"] < 1

@@ -113,9 +113,9 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
     for units, table in answers.get("joint", {}).items():
         yield partial(_numbers, f"joint of {', '.join(map(plain, units))}", table)
     storage = () if result.target is None else result.target.structure.names.storage
-    layers = {} if result.target is None else result.target.structure.layers
-    # Arrays of variables have no biases.
-    held = {f"{n}.bias" for n in (*storage, *(n for n, x in layers.items() if x.is_array))}
+    has_bias = {} if result.target is None else result.target.structure.has_bias
+    without = (name for name, units in has_bias.items() if not units.any())
+    held = {f"{name}.bias" for name in (*storage, *without)}
     for name in ("pairs", "gradient"):
         for key, value in answers.get(name, {}).items():
             if key not in held:

@@ -18,7 +18,10 @@ class FindingKind(Enum):
     True
     """
 
-    STILL_RISING = "make more updates (epochs=, updates=), or take larger steps (optimizer=)"
+    STILL_RISING = (
+        "make more updates (epochs=, updates=), or take larger steps (optimizer=), as long as rows "
+        "that are kept apart become more probable, too"
+    )
     AT_BASE_RATES = (
         "make more updates or take larger steps, or take another trainer (negative=) or more "
         "hidden units; if the data are independent, no model is better"
@@ -92,5 +95,5 @@ class Finding:
                 f"{self.states}, and the data spread by {self.sigma:.4g} about the means"
             ),
         }
-        more = f"; {self.updates} updates were made, try {MORE_UPDATES * self.updates}"
+        more = f" ({self.updates} updates were made, try {MORE_UPDATES * self.updates})"
         return f"{said[self.kind]}: {self.kind.value}{more if self.updates else ''}"

@@ -13,7 +13,8 @@ step, which is the sum over places. An undirected coupling inside a layer is sto
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,7 +30,7 @@ from pgmengine.model.weights import is_sparse, like
 class Entries:
     """The entries of a shared term: `numbers` of the flat parameter act at rows and columns.
 
-    A bias has columns only, and `rows` are 0.
+    A bias has columns only, and `rows` are 0. The numbers are multiplied by `factor`.
     """
 
     key: str
@@ -37,11 +38,20 @@ class Entries:
     rows: Array
     columns: Array
     numbers: Array
+    factor: float = 1.0
+
+    def of(self, params: Params) -> Array:
+        """Return the numbers that act at the entries."""
+        return self.factor * np.reshape(params[self.key], -1)[self.numbers]
+
+    def unsigned(self) -> Entries:
+        """Return the entries with the size of their factor."""
+        return replace(self, factor=abs(self.factor))
 
     def summed(self, found: Array) -> Array:
         """Return the sum over places of numbers at these entries, in the shape of the parameter."""
         size = int(np.prod(self.shape, dtype=np.int64))
-        total = np.bincount(self.numbers, found, minlength=size)
+        total = self.factor * np.bincount(self.numbers, found, minlength=size)
         return total.reshape(self.shape).astype(found.dtype, copy=False)
 
 
@@ -89,10 +99,9 @@ class SharedWeight:
         """Return the numbers of the stored entries: the sum of all terms."""
         data = np.zeros(len(self._stored[0]))
         for term, slots in zip(self.terms, self._slots, strict=True):
-            numbers = np.reshape(params[term.key], -1)[term.numbers]
             for at in slots:
                 if at is not None:
-                    data += np.bincount(at, numbers, minlength=len(data))
+                    data += np.bincount(at, term.of(params), minlength=len(data))
         return data
 
     def total(self, own: Weight | None, params: Params) -> Weight:
@@ -149,29 +158,68 @@ class Expansion:
         self.layers, self.keys = layers, frozenset(t.key for t in shared)
         self.biases: dict[str, list[Entries]] = {}
         for t in shared:
-            if t.is_bias:
-                (columns,), numbers = t.entries(layers)
-                entries = Entries(t.key, t.shape(layers), columns * 0, columns, numbers)
-                self.biases.setdefault(t.layers[0], []).append(entries)
+            for entries in self._in_bias(t):
+                self.biases.setdefault(t.layers[-1], []).append(entries)
         self.weights: dict[str, SharedWeight] = {}
         for c in couplings:
-            terms = tuple(self._entries(c, t) for t in shared if joins(c, t))
+            terms = tuple(e for t in shared if joins(c, t) for e in self._in_weight(c, t))
             if terms:
                 shape = layers[c.a].width, layers[c.b].width
                 self.weights[c.key] = SharedWeight(shape, terms, c.a == c.b and not c.directed)
 
-    def _entries(self, c: Coupling, t: SharedTerm) -> Entries:
+    def _in_bias(self, t: SharedTerm) -> list[Entries]:
+        """Return the entries of a term in the bias of its layer, or of its children."""
+        shape, (*_, columns), numbers = (t.shape(self.layers), *t.entries(self.layers))
+        if t.is_bias:
+            return [Entries(t.key, shape, columns * 0, columns, numbers)]
+        if not t.by_state:
+            return []
+        # The input where x is 0: (s_1 W_0 - s_0 W_1) / (s_1 - s_0).
+        s_0, s_1 = self._states(t)
+        width = self.layers[t.layers[1]].unit.width
+        rows = ((numbers, s_1), (numbers + width, -s_0))
+        return [
+            Entries(t.key, shape, columns * 0, columns, row, float(state / (s_1 - s_0)))
+            for row, state in rows
+            if state
+        ]
+
+    def _in_weight(self, c: Coupling, t: SharedTerm) -> list[Entries]:
         """Return the entries of a term in the weight of a coupling."""
         (one, two), numbers = t.entries(self.layers)
         rows, columns = (one, two) if t.layers == (c.a, c.b) else (two, one)
-        return Entries(t.key, t.shape(self.layers), rows, columns, numbers)
+        shape = t.shape(self.layers)
+        if not t.by_state:
+            return [Entries(t.key, shape, rows, columns, numbers)]
+        # The slope is (W_1 - W_0) / (s_1 - s_0).
+        s_0, s_1 = self._states(t)
+        slope, width = float(1.0 / (s_1 - s_0)), self.layers[t.layers[1]].unit.width
+        return [
+            Entries(t.key, shape, rows, columns, numbers, -slope),
+            Entries(t.key, shape, rows, columns, numbers + width, slope),
+        ]
+
+    def _states(self, t: SharedTerm) -> Array:
+        """Return the values of the two states of the parents of a term."""
+        support = self.layers[t.layers[0]].unit.support
+        assert support is not None
+        return np.ravel(support)
+
+    def unsigned(self) -> Expansion:
+        """Return the expansion with the sizes of all factors, so that no sums of it cancel."""
+        out = copy(self)
+        out.biases = {name: [e.unsigned() for e in found] for name, found in self.biases.items()}
+        out.weights = {
+            name: replace(weight, terms=tuple(e.unsigned() for e in weight.terms))
+            for name, weight in self.weights.items()
+        }
+        return out
 
     def shared_bias(self, name: str, params: Params) -> Array:
         """Return the sum of the shared biases of a layer, (width,)."""
         out = np.zeros(self.layers[name].width)
         for t in self.biases.get(name, ()):
-            numbers = np.reshape(params[t.key], -1)[t.numbers]
-            out += np.bincount(t.columns, numbers, minlength=len(out))
+            out += np.bincount(t.columns, t.of(params), minlength=len(out))
         return out
 
     def expanded(self, params: Params) -> dict[str, Weight]:
