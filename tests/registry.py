@@ -67,6 +67,10 @@ METHOD_SETTINGS = {
         pgm.SwendsenWang(draws=1000, frustrated=True),
         pgm.SwendsenWang(chains=3, warmup=5, draws=50, frustrated=True),
     ),
+    "ClusterLadder": Answering(
+        pgm.ClusterLadder(frustrated=True),
+        pgm.ClusterLadder(chains=3, warmup=5, draws=50, frustrated=True),
+    ),
     "AIS": Answering(pgm.AIS(chains=400, betas=60), pgm.AIS(chains=20, betas=20)),
     "ParallelTempering": Answering(
         pgm.ParallelTempering(rungs=4, warmup=100, draws=1000),

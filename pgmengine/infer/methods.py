@@ -7,6 +7,7 @@ from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.planar.planar import Planar
+from pgmengine.infer.sampling.clusters.cluster_ladder import ClusterLadder
 from pgmengine.infer.sampling.clusters.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
 from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Linear, ThreePiece
@@ -25,6 +26,7 @@ __all__ = [
     "AIS",
     "MCMC",
     "Adaptive",
+    "ClusterLadder",
     "CoupledTempering",
     "Elimination",
     "Enumeration",

@@ -27,6 +27,7 @@ DEFAULTS = (
     pgm.Forward(),
     pgm.MCMC(),
     pgm.SwendsenWang(),
+    pgm.ClusterLadder(),
     pgm.AIS(),
     pgm.ParallelTempering(),
     pgm.SimulatedTempering(),
@@ -47,7 +48,8 @@ def arrows_inside(size, weight=1.0, sparse=True):
 
 @pytest.mark.parametrize(
     "method",
-    [m for m in DEFAULTS if not isinstance(m, (pgm.Exact, pgm.Forward))],
+    # A ladder of clusters reads the couplings that are not 0, wherever they are stored.
+    [m for m in DEFAULTS if not isinstance(m, (pgm.Exact, pgm.Forward, pgm.ClusterLadder))],
     ids=lambda m: type(m).__name__,
 )
 def test_sparse_weights_are_priced_by_their_entries(method):

@@ -33,6 +33,11 @@ QUESTIONS = {
     "exact": (RBM, pgm.Exact(draws=20), (*MIXED, "mode", "log_prob")),
     "MCMC": (RBM, pgm.MCMC(draws=50, warmup=20), MIXED),
     "clusters": (RBM, pgm.SwendsenWang(draws=50, warmup=20, frustrated=True), MIXED),
+    "cluster ladder": (
+        RBM,
+        pgm.ClusterLadder(draws=50, warmup=20, frustrated=True),
+        ("log_z", "log_prob"),
+    ),
     "chains": (RBM, pgm.MCMC(draws=50, warmup=20), ("marginals", "samples")),
     "AIS": (RBM, pgm.AIS(chains=40, betas=50), ("log_z", "log_prob")),
     "tempering": (RBM, pgm.ParallelTempering(draws=60, warmup=20), (*MIXED, "log_z", "log_prob")),

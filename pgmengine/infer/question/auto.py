@@ -44,6 +44,7 @@ from pgmengine.infer.question.rows import rows_of, unmixed_rows
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import Plan, Result, Status, duration
+from pgmengine.infer.sampling.clusters.cluster_ladder import ClusterLadder
 from pgmengine.infer.sampling.clusters.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.sampling.methods.forward import Forward
@@ -99,6 +100,7 @@ class Auto(Method):
         SwendsenWang(),
         MCMC(),
         MCMC(warmup=1000, thin=10),
+        ClusterLadder(),
         AIS(),
         Forward(),
         ParallelTempering(),

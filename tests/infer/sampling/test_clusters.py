@@ -117,14 +117,18 @@ class NoField(Part):
     """Clusters change sign whatever their field."""
 
     def moved(self, up, uniform):
-        return Part(self.rows, self.layers, self.edges, 0 * self.h, self.J).moved(up, uniform)
+        return Part(self.rows, self.layers, self.edges, 0 * self.h, self.J, self.constant).moved(
+            up, uniform
+        )
 
 
 class OneSign(Part):
     """Edges with negative couplings count as positive ones."""
 
     def moved(self, up, uniform):
-        return Part(self.rows, self.layers, self.edges, self.h, abs(self.J)).moved(up, uniform)
+        return Part(self.rows, self.layers, self.edges, self.h, abs(self.J), self.constant).moved(
+            up, uniform
+        )
 
 
 @pytest.mark.parametrize("broken", [HalfOpen, NoField, OneSign])
@@ -154,7 +158,7 @@ def test_compiled_moves_are_the_plain_ones(lanes, count, rows=40, units=30):
     rng = np.random.default_rng(count)
     edges = rng.integers(0, units, (count, 2))
     J, h = rng.normal(0, 1, (count, lanes)), rng.normal(0, 0.5, (units, lanes))
-    part = Part(np.arange(rows), {"s": np.arange(units)}, edges, h, J)
+    part = Part(np.arange(rows), {"s": np.arange(units)}, edges, h, J, np.zeros(rows))
     up, uniform = rng.random((rows, units)) < 0.5, rng.random((rows, count + units))
     before = up.copy()
     new = part.moved(up, uniform)
@@ -165,7 +169,9 @@ def test_compiled_moves_are_the_plain_ones(lanes, count, rows=40, units=30):
 
 @pytest.mark.skipif(not _kernels.MOST_STATES, reason="there are no compiled routines")
 def test_arrays_that_do_not_fit_are_refused():
-    part = Part(np.arange(2), {}, np.array([[0, 3]]), np.zeros((3, 1)), np.ones((1, 1)))
+    part = Part(
+        np.arange(2), {}, np.array([[0, 3]]), np.zeros((3, 1)), np.ones((1, 1)), np.zeros(2)
+    )
     up = np.zeros((2, 3), dtype=bool)
     with pytest.raises(ValueError, match="edge 0 joins 0 and 3, of 3 units"):
         part.moved(up, np.zeros((2, 4)))
@@ -181,7 +187,7 @@ def test_frustration_is_found(trials=200):
         pairs = [pair for pair in itertools.combinations(range(5), 2) if rng.random() < 0.45]
         edges = np.reshape(np.array(pairs, dtype=int), (-1, 2))
         J = rng.choice([-0.5, 0.0, 0.5], (len(edges), 2), p=[0.3, 0.2, 0.5])
-        part = Part(np.arange(2), {"s": np.arange(5)}, edges, np.zeros((5, 1)), J)
+        part = Part(np.arange(2), {"s": np.arange(5)}, edges, np.zeros((5, 1)), J, np.zeros(2))
         a, b = edges.T
         satisfied = [(j * states[:, a] * states[:, b] >= 0).all(axis=1).any() for j in J.T]
         assert part.frustrated == (not all(satisfied))

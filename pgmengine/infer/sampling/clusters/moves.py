@@ -53,6 +53,7 @@ class Part:
     edges : (edges, 2) pairs of spins, numbered through all layers.
     h : (units, rows) fields; one column if all rows have the same.
     J : (edges, rows) couplings, likewise.
+    constant : (rows,) the part of the log density that is the same for all states.
     """
 
     rows: Array
@@ -60,22 +61,51 @@ class Part:
     edges: Array
     h: Array
     J: Array
+    constant: Array
 
     @property
     def frustrated(self) -> bool:
-        """Whether no state satisfies all couplings of a row.
+        """Whether no state satisfies all couplings of a row."""
+        signs = np.unique(np.sign(self.J), axis=1).T
+        return any((plus == minus).any() for plus, minus in map(self._sides, signs))
+
+    @property
+    def satisfied(self) -> Array:
+        """Whether each spin (units,) is 1 in a state that satisfies all couplings of the first row.
+
+        Where they are frustrated, it is some state.
+        """
+        plus, minus = self._sides(np.sign(self.J[:, 0]))
+        return np.asarray(plus <= minus)
+
+    def _sides(self, signs: Array) -> tuple[Array, Array]:
+        """Return the components of (spin, +) and of (spin, -), (units,) each, by signs of J.
 
         The graph of all (spin, sign) has an edge from (a, +) to (b, +) if J_ab > 0, and to (b, -)
         if J_ab < 0. Signs contradict each other where (a, +) and (a, -) are connected.
         """
         units = len(self.h)
-        for J in np.unique(np.sign(self.J), axis=1).T:
-            (a, b), other = self.edges[J != 0].T, units * (J[J != 0] < 0)
-            ends = np.concatenate([a, a + units]), np.concatenate([b + other, b + units - other])
-            cluster = clusters(*ends, 2 * units)
-            if (cluster[:units] == cluster[units:]).any():
-                return True
-        return False
+        (a, b), other = self.edges[signs != 0].T, units * (signs[signs != 0] < 0)
+        ends = np.concatenate([a, a + units]), np.concatenate([b + other, b + units - other])
+        cluster = clusters(*ends, 2 * units)
+        return cluster[:units], cluster[units:]
+
+    def lane(self, row: int) -> Part:
+        """Return the spins of one of the rows."""
+        h, J = (x if x.shape[1] == 1 else x[:, [row]] for x in (self.h, self.J))
+        return Part(self.rows[[row]], self.layers, self.edges, h, J, self.constant[[row]])
+
+    def tempered(self, betas: Array) -> Part:
+        """Return the spins of one row at several temperatures (lanes,), in place of rows."""
+        lanes = np.repeat(self.rows, len(betas))
+        constant = np.repeat(self.constant, len(betas))
+        return Part(lanes, self.layers, self.edges, self.h * betas, self.J * betas, constant)
+
+    def power(self, up: Array) -> Array:
+        """Return sum J_ab s_a s_b + sum h_a s_a (chains,) of chains (chains, units) of one row."""
+        (a, b), J, h = self.edges.T, self.J[:, 0], self.h[:, 0]
+        agree = (up[:, a] == up[:, b]) @ (2.0 * J) - J.sum()
+        return np.asarray(agree + up @ (2.0 * h) - h.sum())
 
     @cached_property
     def chance(self) -> Array:
@@ -154,8 +184,9 @@ def surely_frustrated(target: Target) -> bool:
             edges.append(np.stack([own[c.a][block.row], own[c.b][block.col]], axis=1))
             J.append(block.data)
     every = np.concatenate(edges)
-    part = Part(np.arange(1), {}, every, np.zeros((place, 1)), np.concatenate(J)[:, None])
-    return part.frustrated
+    fields, constant = np.zeros((place, 1)), np.zeros(1)
+    couplings = np.concatenate(J)[:, None]
+    return Part(np.arange(1), {}, every, fields, couplings, constant).frustrated
 
 
 def clusters(a: Array, b: Array, units: int) -> Array:
@@ -175,11 +206,12 @@ def cluster_parts(target: Target) -> Iterator[Part]:
         raise PgmError(f"the model has {entries} couplings, and at most {MAX_ENTRIES} are read")
     free = sum(mask.sum(axis=1) for mask in target.free.values())
     for rows in evidence_patterns(target):
-        spins, _, h, J = conditioned_spins(target.take(rows), Form())
+        some = target.take(rows)
+        spins, c, h, J = conditioned_spins(some, Form())
         if len(h) != free[rows[0]]:
             raise PgmError("some free units have infinitely many values, and are no spins")
-        if len(h):
-            yield Part(rows, spins.conditioned.free.layers, spins.edges, h, J)
+        constant = np.broadcast_to(c + spins.conditioned.constant(some), len(rows))
+        yield Part(rows, spins.conditioned.free.layers, spins.edges, h, J, constant)
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,7 +95,8 @@ class SwendsenWang(MCMC):
         """Return a function that moves clusters before each of some sweeps."""
         key = int(rng.integers(2**63))
         rngs = tuple(np.random.default_rng((key, int(number))) for number in streams)
-        moves = ClusterMoves(many, tuple(cluster_parts(many)), rngs)
+        parts = tuple(part for part in cluster_parts(many) if len(part.h))
+        moves = ClusterMoves(many, parts, rngs)
 
         def sweep(count: int) -> None:
             for _ in range(count):
