@@ -43,7 +43,7 @@ from pgmengine.infer.question.auto import Auto
 from pgmengine.infer.question.impact import Contribution, Impact, impact
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
-from pgmengine.infer.results.by_name import Joint
+from pgmengine.infer.results.by_name import Joint, Mode
 from pgmengine.infer.results.expectation import Expectation
 from pgmengine.infer.results.result import Plan, Result, Status
 from pgmengine.io.formats import read, read_evidence, write
@@ -171,6 +171,7 @@ __all__ = [
     "MCMC",
     "MeanField",
     "Method",
+    "Mode",
     "Model",
     "MultiValued",
     "NoisyOr",

@@ -147,7 +147,7 @@ assert abs(total - score) < 1e-9
 z, x = fresh[1]
 seen = movements[x].astype(object)
 seen[40:58] = None
-r = pgm.infer(learned, [{"movement": seen}], want=("marginals", "mode"))[0]
+r = pgm.infer(learned, [{"movement": seen}], want=("marginals", pgm.Mode("stage")))[0]
 posterior = np.array([r.marginal("stage")[name] for name in stages])
 assert r.kind == "exact" and np.allclose(posterior.sum(axis=0), 1)
 
@@ -171,12 +171,14 @@ _ = ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 # there.
 #
 # ## The most probable course
-# The mode is the most probable joint state of everything that was not observed, which the Viterbi
-# algorithm finds. It is one consistent course of the whole night. The marginals answer another
-# question, the best guess for each interval alone, and are right slightly more often on average.
+# `pgm.Mode("stage")` is the most probable course of all stages together, which the Viterbi algorithm
+# finds. Movements that were not recorded are summed out. It is one consistent course of the whole
+# night. The marginals answer another question, the best guess for each interval alone, and are right
+# slightly more often on average. (`want=("mode",)` would be the most probable course of the stages and
+# of the movements in the gap together.)
 
 # %%
-path = r.assignment()["stage"]
+path = r.assignment("stage")["stage"]
 print("course:", " -> ".join([path[0]] + [b for a, b in zip(path, path[1:]) if a != b]))
 answers = pgm.infer(learned, unseen, want=("marginals", "mode"))
 by_path, by_marginals, alone = [], [], []

@@ -67,7 +67,7 @@ class Exact(Method):
     ((2,), (1,), 'exact')
     """
 
-    gives = frozenset(WANTS) - {"bound"} | {"joint"}
+    gives = frozenset(WANTS) - {"bound"} | {"joint", "modes"}
     source = "exact answers give log_z itself,"
     guarantee = "exact"
     statistics = Elimination.statistics

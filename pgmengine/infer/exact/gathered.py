@@ -128,7 +128,7 @@ def exact_answers(question: Prepared, log_z: Array, found: Answer) -> dict[str, 
     """
     target, out = question.target, dict[str, Any](found)
     out |= {what: public(target, found[what]) for what in ("mean", "mode") if what in found}
-    for what in ("prob", "pairs", "joint"):
+    for what in ("prob", "pairs", "joint", "modes"):
         if what in found:
             out[what] = squeeze(target, found[what])
     if "samples" in found:

@@ -27,6 +27,7 @@ from pgmengine.base.work.memory import UNCHECKED_BYTES
 from pgmengine.evidence.relevance import has_soft
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits
+from pgmengine.infer.exact.gathered import Answer
 from pgmengine.infer.exact.junction_tree.causal_independence import equal_findings, has_causes
 from pgmengine.infer.exact.junction_tree.conditioned_model import (
     NEED_ALL_FACTORS,
@@ -38,6 +39,7 @@ from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_or
 from pgmengine.infer.exact.junction_tree.factors import weighs_units
 from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
+from pgmengine.infer.exact.junction_tree.marginal_map import ModePlan, found_modes, planned_modes
 from pgmengine.infer.exact.junction_tree.trees import (
     MAX_TREE_ENTRIES,
     NEED_MARGINALS,
@@ -55,7 +57,7 @@ from pgmengine.infer.exact.shared_rows import (
 from pgmengine.infer.exact.zero_leaks import with_leaks, with_weights
 from pgmengine.infer.question.prepared import Scheme
 from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
-from pgmengine.infer.results.by_name import Joint, units_of
+from pgmengine.infer.results.by_name import Joint, Mode, units_of
 from pgmengine.infer.results.result import quantity
 from pgmengine.model.gates.gate import PlacedGate
 
@@ -101,8 +103,18 @@ class PlannedTrees:
     slope: list[Tree]
     limits: Limits
     target: ReferenceType[Target]
+    modes: tuple[ModePlan, ...] = ()
     # The gates whose auxiliary variables are in the trees, in place of their tables.
     gates: tuple[PlacedGate, ...] = ()
+
+    @property
+    def without_modes(self) -> tuple[str, ...]:
+        """The wanted quantities without modes of some units."""
+        return _without_modes(self.want)
+
+    def found_modes(self, target: Target) -> Answer:
+        """Return the modes of some units that are wanted, if any are."""
+        return found_modes(self.modes, target)
 
     @cached_property
     def trees(self) -> list[Tree]:
@@ -117,7 +129,7 @@ class PlannedTrees:
 
     def scheme(self, target: Target, draws: int) -> Scheme:
         """Return the price of the trees for some draws of samples, or the refusal."""
-        trees, kinds = self.trees, {*map(quantity, self.want)}
+        trees, kinds = self.trees, {*map(quantity, self.without_modes)}
         work = sum([tree.work(kinds, draws) for tree in trees])
         most = max(trees, key=attrgetter("most"))
         if most.most > self.limits.states:
@@ -140,6 +152,9 @@ class PlannedTrees:
         if "gradient" in kinds:
             filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.size.sum())
         seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(trees) + filling
+        seconds += sum(plan.seconds for plan in self.modes)
+        work += sum(plan.entries * len(plan.rows) for plan in self.modes)
+        memory += max((plan.bytes for plan in self.modes), default=0.0)
         return Scheme(most.described, work, memory, seconds, self)
 
     def _needs(self, kinds: set[str], draws: int, answers: float) -> tuple[float, float]:
@@ -190,6 +205,10 @@ class PlannedTrees:
 
 def planned_trees(target: Target, want: tuple[str, ...], limits: Limits) -> PlannedTrees:
     """Return the trees of a question; PgmError where a term is no table."""
+    modes = tuple(planned_modes(target, [w for w in want if isinstance(w, Mode)], limits))
+    if modes:
+        others = planned_trees(target, _without_modes(want), limits)
+        return replace(others, want=want, modes=modes)
     without: list[Tree] = []
     if "log_prob" in want and not normalised(target):
         without = _trees(target.nothing_observed, ("log_z",), limits)
@@ -199,6 +218,11 @@ def planned_trees(target: Target, want: tuple[str, ...], limits: Limits) -> Plan
     rest = tuple(w for w in want if w != "gradient") or ("log_z",)
     slope = _trees(steep, ("gradient",), limits)
     return PlannedTrees(want, _trees(target, rest, limits), without, slope, limits, ref(target))
+
+
+def _without_modes(want: tuple[str, ...]) -> tuple[str, ...]:
+    """Return wanted quantities without modes of some units, and at least log Z."""
+    return tuple(w for w in want if not isinstance(w, Mode)) or ("log_z",)
 
 
 def lifted(target: Target) -> Target:

@@ -17,7 +17,7 @@ from pgmengine.base.rows import distinct, rows_of
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.executors import part_count
 from pgmengine.evidence.target import Target
-from pgmengine.infer.results.by_name import Joint, units_of
+from pgmengine.infer.results.by_name import Joint, Mode, units_of, units_of_mode
 from pgmengine.infer.results.result import WANTS, Result, quantity
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
@@ -35,10 +35,11 @@ ROWS_AXIS = {
     "mode": 0,
     "pairs": 0,
     "joint": 0,
+    "modes": 0,
     "samples": 1,
 }
 # Answers that have no axis of rows if the evidence has none.
-SQUEEZED = frozenset({"mean", "prob", "mode", "pairs", "joint"})
+SQUEEZED = frozenset({"mean", "prob", "mode", "pairs", "joint", "modes"})
 
 
 # Quantities that results give without being asked for them, or as part of another quantity.
@@ -47,7 +48,7 @@ ELSEWHERE = {
         ": its mean is the sum of -parameter * gradient over all parameters of r.gradient, which "
         "want=('gradient',) gives"
     ),
-    "map": ": 'mode' is the most probable complete state",
+    "map": ": 'mode' is the most probable complete state, pgm.Mode(units) the one of some units",
     "mpe": ": 'mode' is the most probable complete state",
     "posterior": ": 'marginals' has the probability of each state of each variable",
     "entropy": ": r.entropy(name) gives it for a result r",
@@ -57,21 +58,24 @@ ELSEWHERE = {
 
 def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
     """Return the wanted quantities as a tuple; PgmError for unknown names, also of units."""
-    known = f"ask for any of {', '.join(WANTS)}, or pgm.Joint(units)"
+    known = f"ask for any of {', '.join(WANTS)}, pgm.Joint(units), or pgm.Mode(units)"
     if isinstance(want, str):
         want = (want,)
     if not isinstance(want, Iterable):
         raise PgmError(f"want must be a name or several, not {want!r}; {known}")
     wanted = tuple(want)
     for name in wanted:
-        if name not in WANTS and not isinstance(name, Joint):
+        if name not in WANTS and not isinstance(name, Joint | Mode):
             where = ELSEWHERE.get(name, "") if isinstance(name, str) else ""
             raise PgmError(f"want: {name!r} is unknown{where}; {known}")
         if isinstance(name, Joint):
             units_of(s, name)
+        if isinstance(name, Mode):
+            units_of_mode(s, name)
     if not wanted:
         raise PgmError(f"want is empty; {known}")
-    if "mode" in wanted and (s.compact_gates or s.auxiliary):
+    modes = any(name == "mode" or isinstance(name, Mode) for name in wanted)
+    if modes and (s.compact_gates or s.auxiliary):
         raise PgmError(
             "want: the mode needs the whole table of each conditional, and the one of "
             f"{_large_gate(s)} has too many entries; ask for marginals or samples"

@@ -62,6 +62,54 @@ class Joint(str):
         return Joint, self.units
 
 
+class Mode(str):
+    """A wanted quantity: the most probable states of some units, summed over all others.
+
+    Use it in `want=`, and read the answer by `result.assignment(names)`. It is marginal MAP: the
+    path of the hidden states of a sequence with gaps, for example. The mode of all units together,
+    `want=("mode",)`, is another question: its states of these units may differ. Answers are exact,
+    and refused where they need too large tables.
+
+    Parameters
+    ----------
+    *units : names of variables, of arrays of variables or of layers, or (layer, number of a unit),
+        each once. Their units have finitely many states.
+
+    Raises
+    ------
+    PgmError if there is no unit, or one unit twice.
+
+    References
+    ----------
+    Park and Darwiche (2004), Complexity results and approximation strategies for MAP explanations.
+
+    >>> import pgmengine as pgm
+    >>> b = pgm.GraphBuilder()
+    >>> z, x = b.variable("z", states=("rest", "work"), shape=3), b.variable("x", states=3, shape=3)
+    >>> b.conditional(z[0], (), [0.5, 0.5])
+    >>> b.conditional(z[1:], (z[:-1],), [[0.6, 0.4], [0.4, 0.6]])
+    >>> b.conditional(x, (z,), [[0.98, 0.01, 0.01], [0.3, 0.3, 0.4]])
+    >>> r = pgm.infer(b.build(), {"x[0]": 2}, want=("mode", pgm.Mode("z")))
+    >>> r.assignment("z")["z"].tolist(), r.assignment()["z"].tolist()
+    (['work', 'work', 'work'], ['work', 'rest', 'rest'])
+    """
+
+    units: tuple[Member, ...]
+
+    def __new__(cls, *units: Member) -> Mode:
+        """Return the name of the mode of some units."""
+        if wrong := [unit for unit in units if not hashable(unit)]:
+            raise PgmError(f"Mode takes names one by one, Mode('a', 'b'), not {wrong[0]!r}")
+        if not units or len(set(units)) < len(units):
+            raise PgmError(f"Mode needs different units, at least one, not {units!r}")
+        name = super().__new__(cls, f"mode of {', '.join(map(repr, units))}")
+        name.units = units
+        return name
+
+    def __reduce__(self) -> tuple[type[Mode], tuple[Member, ...]]:
+        return Mode, self.units
+
+
 class Joints(dict[Any, Array]):
     """Units -> their joint distribution, an array with an axis for each unit.
 
@@ -121,6 +169,51 @@ def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:
     if len(set(places)) < len(places):
         raise PgmError(f"{joint}: a unit is named twice")
     return tuple(structure.first_unit[layer] + i for layer, i in places)
+
+
+def _members(structure: Structure, mode: Mode) -> list[tuple[Member, Layer, Array]]:
+    """Return each name of a Mode with its layer and the units of the layer that it stands for."""
+    found = list[tuple[Member, Layer, Array]]()
+    for name in mode.units:
+        whole = structure.layers.get(name) if isinstance(name, str) else None
+        if whole is not None and not whole.is_variable:
+            check_finite(structure, whole.name)
+            found.append((name, whole, np.arange(whole.size)))
+            continue
+        layer, unit = structure.names.unit(name, str(mode))
+        check_finite(structure, layer)
+        found.append((name, structure.layers[layer], np.array([unit])))
+    return found
+
+
+def units_of_mode(structure: Structure, mode: Mode) -> tuple[int, ...]:
+    """Return the units of a Mode in order, numbered over all layers."""
+    units = [
+        structure.first_unit[layer.name] + int(unit)
+        for _, layer, numbers in _members(structure, mode)
+        for unit in numbers
+    ]
+    if len(set(units)) < len(units):
+        raise PgmError(f"{mode}: a unit is named twice")
+    return tuple(units)
+
+
+def assignment_of(structure: Structure, mode: Mode, states: Array) -> dict[Hashable, Any]:
+    """Return name -> name of the state, or array of them, from numbers of states (..., units)."""
+    found, first = dict[Hashable, Any](), 0
+    for name, layer, units in _members(structure, mode):
+        keys = np.array(state_keys(layer), dtype=object)
+        own = states[..., first : first + len(units)]
+        first += len(units)
+        named = np.full(own.shape, np.nan, dtype=object)
+        known = np.isfinite(own)
+        named[known] = keys[own[known].astype(np.int64)]
+        if layer.is_variable or len(units) < layer.size:
+            value = named[..., 0]
+            found[name] = value.item() if np.ndim(value) == 0 else value
+        else:
+            found[name] = layer.in_shape(named, -1)
+    return found
 
 
 def marginal(

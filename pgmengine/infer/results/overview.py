@@ -19,7 +19,7 @@ from pgmengine.declare.pictures.svg import Values, picture
 from pgmengine.evidence.frames import Shown, shown_units, state_keys
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.two_phases import TWO_PHASES
-from pgmengine.infer.results.by_name import marginal, state_values
+from pgmengine.infer.results.by_name import Mode, asked, assignment_of, marginal, state_values
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
             yield partial(_numbers, name, value)
     for units, table in answers.get("joint", {}).items():
         yield partial(_numbers, f"joint of {', '.join(map(plain, units))}", table)
+    for units, states in answers.get("modes", {}).items() if result.target else ():
+        yield partial(_mode_of_some, result, Mode(*units), states)
     storage = () if result.target is None else result.target.structure.names.storage
     has_bias = {} if result.target is None else result.target.structure.has_bias
     without = (name for name, units in has_bias.items() if not units.any())
@@ -225,3 +227,15 @@ def _mode(free: list[Shown], mode: Mapping[str, Array], has_rows: bool) -> Line:
             named = one.layer.state_names is not None
             texts.append(f"{name}={plain(state) if named else f'{state:g}'}")
     return "mode", f"{few(texts, number)}{f' (row 0 of {rows})' if has_rows else ''}"
+
+
+def _mode_of_some(result: Result, mode: Mode, states: Array) -> Line:
+    """Return the most probable states of some units, of the first row if there are several."""
+    target = asked(result.target)
+    rows = target.rows if target.evidence.has_rows else 0
+    own = assignment_of(target.structure, mode, states[0] if rows else states)
+    texts = [
+        f"{plain(name)}={few(np.ravel(value).tolist()) if np.ndim(value) else value}"
+        for name, value in own.items()
+    ]
+    return plain(str(mode)), f"{'; '.join(texts)}{f' (row 0 of {rows})' if rows else ''}"

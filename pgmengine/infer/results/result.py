@@ -23,8 +23,10 @@ from pgmengine.infer.results.arviz import to_arviz, to_frame
 from pgmengine.infer.results.by_name import (
     Joint,
     Joints,
+    Mode,
     asked,
     assignment,
+    assignment_of,
     drawn_states,
     marginal,
     samples_frame,
@@ -40,7 +42,7 @@ WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient
 
 # Name of an answer -> the wanted quantity to which it belongs. Most have the name of the quantity.
 ANSWERS = {name: name for name in (*WANTS, "joint") if name != "marginals"}
-ANSWERS |= {"mean": "marginals", "prob": "marginals"}
+ANSWERS |= {"mean": "marginals", "prob": "marginals", "modes": "modes"}
 ANSWERS |= {"log_z_error": "log_z", "log_z_interval": "log_z"}
 
 
@@ -145,7 +147,9 @@ class Plan:
 
 
 def quantity(wanted: str) -> str:
-    """Return the name of a wanted quantity; "joint" for any Joint."""
+    """Return the name of a wanted quantity; "joint" for any Joint, and "modes" for any Mode."""
+    if isinstance(wanted, Mode):
+        return "modes"
     return "joint" if isinstance(wanted, Joint) else wanted
 
 
@@ -339,14 +343,32 @@ class Result:
         """
         return marginal(asked(self.target).structure, self.raw("prob"), name)
 
-    def assignment(self) -> dict[Hashable, Any]:
-        """Return the most probable complete state by the names of units and states.
+    def assignment(self, *names: Member) -> dict[Hashable, Any]:
+        """Return the most probable state by the names of units and states.
 
+        Parameters
+        ----------
+        *names : the names of a wanted `pgm.Mode`, in any order, for the most probable states of
+            these units, summed over all others. Without names it is the complete state, which needs
+            want=("mode",).
+
+        Returns
+        -------
         Arrays of variables come first, each as one array, and then variables. A unit without a
-        name has the key (layer, number).
-        Values are arrays over rows if the evidence has rows. It needs want=("mode",).
+        name has the key (layer, number). Values are arrays over rows if the evidence has rows.
+
+        Raises
+        ------
+        NotAsked if the question did not ask for it.
         """
-        return assignment(asked(self.target).structure, self.raw("mode"))
+        structure = asked(self.target).structure
+        if not names:
+            return assignment(structure, self.raw("mode"))
+        for units, states in self.raw("modes").items():
+            if set(units) == set(names):
+                return assignment_of(structure, Mode(*units), states)
+        wanted = ", ".join(map(repr, names))
+        raise NotAsked(f"the mode of {wanted} was not computed: ask for want=(pgm.Mode({wanted}),)")
 
     def expectation(self, function: Callable[[Mapping[Any, Array]], Array]) -> Expectation:
         """Return the mean of a function of the draws, with its standard error.
@@ -469,7 +491,8 @@ class Result:
         NotAsked if the question did not ask for it.
         """
         if name not in self.answers:
-            wanted = "pgm.Joint(...)" if name == "joint" else repr(ANSWERS[name])
+            own = {"joint": "pgm.Joint(...)", "modes": "pgm.Mode(...)"}
+            wanted = own.get(name, repr(ANSWERS[name]))
             raise NotAsked(f"{name} was not computed: ask for it with want=({wanted},)")
         return self.answers[name]
 

@@ -75,7 +75,7 @@ class Elimination(Method):
     (array([109.456]), 2.0)
     """
 
-    gives = frozenset(WANTS) - {"bound"} | {"joint"}
+    gives = frozenset(WANTS) - {"bound"} | {"joint", "modes"}
     source = "elimination gives log_z itself,"
     guarantee = "exact"
     statistics = {"width": (), "entries": ()}
@@ -141,13 +141,18 @@ class Elimination(Method):
         self, trees: PlannedTrees, target: Target, rng: np.random.Generator | None
     ) -> tuple[Array, Answer]:
         """Return log_z (rows,) of the posterior, and the other answers."""
-        want = trees.want
+        want = trees.without_modes
         if not trees.slope:
-            return _eliminated(trees.posterior, target, want, self.draws, rng)
-        rest = tuple(w for w in want if w != "gradient")
-        log_z, found = _eliminated(trees.posterior, target, rest, self.draws, rng)
-        check_possible(log_z, np.arange(target.rows), target)
-        return log_z, found | _eliminated(trees.slope, lifted(target), ("gradient",), 0, None)[1]
+            log_z, found = _eliminated(trees.posterior, target, want, self.draws, rng)
+        else:
+            rest = tuple(w for w in want if w != "gradient")
+            log_z, found = _eliminated(trees.posterior, target, rest, self.draws, rng)
+            check_possible(log_z, np.arange(target.rows), target)
+            found |= _eliminated(trees.slope, lifted(target), ("gradient",), 0, None)[1]
+        if trees.modes:
+            check_possible(log_z, np.arange(target.rows), target)
+            found |= trees.found_modes(target)
+        return log_z, found
 
 
 def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[PlacedGate, ...]:
@@ -157,7 +162,8 @@ def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[PlacedGate, ...]:
     parameter. At beta < 1 the sum over auxiliary variables is not the power of the conditional.
     """
     gates = target.structure.gates
-    if not gates or not target.untempered or not {"mode", "gradient"}.isdisjoint(want):
+    kinds = {*map(quantity, want)}
+    if not gates or not target.untempered or not {"mode", "modes", "gradient"}.isdisjoint(kinds):
         return ()
     if all(one.gate.entries <= MAX_WHOLE_GATE_ENTRIES for one in gates):
         return ()
