@@ -43,8 +43,8 @@ MAX_FEASIBLE_ENTRIES = 2.0**27
 # goatd runs if the search may take at least MIN_GOATD_SECONDS, and gets about the share GOATD_SHARE
 # of the seconds of the search.
 MIN_GOATD_SECONDS, GOATD_SHARE = 0.2, 0.25
-# The search ends if the order of goatd has more table entries: it found 2^39 for a lattice of 32x32,
-# where local search had found 2^45 and found 2^39 two seconds later. The limit of `Exact` is 2^30.
+# The search ends if the order of goatd has more table entries. For a lattice of 32x32 it has 2^39,
+# which two more seconds of local search did not improve. The limit of `Exact` is 2^30.
 MAX_ENTRIES_AFTER_GOATD = 2.0**34
 RULES = {
     "min-fill by logarithms of states": _kernels.FILL_LOG,

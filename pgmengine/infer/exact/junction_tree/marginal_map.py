@@ -54,9 +54,8 @@ class ModePlan:
     conditioned : the factors of the pattern.
     summed : the free units that are summed out, in the order of elimination.
     kept : the free units whose states are wanted, ascending.
-    largest : the number of entries of the largest table of the sums.
     entries : the number of entries of all tables of the sums, and of the cliques of `tree`.
-    scopes, tree : the scopes of the factors over kept units that are left, and their junction tree.
+    tree : the junction tree of the factors over kept units that are left; None without such units.
     """
 
     mode: Mode
@@ -64,9 +63,7 @@ class ModePlan:
     conditioned: Conditioned
     summed: tuple[int, ...]
     kept: tuple[int, ...]
-    largest: float
     entries: float
-    scopes: tuple[tuple[int, ...], ...]
     tree: JunctionTree | None
 
     @property
@@ -135,16 +132,13 @@ def found_modes(plans: Sequence[ModePlan], target: Target) -> Answer:
 def _planned(target: Target, rows: Array, mode: Mode, limits: Limits) -> ModePlan:
     """Return the plan of one mode and one evidence pattern."""
     conditioned = condition(one_for_all(target, rows), Form())
-    states = conditioned.states
-    units = np.array(units_of_mode(target.structure, mode))
-    number = conditioned.free.number[units]
+    states, scopes = conditioned.states, _scopes(conditioned)
+    number = conditioned.free.number[np.array(units_of_mode(target.structure, mode))]
     kept = np.unique(number[number >= 0])
-    asked = np.zeros(len(states), dtype=bool)
-    asked[kept] = True
-    scopes = _scopes(conditioned)
-    order, left, largest, entries = constrained_order(states, scopes, asked, limits.states)
+    asked = np.isin(np.arange(len(states)), kept)
     if not len(kept):
-        return ModePlan(mode, rows, conditioned, (), (), 0.0, 1.0, (), None)
+        return ModePlan(mode, rows, conditioned, (), (), 1.0, None)
+    order, left, entries = constrained_order(states, scopes, asked, limits.states)
     place = {int(unit): i for i, unit in enumerate(kept)}
     flat = np.array([place[unit] for scope in left for unit in scope], dtype=np.int32)
     start = np.cumsum([0, *map(len, left)])
@@ -153,15 +147,7 @@ def _planned(target: Target, rows: Array, mode: Mode, limits: Limits) -> ModePla
         raise _too_large(mode, search.entries, limits.states)
     tree = JunctionTree(states[kept], start, flat, search.order)
     return ModePlan(
-        mode,
-        rows,
-        conditioned,
-        tuple(order),
-        tuple(kept.tolist()),
-        largest,
-        entries + search.entries,
-        tuple(left),
-        tree,
+        mode, rows, conditioned, tuple(order), tuple(kept.tolist()), entries + search.entries, tree
     )
 
 
@@ -196,7 +182,7 @@ def factors_of(conditioned: Conditioned, target: Target) -> list[Factor]:
 
 def constrained_order(
     states: Array, scopes: Sequence[tuple[int, ...]], kept: Array, most: float
-) -> tuple[list[int], list[tuple[int, ...]], float, float]:
+) -> tuple[list[int], list[tuple[int, ...]], float]:
     """Return an order that eliminates all units but the kept ones, the smallest table first.
 
     Parameters
@@ -208,7 +194,7 @@ def constrained_order(
 
     Returns
     -------
-    The order, the scopes that are left, the number of entries of the largest table, and of all.
+    The order, the scopes that are left, and the number of entries of all tables.
     """
     near: list[set[int]] = [{unit} for unit in range(len(states))]
     for scope in scopes:
@@ -217,14 +203,14 @@ def constrained_order(
     logs = np.log2(states.astype(np.float64))
     waiting = set(np.flatnonzero(~kept).tolist())
     cost = {unit: float(sum(logs[list(near[unit])])) for unit in waiting}
-    order, left, largest, entries = list[int](), list(scopes), 0.0, 0.0
+    order, left, entries = list[int](), list(scopes), 0.0
     while waiting:
         unit = min(waiting, key=lambda u: (cost[u], u))
         if cost[unit] > math.log2(most):
             raise _too_large("the mode of some units", 2.0 ** min(cost[unit], 1000.0), most)
         waiting.remove(unit)
         order.append(unit)
-        largest, entries = max(largest, 2.0 ** cost[unit]), entries + 2.0 ** cost[unit]
+        entries += 2.0 ** cost[unit]
         joint = near[unit] - {unit}
         left = [scope for scope in left if unit not in scope] + [tuple(sorted(joint))]
         for other in joint:
@@ -232,7 +218,7 @@ def constrained_order(
             near[other].discard(unit)
         for other in joint & waiting:
             cost[other] = float(sum(logs[list(near[other])]))
-    return order, left, largest, entries
+    return order, left, entries
 
 
 def summed_out(factors: Sequence[Factor], order: Sequence[int]) -> list[Factor]:
