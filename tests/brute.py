@@ -186,7 +186,7 @@ class Brute:
             )
         if kind == "Normal":
             m, log_sigma = z.T
-            variance = unit.least_sigma**2 + np.exp(2 * log_sigma)
+            variance = (unit.least_sigma**8 + np.exp(8 * log_sigma)) ** 0.25
             return (x[:, 0] ** 2 - (x[:, 0] - m) ** 2 / variance - np.log(variance)) / 2
         values, base = grid(unit)
         a = np.array([log_sum(values @ zz + base) for zz in z])

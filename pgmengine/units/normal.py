@@ -23,6 +23,10 @@ MOST_MEAN, LEAST_SIGMA, MOST_SIGMA = 5.0, 0.1, 10.0
 # finite likelihood.
 MOST_LOG_SIGMA = 200.0
 
+# The power of the smooth maximum of sigma and its smallest value. Ten times above the smallest value
+# it changes sigma by 1e-9 of itself.
+POWER = 8
+
 # The logarithm of the normalizer of N(0, 1).
 LOG_SCALE = math.log(2.0 * math.pi) / 2.0
 
@@ -44,7 +48,8 @@ class Normal(Unit):
     Parameters
     ----------
     least_sigma : the smallest standard deviation, in the unit of the data, from 1e-15 to 1e15.
-        Without it, a state that has one number for itself would have an infinite likelihood.
+        Smaller ones count as this one. Without it, a state that has one number for itself would
+        have an infinite likelihood.
 
     Raises
     ------
@@ -53,8 +58,8 @@ class Normal(Unit):
 
     Notes
     -----
-    sigma^2 = least_sigma^2 + exp(2 z), where z is the second input. As an exponential family with
-    base measure N(0, 1), the statistics are (x, x^2), eta = (m / sigma^2, (1 - 1 / sigma^2) / 2),
+    sigma = (least_sigma^8 + exp(8 z))^(1/8), where z is the second input: exp(z), and 9 % more where
+    that is least_sigma. As an exponential family with base measure N(0, 1), the statistics are (x, x^2), eta = (m / sigma^2, (1 - 1 / sigma^2) / 2),
     and A = m^2 / (2 sigma^2) + log sigma. At beta = 0 a unit is standard normal: standardise data
     before tempering.
 
@@ -96,10 +101,11 @@ class Normal(Unit):
         return np.asarray(values)[..., 0]
 
     def _inputs(self, zeta: Array) -> tuple[Array, Array, Array]:
-        """Return m, sigma^2, and the part exp(2 z) of sigma^2 that the input determines."""
-        zeta = np.asarray(zeta, dtype=np.float64)
-        spread = np.exp(2.0 * np.clip(zeta[..., 1], -MOST_LOG_SIGMA, MOST_LOG_SIGMA))
-        return zeta[..., 0], self.least_sigma**2 + spread, spread
+        """Return m, sigma^2, and d log sigma / dz, which is 1 well above the smallest sigma."""
+        zeta, least = np.asarray(zeta, dtype=np.float64), math.log(self.least_sigma)
+        z = np.clip(zeta[..., 1], -MOST_LOG_SIGMA, MOST_LOG_SIGMA)
+        log_sigma = np.logaddexp(POWER * least, POWER * z) / POWER
+        return zeta[..., 0], np.exp(2.0 * log_sigma), np.exp(POWER * (z - log_sigma))
 
     def link(self, zeta: Array) -> Array:
         """Return eta = (m / sigma^2, (1 - 1 / sigma^2) / 2)."""
@@ -155,11 +161,10 @@ class Normal(Unit):
     def score(self, x: Array, zeta: Array) -> Array:
         """Return the derivatives with respect to m and to z, linear in (x, x^2).
 
-        They are (x - m) / sigma^2 and ((x - m)^2 / sigma^2 - 1) exp(2 z) / sigma^2.
+        They are (x - m) / sigma^2 and ((x - m)^2 / sigma^2 - 1) d log sigma / dz.
         """
-        x, (m, variance, spread) = np.asarray(x), self._inputs(zeta)
+        x, (m, variance, share) = np.asarray(x), self._inputs(zeta)
         square = x[..., 1] - 2.0 * m * x[..., 0] + np.square(m)
-        share = spread / variance
         return np.stack([(x[..., 0] - m) / variance, (square / variance - 1.0) * share], axis=-1)
 
     def misfit(self, x: Array) -> str:

@@ -113,8 +113,7 @@ def test_the_log_likelihood_of_a_sequence_is_a_sum_over_paths():
     emission = np.stack([MEANS, np.log(SPREADS)], axis=1)
     x = np.array([-2.1, 0.5, np.nan, 4.0, -1.8])
     r = pgm.infer(declared(5, emission).build(), {"x": x}, want=("log_prob", "marginals"))
-    sigma = np.sqrt(1e-6 + SPREADS**2)
-    density = -(((x[:, None] - MEANS) / sigma) ** 2) / 2 - np.log(sigma) - np.log(2 * np.pi) / 2
+    density = -(((x[:, None] - MEANS) / SPREADS) ** 2) / 2 - np.log(SPREADS * np.sqrt(2 * np.pi))
     density = np.where(np.isnan(density), 0.0, density)
     paths = np.array(list(itertools.product(range(3), repeat=5)))
     log_p = np.log(1 / 3) + np.log(MOVES[paths[:, :-1], paths[:, 1:]]).sum(axis=1)
@@ -122,7 +121,7 @@ def test_the_log_likelihood_of_a_sequence_is_a_sum_over_paths():
     np.testing.assert_allclose(r.log_prob, logsumexp(log_p), rtol=1e-12)
     weight = np.exp(log_p - logsumexp(log_p))
     np.testing.assert_allclose(r.mean["x"][2, 0], weight @ MEANS[paths[:, 2]], rtol=1e-9)
-    square = weight @ (MEANS**2 + sigma**2)[paths[:, 2]]
+    square = weight @ (MEANS**2 + SPREADS**2)[paths[:, 2]]
     np.testing.assert_allclose(r.mean["x"][2, 1], square, rtol=1e-9)
 
 
@@ -176,6 +175,17 @@ def test_one_point_for_a_state_has_a_finite_likelihood():
     found = unit.log_conditional(unit.values_of(np.array(1.0)), zeta)
     np.testing.assert_allclose(found, -np.log(0.01) - np.log(2 * np.pi) / 2)
     assert np.isfinite(unit.score(unit.values_of(np.array(5.0)), np.array([1.0, 1e6]))).all()
+
+
+def test_a_declared_sigma_is_the_sigma_of_the_answer():
+    """Down to a few times the smallest one, which is 0.001 by default."""
+    for first, second, least in ((0.02, 0.04, 1e-3), (1e-5, 2e-5, 1e-7), (0.001, 0.002, 1e-4)):
+        b = pgm.GraphBuilder()
+        g, x = b.variable("g", states=2), b.layer("x", pgm.Normal(least), 1)
+        b.conditional(g, (), [0.5, 0.5])
+        b.cause(g, x, [[0.0, np.log(first)], [0.0, np.log(second)]])
+        p = pgm.infer(b.build(), {"x": 0.0}).marginal("g")[0]
+        np.testing.assert_allclose(p, 2 / 3, rtol=1e-7)
 
 
 def test_squares_are_checked():

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 # The columns of the table for notebooks.
 COLUMNS = ("observation", "when it is removed", "alone")
 
+# Digits after the point that a log-odds may have; rounding leaves fewer.
+ROUNDED_DIGITS = 12
+
 
 @dataclass(frozen=True)
 class Contribution:
@@ -128,7 +131,10 @@ class Impact:
 
     @property
     def _way(self) -> str:
-        ways = [f"{plain(s)} from {self.before[s]:.4g} to {self.after[s]:.4g}" for s in self.after]
+        ways = [
+            f"{plain(s)} from {_rounded(self.before[s]):.4g} to {_rounded(self.after[s]):.4g}"
+            for s in self.after
+        ]
         return f"log-odds: {few(ways)}"
 
 
@@ -296,9 +302,14 @@ def _by_state(states: tuple[Hashable, ...], numbers: Array) -> dict[Hashable, fl
 
 def _changes(changes: Mapping[Hashable, float]) -> str:
     """Return the changes of the log-odds of the states as text."""
-    return few([f"{plain(state)} {change:+.3g}" for state, change in changes.items()])
+    return few([f"{plain(state)} {_rounded(change):+.3g}" for state, change in changes.items()])
 
 
 def _text(value: Any) -> str:
     """Return a state, or a value of a unit without names of states, as text."""
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _rounded(odds: float) -> float:
+    """Return a number of log-odds without the rounding that is left of numbers that cancel."""
+    return round(odds, ROUNDED_DIGITS) + 0.0
