@@ -23,7 +23,7 @@ MOST_MEAN, LEAST_SIGMA, MOST_SIGMA = 5.0, 0.1, 10.0
 # finite likelihood.
 MOST_LOG_SIGMA = 200.0
 
-# The power of the smooth maximum of sigma and its smallest value. Ten times above the smallest value
+# The power of the smooth maximum of exp(z) and the smallest sigma. Ten times above the smallest one,
 # it changes sigma by 1e-9 of itself.
 POWER = 8
 
@@ -58,9 +58,10 @@ class Normal(Unit):
 
     Notes
     -----
-    sigma = (least_sigma^8 + exp(8 z))^(1/8), where z is the second input: exp(z), and 9 % more where
-    that is least_sigma. As an exponential family with base measure N(0, 1), the statistics are (x, x^2), eta = (m / sigma^2, (1 - 1 / sigma^2) / 2),
-    and A = m^2 / (2 sigma^2) + log sigma. At beta = 0 a unit is standard normal: standardise data
+    sigma = (least_sigma^8 + exp(8 z))^(1/8), where z is the second input. That is exp(z), and 9 %
+    more where exp(z) is least_sigma. As an exponential family with base measure N(0, 1), the
+    statistics are (x, x^2), eta = (m / sigma^2, (1 - 1 / sigma^2) / 2), and
+    A = m^2 / (2 sigma^2) + log sigma. At beta = 0 a unit is standard normal: standardise data
     before tempering.
 
     >>> import pgmengine as pgm
