@@ -23,8 +23,8 @@ MOST_MEAN, LEAST_SIGMA, MOST_SIGMA = 5.0, 0.1, 10.0
 # finite likelihood.
 MOST_LOG_SIGMA = 200.0
 
-# The power of the smooth maximum of exp(z) and the smallest sigma. Ten times above the smallest one,
-# it changes sigma by 1e-9 of itself.
+# The power of the smooth maximum of exp(z) and the smallest sigma. Ten times above the latter, it
+# changes sigma by 1e-9 of itself.
 POWER = 8
 
 # The logarithm of the normalizer of N(0, 1).
