@@ -71,6 +71,7 @@ OTHERS = {
         pgm.Expectation,
         pgm.Impact,
         pgm.Joint,
+        pgm.Mode,
         pgm.Plan,
         pgm.Result,
         pgm.Status,

@@ -39,7 +39,6 @@ from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_or
 from pgmengine.infer.exact.junction_tree.factors import weighs_units
 from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
-from pgmengine.infer.exact.junction_tree.marginal_map import ModePlan, found_modes, planned_modes
 from pgmengine.infer.exact.junction_tree.trees import (
     MAX_TREE_ENTRIES,
     NEED_MARGINALS,
@@ -47,6 +46,7 @@ from pgmengine.infer.exact.junction_tree.trees import (
     Limits,
     Tree,
 )
+from pgmengine.infer.exact.marginal_map import ModePlan, found_modes, planned_modes
 from pgmengine.infer.exact.shared_rows import (
     MIN_ROWS_OF_OWN_TREE,
     free_in_some,
@@ -129,7 +129,8 @@ class PlannedTrees:
 
     def scheme(self, target: Target, draws: int) -> Scheme:
         """Return the price of the trees for some draws of samples, or the refusal."""
-        trees, kinds = self.trees, {*map(quantity, self.without_modes)}
+        want = self.without_modes if self.modes else self.want
+        trees, kinds = self.trees, {*map(quantity, want)}
         work = sum([tree.work(kinds, draws) for tree in trees])
         most = max(trees, key=attrgetter("most"))
         if most.most > self.limits.states:
@@ -152,9 +153,10 @@ class PlannedTrees:
         if "gradient" in kinds:
             filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.size.sum())
         seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(trees) + filling
-        seconds += sum(plan.seconds for plan in self.modes)
-        work += sum(plan.entries * len(plan.rows) for plan in self.modes)
-        memory += max((plan.bytes for plan in self.modes), default=0.0)
+        for plan in self.modes:
+            seconds += plan.seconds
+            work += plan.entries * len(plan.rows)
+            memory = max(memory, plan.bytes)
         return Scheme(most.described, work, memory, seconds, self)
 
     def _needs(self, kinds: set[str], draws: int, answers: float) -> tuple[float, float]:
@@ -205,10 +207,9 @@ class PlannedTrees:
 
 def planned_trees(target: Target, want: tuple[str, ...], limits: Limits) -> PlannedTrees:
     """Return the trees of a question; PgmError where a term is no table."""
-    modes = tuple(planned_modes(target, [w for w in want if isinstance(w, Mode)], limits))
-    if modes:
+    if modes := [w for w in want if type(w) is Mode]:
         others = planned_trees(target, _without_modes(want), limits)
-        return replace(others, want=want, modes=modes)
+        return replace(others, want=want, modes=tuple(planned_modes(target, modes, limits)))
     without: list[Tree] = []
     if "log_prob" in want and not normalised(target):
         without = _trees(target.nothing_observed, ("log_z",), limits)

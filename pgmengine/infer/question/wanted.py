@@ -64,17 +64,20 @@ def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
     if not isinstance(want, Iterable):
         raise PgmError(f"want must be a name or several, not {want!r}; {known}")
     wanted = tuple(want)
+    modes = "mode" in wanted
     for name in wanted:
-        if name not in WANTS and not isinstance(name, Joint | Mode):
+        if name in WANTS:
+            continue
+        if not isinstance(name, Joint | Mode):
             where = ELSEWHERE.get(name, "") if isinstance(name, str) else ""
             raise PgmError(f"want: {name!r} is unknown{where}; {known}")
         if isinstance(name, Joint):
             units_of(s, name)
-        if isinstance(name, Mode):
+        else:
             units_of_mode(s, name)
+            modes = True
     if not wanted:
         raise PgmError(f"want is empty; {known}")
-    modes = any(name == "mode" or isinstance(name, Mode) for name in wanted)
     if modes and (s.compact_gates or s.auxiliary):
         raise PgmError(
             "want: the mode needs the whole table of each conditional, and the one of "

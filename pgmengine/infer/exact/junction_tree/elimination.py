@@ -141,7 +141,7 @@ class Elimination(Method):
         self, trees: PlannedTrees, target: Target, rng: np.random.Generator | None
     ) -> tuple[Array, Answer]:
         """Return log_z (rows,) of the posterior, and the other answers."""
-        want = trees.without_modes
+        want = trees.without_modes if trees.modes else trees.want
         if not trees.slope:
             log_z, found = _eliminated(trees.posterior, target, want, self.draws, rng)
         else:
@@ -162,8 +162,9 @@ def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[PlacedGate, ...]:
     parameter. At beta < 1 the sum over auxiliary variables is not the power of the conditional.
     """
     gates = target.structure.gates
-    kinds = {*map(quantity, want)}
-    if not gates or not target.untempered or not {"mode", "modes", "gradient"}.isdisjoint(kinds):
+    if not gates or not target.untempered:
+        return ()
+    if not {"mode", "modes", "gradient"}.isdisjoint(map(quantity, want)):
         return ()
     if all(one.gate.entries <= MAX_WHOLE_GATE_ENTRIES for one in gates):
         return ()

@@ -37,7 +37,7 @@ from pgmengine.infer.results.by_name import Mode, units_of_mode
 STEP_SECONDS, ENTRY_SECONDS = 5e-5, 2e-8
 
 # Copies of the largest table while it is summed.
-COPIES = 4
+COPIES = 5
 
 # A factor: the units of its axes, and its logarithms with one more axis for the rows.
 Factor = tuple[tuple[int, ...], Array]
