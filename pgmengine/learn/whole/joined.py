@@ -20,6 +20,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.target import Target
 from pgmengine.learn.whole.chains import Chains, chains_of
+from pgmengine.learn.whole.fixed_rows import slopes_with_kept
 from pgmengine.learn.whole.objective import Evaluation, Objective
 from pgmengine.model.model import Model
 from pgmengine.model.parameters import Parameters
@@ -75,6 +76,20 @@ class JoinedObjective(Objective):
         return self._joined(model, found, [1.0] * len(found))
 
     def _gradient(self, model: Model) -> Evaluation:
+        # Without given units, a normalised model has no other phase.
+        plain = model.structure.normalized and not self.given and self.chains is not None
+        summed = self.chains.gradient(model) if plain and self.chains is not None else None
+        if summed is not None:
+            log_z, found_slopes = summed
+            slopes = {key: slope / self.total for key, slope in found_slopes.items()}
+            for t in model.structure.table_groups.values():
+                if t.conditional and t.key in self.fixed:
+                    kept = self.fixed[t.key]
+                    slopes[t.key] = slopes_with_kept(model.params[t.key], slopes[t.key], kept)
+            for key, value in model.params.items():
+                # Biases that stay as they are declared.
+                slopes.setdefault(key, np.zeros(np.shape(value)))
+            return Evaluation(log_z / self.total, slopes)
         found = [part.gradient(_with_shared(part, model)) for part in self.parts]
         return self._joined(model, found, [part.total / self.total for part in self.parts])
 

@@ -1,0 +1,159 @@
+"""Observations of a chain that are no tables: all lengths in one pass, as one length at a time.
+
+The plain way is a junction tree for each length and pattern of gaps.
+"""
+
+import numpy as np
+import pytest
+
+import pgmengine as pgm
+from pgmengine.learn.whole import chains, joined
+
+NAN = np.nan
+UNITS = {
+    "normal": (pgm.Normal(), lambda rng, n: rng.normal(size=n)),
+    "gaussian": (pgm.Gaussian(0.8), lambda rng, n: rng.normal(size=n)),
+    "binary": (pgm.Binary(), lambda rng, n: rng.integers(0, 2, n).astype(float)),
+    "spin": (pgm.Spin(), lambda rng, n: rng.choice([-1.0, 1.0], n)),
+    "categorical": (pgm.Categorical(3), lambda rng, n: rng.integers(0, 3, n).astype(float)),
+}
+
+
+def chain(unit, states, kind, rng):
+    """Templates of chains whose observations are children of arrows, and names of observations."""
+    width = unit.width
+    rows = rng.normal(size=(states, width)) * 0.7
+    more = rng.normal(size=(states, 2)) * 0.5
+    start, moves = rng.dirichlet(np.ones(states)), rng.dirichlet(np.ones(states), states)
+    seen = rng.dirichlet(np.ones(4), states)
+    level = rng.normal(size=() if width == 1 else (width,)) * 0.3
+    slope = rng.normal(size=(1, width) if width > 1 else ())
+
+    def declare(steps):
+        b = pgm.GraphBuilder()
+        z = b.variable("z", states=states, shape=steps)
+        x = b.layer("x", unit, (steps, 2) if kind == "two columns" else steps)
+        b.conditional(z[0], (), start, name="start")
+        b.conditional(z[1:], (z[:-1],), moves, name="moves")
+        if kind == "two columns":
+            b.cause(z, x[:, 0], rows, name="first")
+            b.cause(z, x[:, 1], -rows, name="second")
+        elif kind == "slope and level":
+            b.cause(z, x, slope, name="slope")
+            b.bias(x, level, name="level")
+        else:
+            b.cause(z, x, rows, name="rows")
+        if kind == "and a table":
+            y = b.variable("y", states=4, shape=steps)
+            b.conditional(y, (z,), seen, name="seen")
+        if kind == "and a layer":
+            y = b.layer("y", pgm.Normal(), steps)
+            b.cause(z, y, more, name="more")
+            b.bias(y, [0.2, 0.1], name="level")
+        return b
+
+    return pgm.Template(declare)
+
+
+def rows_of(draw, kind, rng, count=60):
+    out = []
+    for _ in range(count):
+        # Long enough that no two rows are equal, which would count as one of weight 2.
+        steps = int(rng.integers(10, 16))
+        columns = 2 if kind == "two columns" else 1
+        x = draw(rng, steps * columns)
+        x[rng.random(len(x)) < 0.2] = NAN
+        row = {"x": x.reshape(steps, 2) if kind == "two columns" else x}
+        if kind == "and a table":
+            row["y"] = rng.integers(0, 4, steps)
+        if kind == "and a layer":
+            row["y"] = rng.normal(size=steps)
+        out.append(row)
+    return out
+
+
+KINDS = ("plain", "two columns", "slope and level", "and a table", "and a layer")
+
+
+# A parent of three states has a row for each, and no slope.
+CASES = [(k, kind) for k in (2, 3) for kind in KINDS if (k, kind) != (3, "slope and level")]
+
+
+@pytest.mark.parametrize(("states", "kind"), CASES)
+@pytest.mark.parametrize("name", UNITS)
+def test_all_lengths_are_summed_as_one_length_at_a_time(name, states, kind, monkeypatch):
+    unit, draw = UNITS[name]
+    rng = np.random.default_rng(len(name) + states)
+    template, data = chain(unit, states, kind, rng), rows_of(draw, kind, rng)
+    ways = []
+
+    def learned():
+        steps = pgm.LBFGS(starts=1, tolerance=0.0)
+        return pgm.fit(template, data, optimizer=steps, updates=4, progress=False)
+
+    def watched(*arguments):
+        found = chains.chains_of(*arguments)
+        ways.append(found is not None)
+        return found
+
+    monkeypatch.setattr(joined, "chains_of", watched)
+    together = learned()
+    assert ways == [True]
+    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    apart = learned()
+    for key, value in apart.model.learned.items():
+        np.testing.assert_allclose(together.model.learned[key], value, atol=1e-8)
+    both = [f.history["objective"]["value"] for f in (together, apart)]
+    np.testing.assert_allclose(*both, rtol=1e-10)
+
+
+def bad(change):
+    """Templates and rows that are no such chains, and have to go the plain way."""
+    rng = np.random.default_rng(0)
+    data = [{"x": rng.normal(size=int(rng.integers(6, 12)))} for _ in range(60)]
+
+    def declare(steps):
+        b = pgm.GraphBuilder()
+        z, x = b.variable("z", states=3, shape=steps), b.layer("x", pgm.Normal(), steps)
+        b.conditional(z[0], (), [0.2, 0.3, 0.5], name="start")
+        table = [[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.1, 0.1, 0.8]] if change == "zero" else None
+        moves = np.full((3, 3), 1 / 3) if table is None else table
+        b.conditional(z[1:], (z[:-1],), moves, name="moves")
+        means = np.array([[-1.0, 0.0], [0.0, 0.2], [1.0, -0.2]])
+        b.cause(z, x, means, name="rows")
+        if change == "two parents":
+            b.cause(z[:-1], x[1:], 0.3 * means, name="before")
+        if change == "between children":
+            b.cause(x[:-1], x[1:], np.array([[0.5, 0.0], [0.0, 0.0]]), name="chain")
+        return b
+
+    return pgm.Template(declare), data
+
+
+@pytest.mark.parametrize("change", ("zero", "two parents", "given", "weights"))
+def test_others_go_the_plain_way(change, monkeypatch):
+    template, data = bad(change)
+    settings = {"optimizer": pgm.LBFGS(starts=1), "updates": 3, "progress": False}
+    if change == "weights":
+        settings["sample_weight"] = np.linspace(0.5, 1.5, len(data))
+    if change == "given":
+        for row in data:
+            row["z[0]"] = 1
+        settings["given"] = ["z[0]"]
+    first = pgm.fit(template, data, **settings)
+    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    second = pgm.fit(template, data, **settings)
+    for key, value in second.model.learned.items():
+        np.testing.assert_allclose(first.model.learned[key], value, atol=1e-8)
+
+
+def test_fixed_rows_stay():
+    template, data = bad("nothing")
+    mask = np.zeros((3, 3), dtype=bool)
+    mask[0, 0] = True
+    steps = pgm.Fixed(pgm.LBFGS(starts=1), {"moves": mask})
+    f = pgm.fit(template, data, optimizer=steps, updates=5, progress=False)
+    moves = np.exp(f.model.learned["moves"])
+    np.testing.assert_allclose(moves[0, 0], 1 / 3, rtol=1e-9)
+    np.testing.assert_allclose(moves.sum(axis=1), 1, rtol=1e-9)
+    assert np.abs(moves - 1 / 3).max() > 0.01
