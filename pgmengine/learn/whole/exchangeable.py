@@ -38,7 +38,9 @@ def look_alike(model: Model, target: Target) -> list[str]:
             continue
         effects = [*_in_tables(model, int(unit)), *_in_couplings(model, layer, number)]
         states = len(effects[0]) if effects else 0
-        if effects and len(np.unique(np.concatenate(effects, axis=1), axis=0)) < states:
+        # The sum makes one zero of both signs of zero, whose bytes differ.
+        rows = np.concatenate(effects, axis=1) + 0.0 if effects else []
+        if len({row.tobytes() for row in rows}) < states:
             found.append(repr(names.of((layer, number))))
     return found
 
@@ -70,7 +72,10 @@ def _in_couplings(model: Model, layer: str, number: int) -> Iterator[Array]:
         for source, block in ends:
             if source == layer:
                 own = block[columns]
-                yield np.asarray(values @ (own.toarray() if is_sparse(own) else own))
+                if is_sparse(own):
+                    # Most columns are 0, and tell no states apart.
+                    own = own[:, np.unique(own.nonzero()[1])].toarray()
+                yield np.asarray(values @ own)
 
 
 def perturbed(
