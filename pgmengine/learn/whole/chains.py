@@ -38,6 +38,9 @@ from pgmengine.model.tables import TableIndex, table_gradient
 # The fewest chains that reach a step on average, for which its operations on arrays pay.
 MIN_CHAINS_A_STEP = 8
 
+# The steps that take about as long as the tables of children in the junction tree of one length.
+STEPS_A_TREE = 60
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -163,7 +166,9 @@ def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | N
     lengths = np.repeat([p.steps for p in parts], [p.rows for p in parts])
     if len(pairs) != 1 or len(states) != 1:
         return None
-    if lengths.sum() < MIN_CHAINS_A_STEP * lengths.max():
+    many = lengths.sum() >= MIN_CHAINS_A_STEP * lengths.max()
+    # A junction tree with children of arrows takes the time of about so many steps.
+    if not many and not (kinds and lengths.max() <= STEPS_A_TREE * len(targets)):
         return None
     return _joined(whole, parts, lengths, pairs.pop(), kinds)
 

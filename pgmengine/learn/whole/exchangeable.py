@@ -39,8 +39,8 @@ def look_alike(model: Model, target: Target) -> list[str]:
         effects = [*_in_tables(model, int(unit)), *_in_couplings(model, layer, number)]
         states = len(effects[0]) if effects else 0
         # The sum makes one zero of both signs of zero, whose bytes differ.
-        rows = np.concatenate(effects, axis=1) + 0.0 if effects else []
-        if len({row.tobytes() for row in rows}) < states:
+        seen = {row.tobytes() for row in np.concatenate(effects, axis=1) + 0.0} if effects else ()
+        if len(seen) < states:
             found.append(repr(names.of((layer, number))))
     return found
 
