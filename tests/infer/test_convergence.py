@@ -98,7 +98,7 @@ def test_chains_that_are_too_short_are_not_called_good(chains, draws):
     r = pgm.infer(model, method=method, rng=0)
     assert r.status is pgm.Status.NOT_MIXED
     assert f"{chains} chains of {draws} draws are too short to be judged" in r.warnings[0]
-    assert r.warnings == unmixed_notes(r.stats, 1.05, model.structure)
+    assert r.warnings == unmixed_notes(r.stats, 1.05, model.structure, "MCMC")
 
 
 def test_short_chains_in_two_wells_have_not_mixed():

@@ -247,11 +247,11 @@ def log_z_apart(rhat: Array, limit: float) -> tuple[str, ...]:
 
 
 def unmixed_notes(
-    stats: Mapping[str, Any], limit: float, structure: Structure, thin: int = 1
+    stats: Mapping[str, Any], limit: float, structure: Structure, method: str, thin: int = 1
 ) -> tuple[str, ...]:
     """Return a warning for everything that has not mixed, and for impossible draws.
 
-    `thin` is the number of sweeps for each draw.
+    `method` is the name of the method, and `thin` the number of sweeps for each draw.
 
     The energy of a draw is infinite if its state is impossible. If the worst unit of a layer is a
     variable, the warning names it in place of the layer.
@@ -291,7 +291,8 @@ def unmixed_notes(
         least = min(float(np.nanmin(v)) for v in ess.values())
         times = 1.5 * needed / max(least, 1.0)
         number = float(f"{times * draws * thin:.2g}")
-        advice = f"{CHAINS_AGREE}; draw about {times:.2g} times as long, draws={number:.0f}"
+        longer = f"method=pgm.{method}(draws={number:.0f})"
+        advice = f"{CHAINS_AGREE}; draw about {times:.2g} times as long, {longer}"
         slow = (f"{slow[0]}: {advice}", *slow[1:])
     return note + apart + slow + unsettled
 

@@ -247,12 +247,12 @@ class Draws:
         return out
 
     def judged(
-        self, target: Target, limit: float, seconds: float, thin: int = 1
+        self, target: Target, limit: float, seconds: float, method: str, thin: int = 1
     ) -> tuple[dict[str, Any], Status, tuple[str, ...]]:
         """Return statistics, status and warnings: whether the chains agree.
 
         With an infinite limit of R-hat there are no diagnostics. `seconds` is the planned time of
-        the answer, and `thin` the number of sweeps for each draw.
+        the answer, `method` the name of the method, and `thin` the number of sweeps for each draw.
         """
         stats: dict[str, Any] = {}
         missed: tuple[str, ...] = ()
@@ -263,7 +263,7 @@ class Draws:
             if self.some and np.isfinite(self.energy).all():
                 stats["mcse"], missed = with_gaps(self._some(target), self.mean, stats, seconds)
         stats["energy"] = self.energies(target)
-        note = unmixed_notes(stats, limit, target.structure, thin) + missed
+        note = unmixed_notes(stats, limit, target.structure, method, thin) + missed
         return stats, Status.NOT_MIXED if note else Status.OK, note
 
     def energies(self, target: Target) -> Array:

@@ -55,7 +55,8 @@ class Sampler(Method):
 
     def unmixed(self, stats: Mapping[str, Any], structure: Structure) -> tuple[str, ...]:
         """Return a warning for each quantity that has not mixed."""
-        return unmixed_notes(stats, self.rhat_limit, structure, int(getattr(self, "thin", 1)))
+        name, thin = type(self).__name__, int(getattr(self, "thin", 1))
+        return unmixed_notes(stats, self.rhat_limit, structure, name, thin)
 
     def scheme_of(
         self,

@@ -140,7 +140,7 @@ class MCMC(Sampler):
         )
         draws = Draws.joined(many, [part for part, _ in found])
         stats, status, note = draws.judged(
-            target, self.rhat_limit, question.plan.seconds, self.thin
+            target, self.rhat_limit, question.plan.seconds, type(self).__name__, self.thin
         )
         last = {name: np.concatenate([x[name] for _, x in found]) for name in x}
         return question.result(draws.answers(target), stats, status, note, last)

@@ -162,7 +162,9 @@ class ParallelTempering(Sampler):
             draws.add(t, ladders.chains.values(top), ladders.energy_at_1(top))
             swapped[t] = ladders.accepted
         answers = draws.answers(target)
-        stats, _, unmixed = draws.judged(target, self.rhat_limit, question.plan.seconds, self.thin)
+        stats, _, unmixed = draws.judged(
+            target, self.rhat_limit, question.plan.seconds, type(self).__name__, self.thin
+        )
         stats |= ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
         doubts: Doubts = []
         if len(ladders.betas) > 1:

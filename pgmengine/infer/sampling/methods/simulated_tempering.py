@@ -171,7 +171,9 @@ class SimulatedTempering(Sampler):
             kept.add(levels, np.flatnonzero(levels.at_1().ravel()))
         draws, absent = kept.draws(want, levels)
         answers = draws.answers(target)
-        stats, _, unmixed = draws.judged(target, self.rhat_limit, question.plan.seconds)
+        stats, _, unmixed = draws.judged(
+            target, self.rhat_limit, question.plan.seconds, type(self).__name__
+        )
         stats |= _ladder_statistics(rungs, self.warmup, betas) | {"log_g": levels.weights.log_g}
         doubts: Doubts = []
         if "log_z" in want:

@@ -106,7 +106,9 @@ class TemperedTransitions(Sampler):
             accepted += excursion(chains, betas, generator)
             chains.sweep(1)
             draws.add(t, chains.values(), -chains.log_density())
-        stats, status, note = draws.judged(target, self.rhat_limit, question.plan.seconds)
+        stats, status, note = draws.judged(
+            target, self.rhat_limit, question.plan.seconds, type(self).__name__
+        )
         stats["acceptance"] = accepted.reshape(target.rows, -1).mean(axis=1) / self.draws
         return question.result(draws.answers(target), stats, status, note)
 

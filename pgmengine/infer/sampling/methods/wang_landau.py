@@ -158,7 +158,9 @@ class WangLandau(Sampler):
         draws = Draws.none(many, want, self.chains, self.draws)
         for t, x in enumerate(states):
             draws.add(t, whole(target.structure, x), energy[t], w[t].ravel())
-        stats, status, note = draws.judged(target, self.rhat_limit, question.plan.seconds)
+        stats, status, note = draws.judged(
+            target, self.rhat_limit, question.plan.seconds, type(self).__name__
+        )
         ess = effective(w)
         if more := few_weights(ess, self.draws * self.chains, target.row_numbers):
             status, note = Status.FEW_WEIGHTS, note + more
