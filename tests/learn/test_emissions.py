@@ -147,6 +147,28 @@ def test_others_go_the_plain_way(change, monkeypatch):
         np.testing.assert_allclose(first.model.learned[key], value, atol=1e-8)
 
 
+def test_short_rows_may_lack_a_parameter(monkeypatch):
+    """A model of one step has no later steps, so that its parameters are others."""
+
+    def declare(steps):
+        b = pgm.GraphBuilder()
+        z, x = b.variable("z", states=2, shape=steps), b.layer("x", pgm.Normal(), steps)
+        b.conditional(z[0], (), [0.4, 0.6], name="start")
+        b.conditional(z[1:], (z[:-1],), [[0.8, 0.2], [0.3, 0.7]], name="moves")
+        b.cause(z[1:], x[1:], [[-1.0, 0.0], [1.0, 0.3]], name="later")
+        b.cause(z[0], x[0], [[-0.5, 0.1], [0.5, 0.0]], name="first")
+        return b
+
+    rng = np.random.default_rng(0)
+    data = [{"x": rng.normal(size=int(steps))} for steps in rng.integers(1, 5, 60)]
+    settings = {"optimizer": pgm.LBFGS(starts=1), "updates": 4, "progress": False}
+    together = pgm.fit(pgm.Template(declare), data, **settings)
+    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    apart = pgm.fit(pgm.Template(declare), data, **settings)
+    for key, value in apart.model.learned.items():
+        np.testing.assert_allclose(together.model.learned[key], value, atol=1e-8)
+
+
 def test_fixed_rows_stay():
     template, data = bad("nothing")
     mask = np.zeros((3, 3), dtype=bool)

@@ -109,18 +109,19 @@ def emitting_layers(s: Structure) -> frozenset[str] | None:
 
 
 def observed_children(
-    target: Target, layers: frozenset[str], kinds: dict[bytes, Kind]
+    target: Target, layers: frozenset[str], whole: Structure, kinds: dict[bytes, Kind]
 ) -> list[Observed] | None:
     """Return the observed children of all layers; None unless each has one parent.
 
-    New kinds are added to `kinds`.
+    `whole` has all parameters, of which a short model may lack some. New kinds are added to
+    `kinds`.
     """
     out = list[Observed]()
     for name in sorted(layers):
         if np.any(target.model.params[f"{name}.bias"]):
             # The bias of a layer of its own would be one more part of the input.
             return None
-        found = _children(target.structure, name, kinds)
+        found = _children(target.structure, name, whole, kinds)
         if found is None:
             return None
         parents, keys = found
@@ -137,15 +138,15 @@ def observed_children(
 
 
 def _children(
-    s: Structure, name: str, kinds: dict[bytes, Kind]
+    s: Structure, name: str, whole: Structure, kinds: dict[bytes, Kind]
 ) -> tuple[Array, list[bytes]] | None:
     """Return the parent and the kind of each unit of a layer; None unless each has one parent."""
     (arrow,) = s.arrows_into[name]
     child, parent = s.layers[name], s.layers[arrow.a]
     offsets, first = dict[str, int](), 0
-    for name_of_term, term in s.shared_groups.items():
+    for name_of_term, term in whole.shared_groups.items():
         offsets[name_of_term] = first
-        first += int(np.prod(term.shape(s.layers), dtype=np.int64))
+        first += int(np.prod(term.shape(whole.layers), dtype=np.int64))
     weights = s.expansion.weights[arrow.key].terms
     biases = s.expansion.biases.get(name, [])
     above = np.concatenate([e.rows for e in weights])

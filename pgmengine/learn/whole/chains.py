@@ -224,7 +224,7 @@ def _part(target: Target, whole: Structure, kinds: dict[bytes, Kind]) -> Part | 
     joint = np.flatnonzero(counts == 2)
     number = np.full(len(is_free), -1)
     number[order] = np.arange(len(order))
-    children = observed_children(target, emitting, kinds)
+    children = observed_children(target, emitting, whole, kinds)
     if children is None or any((number[one.parent] < 0).any() for one in children):
         return None
     steps = target.states[:, index.unit] * np.where(is_free[index.unit], 0, index.stride)
