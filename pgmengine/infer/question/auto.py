@@ -36,7 +36,7 @@ from pgmengine.base.checks import check_limit, check_method, real, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import CHAINS_AGREE, MAX_MEAN_GAP_IN_ERRORS
+from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.joining import joined_parts, joined_plans, with_rest
 from pgmengine.infer.question.prepared import Method, MethodLike, Planned, Prepared, as_method
@@ -218,9 +218,7 @@ class Auto(Method):
             plan = question.plan
             if last is not None and not plan.refusal:
                 plan = replace(plan, refusal=self._needless(plan, last) or self._slow(plan, last))
-                # Where the chains agree, a warning says already how many draws are enough.
-                agree = any(CHAINS_AGREE in line for line in last.warnings)
-                slow += [plan.refusal] * bool(self._slow(plan, last) and not agree)
+                slow += [plan.refusal] * bool(self._slow(plan, last))
             if plan.refusal:
                 refused.append(plan)
                 continue
