@@ -86,17 +86,28 @@ def written(s: Structure, given: Mapping[str, Array]) -> tuple[Member, ...]:
 
 
 def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
-    """Raise PgmError for data without units besides the given ones, or that units cannot learn."""
+    """Raise PgmError for data without units besides the given ones."""
     observed = target.pattern.observed.items()
     seen = {name: distinct(seen).any(axis=0) for name, seen in observed}
     if not any((seen[name] & ~given.get(name, np.False_)).any() for name in seen):
         why = "all layers with data are given" if given else "no value is known"
         raise PgmError(f"there is nothing to learn: {why}")
-    for name, layer in target.structure.layers.items():
-        values, fixed = target.evidence.values[name], given.get(name, np.False_)
-        learned = np.broadcast_to(~target.free[name] & ~fixed, (len(values), layer.size))
-        shown = layer.shaped(values)[learned]
-        if why := layer.unit.misfit(shown):
+
+
+def check_scales(parts: Sequence[tuple[Target, Mapping[str, Array]]]) -> None:
+    """Raise PgmError for data that the units of a layer cannot learn.
+
+    `parts` are rows with their given units. Rows of several lengths are judged together.
+    """
+    shown: dict[str, list[Array]] = {}
+    for target, given in parts:
+        for name, layer in target.structure.layers.items():
+            values, fixed = target.evidence.values[name], given.get(name, np.False_)
+            learned = np.broadcast_to(~target.free[name] & ~fixed, (len(values), layer.size))
+            shown.setdefault(name, []).append(layer.shaped(values)[learned])
+    for name, found in shown.items():
+        layer = parts[0][0].structure.layers[name]
+        if why := layer.unit.misfit(np.concatenate(found)):
             raise PgmError(f"data: {layer.title}: {why}")
 
 

@@ -30,6 +30,7 @@ from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
     check_learnable,
     check_left,
+    check_scales,
     check_settings,
     check_start,
     hidden_variables,
@@ -322,6 +323,8 @@ def fit(
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     target, rows, known = target_of(model, data, given)
+    further = optimizer.other_rows() if isinstance(optimizer, FullBatch) else ()
+    check_scales([(target, known), *((one.target, one.given) for one in further)])
     optimizer, why = chosen(optimizer, target, known, negative, positive)
     all_rows = holds(optimizer, FullBatch)
     size = target.rows if all_rows else batch_size

@@ -169,6 +169,16 @@ def test_short_rows_may_lack_a_parameter(monkeypatch):
         np.testing.assert_allclose(together.model.learned[key], value, atol=1e-8)
 
 
+def test_rows_of_all_lengths_are_judged_together():
+    """A row of one number has no spread of its own, and is no reason to refuse the data."""
+    template, data = bad("nothing")
+    few = [{"x": np.array([0.5])}, {"x": np.array([5.5, 5.2, 6.1])}]
+    pgm.fit(template, data + few, updates=1, progress=False)
+    far = [{"x": row["x"] + 50} for row in data]
+    with pytest.raises(pgm.PgmError, match=r"layer 'x'.*mean 4\d.*standardise"):
+        pgm.fit(template, far + few, updates=1, progress=False)
+
+
 def test_fixed_rows_stay():
     template, data = bad("nothing")
     mask = np.zeros((3, 3), dtype=bool)

@@ -172,17 +172,20 @@ def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:
 
 
 def _members(structure: Structure, mode: Mode) -> list[tuple[Member, Layer, Array]]:
-    """Return each name of a Mode with its layer and the units of the layer that it stands for."""
+    """Return each name of a Mode with its layer and the units of the layer that it stands for.
+
+    The units have no axis if the name is that of a single one.
+    """
     found = list[tuple[Member, Layer, Array]]()
     for name in mode.units:
         whole = structure.layers.get(name) if isinstance(name, str) else None
-        if whole is not None and not whole.is_variable:
+        if whole is not None and (whole.is_array or not whole.holds_variables):
             check_finite(structure, whole.name)
             found.append((name, whole, np.arange(whole.size)))
             continue
         layer, unit = structure.names.unit(name, str(mode))
         check_finite(structure, layer)
-        found.append((name, structure.layers[layer], np.array([unit])))
+        found.append((name, structure.layers[layer], np.array(unit)))
     return found
 
 
@@ -191,7 +194,7 @@ def units_of_mode(structure: Structure, mode: Mode) -> tuple[int, ...]:
     units = [
         structure.first_unit[layer.name] + int(unit)
         for _, layer, numbers in _members(structure, mode)
-        for unit in numbers
+        for unit in numbers.ravel()
     ]
     if len(set(units)) < len(units):
         raise PgmError(f"{mode}: a unit is named twice")
@@ -199,21 +202,36 @@ def units_of_mode(structure: Structure, mode: Mode) -> tuple[int, ...]:
 
 
 def assignment_of(structure: Structure, mode: Mode, states: Array) -> dict[Hashable, Any]:
-    """Return name -> name of the state, or array of them, from numbers of states (..., units)."""
+    """Return name -> state, or array of them, from numbers of states (..., units).
+
+    States have the names, numbers or values that `assignment` gives for complete states.
+    """
     found, first = dict[Hashable, Any](), 0
     for name, layer, units in _members(structure, mode):
-        keys = np.array(state_keys(layer), dtype=object)
-        own = states[..., first : first + len(units)]
-        first += len(units)
-        named = np.full(own.shape, np.nan, dtype=object)
-        known = np.isfinite(own)
-        named[known] = keys[own[known].astype(np.int64)]
-        if layer.is_variable or len(units) < layer.size:
-            value = named[..., 0]
-            found[name] = value.item() if np.ndim(value) == 0 else value
-        else:
-            found[name] = layer.in_shape(named, -1)
+        own = states[..., first : first + units.size]
+        first += units.size
+        keys, known = _keys_in_modes(layer), np.isfinite(own)
+        named = keys[np.where(known, own, 0).astype(np.int64)]
+        if not known.all():
+            # States that were withheld are NaN, and stay NaN.
+            named = np.where(known, named, np.nan)
+        value = layer.in_shape(named, -1) if units.ndim else named[..., 0]
+        found[name] = value.item() if np.ndim(value) == 0 else value
     return found
+
+
+def _keys_in_modes(layer: Layer) -> Array:
+    """Return the states (states,) of a layer as modes show them.
+
+    They are names, numbers of states of arrays and of units with several components, or values.
+    """
+    unit = layer.unit
+    assert unit.support is not None
+    if layer.state_table is not None:
+        return np.asarray(layer.state_table.array)
+    if layer.is_array or unit.width > 1:
+        return np.arange(len(unit.support))
+    return np.ravel(unit.support)
 
 
 def marginal(

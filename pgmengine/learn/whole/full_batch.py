@@ -40,6 +40,10 @@ class FullBatch(ABC):
         """Return the objective of all rows, given that of the rows of the fit."""
         return objective
 
+    def other_rows(self) -> tuple[Objective, ...]:
+        """Return the objectives of further rows, such as the ones of other lengths."""
+        return ()
+
     @abstractmethod
     def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
         """Return the result of update t, counted from 0, which begins at `model`."""

@@ -54,6 +54,10 @@ class OfLengths(FullBatch):
         """Return the moments of the optimizer."""
         return self.optimizer.start(params)
 
+    def other_rows(self) -> tuple[Objective, ...]:
+        """Return the objectives of the rows of other lengths than the longest."""
+        return self.others
+
     def all_rows(self, objective: Objective) -> Objective:
         """Return the objective of rows of all lengths."""
         return self._joined(objective)

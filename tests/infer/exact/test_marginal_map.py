@@ -87,14 +87,14 @@ def test_against_sums_over_all_states(make, seed, zeros):
             for state, log in zip(every[fits], logs[fits], strict=True):
                 key = tuple(state[asked])
                 sums[key] = np.logaddexp(sums.get(key, -np.inf), log)
-            mine = tuple(list(r_keys(model, places[i])).index(found[names[i]][row]) for i in asked)
+            mine = tuple(_state(model, places[i], found[names[i]][row]) for i in asked)
             assert sums[mine] >= max(sums.values()) - 1e-9
 
 
-def r_keys(model, place):
-    from pgmengine.evidence.frames import state_keys
-
-    return state_keys(model.structure.layers[place[0]])
+def _state(model, place, shown):
+    """The number of a state that is shown by its number or its value."""
+    unit = model.structure.layers[place[0]].unit
+    return int(shown) if unit.one_hot else np.ravel(unit.support).tolist().index(float(shown))
 
 
 def _value(unit, state):
@@ -231,6 +231,31 @@ def test_what_is_refused_or_not_asked():
     b.conditional("b", ("a",), [[0.5, 0.5], [0.5, 0.5]])
     with pytest.raises(pgm.PgmError, match="probability zero"):
         pgm.infer(b.build(), {"a": 1}, want=(pgm.Mode("b"),))
+
+
+def test_states_are_shown_as_in_complete_states():
+    """Without names: values of units of layers, and numbers of states of arrays."""
+    b = pgm.GraphBuilder()
+    b.layer("h", pgm.MultiValued(2), 2, bias=[3.0, -3.0])
+    b.layer("s", pgm.Spin(), (2, 2), bias=[1.0, -1.0, 2.0, -2.0])
+    b.layer("c", pgm.Categorical(3), 2, bias=[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    b.bias(b.variable("z", states=2, shape=3), 0.5)
+    b.variable("a", states=("no", "yes"))
+    b.variable("d", states=("lo", "mid", "hi"))
+    b.table(("a", "d"), [[1, 2, 1], [1, 1, 5]])
+    model = b.build()
+    names = ("h", "s", "c", "z", "a", "d", ("s", 1))
+    r = pgm.infer(model, want=("mode", *(pgm.Mode(name) for name in names)))
+    whole = r.assignment()
+    assert r.assignment("h")["h"].tolist() == [whole["h", 0], whole["h", 1]] == [1.0, -1.0]
+    assert r.assignment("s")["s"].tolist() == [[1.0, -1.0], [1.0, -1.0]]
+    assert r.assignment(("s", 1)) == {("s", 1): whole["s", 1]}
+    assert r.assignment("c")["c"].tolist() == [whole["c", 0], whole["c", 1]] == [1, 2]
+    assert r.assignment("z")["z"].tolist() == whole["z"].tolist() == [1, 1, 1]
+    assert r.assignment("a") == {"a": "yes"} and r.assignment("d") == {"d": "hi"}
+    # An axis of rows, and no other one, for a single variable.
+    rows = pgm.infer(model, {"a": ["no", "yes"]}, want=(pgm.Mode("d"),))
+    assert rows.assignment("d")["d"].tolist() == ["mid", "hi"]
 
 
 def test_memory_is_estimated_before_it_is_taken():
