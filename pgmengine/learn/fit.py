@@ -400,6 +400,11 @@ def fit(
         unsaved = saver.at_the_end(first.run, first.history, first.watch) if saver else ""
     _warn_of_absent_values(callbacks, first.history)
     found = [_ended(each, means, interrupted, unsaved) for each in fits]
+    if updates is None and epochs is None and not interrupted:
+        # Whoever sets the length knows that it may be short.
+        for note in dict.fromkeys(each.run.notes.get("converged", "") for each in fits):
+            if note:
+                log.warning("%s", note)
     report([each.findings for each in found])
     return found[0] if repeats is None else found
 

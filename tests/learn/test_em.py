@@ -358,6 +358,17 @@ def test_estimated_counts_say_that_the_objective_is_not_known(method, atol=0.1):
         np.testing.assert_allclose(one, two, atol=atol)
 
 
+def test_a_fit_of_default_length_warns_where_it_has_not_converged(monkeypatch, caplog):
+    """Whoever gives a length knows that it may be short."""
+    monkeypatch.setattr("pgmengine.learn.whole.run.MAX_UPDATES", 3)
+    start, data = latent_class([[0.6, 0.4], [0.4, 0.6]]), mixed_rows()
+    for updates in (3, None):
+        caplog.clear()
+        pgm.fit(start, data, optimizer=pgm.EM(tolerance=0.0), updates=updates, progress=False)
+        warned = [r.message for r in caplog.records if r.levelname == "WARNING"]
+        assert any("3 updates have not converged" in line for line in warned) == (updates is None)
+
+
 def test_callbacks_and_limits_hold_as_in_other_fits():
     seen = []
     start, data = latent_class([[0.6, 0.4], [0.4, 0.6]]), mixed_rows()
