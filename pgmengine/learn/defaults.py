@@ -72,14 +72,15 @@ def chosen(
 
 
 def cheap_posterior(target: Target) -> bool:
-    """Return whether a directed model with tables has exact gradients of all rows in little time.
+    """Return whether LBFGS learns a directed model by exact gradients, in little time.
 
     Such as a mixture, or a chain with observations that are no tables. Small steps on mini-batches
     would not leave a start at which the states of a latent variable are alike; LBFGS takes random
-    starts there.
+    starts there. They also end far from the best inputs of real children.
     """
     s = target.structure
-    if not (s.normalized and s.tables) or floors(s):
+    real = any(s.arrows_into[name] and s.layers[name].unit.support is None for name in s.layers)
+    if not (s.normalized and (s.tables or real)) or floors(s):
         return False
     exact = Exact(MAX_BATCH_BITS, max_states=MAX_BATCH_ENTRIES, max_work=0)
     plan = exact.plan(target, ("log_z", "gradient"))

@@ -229,7 +229,8 @@ def fit(
         maximised.
     optimizer : EM(), LBFGS(), or an optimizer of mini-batches. By default EM() where every
         parameter is the table of a conditional and no `negative` is given; LBFGS() where complete
-        data make the objective concave and its normaliser is cheap, for other templates, or with
+        data make the objective concave and its normaliser is cheap, for other templates, for
+        directed models with tables or real children whose exact posterior is cheap, or with
         `negative=PseudoGradient()`; `Fit.notes` says so. Elsewhere centred gradients, with steps
         that fit the units and the sizes of the layers and fall to 0 at the last update:
         Centered(Scaled(SGD(linear_decay(rate, updates)))), and for models with tables or noisy-or

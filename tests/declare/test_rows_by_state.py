@@ -158,6 +158,23 @@ def test_given_parents_keep_what_they_touch():
     )
 
 
+@pytest.mark.parametrize("hidden", (False, True))
+def test_the_default_fit_of_a_layer_and_its_real_children_is_the_best_one(hidden):
+    """Two groups without a table: small steps ended 0.2 nats a row below, without a word."""
+    rng = np.random.default_rng(0)
+    z = rng.choice([-1.0, 1.0], (400, 1))
+    x = rng.normal(np.where(z > 0, 1.5, -1.0), np.where(z > 0, 0.5, 1.0))
+    b = pgm.GraphBuilder()
+    s, child = b.layer("s", pgm.Spin(), 1), b.layer("x", pgm.Normal(), 1)
+    b.cause(s, child, [[0.0, 0.0], [0.1, 0.0]], name="rows")
+    data = {"x": x} if hidden else {"s": z, "x": x}
+    f = pgm.fit(b.build(), data, progress=False)
+    means, sigmas = f.params["rows"][:, 0], np.exp(f.params["rows"][:, 1])
+    order = np.argsort(means)
+    np.testing.assert_allclose(means[order], [-1.0, 1.5], atol=0.25)
+    np.testing.assert_allclose(sigmas[order], [1.0, 0.5], atol=0.15)
+
+
 def test_refusals():
     b = pgm.GraphBuilder()
     z, x = b.layer("z", pgm.Binary(), 3), b.layer("x", pgm.Normal(), 3)
