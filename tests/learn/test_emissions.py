@@ -98,7 +98,8 @@ def test_all_lengths_are_summed_as_one_length_at_a_time(name, states, kind, monk
 
     monkeypatch.setattr(joined, "chains_of", watched)
     together = learned()
-    assert ways == [True]
+    # Children without rows of all states have biases of their own, which are not shared numbers.
+    assert ways == [kind != "slope and level"]
     monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
     apart = learned()
     for key, value in apart.model.learned.items():
@@ -177,6 +178,33 @@ def test_rows_of_all_lengths_are_judged_together():
     far = [{"x": row["x"] + 50} for row in data]
     with pytest.raises(pgm.PgmError, match=r"layer 'x'.*mean 4\d.*standardise"):
         pgm.fit(template, far + few, updates=1, progress=False)
+
+
+def test_a_bias_that_is_no_shared_number_is_learned(monkeypatch):
+    """A layer whose size is not the number of steps has a bias that all lengths share."""
+
+    def declare(steps):
+        b = pgm.GraphBuilder()
+        z, x = b.variable("z", states=2, shape=steps), b.layer("x", pgm.Normal(), steps)
+        y = b.layer("y", pgm.Gaussian(1.0), 1)
+        b.conditional(z[0], (), [0.4, 0.6], name="start")
+        b.conditional(z[1:], (z[:-1],), [[0.8, 0.2], [0.3, 0.7]], name="moves")
+        b.cause(z, x, [[-1.0, 0.0], [1.0, 0.3]], name="rows")
+        b.cause(z[0], y[0], 0.7, name="slope")
+        return b
+
+    rng = np.random.default_rng(0)
+    data = [
+        {"x": rng.normal(size=int(steps)), "y": rng.normal(2, 1, 1)}
+        for steps in rng.integers(3, 8, 60)
+    ]
+    settings = {"optimizer": pgm.LBFGS(starts=1), "updates": 4, "progress": False}
+    together = pgm.fit(pgm.Template(declare), data, **settings)
+    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    apart = pgm.fit(pgm.Template(declare), data, **settings)
+    assert abs(apart.model.learned["y.bias"][0]) > 0.5
+    for key, value in apart.model.learned.items():
+        np.testing.assert_allclose(together.model.learned[key], value, atol=1e-8)
 
 
 def test_fixed_rows_stay():

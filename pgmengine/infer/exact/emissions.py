@@ -118,8 +118,8 @@ def observed_children(
     """
     out = list[Observed]()
     for name in sorted(layers):
-        if np.any(target.model.params[f"{name}.bias"]):
-            # The bias of a layer of its own would be one more part of the input.
+        if target.structure.has_bias[name].any() or np.any(target.model.params[f"{name}.bias"]):
+            # A bias of the layer's own is one more part of the input, and may be learned.
             return None
         found = _children(target.structure, name, whole, kinds)
         if found is None:
