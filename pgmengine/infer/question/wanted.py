@@ -17,7 +17,7 @@ from pgmengine.base.rows import distinct, rows_of
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.executors import part_count
 from pgmengine.evidence.target import Target
-from pgmengine.infer.results.by_name import Joint, Mode, units_of, units_of_mode
+from pgmengine.infer.results.by_name import Joint, Mode, OfUnits, units_of, units_of_mode
 from pgmengine.infer.results.result import WANTS, Result, quantity
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
@@ -68,12 +68,12 @@ def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
     for name in wanted:
         if name in WANTS:
             continue
-        if not isinstance(name, Joint | Mode):
+        if not isinstance(name, OfUnits):
             where = ELSEWHERE.get(name, "") if isinstance(name, str) else ""
             raise PgmError(f"want: {name!r} is unknown{where}; {known}")
         if isinstance(name, Joint):
             units_of(s, name)
-        else:
+        if isinstance(name, Mode):
             units_of_mode(s, name)
             modes = True
     if not wanted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -22,7 +22,34 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Joint(str):
+class OfUnits(str):
+    """Base of wanted quantities of some units: a name, like "marginals", that holds its units.
+
+    `quantity` is the name of the answers, and `what` the first words of the name.
+    """
+
+    quantity: ClassVar[str]
+    what: ClassVar[str]
+    units: tuple[Member, ...]
+
+    def __new__(cls, *units: Member) -> Self:
+        """Return the name of the quantity of some units."""
+        own = cls.__name__
+        if wrong := [unit for unit in units if not hashable(unit)]:
+            raise PgmError(
+                f"{own} takes names of units one by one, {own}('a', 'b'), not {wrong[0]!r}"
+            )
+        if not units or len(set(units)) < len(units):
+            raise PgmError(f"{own} needs different units, at least one, not {units!r}")
+        name = super().__new__(cls, f"{cls.what} of {', '.join(map(repr, units))}")
+        name.units = units
+        return name
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Member, ...]]:
+        return type(self), self.units
+
+
+class Joint(OfUnits):
     """A wanted quantity: the joint distribution of a few units given the evidence.
 
     Use it in `want=`, and read the answer as `result.joint[names]`, an array with an axis for each
@@ -44,25 +71,10 @@ class Joint(str):
     (2, 2)
     """
 
-    units: tuple[Member, ...]
-
-    def __new__(cls, *units: Member) -> Joint:
-        """Return the name of the joint distribution of some units."""
-        if wrong := [unit for unit in units if not hashable(unit)]:
-            raise PgmError(
-                f"Joint takes names of units one by one, Joint('a', 'b'), not {wrong[0]!r}"
-            )
-        if not units or len(set(units)) < len(units):
-            raise PgmError(f"Joint needs different units, at least one, not {units!r}")
-        name = super().__new__(cls, f"joint of {', '.join(map(repr, units))}")
-        name.units = units
-        return name
-
-    def __reduce__(self) -> tuple[type[Joint], tuple[Member, ...]]:
-        return Joint, self.units
+    quantity = what = "joint"
 
 
-class Mode(str):
+class Mode(OfUnits):
     """A wanted quantity: the most probable states of some units, summed over all others.
 
     Use it in `want=`, and read the answer by `result.assignment(names)`. It is marginal MAP: the
@@ -94,20 +106,7 @@ class Mode(str):
     (['work', 'work', 'work'], ['work', 'rest', 'rest'])
     """
 
-    units: tuple[Member, ...]
-
-    def __new__(cls, *units: Member) -> Mode:
-        """Return the name of the mode of some units."""
-        if wrong := [unit for unit in units if not hashable(unit)]:
-            raise PgmError(f"Mode takes names one by one, Mode('a', 'b'), not {wrong[0]!r}")
-        if not units or len(set(units)) < len(units):
-            raise PgmError(f"Mode needs different units, at least one, not {units!r}")
-        name = super().__new__(cls, f"mode of {', '.join(map(repr, units))}")
-        name.units = units
-        return name
-
-    def __reduce__(self) -> tuple[type[Mode], tuple[Member, ...]]:
-        return Mode, self.units
+    quantity, what = "modes", "mode"
 
 
 class Joints(dict[Any, Array]):

@@ -23,6 +23,7 @@ from pgmengine.infer.results.arviz import to_arviz, to_frame
 from pgmengine.infer.results.by_name import (
     Joints,
     Mode,
+    OfUnits,
     asked,
     assignment,
     assignment_of,
@@ -147,10 +148,7 @@ class Plan:
 
 def quantity(wanted: str) -> str:
     """Return the name of a wanted quantity; "joint" for any Joint, and "modes" for any Mode."""
-    # Most are names, for which this is the quickest test.
-    if type(wanted) is str:
-        return wanted
-    return "modes" if isinstance(wanted, Mode) else "joint"
+    return wanted.quantity if isinstance(wanted, OfUnits) else wanted
 
 
 class Named(dict[str, Any]):

@@ -37,13 +37,8 @@ from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import peak_bytes
 from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.sampling.clusters.moves import Part, cluster_parts, surely_frustrated
-from pgmengine.infer.sampling.clusters.swendsen_wang import (
-    CALL_SECONDS,
-    EDGE_SECONDS,
-    FRUSTRATED,
-    UNIT_SECONDS,
-)
+from pgmengine.infer.sampling.clusters.moves import Part, allowed_parts, cluster_parts
+from pgmengine.infer.sampling.clusters.swendsen_wang import CALL_SECONDS, EDGE_SECONDS, UNIT_SECONDS
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones, SteppingStones
 
 # Rungs at which the standard deviation of S is measured.
@@ -126,14 +121,10 @@ class ClusterLadder(Method):
             runs.append(target.nothing_observed)
         rungs, seconds, work, most = 0, 0.0, 0.0, 0.0
         for run in runs:
-            if not self.frustrated and surely_frustrated(run):
-                return Scheme(refusal=FRUSTRATED)
             try:
-                parts = list(cluster_parts(run))
+                parts = allowed_parts(run, self.frustrated)
             except PgmError as error:
                 return Scheme(refusal=str(error))
-            if not self.frustrated and any(part.frustrated for part in parts):
-                return Scheme(refusal=FRUSTRATED)
             for part in parts:
                 each = len(part.edges) + len(part.h)
                 own = max(RUNGS_OF_PILOT, _planned_rungs(part))

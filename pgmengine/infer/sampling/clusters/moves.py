@@ -38,6 +38,11 @@ MAX_ENTRIES = 200_000
 # Smallest number of uniforms in a move for which another thread pays; each takes about 5 ns.
 MIN_NUMBERS_A_THREAD = 50_000
 
+FRUSTRATED = (
+    "the couplings are frustrated: no state satisfies all of them, and clusters would join units "
+    "that need not agree (frustrated=True allows it)"
+)
+
 # The number of free units of a layer at which a quick look for frustration stops.
 UNITS_LOOKED_AT = 32
 
@@ -212,6 +217,19 @@ def cluster_parts(target: Target) -> Iterator[Part]:
             raise PgmError("some free units have infinitely many values, and are no spins")
         constant = np.broadcast_to(c + spins.conditioned.constant(some), len(rows))
         yield Part(rows, spins.conditioned.free.layers, spins.edges, h, J, constant)
+
+
+def allowed_parts(target: Target, frustrated: bool) -> list[Part]:
+    """Return the spins of each evidence pattern; PgmError unless clusters may move them.
+
+    `frustrated` says whether couplings may contradict each other.
+    """
+    if not frustrated and surely_frustrated(target):
+        raise PgmError(FRUSTRATED)
+    parts = list(cluster_parts(target))
+    if not frustrated and any(part.frustrated for part in parts):
+        raise PgmError(FRUSTRATED)
+    return parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,16 +18,11 @@ from pgmengine.engine.chains import Chains
 from pgmengine.engine.cost import NS, US
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Scheme
-from pgmengine.infer.sampling.clusters.moves import ClusterMoves, cluster_parts, surely_frustrated
+from pgmengine.infer.sampling.clusters.moves import ClusterMoves, allowed_parts, cluster_parts
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 
 # The time of a move: of its calls, and for each edge and each unit of a chain.
 CALL_SECONDS, EDGE_SECONDS, UNIT_SECONDS = 150 * US, 12 * NS, 12 * NS
-
-FRUSTRATED = (
-    "the couplings are frustrated: no state satisfies all of them, and clusters would join units "
-    "that need not agree (frustrated=True allows it)"
-)
 
 
 @dataclass(frozen=True)
@@ -73,14 +68,10 @@ class SwendsenWang(MCMC):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains; refuse couplings that are frustrated."""
-        if not self.frustrated and surely_frustrated(target):
-            return Scheme(refusal=FRUSTRATED)
         try:
-            parts = tuple(cluster_parts(target))
+            parts = allowed_parts(target, self.frustrated)
         except PgmError as error:
             return Scheme(refusal=str(error))
-        if not self.frustrated and any(part.frustrated for part in parts):
-            return Scheme(refusal=FRUSTRATED)
         edges = sum(len(part.rows) * len(part.edges) for part in parts) * self.chains
         units = sum(len(part.rows) * len(part.h) for part in parts) * self.chains
         each = CALL_SECONDS * len(parts) + EDGE_SECONDS * edges + UNIT_SECONDS * units
