@@ -5,9 +5,10 @@ The plain way is a junction tree for each length and pattern of gaps.
 
 import numpy as np
 import pytest
+from chains_together import fits
 
 import pgmengine as pgm
-from pgmengine.learn.whole import chains, joined
+from pgmengine.learn.whole import joined
 
 NAN = np.nan
 UNITS = {
@@ -85,23 +86,14 @@ def test_all_lengths_are_summed_as_one_length_at_a_time(name, states, kind, monk
     unit, draw = UNITS[name]
     rng = np.random.default_rng(len(name) + states)
     template, data = chain(unit, states, kind, rng), rows_of(draw, kind, rng)
-    ways = []
 
     def learned():
         steps = pgm.LBFGS(starts=1, tolerance=0.0)
         return pgm.fit(template, data, optimizer=steps, updates=4, progress=False)
 
-    def watched(*arguments):
-        found = chains.chains_of(*arguments)
-        ways.append(found is not None)
-        return found
-
-    monkeypatch.setattr(joined, "chains_of", watched)
-    together = learned()
+    together, used, apart = fits(learned, monkeypatch)
     # Children without rows of all states have biases of their own, which are not shared numbers.
-    assert ways == [kind != "slope and level"]
-    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
-    apart = learned()
+    assert used == (kind != "slope and level")
     for key, value in apart.model.learned.items():
         np.testing.assert_allclose(together.model.learned[key], value, atol=1e-8)
     both = [f.history["objective"]["value"] for f in (together, apart)]

@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+from chains_together import fits
 from extras import extra
 
 import pgmengine as pgm
-from pgmengine.learn.whole import chains, joined
 
 START = np.array([0.5, 0.3, 0.2])
 TRANSITION = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
@@ -434,22 +434,13 @@ def test_chains_of_all_lengths_are_summed_as_one_length_at_a_time(seed, kind, mo
     for _ in range(60):
         steps = int(rng.integers(8, 14))
         data.append({name: rng.integers(0, n, steps) for name, n in names.items()})
-    ways = []
 
     def learned():
         em = pgm.EM(pseudocount=0.5, tolerance=0.0)
         return pgm.fit(template, data, optimizer=em, updates=3, progress=False)
 
-    def watched(*arguments):
-        found = chains.chains_of(*arguments)
-        ways.append(found is not None)
-        return found
-
-    monkeypatch.setattr(joined, "chains_of", watched)
-    together = learned()
-    assert ways == [True]
-    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
-    one_by_one = learned()
+    together, used, one_by_one = fits(learned, monkeypatch)
+    assert used
     for name, value in one_by_one.model.learned.items():
         np.testing.assert_allclose(together.model.learned[name], value, atol=1e-10)
     np.testing.assert_allclose(
