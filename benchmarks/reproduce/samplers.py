@@ -2,8 +2,8 @@
 
     python benchmarks/reproduce/samplers.py OUT DIRECTORY [--scale small|middle|full]
                                             [--only NAME,NAME] [--seeds N] [--updates N]
-                                            [--schedule NAME] [--page PAGE] [--checks]
-                                            [--longer]
+                                            [--schedule NAME] [--floor NUMBER] [--page PAGE]
+                                            [--checks] [--longer]
 
 DIRECTORY holds the MNIST files. `middle` compares the model phases on a machine 784-200-200 with
 five seeds, `full` makes one run of each on 784-500-1000, and `small` tries the command in seconds.
@@ -16,7 +16,7 @@ Nothing is chosen by hand. The command makes these steps, and each goes on from 
    each of FLOORS and the seed PILOT. A floor has a price, so that all kinds of CAST take the lowest
    one that keeps the ladder in use: in each entry of the last three quarters of the run, the least
    visited rung has at least a quarter of an even share. If none does, they take the highest. No
-   bound is computed.
+   bound is computed. `--floor` names a floor in place of the search.
 3. Every phase of `phases` learns with every seed, at the schedule of step 1.
 4. Tables and a figure, by samplers_report.py. With --page they replace the ones of the page. With
    --checks the models of the first seed are examined by sampler_checks.py, and with --longer
@@ -75,6 +75,7 @@ def main(
     seeds: int = 0,
     updates: int = 0,
     schedule: str = "",
+    floor: float = 0.0,
     page: Path | None = None,
     checks: bool = False,
     longer: bool = False,
@@ -94,8 +95,8 @@ def main(
         smaller = SCALES["middle"]
         search = Work(smaller, images, smaller.updates, out.parent / "middle")
         search.out.mkdir(exist_ok=True)
-    schedule, floor = schedule or best_schedule(work), 0.0
-    if any(name.startswith("CAST") for name in chosen(phases(size, 0.0), only)):
+    schedule = schedule or best_schedule(work)
+    if not floor and any(name.startswith("CAST") for name in chosen(phases(size, 0.0), only)):
         floor = lowest_floor(search, best_schedule(search))
     for seed in range(seeds or size.seeds):
         for name, phase in chosen(phases(size, floor), only).items():
