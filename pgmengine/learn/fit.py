@@ -1,7 +1,7 @@
 """fit: maximise the mean log-likelihood of data by stochastic gradient ascent.
 
-The update itself is `Run.update`. This module adds the checks of arguments (arguments.py), monitors
-(history.py) and checkpoints (checkpoint.py).
+The arguments are checked and completed first (starting/fit_plan.py). Then updates are made
+(under_way.py, run.py), between which monitors look at the model and checkpoints are written.
 """
 
 from __future__ import annotations
@@ -25,35 +25,27 @@ from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.declare.declaration import declaration_of
 from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.names import Member
-from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
     check_learnable,
     check_left,
-    check_scales,
     check_settings,
     check_start,
-    hidden_variables,
-    mean_one,
     row_weights,
-    target_of,
     written,
 )
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
-from pgmengine.learn.defaults import chosen
 from pgmengine.learn.lock import Lock
 from pgmengine.learn.monitoring.finding import Finding
-from pgmengine.learn.monitoring.findings import watch_of
 from pgmengine.learn.monitoring.history import History
 from pgmengine.learn.monitoring.monitors import EarlyStopping
 from pgmengine.learn.overview import fit_html, fit_text
-from pgmengine.learn.run import Run, State
-from pgmengine.learn.starting.base_rate_start import observed_means, started
-from pgmengine.learn.steps.wrappers import Tied, averaged, holds
+from pgmengine.learn.run import State
+from pgmengine.learn.starting.fit_plan import FitPlan, plan_fit
+from pgmengine.learn.steps.wrappers import averaged
 from pgmengine.learn.under_way import UnderWay, learn, report
 from pgmengine.learn.whole.full_batch import FullBatch
-from pgmengine.learn.whole.run import WholeRun
 from pgmengine.learn.whole.template_fit import fit_template
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.model.training import Training
@@ -63,8 +55,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Passes over the data by mini-batches, if neither updates nor epochs are given.
-DEFAULT_EPOCHS = 10
 # Seconds between checkpoints.
 SECONDS_BETWEEN_CHECKPOINTS = 4.0
 
@@ -318,96 +308,93 @@ def fit(
         learned: Fit = fit_template(template, data, optimizer, sample_weight, more, fit)
         return learned
     models = _models(model, repeats)
-    model = models[0]
     for one in models:
         check_learnable(one)
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
-    target, rows, known = target_of(model, data, given)
-    further = optimizer.other_rows() if isinstance(optimizer, FullBatch) else ()
-    check_scales([(target, known), *((one.target, one.given) for one in further)])
-    optimizer, why = chosen(optimizer, target, known, negative, positive)
-    all_rows = holds(optimizer, FullBatch)
-    size = target.rows if all_rows else batch_size
-    sizes = size, total = _sizes(target.rows, size, epochs, updates)
-    weights = row_weights(target.rows, sample_weight)
-    scaled = mean_one(weights)
-    means, hidden = observed_means(target, scaled), hidden_variables(target)
-
-    def begun(
-        begins: Model, target: Target, rng: np.random.Generator, other: UnderWay | None = None
-    ) -> UnderWay:
-        """Return a fit before its first update; it is watched as the other one is."""
-        names: tuple[str, ...] = ()
-        # Tied parameters have to start equal, and base rates would make them differ.
-        if begins.fresh and state is None and not holds(optimizer, Tied):
-            begins, names = started(begins, means)
-        run = (WholeRun if all_rows else Run)(
-            begins,
-            target.with_model(begins),
-            weights if all_rows else scaled,
-            negative,
-            positive,
-            known,
-            optimizer,
-            rng,
-            sizes,
-            executor,
-        )
-        if why:
-            run.notes["optimizer"] = why
-        if hidden:
-            run.notes["hidden"] = hidden
-        updates_ = run.most_updates(total) if updates is None and epochs is None else total
-        history = History(callbacks, run.model_phase)
-        if state is not None:
-            run.load(state)
-            check_left(updates_ - run.count, 1, run.count, "the state")
-        watch = other.watch.anew() if other else watch_of(run, means, size, updates_)
-        return UnderWay(run, history, watch, updates_, names)
-
-    settings = {
-        "negative": negative,
-        "positive": positive,
-        "given": written(model.structure, known),
-        "optimizer": optimizer,
-        "batch_size": size,
-        "rng": rng,
-        "sample_weight": None if sample_weight is None else weights,
-        "state": state,
-    }
+    plan = plan_fit(
+        models[0],
+        data,
+        negative,
+        positive,
+        given,
+        optimizer,
+        batch_size,
+        epochs,
+        updates,
+        callbacks,
+        sample_weight,
+        state,
+        executor,
+    )
     # BLAS keeps to one thread from its first product on, because its other threads would go on
     # spinning after a product and occupy the cores.
     alone = nullcontext() if checkpoint is None else Lock(place_of(checkpoint))
     rngs = [seeded(rng)] if repeats is None else spawn(seeded(rng), len(models))
     with one_blas_thread(), alone:
-        first = begun(model, target, rngs[0])
-        # All fits share the rows of data in the precision of learning.
-        shared = first.run.target
-        others = zip(models[1:], rngs[1:], strict=True)
-        fits = [first, *(begun(start, shared, numbers, first) for start, numbers in others)]
-        log.info("data phase by %r, model phase by %r", first.run.positive, first.run.phase)
-        log.info("steps by %r%s", first.run.optimizer, "; at base rates" if first.begun else "")
-        saver = None
+        fits, saver = _begun(plan, models, rngs), None
+        first = fits[0]
         if checkpoint is not None:
-            mark = mark_of(model, rows, settings | {"started": first.begun})
-            saver = Saver(checkpoint, mark, SECONDS_BETWEEN_CHECKPOINTS)
-        if saver is not None and saver.resume(first.run, first.history, first.watch):
-            check_left(first.total - first.run.count, 0, first.run.count, f"{checkpoint}")
-        else:
+            saver = _saver(checkpoint, plan, models[0], first, rng, sample_weight)
+        if saver is None or not _resumed(saver, first):
             for each in fits:
                 each.history.add(each.run.model, each.run.count)
         interrupted = learn(fits, progress, saver)
         unsaved = saver.at_the_end(first.run, first.history, first.watch) if saver else ""
     _warn_of_absent_values(callbacks, first.history)
-    found = [_ended(each, means, interrupted, unsaved) for each in fits]
-    if updates is None and epochs is None and not interrupted:
+    found = [_ended(each, plan.means, interrupted, unsaved) for each in fits]
+    if plan.length.by_default and not interrupted:
         # Whoever sets the length knows that it may be short.
         for note in dict.fromkeys(each.run.notes.get("converged", "") for each in fits):
             if note:
                 log.warning("%s", note)
     report([each.findings for each in found])
     return found[0] if repeats is None else found
+
+
+def _begun(
+    plan: FitPlan, models: Sequence[Model], rngs: Sequence[np.random.Generator]
+) -> list[UnderWay]:
+    """Return the fits before their first update."""
+    first = plan.begun(models[0], plan.target, rngs[0])
+    # All fits share the rows of data in the precision of learning.
+    shared, others = first.run.target, zip(models[1:], rngs[1:], strict=True)
+    log.info("data phase by %r, model phase by %r", first.run.positive, first.run.phase)
+    log.info("steps by %r%s", first.run.optimizer, "; at base rates" if first.begun else "")
+    return [first, *(plan.begun(model, shared, rng, first) for model, rng in others)]
+
+
+def _saver(
+    checkpoint: str | Path,
+    plan: FitPlan,
+    model: Model,
+    one: UnderWay,
+    rng: RngLike,
+    sample_weight: ArrayLike | None,
+) -> Saver:
+    """Return the writer of the checkpoint; its mark has all settings on which the fit depends."""
+    weights = None if sample_weight is None else row_weights(plan.target.rows, sample_weight)
+    settings = {
+        "negative": plan.negative,
+        "positive": plan.positive,
+        "given": written(model.structure, plan.given),
+        "optimizer": plan.optimizer,
+        "batch_size": plan.length.batch_size,
+        "rng": rng,
+        "sample_weight": weights,
+        "state": plan.state,
+        "started": one.begun,
+    }
+    mark = mark_of(model, plan.rows, settings)
+    return Saver(checkpoint, mark, SECONDS_BETWEEN_CHECKPOINTS)
+
+
+def _resumed(saver: Saver, one: UnderWay) -> bool:
+    """Whether the fit goes on from a checkpoint; PgmError if it has no updates left to make."""
+    found = saver.resume(one.run, one.history, one.watch)
+    if found:
+        check_left(one.total - one.run.count, 0, one.run.count, f"{saver.path}")
+    return found
 
 
 def _ended(one: UnderWay, means: States, interrupted: bool, unsaved: str) -> Fit:
@@ -454,15 +441,6 @@ def _models(given: Any, repeats: int | None) -> list[Model]:
     # What is known of a structure, such as plans, is found once.
     structure = models[0].structure
     return [Model(structure, one.params, one.training, one.fresh) for one in models]
-
-
-def _sizes(rows: int, batch_size: int, epochs: int | None, updates: int | None) -> tuple[int, int]:
-    """Return the rows of an update, and the number of updates in all."""
-    size = min(whole("batch_size", batch_size), rows)
-    if updates is None:
-        passes = DEFAULT_EPOCHS if epochs is None else whole("epochs", epochs, 0)
-        return size, passes * -(-rows // size)
-    return size, whole("updates", updates, 0)
 
 
 def _warn_of_absent_values(callbacks: Sequence[Monitor | PhaseMonitor], history: History) -> None:

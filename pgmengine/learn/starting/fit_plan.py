@@ -1,0 +1,176 @@
+"""A fit before its first update: its arguments are checked, and its defaults are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pgmengine.base.checks import whole
+from pgmengine.base.types import Array
+from pgmengine.evidence.names import Member
+from pgmengine.evidence.target import Target
+from pgmengine.infer.question.prepared import Method
+from pgmengine.learn.arguments import (
+    check_left,
+    check_scales,
+    hidden_variables,
+    mean_one,
+    row_weights,
+    target_of,
+)
+from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
+from pgmengine.learn.defaults import chosen
+from pgmengine.learn.monitoring.findings import watch_of
+from pgmengine.learn.monitoring.history import History
+from pgmengine.learn.run import Run
+from pgmengine.learn.starting.base_rate_start import observed_means, started
+from pgmengine.learn.steps.wrappers import Tied, holds
+from pgmengine.learn.under_way import UnderWay
+from pgmengine.learn.whole.full_batch import FullBatch
+from pgmengine.learn.whole.run import WholeRun
+from pgmengine.model.model import Model
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+# Passes over the data by mini-batches, if neither updates nor epochs are given.
+DEFAULT_EPOCHS = 10
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a fit learns.
+
+    Attributes
+    ----------
+    batch_size : rows of an update.
+    updates : number of updates in all.
+    by_default : whether neither updates nor epochs were given.
+    """
+
+    batch_size: int
+    updates: int
+    by_default: bool
+
+    @classmethod
+    def of(cls, rows: int, batch_size: int, epochs: int | None, updates: int | None) -> Length:
+        """Return the length of a fit to this many rows; PgmError for wrong numbers."""
+        size = min(whole("batch_size", batch_size), rows)
+        if updates is None:
+            passes = DEFAULT_EPOCHS if epochs is None else whole("epochs", epochs, 0)
+            return cls(size, passes * -(-rows // size), epochs is None)
+        return cls(size, whole("updates", updates, 0), False)
+
+
+@dataclass(frozen=True, eq=False)
+class FitPlan:
+    """What a fit learns from, and how.
+
+    Attributes
+    ----------
+    target : the model at which learning begins, with the data as evidence.
+    rows : the data by layer, as they were given.
+    given : the units to condition on, layer -> (size,) bool.
+    weights : (rows,), the weight of each row; mini-batches have a mean weight of 1.
+    hidden : a note on variables that no row observes, or an empty string.
+    means : the mean of each unit over the rows that observe it.
+    negative, positive, callbacks, executor, state : see `fit`.
+    optimizer : the given or the chosen one; None for mini-batches, whose default depends on the
+        phases.
+    why : why the optimizer sees all rows, if that is a choice made here.
+    length : how long it learns.
+    """
+
+    target: Target
+    rows: Mapping[str, Any]
+    given: Mapping[str, Array]
+    weights: Array
+    hidden: str
+    means: dict[str, Array]
+    negative: Negative | None
+    positive: Positive | Method | None
+    optimizer: Optimizer | FullBatch | None
+    why: str
+    length: Length
+    callbacks: Sequence[Monitor | PhaseMonitor]
+    state: Mapping[str, Any] | None
+    executor: Executor | None
+
+    def begun(
+        self, model: Model, target: Target, rng: np.random.Generator, other: UnderWay | None = None
+    ) -> UnderWay:
+        """Return a fit that begins at a model; it is watched as the other one is."""
+        names: tuple[str, ...] = ()
+        # Tied parameters have to start equal, and base rates would make them differ.
+        if model.fresh and self.state is None and not holds(self.optimizer, Tied):
+            model, names = started(model, self.means)
+        length = self.length
+        run = (WholeRun if holds(self.optimizer, FullBatch) else Run)(
+            model,
+            target.with_model(model),
+            self.weights,
+            self.negative,
+            self.positive,
+            self.given,
+            self.optimizer,
+            rng,
+            (length.batch_size, length.updates),
+            self.executor,
+        )
+        notes = {"optimizer": self.why, "hidden": self.hidden}
+        run.notes |= {subject: note for subject, note in notes.items() if note}
+        updates = run.most_updates(length.updates) if length.by_default else length.updates
+        history = History(self.callbacks, run.model_phase)
+        if self.state is not None:
+            run.load(self.state)
+            check_left(updates - run.count, 1, run.count, "the state")
+        watch = (
+            other.watch.anew() if other else watch_of(run, self.means, length.batch_size, updates)
+        )
+        return UnderWay(run, history, watch, updates, names)
+
+
+def plan_fit(
+    model: Model,
+    data: Any,
+    negative: Negative | None,
+    positive: Positive | Method | None,
+    given: Iterable[Member] | None,
+    optimizer: Optimizer | FullBatch | None,
+    batch_size: int,
+    epochs: int | None,
+    updates: int | None,
+    callbacks: Sequence[Monitor | PhaseMonitor],
+    sample_weight: ArrayLike | None,
+    state: Mapping[str, Any] | None,
+    executor: Executor | None,
+) -> FitPlan:
+    """Read the data and choose what was left open; PgmError for data that cannot be learned."""
+    target, rows, known = target_of(model, data, given)
+    further = optimizer.other_rows() if isinstance(optimizer, FullBatch) else ()
+    check_scales([(target, known), *((one.target, one.given) for one in further)])
+    optimizer, why = chosen(optimizer, target, known, negative, positive)
+    all_rows = holds(optimizer, FullBatch)
+    length = Length.of(target.rows, target.rows if all_rows else batch_size, epochs, updates)
+    weights = row_weights(target.rows, sample_weight)
+    scaled = mean_one(weights)
+    return FitPlan(
+        target,
+        rows,
+        known,
+        weights if all_rows else scaled,
+        hidden_variables(target),
+        observed_means(target, scaled),
+        negative,
+        positive,
+        optimizer,
+        why,
+        length,
+        callbacks,
+        state,
+        executor,
+    )
