@@ -27,6 +27,18 @@ const ZOOM = 1.25;
 
 const percent = (p) => (p === null || p === undefined ? "?" : `${(100 * p).toFixed(1)} %`);
 
+// Two standard errors on both sides of the end of a bar.
+function errorLine(bar, p, error) {
+  const ends = [-2, 2].map((by) => Math.min(1, Math.max(0, p + by * error)));
+  const line = document.createElementNS(SVG, "path");
+  const [x, y] = ["x", "y"].map((name) => Number(bar.getAttribute(name)));
+  const middle = y + Number(bar.getAttribute("height")) / 2;
+  line.setAttribute("class", "pgm-spread");
+  line.setAttribute("d", `M${x + FULL * ends[0]} ${middle}H${x + FULL * ends[1]}`);
+  bar.after(line);
+  return line;
+}
+
 function make(tag, attributes = {}, ...children) {
   const out = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -80,11 +92,13 @@ class Explorer {
     });
     this.brushes = make("fieldset", { class: "pgm-brushes" }, make("legend", {}, "Brush"));
     const group = `pgm-brush-${this.names.id}`;
-    for (const [state, text] of [[1, "on"], [0, "off"], [null, "unobserved"]]) {
+    this.inks = [1, 0, null].map((state) => {
       const radio = make("input", { type: "radio", name: group, change: () => { this.brush = state; } });
       radio.checked = state === this.brush;
-      this.brushes.append(make("label", {}, radio, text));
-    }
+      const word = make("span", {}, "unobserved");
+      this.brushes.append(make("label", {}, radio, word));
+      return word;
+    });
     this.canvas = make("div", { class: "pgm-canvas" });
     this.given = make("ul", { class: "pgm-given" });
     this.code = make("code", { class: "pgm-code", tabindex: "0", "aria-label": "The evidence as code" });
@@ -216,7 +230,11 @@ class Explorer {
     this.canvas.replaceChildren(this.svg);
     this.nodes = new Map();
     this.parts = [];
-    let painting = false;
+    const painted = scene.nodes.filter((node) => node.form === "picture");
+    // The brush has the names of the states where all pictures share them.
+    const shared = new Set(painted.map((node) => node.states.join("\n"))).size === 1;
+    const names = shared ? painted[0].states : ["off", "on"];
+    [1, 0].forEach((state, i) => { this.inks[i].textContent = names[state]; });
     for (const node of scene.nodes) {
       const group = this.svg.querySelector(`[data-node="${node.number}"]`);
       const members = [...group.querySelectorAll("[data-at]")];
@@ -228,7 +246,6 @@ class Explorer {
       title.setAttribute("role", "button");
       title.setAttribute("tabindex", "-1");
       title.setAttribute("aria-label", `${node.name}: why?`);
-      painting ||= node.form === "picture";
       members.forEach((element, index) => {
         const { at } = element.dataset;
         const state = Number(element.dataset.state);
@@ -243,7 +260,7 @@ class Explorer {
       this.nodes.set(node.number, { ...node, group, members, title });
     }
     this.byElement = new Map(this.parts.map((part) => [part.element, part]));
-    this.brushes.hidden = !painting;
+    this.brushes.hidden = !painted.length;
     this.fit();
     if (held) this.svg.querySelector(`[data-at="${held}"]`)?.focus();
   }
@@ -275,15 +292,19 @@ class Explorer {
         say = `${part.name}: mean ${unit?.mean ?? "unknown"}`;
       } else {
         const p = unit?.p[part.state], prior = unit?.prior?.[part.state];
+        const error = unit?.error?.[part.state] ?? 0;
         element.dataset.p = p ?? "";
         if (part.bar) {
           part.bar.setAttribute("width", FULL * (p ?? 0));
           part.ghost.setAttribute("width", FULL * (prior ?? 0));
+          part.line?.remove();
+          part.line = error > 0 ? errorLine(part.bar, p, error) : undefined;
           part.number.textContent = `${here ? MARKS[held.kind] : ""} ${unit ? percent(p) : "–"}`;
         } else {
           part.ink.setAttribute("fill-opacity", p ?? 0);
         }
         say = `${part.name}: ${part.word}, ${unit ? percent(p) : "no answer"}`;
+        if (error > 0) say += ` ± ${percent(error)}`;
         if (prior !== undefined && unit) say += `, without evidence ${percent(prior)}`;
         element.setAttribute("aria-pressed", Boolean(held && held.kind !== "soft" && held.state === part.state));
       }
@@ -353,7 +374,8 @@ class Explorer {
     if (this.large) {
       this.send({ kind: "focus", name });
       const wait = setInterval(() => { if (!this.busy) { clearInterval(wait); show(); } }, 30);
-    } else show();
+    } else if ([...this.nodes.values()].some((one) => one.name === name)) show();
+    else this.fail(`there is no variable "${name}"`);
   }
 
   async copy() {

@@ -44,6 +44,11 @@ def _two_sides(structure: Structure) -> bool:
 
 def headline(structure: Structure, params: Mapping[str, Weight]) -> str:
     """Return the title and the counts of a model on one line."""
+    return ", ".join(headline_parts(structure, params))
+
+
+def headline_parts(structure: Structure, params: Mapping[str, Weight]) -> list[str]:
+    """Return the parts of the headline: the title with the first count, and the other counts."""
     title = next(name for name, holds in TITLES if holds(structure))
     variables, places = len(structure.variables), set(structure.variables)
     arrays = {name for name, layer in structure.layers.items() if layer.is_array}
@@ -66,7 +71,8 @@ def headline(structure: Structure, params: Mapping[str, Weight]) -> str:
         (len(structure.gates), "noisy gate"),
     )
     parts = [counted(number, word) for number, word in counts if number]
-    return f"{title}: {', '.join([*parts, counted(parameters(structure, params), 'parameter')])}"
+    first, *others = [*parts, counted(parameters(structure, params), "parameter")]
+    return [f"{title}: {first}", *others]
 
 
 def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:

@@ -157,7 +157,9 @@ def _two_valued(layer: Layer) -> bool:
 
 
 def _by_names(layer: Layer, given: Any) -> bool:
-    """Return whether a mapping, Series or DataFrame has names of states as keys."""
+    """Return whether a mapping, Series or DataFrame has states as keys."""
+    if isinstance(given, Mapping):
+        return True
     if layer.state_table is None or not hasattr(given, "keys"):
         return False
     return any(layer.state_table.matches(key) for key in given.keys())  # noqa: SIM118
@@ -200,7 +202,7 @@ def _of_layer(table: Names, layer: Layer, given: Any, variables: bool) -> _Part:
 def _of_unit(layer: Layer, unit: int, key: object, given: Any, nameless: bool = False) -> _Part:
     """Return the soft evidence of one unit, given under the name `key`."""
     what = f"soft: {key!r}"
-    if nameless and _two_valued(layer) and not isinstance(given, Likelihoods):
+    if nameless and _two_valued(layer) and not isinstance(given, (Likelihoods, Mapping)):
         array = as_floats(given, what)
         if array.ndim > 1:
             raise PgmError(

@@ -60,6 +60,8 @@ class Target:
     order : layers in the order in which a sweep visits them; empty for the order of the colours.
     common : (rows,) log weight of soft evidence that all states have in common, None if it is 0.
         Prepared questions add it to log Z. The targets that methods receive do not have it.
+    found : layer -> (rows, size) bool, units with virtual findings that are no units of this model;
+        the target of a result says so.
     """
 
     rows: int = field(init=False, repr=False)
@@ -75,6 +77,7 @@ class Target:
     numbers: Array | None = None
     order: tuple[str, ...] = ()
     common: Array | None = None
+    found: States = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Nearly every function reads these attributes. As properties they would take longer than
@@ -114,6 +117,7 @@ class Target:
             index if self.numbers is None else self.numbers[index],
             self.order,
             None if self.common is None else self.common[index],
+            rows_of(self.found, index),
         )
 
     def at(self, beta: ArrayLike, reference: Mapping[str, ArrayLike] | None = None) -> Target:
@@ -131,7 +135,7 @@ class Target:
     def with_model(self, model: Parameters) -> Target:
         """Return the same evidence on another model of the same structure."""
         same = self.soft, self.beta, self.reference, self.weights, self.numbers, self.order
-        return Target(model, self.evidence, *same, self.common)
+        return Target(model, self.evidence, *same, self.common, self.found)
 
     @cached_property
     def states(self) -> Array:
@@ -169,6 +173,13 @@ class Target:
             return target
         # The one row stands for all, and has no number of its own.
         return replace(target.take(np.zeros(1, dtype=int)), numbers=None)
+
+    def with_soft(self, name: str) -> Array:
+        """Return the free units of a layer that have soft evidence, (rows, size) bool."""
+        given = np.zeros(self.free[name].shape, dtype=bool) | self.found.get(name, False)
+        if name in self.soft:
+            given |= np.reshape(self.soft[name] != 0, (*given.shape, -1)).any(axis=-1)
+        return given & self.free[name]
 
     def components(self, name: str, mask: Array) -> Array:
         """Return a mask of units (rows, size) as a mask of components (rows, width)."""

@@ -303,7 +303,8 @@ def _check_keys(
     missing = [key for key in needed if key not in entry]
     wrong = [key for key in entry if key not in known]
     if missing or wrong:
-        fault = f"{missing[0]!r} is missing" if missing else f"{wrong[0]!r} is unknown"
+        fault = f"{missing[0]!r} is missing" if missing else ""
+        fault += " and " * bool(missing and wrong) + (f"{wrong[0]!r} is unknown" if wrong else "")
         raise PgmError(
             f"{where}: {what} has {', '.join(known)}, and {fault}{_suggestion(wrong, set(known))}"
         )

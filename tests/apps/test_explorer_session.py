@@ -254,6 +254,33 @@ def test_evidence_of_several_rows_is_refused():
         asia({"xray": ["yes", "no"]})
 
 
+def test_the_title_of_a_large_model_has_its_whole_count():
+    b = pgm.GraphBuilder()
+    b.variable("x", states=2, shape=1041)
+    reply = Session(b.build()).reply({"seq": 0, "hello": True, "actions": []})
+    assert "1,041 variables" in reply["title"] and reply["title"].count(", ") == 0
+
+
+def test_estimates_come_with_their_errors():
+    """A lattice with spins observed inside it is too wide for exact answers."""
+    b = pgm.GraphBuilder()
+    s = b.variable("s", states=("down", "up"), shape=(32, 32))
+    bond = np.exp(0.4407 * np.array([[1, -1], [-1, 1]]))
+    b.table((s[1:], s[:-1]), bond)
+    b.table((s[:, 1:], s[:, :-1]), bond)
+    session = Session(b.build())
+    inside = [{"kind": "set", "at": [f"0,{i}"], "state": i % 2} for i in (5, 528)]
+    reply = session.reply({"seq": 0, "actions": inside})
+    foot, result = reply["foot"], session.answer().result
+    assert foot["kind"] == "estimate" and f"± {result.log_prob_error[0]:.2g}" in foot["log"]
+    errors = [unit["error"] for unit in reply["units"]]
+    assert len(errors) == 1024 and max(e for one in errors for e in one) > 0
+    assert errors[5] == [0.0, 0.0]
+    # An answer that is exact has none.
+    reply = session.reply({"seq": 1, "actions": [{"kind": "clear"}]})
+    assert "±" not in reply["foot"]["log"]
+
+
 def test_names_that_are_markup_stay_text():
     b = pgm.GraphBuilder()
     b.variable('<script>"x', states=("<i>", "&'"))

@@ -201,6 +201,20 @@ def test_every_state_has_its_name_its_bar_and_its_probability():
     assert "%" not in "".join(texts(pgm.plots.graph(model))) and not legend(pgm.plots.graph(model))
 
 
+def test_soft_evidence_has_a_frame_and_an_entry_of_the_legend():
+    """Also where a likelihood of 0 makes it a virtual finding, and in strips of arrays."""
+    net = pgm.read(pgm.datasets.asia())
+    for zero in (0.2, 0.0):
+        r = pgm.infer(net, {"xray": "yes"}, soft=pgm.likelihood({"dysp": [0.9, zero]}))
+        ax = pgm.plots.graph(net, r)
+        dotted = [p for p in ax.patches if isinstance(p, Rectangle) and p.get_linestyle() == ":"]
+        assert len(dotted) == 1 and set(legend(ax)) == {"observed", "soft evidence", "probability"}
+    model = chain(50)
+    r = pgm.infer(model, {"x": ["low"] * 5 + [None] * 45}, soft={"z[40]": [0.5, 0.0]})
+    assert "unit with soft evidence" in legend(pgm.plots.graph(model, r))
+    assert "unit with soft evidence" not in legend(pgm.plots.graph(model, pgm.infer(model)))
+
+
 def test_estimates_have_whiskers_and_say_so():
     net = pgm.read(pgm.datasets.asia())
     r = pgm.infer(net, {"xray": "yes"}, do={"smoke": "no"}, method=pgm.MCMC(draws=500), rng=0)

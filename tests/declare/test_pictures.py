@@ -110,6 +110,53 @@ def test_an_intervention_has_a_mark_of_its_own():
     assert [e.text.split()[0] for e in of_class(picture, "pgm-number") if "▲" in e.text] == ["▲"]
 
 
+@pytest.mark.parametrize("least", [0.2, 0.0])
+def test_soft_evidence_has_a_mark_of_its_own(least):
+    """Also where a likelihood of 0 makes it a virtual finding."""
+    soft = pgm.likelihood({"dysp": [0.9, least]})
+    picture = drawn(pgm.infer(MODELS["asia"](), {"xray": "yes"}, soft=soft))
+    marked = [e.text.split()[0] for e in of_class(picture, "pgm-number") if "◐" in e.text]
+    assert (
+        marked == ["◐", "◐"]
+        and [e.get("fill") for e in of_class(picture, "pgm-bar")].count("#00896b") == 2
+    )
+    # Soft evidence on an observed variable does not say more than its state.
+    both = drawn(pgm.infer(MODELS["asia"](), {"dysp": "yes"}, soft={"dysp": [0.3, 0.1]}))
+    assert not [e for e in of_class(both, "pgm-number") if "◐" in e.text]
+    cells = of_class(drawn(pgm.infer(pgm.rbm(9, 4, rng=0), soft={("v", 3): 1.0})), "pgm-ink")
+    assert [e.get("stroke-dasharray") for e in cells].count("1 2") == 1
+
+
+def test_soft_evidence_is_marked_in_its_rows_alone():
+    chances = pgm.likelihood({"dysp": [[0.9, 0.0], [1.0, 1.0]], "lung": [[1, 1], [2, 1]]})
+    target = pgm.infer(MODELS["asia"](), soft=chances).target
+    (name,) = {layer for layer, _ in target.structure.variables}
+    found = target.with_soft(name)
+    number = {x: i for i, x in enumerate(target.model.variables)}
+    assert found.sum() == 2 and found[0, number["dysp"]] and found[1, number["lung"]]
+    assert (target.take(np.array([1])).with_soft(name) == found[[1]]).all()
+
+
+def test_bars_of_estimates_have_their_errors():
+    model = MODELS["asia"]()
+    r = pgm.infer(model, {"xray": "yes"}, method=pgm.MCMC(draws=400), rng=0)
+    picture = drawn(r)
+    errors = r.stats["mcse"]["variables2"].ravel()
+    lines = of_class(picture, "pgm-spread")
+    assert len(lines) == 2 * np.count_nonzero(errors > 0) > 0
+    for state in of_class(picture, "pgm-state"):
+        (bar,) = of_class(state, "pgm-bar")
+        for line in of_class(state, "pgm-spread"):
+            low, high = (float(x) for x in re.findall(r"M(\S+) \S+H(\S+)", line.get("d"))[0])
+            end = float(bar.get("x")) + float(bar.get("width"))
+            error = errors[int(state.get("data-at").partition(",")[2])]
+            left = max(float(bar.get("x")), end - 144 * error)
+            assert low == pytest.approx(left, abs=0.2)
+            right = min(float(bar.get("x")) + 72, end + 144 * error)
+            assert high == pytest.approx(right, abs=0.2)
+    assert not of_class(drawn(pgm.infer(model)), "pgm-spread")
+
+
 def test_a_picture_has_the_shape_of_its_layer_or_is_a_square():
     def columns(model):
         found = sketch(model.structure)

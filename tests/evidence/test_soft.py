@@ -140,7 +140,10 @@ def test_layers_of_variables_and_of_one_hot_units_take_weights_by_state():
 
 def test_log_odds_stay_for_two_valued_units_without_names():
     model = declared().build()
-    for soft in ({"v": [2.0, 0.0]}, {("v", 0): 2.0}, pgm.likelihood({("v", 0): [1, np.exp(2)]})):
+    by_state = {"v[0]": {0: 1.0, 1: 3.0}}
+    whole = {"v": {0: [0.0, 1.0], 1: [2.0, 1.0]}}
+    likely = pgm.likelihood({("v", 0): [1, np.exp(2)]})
+    for soft in ({"v": [2.0, 0.0]}, {("v", 0): 2.0}, likely, by_state, whole):
         found = pgm.infer(model, want=("marginals",), soft=soft)
         prob = truth(("v", 0), [1.0, np.exp(2)])[0]
         np.testing.assert_allclose(found.prob["v"], prob["v"], atol=1e-9)

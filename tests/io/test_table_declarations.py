@@ -73,7 +73,11 @@ def test_tables_may_come_from_the_file_of_weights(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "match"),
     [
-        ('name = "wet"', 'nmae = "wet"', r"variables\[1\]: .*'name' is missing; did you mean name"),
+        (
+            'name = "wet"',
+            'nmae = "wet"',
+            r"\[1\]: .*'name' is missing and 'nmae' is unknown; did you mean name",
+        ),
         ("states =", "stats =", r"variables\[0\]: .*'stats' is unknown; did you mean states"),
         ('["no", "yes"]', '["no", "no"]', "variable 'rain': states must be"),
         ('["no", "yes"]', "0", "variable 'rain': states must be 1 or more"),

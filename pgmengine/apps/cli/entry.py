@@ -64,6 +64,7 @@ def main() -> None:
         if not hasattr(error, "format_message"):
             raise
         message = error.format_message()
+        message += _given_or_known(error)
         if "unexpected extra argument" in message and "=" in message:
             message += "; evidence is given as --evidence NAME=STATE"
         if "Missing argument" in message and (asked := getattr(error, "ctx", None)) is not None:
@@ -71,6 +72,19 @@ def main() -> None:
             message += f" The arguments are, in this order: {', '.join(words)}"
     print(f"pgmengine: {visible(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
+
+
+def _given_or_known(error: Exception) -> str:
+    """Return the value that an error of click is about, or the commands that there are."""
+    option, context = getattr(error, "param", None), getattr(error, "ctx", None)
+    for name in getattr(option, "opts", ()) if option is not None else ():
+        for i, word in enumerate(sys.argv):
+            if word == name and i + 1 < len(sys.argv):
+                return f", not {sys.argv[i + 1]!r}"
+            if word.startswith(f"{name}="):
+                return f", not {word.partition('=')[2]!r}"
+    commands = getattr(getattr(context, "command", None), "commands", {})
+    return f" The commands are {', '.join(commands)}." if "No such command" in str(error) else ""
 
 
 def _leave_output() -> None:

@@ -19,7 +19,7 @@ from pgmengine.declare.summary import parents
 from pgmengine.evidence.frames import shown_units, state_keys
 from pgmengine.evidence.state_names import text_of
 from pgmengine.infer.results.by_name import asked, state_values
-from pgmengine.infer.results.overview import AT_LEAST, headline, interval_text
+from pgmengine.infer.results.overview import AT_LEAST, NO_PAIRS, headline, interval_text
 
 # Answers with a number for each row, and the statistics with their standard errors. The interval of
 # log_z says more than its standard error, which knows nothing of other runs.
@@ -132,6 +132,8 @@ def lines_of_result(result: pgm.Result, want: Collection[str]) -> Iterator[str]:
         for line in _lines_of_row(result, units, errors, row):
             yield f"{head}{line}"
     seen = {*NUMBERS_OF_ROWS, *NUMBERS_OF_ROWS.values(), "log_z_error", "log_z_interval"}
+    if "pairs" in want and not result.answers.get("pairs", True):
+        yield f"pairs: {NO_PAIRS}"
     of_variables = {f"{a}.{v}" for a in ("mean", "prob", "mode", "states") for v in _whole(result)}
     for name, array in flat_answers(result, target.structure).items():
         if name not in seen | of_variables:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 import pgmengine as pgm
 from pgmengine.base.types import Array
 from pgmengine.evidence.frames import shown_units
+from pgmengine.infer.results.state_errors import state_errors
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 
@@ -39,18 +38,6 @@ def named_units(structure: Structure) -> Iterator[NamedUnit]:
 
 
 def error_of_states(result: pgm.Result, unit: NamedUnit) -> Array | None:
-    """Return the standard error of the probability of each state, (rows, states).
-
-    None for answers that are no estimates, and where the errors of means do not determine it.
-    """
-    errors = result.stats.get("mcse", {}).get(unit.layer.name)
-    support = unit.layer.unit.support
-    if errors is None or support is None:
-        return None
-    if unit.layer.unit.one_hot:
-        return np.asarray(errors)[..., unit.number, :]
-    if len(support) != 2:
-        return None
-    # The mean of two values is a linear function of the probability of either.
-    one = np.asarray(errors)[..., unit.number] / (support[1] - support[0])
-    return np.stack([one, one], axis=-1)
+    """Return the standard error of each state's probability, (rows, states), or None."""
+    errors = state_errors(result, unit.layer)
+    return None if errors is None else errors[:, unit.number]

@@ -102,6 +102,8 @@ def compiled_and_reference() -> str:
 
     The sweeps of a user's kernel are run by the reference engine.
     """
+    if not pgm.build_config().compiled:
+        raise pgm.PgmError("there are no compiled routines to compare")
     model = _small_rbm()
     truth, means = _summed(model)
     found = float(pgm.infer(model, want=("log_z",), method=pgm.Enumeration()).log_z[0])

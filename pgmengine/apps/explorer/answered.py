@@ -53,5 +53,4 @@ def answered(model: Model, given: Given, want: tuple[str, ...]) -> Answered:
         return Answered(Values(), None, str(error))
     except MemoryError:
         return Answered(Values(), None, "the answer needs more memory than is free")
-    assert result.target is not None
-    return Answered(values_drawn(result.target, result.answers), result)
+    return Answered(values_drawn(result), result)

@@ -19,8 +19,8 @@ def explore(
     model: Annotated[
         Path,
         typer.Argument(
-            help="a .safetensors model, a .toml declaration, or a .bif, .uai, .net, .dsl or .xdsl "
-            "file"
+            help="a .safetensors model, a .toml declaration, or a .bif, .xmlbif, .bifxml, .uai, "
+            ".net, .dsl or .xdsl file"
         ),
     ],
     evidence: Annotated[

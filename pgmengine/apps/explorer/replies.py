@@ -11,11 +11,11 @@ from pgmengine.apps.explorer.answered import Answered
 from pgmengine.apps.explorer.given import Given, state_given
 from pgmengine.apps.explorer.messages import place_text
 from pgmengine.base.display import plain
-from pgmengine.base.types import Array
 from pgmengine.declare.pictures.scene import Form, Scene
 from pgmengine.declare.pictures.svg import Values, svg
 from pgmengine.evidence.names import Place
-from pgmengine.infer.results.overview import status_text
+from pgmengine.infer.results.overview import AT_LEAST, status_text
+from pgmengine.infer.results.result import Result
 from pgmengine.model.structure import Structure
 
 # Decimals of log p(evidence) that are shown.
@@ -63,9 +63,12 @@ def units_shown(
                 for where, u in zip(at, node.units, strict=True)
             ]
             continue
+        error = now.values.error.get(node.layer)
         prob, before = now.values.prob[node.layer], prior.values.prob.get(node.layer)
         for where, u in zip(at, node.units, strict=True):
             one: dict[str, Any] = {"at": where, "p": [_json(p) for p in prob[u]]}
+            if error is not None:
+                one["error"] = [_json(e) for e in error[u]]
             if before is not None:
                 one["prior"] = [_json(p) for p in before[u]]
             out.append(one)
@@ -77,18 +80,25 @@ def foot_line(now: Answered) -> dict[str, Any]:
     r = now.result
     if r is None:
         return {"kind": "no answer", "good": False, "status": now.error, "plan": "", "log": ""}
-    log: Array | None = r.answers.get("log_prob")
-    # Without evidence it is 0, up to the rounding of the two sums that are subtracted.
-    number = 0.0 if log is None else round(float(log[0]), MAX_LOG_DECIMALS) + 0.0
-    text = f"log p(evidence) = {number:.6g}" if log is not None else ""
     status = status_text(r) if r.status.good or not r.warnings else r.warnings[0]
     return {
         "kind": r.kind,
         "good": r.status.good,
         "status": status,
         "plan": str(r.plan),
-        "log": text,
+        "log": _log_text(r),
     }
+
+
+def _log_text(r: Result) -> str:
+    """Return log p(evidence) with its standard error, or an empty text if it was not asked."""
+    if "log_prob" not in r.answers:
+        return ""
+    # Without evidence it is 0, up to the rounding of the two sums that are subtracted.
+    number = round(float(r.log_prob[0]), MAX_LOG_DECIMALS) + 0.0
+    error = float(r.log_prob_error[0])
+    at_least = AT_LEAST * (r.kind == "lower bound")
+    return f"log p(evidence){at_least} = {number:.6g}" + (f" ± {error:.2g}" if error > 0 else "")
 
 
 def picture(structure: Structure, drawn: Scene) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from pgmengine.apps.explorer.explore import SCRIPT, STYLE
 from pgmengine.apps.explorer.session import Session
+from pgmengine.base.errors import PgmError
 
 HOST = "127.0.0.1"
 
@@ -69,7 +70,12 @@ class ExplorerServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, session: Session, port: int = 0) -> None:
-        super().__init__((HOST, port), _Handler)
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            raise PgmError(
+                f"port {port}: {error.strerror or error}; --port 0 takes a free one"
+            ) from None
         self.session, self.token, self.lock = session, secrets.token_urlsafe(24), Lock()
         self.origin = f"http://{HOST}:{self.server_port}"
         self.address = f"{self.origin}/{self.token}/"

@@ -34,7 +34,7 @@ from pgmengine.base.types import LayerValues
 from pgmengine.base.work.cache import Cache
 from pgmengine.declare.pictures.scene import Scene
 from pgmengine.declare.pictures.sketch import sketch
-from pgmengine.declare.summary import headline
+from pgmengine.declare.summary import headline_parts
 from pgmengine.model.model import Model
 
 # Answers that are remembered.
@@ -86,7 +86,7 @@ class Session:
         out: dict[str, Any] = {"seq": message.get("seq"), "refused": refused}
         if message.get("hello"):
             self._sent = None
-            out |= {"title": headline(self.structure, self.model.params).partition(",")[0]}
+            out |= {"title": headline_parts(self.structure, self.model.params)[0]}
             out |= {"names": [n.name for n in self.sketch.nodes], "large": is_large(self.sketch)}
         if self._sent is not self.scene:
             self._sent = self.scene

@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from pgmengine.declare.pictures.scene import side_of_square
 from pgmengine.declare.summary import layer_text
 from pgmengine.evidence.names import Place
 from pgmengine.infer.results.result import Result
+from pgmengine.infer.results.state_errors import state_errors
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 
@@ -41,6 +43,20 @@ STRIP_INCHES, CELL_INCHES, PANEL_INCHES = 4.5, 0.14, 1.5
 PANEL_STATES = 8
 
 
+class Seen(Enum):
+    """How a unit is known, or all units of a layer."""
+
+    INFERRED = "inferred"
+    OBSERVED = "observed"
+    SOFT = "soft evidence"
+    DONE = "set by do()"
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the state is given."""
+        return self in (Seen.OBSERVED, Seen.DONE)
+
+
 @dataclass(frozen=True)
 class Share:
     """The probability of a state, with its standard error (0 where it is exact)."""
@@ -54,12 +70,13 @@ class Share:
 class Panel:
     """Numbers of the units of an array (rows, columns): probabilities, or means on a scale.
 
-    `seen` says which units are observed.
+    `seen` says which units are observed, and `soft` which have soft evidence.
     """
 
     label: str
     values: Array
     seen: Array
+    soft: Array
     is_mean: bool = False
     low: float = 0.0
     high: float = 1.0
@@ -84,7 +101,7 @@ class Box:
     text : a line about a layer, or an empty text.
     shares : probabilities of states of one unit.
     panels : probabilities or means of the units of an array.
-    seen : 0 for inferred units, 1 for observed ones, 2 for units set by do(), 0.5 for some of both.
+    seen : how the units are known.
     inside : whether arrows (true) or lines (false) join units of the box, or None.
     """
 
@@ -92,7 +109,7 @@ class Box:
     text: str = ""
     shares: tuple[Share, ...] = ()
     panels: tuple[Panel, ...] = ()
-    seen: float = 0.0
+    seen: Seen = Seen.INFERRED
     inside: bool | None = None
 
     @property
@@ -137,8 +154,7 @@ class Answers:
     def __init__(self, structure: Structure, result: Result, row: int) -> None:
         self.structure, self.row = structure, row
         self.prob, self.mean = result.raw("prob"), result.raw("mean")
-        self.error = result.stats.get("mcse", {}) if result.kind == "estimate" else {}
-        self.target = result.target
+        self.result, self.target = result, result.target
 
     def _row(self, values: Array, layer: Layer) -> Array:
         """Return the values of a layer in the row, (size, ...)."""
@@ -152,16 +168,8 @@ class Answers:
         if layer.name not in self.prob:
             return None
         prob = self._row(self.prob[layer.name], layer)
-        error = np.zeros_like(prob)
-        if layer.name in self.error:
-            found = self._row(self.error[layer.name], layer)
-            support = layer.unit.support
-            if found.shape == prob.shape:
-                error = found
-            elif found.shape[1] == 1 and prob.shape[1] == 2 and support is not None:
-                # The mean of two values moves by their distance when a probability moves by 1.
-                error = np.repeat(found / float(np.ptp(support)), 2, axis=1)
-        return prob, error
+        errors = state_errors(self.result, layer)
+        return prob, np.zeros_like(prob) if errors is None else np.asarray(errors[self.row])
 
     def means(self, layer: Layer) -> Array:
         """Return the means of a layer (size, components)."""
@@ -173,15 +181,24 @@ class Answers:
             return np.zeros(layer.size, dtype=bool)
         return np.asarray(~self.target.free[layer.name][self.row])
 
-    def seen(self, layer: Layer, units: Iterable[int]) -> float:
-        """Return how the units are known, as `Box.seen` says."""
+    def soft(self, layer: Layer) -> Array:
+        """Return which units of a layer have soft evidence, (size,) bool."""
         if self.target is None:
-            return 0.0
+            return np.zeros(layer.size, dtype=bool)
+        return np.asarray(self.target.with_soft(layer.name)[self.row])
+
+    def seen(self, layer: Layer, units: Iterable[int]) -> Seen:
+        """Return how the units are known."""
+        if self.target is None:
+            return Seen.INFERRED
         at = list(units)
         observed = self.observed(layer)[at]
         if self.target.intervened[layer.name][self.row][at].any():
-            return 2.0
-        return 1.0 if observed.all() else 0.5 if observed.any() else 0.0
+            return Seen.DONE
+        if observed.all():
+            return Seen.OBSERVED
+        # Panels mark their units one by one.
+        return Seen.SOFT if len(at) == 1 and self.soft(layer)[at[0]] else Seen.INFERRED
 
 
 def state_texts(layer: Layer) -> list[str]:
@@ -260,7 +277,7 @@ def layer_box(layer: Layer, name: str, answers: Answers | None, inside: bool | N
     if title is None:
         return Box((f"{name}: {text}{inner}",), inside=inside)
     panels = () if answers is None else tuple(_panels(layer, answers))
-    seen = 0.0 if answers is None else answers.seen(layer, range(layer.size))
+    seen = Seen.INFERRED if answers is None else answers.seen(layer, range(layer.size))
     return Box(title, f"{text}{inner}", panels=panels, seen=seen, inside=inside)
 
 
@@ -270,16 +287,17 @@ def _panels(layer: Layer, answers: Answers) -> Iterator[Panel]:
     columns = square or layer.grid[-1]
     shape = (layer.size // columns, columns)
     found, seen = answers.probabilities(layer), answers.observed(layer).reshape(shape)
+    soft = answers.soft(layer).reshape(shape)
     if found is None:
         for i, mean in enumerate(answers.means(layer).T):
             low, high = float(np.nanmin(mean)), float(np.nanmax(mean))
             number = f" {i}" if answers.means(layer).shape[1] > 1 else ""
             label = f"mean{number}, {low:.3g} to {high:.3g}"
             high = high if high > low else low + 1.0
-            yield Panel(label, mean.reshape(shape), seen, True, low, high)
+            yield Panel(label, mean.reshape(shape), seen, soft, True, low, high)
         return
     states, prob = state_texts(layer), found[0]
     # Of two states, one says everything.
     first = len(states) - 1 if len(states) == 2 else 0
     for i in range(first, min(len(states), PANEL_STATES)):
-        yield Panel(f"P({states[i]})", prob[:, i].reshape(shape), seen)
+        yield Panel(f"P({states[i]})", prob[:, i].reshape(shape), seen, soft)

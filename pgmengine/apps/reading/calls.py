@@ -8,6 +8,7 @@ read as a syntax tree and never evaluated, so that it can do nothing else.
 from __future__ import annotations
 
 import ast
+import inspect
 import math
 from collections.abc import Collection
 from dataclasses import is_dataclass
@@ -106,7 +107,9 @@ def _made(kind: Any, given: list[Any], named: dict[str, Any], title: str) -> Any
     except TypeError as error:
         # Python names the method that makes an instance, which says nothing to users.
         why = str(error).replace(f"{kind.__name__}.__init__()", kind.__name__)
-        raise pgm.PgmError(f"{title}: {why.replace('__init__()', kind.__name__)}") from None
+        settings = ", ".join(inspect.signature(kind).parameters)
+        known = f"; its settings are {settings}" if settings else ""
+        raise pgm.PgmError(f"{title}: {why.replace('__init__()', kind.__name__)}{known}") from None
     except pgm.PgmError as error:
         raise pgm.PgmError(f"{title}: {error}") from None
     except Exception as error:

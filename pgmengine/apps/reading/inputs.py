@@ -19,6 +19,8 @@ from pgmengine.io.opened import suffix_of
 # The word that stands for standard input.
 STANDARD_INPUT = "-"
 
+FILES_OF_EVIDENCE = ".csv, .tsv, .npz, .json or .evid, or - for standard input"
+
 # Suffix of a file -> the reader of its text.
 READERS_OF_TEXT = {".json": read_json, ".csv": read_csv, ".tsv": read_csv}
 
@@ -43,6 +45,11 @@ def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
         # os.path.exists is False for texts that are too long for a file name.
         if "=" in text and not os.path.exists(text):
             found = inline(model, text, "evidence")
+        elif not (os.path.exists(text) or text == STANDARD_INPUT or Path(text).suffix):
+            raise pgm.PgmError(
+                f"evidence {text!r}: expected NAME=STATE, such as xray=yes, or a file that exists: "
+                f"{FILES_OF_EVIDENCE}"
+            )
         else:
             found = read_arrays(model, Path(text))
         if twice := sorted(set(found) & set(evidence)):
@@ -106,9 +113,7 @@ def read_arrays(model: pgm.Model, path: Path, what: str = "evidence") -> dict[st
     if path.suffix == ".npz":
         return _checked(title, place, lambda: read_npz(model, readable(path)))
     if path.suffix not in READERS_OF_TEXT:
-        raise pgm.PgmError(
-            f"{title}: expected .csv, .tsv, .npz, .json or .evid, or - for standard input"
-        )
+        raise pgm.PgmError(f"{title}: expected {FILES_OF_EVIDENCE}")
     return _checked(title, place, lambda: READERS_OF_TEXT[path.suffix](model, plain_text(path)))
 
 

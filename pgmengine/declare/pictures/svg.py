@@ -30,10 +30,13 @@ from pgmengine.declare.pictures.sketch import sketch
 from pgmengine.model.structure import Structure
 
 # Colours that people with any colour vision can tell apart (Okabe and Ito 2008).
-BLUE, ORANGE, PURPLE = "#2f7fb8", "#d55e00", "#b0579a"
+BLUE, ORANGE, PURPLE, GREEN = "#2f7fb8", "#d55e00", "#b0579a", "#00896b"
 
 # Bars and cells of a picture in a notebook, and nodes: larger models are shown in words alone.
 MAX_MARKS, MAX_NODES = 1500, 60
+
+# Standard errors on both sides of the end of a bar.
+ERRORS_DRAWN = 2.0
 
 # The length and half the width of the head of an arrow, in pixels.
 HEAD_PIXELS, HALF_HEAD_PIXELS = 8.0, 3.5
@@ -47,13 +50,16 @@ class Values:
     ----------
     prob : (size, states) probabilities; layers may be missing.
     mean : (size,) means of layers with infinitely many values.
-    observed, intervened : (size,) bool.
+    observed, intervened, soft : (size,) bool; layers without soft evidence may be missing.
+    error : (size, states) standard errors of estimated probabilities; layers may be missing.
     """
 
     prob: Mapping[str, Array] = field(default_factory=dict)
     mean: Mapping[str, Array] = field(default_factory=dict)
     observed: Mapping[str, Array] = field(default_factory=dict)
     intervened: Mapping[str, Array] = field(default_factory=dict)
+    soft: Mapping[str, Array] = field(default_factory=dict)
+    error: Mapping[str, Array] = field(default_factory=dict)
 
 
 def picture(structure: Structure, values: Values | None = None) -> str:
@@ -188,12 +194,12 @@ def _bars(node: Node, layer: int, values: Values, has_numbers: bool, whole: bool
     from html import escape
 
     unit = node.units[0]
-    seen, done = _given(node, values, unit)
+    seen, done, soft = _given(node, values, unit)
     for k, state in enumerate(node.states):
         p = float(values.prob[node.layer][unit, k]) if has_numbers else 0.0
         y, x = node.y + TITLE_PIXELS + ROW_PIXELS * k, node.x + node.indent
-        mark = ("▲" if done else "●") if seen and p == 1 else ""
-        color = (PURPLE if done else ORANGE) if seen else BLUE
+        mark = "◐" if soft else ("▲" if done else "●") if seen and p == 1 else ""
+        color = GREEN if soft else (PURPLE if done else ORANGE) if seen else BLUE
         yield f'<g class="pgm-state" data-at="{layer},{unit}" data-state="{k}">'
         if whole:
             yield (
@@ -214,12 +220,26 @@ def _bars(node: Node, layer: int, values: Values, has_numbers: bool, whole: bool
                 f'<rect class="pgm-bar" x="{x:.1f}" y="{y + 4:.1f}" width="{BAR_PIXELS * p:.1f}" '
                 f'height="{ROW_PIXELS - 8:.1f}" fill="{color}"/>'
             )
+            yield from _error(node, values, unit, k, x, y + ROW_PIXELS / 2)
             yield (
                 f'<text class="pgm-number" x="{x + BAR_PIXELS + NUMBER_PIXELS - 6:.1f}" '
                 f'y="{y + 13:.1f}" text-anchor="end">{mark} '
                 f"{percent(p) if has_numbers else ''}</text>"
             )
         yield "</g>"
+
+
+def _error(node: Node, values: Values, unit: int, k: int, x: float, y: float) -> Iterator[str]:
+    """Yield the line of two standard errors on both sides of the end of a bar."""
+    if node.layer not in values.error:
+        return
+    p, error = (float(part[node.layer][unit, k]) for part in (values.prob, values.error))
+    if error > 0:
+        low, high = max(p - ERRORS_DRAWN * error, 0.0), min(p + ERRORS_DRAWN * error, 1.0)
+        yield (
+            f'<path class="pgm-spread" d="M{x + BAR_PIXELS * low:.1f} {y:.1f}'
+            f'H{x + BAR_PIXELS * high:.1f}" stroke="currentColor" stroke-width="1.4"/>'
+        )
 
 
 def percent(p: float) -> str:
@@ -231,11 +251,12 @@ def percent(p: float) -> str:
     return f"{100 * p:.1f} %"
 
 
-def _given(node: Node, values: Values, unit: int) -> tuple[bool, bool]:
-    """Return whether a unit is observed or intervened, and whether it is intervened."""
+def _given(node: Node, values: Values, unit: int) -> tuple[bool, bool, bool]:
+    """Return whether a unit is observed or set by do(), set by do(), and softly observed."""
+    soft = node.layer in values.soft and bool(values.soft[node.layer][unit])
     seen = node.layer in values.observed and bool(values.observed[node.layer][unit])
     done = node.layer in values.intervened and bool(values.intervened[node.layer][unit])
-    return seen or done, done
+    return seen or done, done, soft
 
 
 def _cells(node: Node, layer: int, values: Values) -> Iterator[str]:
@@ -244,7 +265,7 @@ def _cells(node: Node, layer: int, values: Values) -> Iterator[str]:
     scale = 0.0 if means is None else float(np.abs(means).max(initial=0.0))
     last = len(node.states) - 1
     for i, unit in enumerate(node.units):
-        seen, done = _given(node, values, unit)
+        seen, done, soft = _given(node, values, unit)
         column, line = i % node.columns, i // node.columns
         for k in range(len(node.states)) if node.form is Form.STRIP else (last,):
             x = node.x + MARGIN_PIXELS + node.indent + column * node.cell[0]
@@ -259,7 +280,10 @@ def _cells(node: Node, layer: int, values: Values) -> Iterator[str]:
                 f'x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{node.cell[0] - 1:.1f}" '
                 f'height="{node.cell[1] - 1:.1f}"'
             )
-            edge = f'stroke="{PURPLE if done else ORANGE}"' if seen else 'stroke="none"'
+            edge = 'stroke="none"'
+            if seen or soft:
+                edge = f'stroke="{PURPLE if done else ORANGE if seen else GREEN}"'
+                edge += ' stroke-dasharray="1 2"' * soft
             yield (
                 f'<g class="pgm-cell" data-at="{layer},{unit}" data-state="{k}">'
                 f'<rect class="pgm-paper" {place} fill="currentColor" fill-opacity="0.08"/>'

@@ -22,6 +22,7 @@ from pgmengine.model.variables import free_name
 from pgmengine.units import Binary
 
 if TYPE_CHECKING:
+    from pgmengine.evidence.target import Target
     from pgmengine.model.parameters import Parameters
 
 FINDINGS_NAME = "findings"
@@ -68,3 +69,18 @@ def _with_units(s: Structure, findings: Sequence[Finding]) -> Structure:
 def observed_findings(findings: Sequence[Finding], rows: int) -> Array:
     """Return whether each row has each finding, (rows, n) bool."""
     return np.stack([np.broadcast_to(f.rows, (rows,)) for f in findings], axis=1)
+
+
+def units_with_findings(target: Target) -> dict[str, Array]:
+    """Return the units that have a finding in each row, layer -> (rows, size) bool."""
+    s, out = target.structure, dict[str, Array]()
+    if not s.findings:
+        return out
+    here = ~target.intervened[s.findings]
+    for tables in s.tables:
+        if tables.layers[-1] == s.findings:
+            parent = tables.layers[0]
+            mask = out.setdefault(parent, np.zeros(target.free[parent].shape, dtype=bool))
+            for unit, number in tables.index:
+                mask[:, unit] |= here[:, number]
+    return out

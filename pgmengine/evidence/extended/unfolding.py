@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgmengine.evidence.evidence import Evidence
+from pgmengine.evidence.extended.findings import units_with_findings
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
 from pgmengine.model.gates.gate import PlacedGate
@@ -44,6 +45,6 @@ def on_model(target: Target, model: Parameters) -> Target:
         for part in (target.evidence.values, pattern.observed, pattern.intervened)
     )
     pattern = EvidencePattern(model.structure, target.rows, observed, intervened)
-    return replace(
-        target, model=model, evidence=Evidence(target.evidence.has_rows, values, pattern)
-    )
+    found = target.found | units_with_findings(target)
+    evidence = Evidence(target.evidence.has_rows, values, pattern)
+    return replace(target, model=model, evidence=evidence, found=found)

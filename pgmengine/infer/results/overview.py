@@ -17,9 +17,9 @@ from pgmengine.base.display import MOST_LINES, MOST_NAMES, MOST_ROWS, as_html, a
 from pgmengine.base.types import Array
 from pgmengine.declare.pictures.svg import Values, picture
 from pgmengine.evidence.frames import Shown, shown_units, state_keys
-from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.two_phases import TWO_PHASES
 from pgmengine.infer.results.by_name import Mode, asked, assignment_of, marginal, state_values
+from pgmengine.infer.results.state_errors import state_errors
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ AT_LEAST = " (at least)"
 
 # Answers that are shown in the lines of other answers.
 SHOWN_WITH_OTHERS = ("prob", "log_z_error", "log_z_interval")
+
+# Said where pairs were asked for and the model has no couplings.
+NO_PAIRS = "none, since there are no couplings; pgm.Joint(...) has joint probabilities of tables"
 
 # Said beside a good status of a lower bound, which judges the bound alone.
 OF_THE_BOUND = "means are those of the distribution of the bound, and their error is unknown"
@@ -57,17 +60,21 @@ def result_html(result: Result) -> str:
     table = as_html(headline(result), ANSWER_COLUMNS, rows, len(lines), _warnings(result))
     if result.target is None or result.target.rows > 1 or "prob" not in result.answers:
         return table
-    return table + picture(result.target.structure, values_drawn(result.target, result.answers))
+    return table + picture(result.target.structure, values_drawn(result))
 
 
-def values_drawn(target: Target, answers: Mapping[str, Mapping[str, Array]]) -> Values:
+def values_drawn(result: Result) -> Values:
     """Return the marginals of one row of evidence, and what is given, for a picture."""
+    target, answers = asked(result.target), result.answers
     layers = target.structure.layers
+    errors = {n: state_errors(result, layers[n]) for n in answers["prob"]}
     return Values(
         {n: np.reshape(p, (layers[n].size, -1)) for n, p in answers["prob"].items()},
         {n: np.reshape(m, (layers[n].size, -1))[:, 0] for n, m in answers["mean"].items()},
         {n: mask[0] for n, mask in target.pattern.observed.items()},
         {n: mask[0] for n, mask in target.intervened.items()},
+        {n: target.with_soft(n)[0] for n in layers},
+        {n: error[0] for n, error in errors.items() if error is not None},
     )
 
 
@@ -118,6 +125,8 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
     has_bias = {} if result.target is None else result.target.structure.has_bias
     without = (name for name, units in has_bias.items() if not units.any())
     held = {f"{name}.bias" for name in (*storage, *without)}
+    if "pairs" in answers and not answers["pairs"]:
+        yield lambda: ("pairs", NO_PAIRS)
     for name in ("pairs", "gradient"):
         for key, value in answers.get(name, {}).items():
             if key not in held:

@@ -76,7 +76,11 @@ def test_interventions_and_soft_evidence(net):
         (["--do", "smoke=yes", "--do", "smoke=no"], "'smoke' has been given before"),
         (["--method", "MCMCC"], "expected one of .*MCMC.*did you mean MCMC"),
         (["--method", "MCMC(draws=)"], "expected a name, with settings as MCMC"),
-        (["--method", "MCMC(steps=3)"], "steps"),
+        (["--method", "MCMC(steps=3)"], "'steps'; its settings are kernel, .*draws"),
+        (["--evidence", "xray"], "'xray': expected NAME=STATE, such as .*, or a file that exists"),
+        (["--evidence", ""], "'': expected NAME=STATE"),
+        (["--seed", "-1"], "--seed.*, not '-1'"),
+        (["--seed=-1"], "--seed.*, not '-1'"),
         (["--method", "MCMC(draws=-3)"], "draws"),
         (["--method", "MCMC(draws=__import__('os'))"], "is no setting"),
         (["--method", "EM()"], "expected one of"),
@@ -87,6 +91,26 @@ def test_interventions_and_soft_evidence(net):
 def test_mistakes_are_one_line(words, match):
     code, err = answered(["infer", ASIA, *words])
     assert code == 2 and err.count("\n") == 1 and re.search(match, err), err
+
+
+def test_an_unknown_command_is_answered_with_the_commands():
+    code, err = answered(["infre"])
+    assert code == 2 and "The commands are info, explain, infer" in err
+
+
+def test_pairs_of_a_network_of_tables_say_that_there_are_none():
+    found = CliRunner().invoke(app, ["infer", ASIA, "--want", "pairs"])
+    assert found.exit_code == 0 and "pairs: none, since there are no couplings" in found.stdout
+    assert "pairs: none" in str(pgm.infer(pgm.read(ASIA), want=("pairs",)))
+    assert "pairs: none" not in str(pgm.infer(pgm.rbm(3, 2, rng=0), want=("pairs",)))
+
+
+def test_units_of_layers_take_log_weights_of_states(tmp_path):
+    model = pgm.rbm(9, 4, rng=0)
+    pgm.save(model, tmp_path / "rbm.safetensors")
+    found = asked("infer", tmp_path / "rbm.safetensors", "--soft", "v[0]=1:+1,0:-0.5")
+    truth = pgm.infer(model, soft={("v", 0): 1.5})
+    np.testing.assert_allclose(found["means"]["v"], truth.mean["v"], atol=1e-12)
 
 
 def test_states_with_commas_and_colons_have_weights():

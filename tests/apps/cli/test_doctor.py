@@ -133,5 +133,9 @@ def test_without_compiled_routines_it_says_so(monkeypatch):
     assert "but there are no compiled routines" in found.stdout
     assert "learning: not tested: no routine for this" in found.stdout
     monkeypatch.undo()
+    monkeypatch.setattr(pgm, "build_config", lambda: plain)
+    with pytest.raises(pgm.PgmError, match="no compiled routines to compare"):
+        self_test.compiled_and_reference()
+    monkeypatch.undo()
     monkeypatch.setitem(self_test.TESTS, "learning", refused)
     assert examined().exit_code == 1

@@ -16,19 +16,20 @@ from pgmengine.apps.pictures.boxes import (
     PERCENT_INCHES,
     STATE_INCHES,
     Box,
+    Seen,
 )
 from pgmengine.apps.pictures.graphs.contents import Contents
-from pgmengine.apps.pictures.graphs.legend import legend_of
+from pgmengine.apps.pictures.graphs.legend import FRAMES, legend_of
 from pgmengine.apps.pictures.graphs.paths import is_arch, path_of
 from pgmengine.apps.pictures.style import (
     BLUE,
     FAINT,
+    GREEN,
     INK,
     ORANGE,
     PAPER,
     SEEN,
     SMALL,
-    VERMILION,
     axes_of,
     bare,
     text_width,
@@ -154,12 +155,13 @@ class Canvas:
             from matplotlib.patches import Rectangle
 
         (x, y), (wide, high) = at, box.size
+        edge, style = FRAMES.get(box.seen, ("#5b7794", "-"))
         frame = Rectangle((x - wide / 2, y - high / 2), wide, high, zorder=3)
         frame.set(
-            facecolor=SEEN if box.seen >= 1 else PAPER,
-            edgecolor={1.0: INK, 2.0: VERMILION}.get(box.seen, "#5b7794"),
-            linewidth=(2.2 if box.seen >= 1 else 0.8) * self.scale,
-            linestyle="--" if box.seen == 2 else "-",
+            facecolor=SEEN if box.seen.fixed else PAPER,
+            edgecolor=edge,
+            linewidth=(0.8 if box.seen is Seen.INFERRED else 2.2) * self.scale,
+            linestyle=style,
         )
         self.ax.add_artist(frame)
         if box.inside is not None:
@@ -192,7 +194,7 @@ class Canvas:
         if not np.isfinite(share.prob):
             self._text(right, y, "?", small, ha="right", color=INK)
             return
-        color = ORANGE if box.seen >= 1 else BLUE
+        color = ORANGE if box.seen.fixed else BLUE
         bar = Rectangle((start, y - 0.045), full * share.prob, 0.09, facecolor=color, zorder=5)
         self.ax.add_artist(bar)
         if share.error > 0:
@@ -241,14 +243,14 @@ class Canvas:
         border = Rectangle((left, low), right - left, high - low, fill=False, zorder=5)
         border.set(edgecolor=FAINT, linewidth=0.5 * self.scale)
         self.ax.add_artist(border)
-        if panel.seen.all():
-            return
-        # A line at the lower edge of a unit says that it is observed.
+        # A line at the lower edge of a unit says that it is observed, or has soft evidence.
         tall, wide = (high - low) / len(panel.values), (right - left) / panel.values.shape[1]
-        for row, column in np.argwhere(panel.seen):
-            corner = left + column * wide, high - (row + 1) * tall
-            mark = Rectangle(corner, wide, 0.22 * tall, facecolor=ORANGE, lw=0, zorder=5)
-            self.ax.add_artist(mark)
+        observed = panel.seen & ~panel.seen.all()
+        for units, color in ((observed, ORANGE), (panel.soft, GREEN)):
+            for row, column in np.argwhere(units):
+                corner = left + column * wide, high - (row + 1) * tall
+                mark = Rectangle(corner, wide, 0.22 * tall, facecolor=color, lw=0, zorder=5)
+                self.ax.add_artist(mark)
 
     def _loop(self, x: float, y: float, high: float, arrow: bool) -> None:
         """Draw the edges between units of a box as a loop at its right side."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from pgmengine.apps.pictures.boxes import DETAILED_BOXES
+from pgmengine.apps.pictures.boxes import DETAILED_BOXES, Seen
 from pgmengine.apps.pictures.graphs.contents import Contents
-from pgmengine.apps.pictures.style import BLUE, FAINT, INK, ORANGE, SEEN, VERMILION
+from pgmengine.apps.pictures.style import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, SEEN, VERMILION
 from pgmengine.base.extras import needed_by
+
+# The colour and the line around a box whose unit is known in some way.
+FRAMES = {Seen.OBSERVED: (INK, "-"), Seen.SOFT: (GREEN, ":"), Seen.DONE: (VERMILION, "--")}
 
 
 def legend_of(found: Contents) -> list[Any]:
@@ -18,20 +20,16 @@ def legend_of(found: Contents) -> list[Any]:
         from matplotlib.patches import Patch
 
     boxes, out = found.boxes.values(), list[Any]()
-    looks: Mapping[float, tuple[str, str, str]] = {
-        1.0: ("observed", INK, "-"),
-        2.0: ("set by do()", VERMILION, "--"),
-    }
-    for seen, (label, color, style) in looks.items():
-        if any(box.seen == seen for box in boxes):
+    for seen, (color, style) in FRAMES.items():
+        if any(box.seen is seen for box in boxes):
             look: dict[str, Any] = {
-                "facecolor": SEEN,
+                "facecolor": SEEN if seen.fixed else PAPER,
                 "edgecolor": color,
                 "lw": 1.8,
                 "linestyle": style,
             }
-            out.append(Patch(label=label, **look))
-    if any(box.shares and box.seen < 1 for box in boxes):
+            out.append(Patch(label=seen.value, **look))
+    if any(box.shares and not box.seen.fixed for box in boxes):
         few = len(boxes) > DETAILED_BOXES
         label = "probability of the most probable state" if few else "probability"
         out.append(Patch(label=label, facecolor=BLUE))
@@ -47,6 +45,8 @@ def legend_of(found: Contents) -> list[Any]:
             out.append(Patch(label=label, facecolor=color, edgecolor=FAINT, lw=0.5))
     if any(panel.seen.any() and not panel.seen.all() for panel in panels):
         out.append(Patch(label="observed unit", facecolor=ORANGE))
+    if any(panel.soft.any() for panel in panels):
+        out.append(Patch(label="unit with soft evidence", facecolor=GREEN))
     if len(found.graph) > len(found.boxes):
         square: dict[str, Any] = {"color": INK, "marker": "s", "markersize": 5, "lw": 0}
         out.append(Line2D([], [], label="table of several variables", **square))
