@@ -232,8 +232,9 @@ class Explorer {
     this.parts = [];
     const painted = scene.nodes.filter((node) => node.form === "picture");
     // The brush has the names of the states where all pictures share them.
-    const shared = new Set(painted.map((node) => node.states.join("\n"))).size === 1;
-    const names = shared ? painted[0].states : ["off", "on"];
+    const words = new Set(painted.map((node) => node.states.join("\n")));
+    const named = words.size === 1 && !words.has("0\n1");
+    const names = named ? painted[0].states : ["off", "on"];
     [1, 0].forEach((state, i) => { this.inks[i].textContent = names[state]; });
     for (const node of scene.nodes) {
       const group = this.svg.querySelector(`[data-node="${node.number}"]`);

@@ -287,6 +287,43 @@ def test_a_stroke_paints_a_picture(page):
     shown.check(pgm.infer(model, {"v": values}))
 
 
+def lattice(side):
+    b = pgm.GraphBuilder()
+    s = b.variable("s", states=("down", "up"), shape=(side, side))
+    bond = np.exp(0.4407 * np.array([[1, -1], [-1, 1]]))
+    b.table((s[1:], s[:-1]), bond)
+    b.table((s[:, 1:], s[:, :-1]), bond)
+    return b.build()
+
+
+def test_brushes_have_the_names_of_the_states(page):
+    brushes = [one.text for one in page(lattice(3)).all(".pgm-brushes label")]
+    assert brushes == ["up", "down", "unobserved"]
+    assert page(pgm.rbm(4, 2, rng=0)).all(".pgm-brushes label")[0].text == "on"
+
+
+def test_estimates_are_shown_with_their_errors(page):
+    b = pgm.GraphBuilder()
+    s = b.variable("s", states=("down", "up"), shape=(32, 32))
+    c = b.variable("c", states=("no", "yes"))
+    bond = np.exp(0.3 * np.array([[1, -1], [-1, 1]]))
+    b.table((s[1:], s[:-1]), bond)
+    b.table((s[:, 1:], s[:, :-1]), bond)
+    # c is joined to a whole column, so that the lattice is not planar.
+    b.table((s[:, 5], c), np.exp(0.01 * np.array([[1, -1], [-1, 1]])))
+    shown = page(b.build())
+    assert shown.server.session.answer().result.kind == "estimate"
+    assert shown.js("return document.querySelectorAll('.pgm-spread').length") == 2
+    assert " ± " in shown.part(shown.at("c"), 1).get_attribute("aria-label")
+
+
+def test_a_name_that_is_no_variable_is_said(page):
+    shown = page(asia())
+    box = shown.all("input[type=search]")[0]
+    box.send_keys("lungg", shown.keys.ENTER)
+    assert 'there is no variable "lungg"' in shown.error
+
+
 def test_errors_are_said_in_words_and_undone(page):
     shown = page(asia(), {"lung": "yes"})
     shown.click(shown.at("either"), 1)
