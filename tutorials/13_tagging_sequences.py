@@ -13,6 +13,8 @@ import numpy as np
 import pgmengine as pgm
 from pgmengine.sklearn import ChainCRF
 
+plt.style.use("tableau-colorblind10")
+
 rng = np.random.default_rng(0)
 
 # %% [markdown]
