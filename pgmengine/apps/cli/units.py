@@ -39,5 +39,5 @@ def named_units(structure: Structure) -> Iterator[NamedUnit]:
 
 def error_of_states(result: pgm.Result, unit: NamedUnit) -> Array | None:
     """Return the standard error of each state's probability, (rows, states), or None."""
-    errors = state_errors(result, unit.layer)
+    errors = state_errors(result.stats, unit.layer)
     return None if errors is None else errors[:, unit.number]

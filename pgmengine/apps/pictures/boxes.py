@@ -154,7 +154,7 @@ class Answers:
     def __init__(self, structure: Structure, result: Result, row: int) -> None:
         self.structure, self.row = structure, row
         self.prob, self.mean = result.raw("prob"), result.raw("mean")
-        self.result, self.target = result, result.target
+        self.stats, self.target = result.stats, result.target
 
     def _row(self, values: Array, layer: Layer) -> Array:
         """Return the values of a layer in the row, (size, ...)."""
@@ -168,7 +168,7 @@ class Answers:
         if layer.name not in self.prob:
             return None
         prob = self._row(self.prob[layer.name], layer)
-        errors = state_errors(self.result, layer)
+        errors = state_errors(self.stats, layer)
         return prob, np.zeros_like(prob) if errors is None else np.asarray(errors[self.row])
 
     def means(self, layer: Layer) -> Array:

@@ -67,7 +67,7 @@ def values_drawn(result: Result) -> Values:
     """Return the marginals of one row of evidence, and what is given, for a picture."""
     target, answers = asked(result.target), result.answers
     layers = target.structure.layers
-    errors = {n: state_errors(result, layers[n]) for n in answers["prob"]}
+    errors = {n: state_errors(result.stats, layers[n]) for n in answers["prob"]}
     return Values(
         {n: np.reshape(p, (layers[n].size, -1)) for n, p in answers["prob"].items()},
         {n: np.reshape(m, (layers[n].size, -1))[:, 0] for n, m in answers["mean"].items()},

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.model.layer import Layer
 
-if TYPE_CHECKING:
-    from pgmengine.infer.results.result import Result
 
-
-def state_errors(result: Result, layer: Layer) -> Array | None:
+def state_errors(stats: Mapping[str, Any], layer: Layer) -> Array | None:
     """Return the standard error of the probability of each state, (rows, size, states).
 
-    None for answers that are no estimates, and where the errors of means do not determine it.
+    `stats` are the statistics of a result. None for answers that are no estimates, and where the errors of means do not determine it.
     """
-    errors, support = result.stats.get("mcse", {}).get(layer.name), layer.unit.support
+    errors, support = stats.get("mcse", {}).get(layer.name), layer.unit.support
     if errors is None or support is None:
         return None
     own = np.reshape(np.asarray(errors, dtype=np.float64), (-1, layer.size, layer.unit.width))
