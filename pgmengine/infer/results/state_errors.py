@@ -14,7 +14,8 @@ from pgmengine.model.layer import Layer
 def state_errors(stats: Mapping[str, Any], layer: Layer) -> Array | None:
     """Return the standard error of the probability of each state, (rows, size, states).
 
-    `stats` are the statistics of a result. None for answers that are no estimates, and where the errors of means do not determine it.
+    `stats` are the statistics of a result. None for answers that are no estimates, and where the
+    errors of means do not determine it.
     """
     errors, support = stats.get("mcse", {}).get(layer.name), layer.unit.support
     if errors is None or support is None:
