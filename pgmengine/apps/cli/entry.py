@@ -77,12 +77,12 @@ def main() -> None:
 def _given_or_known(error: Exception) -> str:
     """Return the value that an error of click is about, or the commands that there are."""
     option, context = getattr(error, "param", None), getattr(error, "ctx", None)
-    for name in getattr(option, "opts", ()) if option is not None else ():
-        for i, word in enumerate(sys.argv):
-            if word == name and i + 1 < len(sys.argv):
-                return f", not {sys.argv[i + 1]!r}"
-            if word.startswith(f"{name}="):
-                return f", not {word.partition('=')[2]!r}"
+    names = [name for name in getattr(option, "opts", ()) if name.startswith("-")]
+    # Of an option that is given twice, the last value counts.
+    for word, following in reversed([*zip(sys.argv, [*sys.argv[1:], None], strict=True)]):
+        name, equals, value = word.partition("=")
+        if name in names and (equals or following is not None):
+            return f", not {(value if equals else following)!r}"
     commands = getattr(getattr(context, "command", None), "commands", {})
     return f" The commands are {', '.join(commands)}." if "No such command" in str(error) else ""
 

@@ -43,7 +43,7 @@ DEFAULT_EPOCHS = 10
 
 @dataclass(frozen=True)
 class Length:
-    """How long a fit learns.
+    """The length of a fit.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Length:
 
 @dataclass(frozen=True, eq=False)
 class FitPlan:
-    """What a fit learns from, and how.
+    """The data, the methods and the length of a fit.
 
     Attributes
     ----------

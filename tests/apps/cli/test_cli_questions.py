@@ -81,6 +81,7 @@ def test_interventions_and_soft_evidence(net):
         (["--evidence", ""], "'': expected NAME=STATE"),
         (["--seed", "-1"], "--seed.*, not '-1'"),
         (["--seed=-1"], "--seed.*, not '-1'"),
+        (["--seed", "5", "--seed=-2"], "--seed.*, not '-2'"),
         (["--method", "MCMC(draws=-3)"], "draws"),
         (["--method", "MCMC(draws=__import__('os'))"], "is no setting"),
         (["--method", "EM()"], "expected one of"),
