@@ -9,6 +9,7 @@ every case.
 """
 
 import json
+import logging
 import os
 import sys
 
@@ -18,6 +19,8 @@ def main() -> None:
     room, given = sys.argv[1], json.loads(sys.argv[2])
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given["threads"]])
+    # Fits of a few hundred updates would say that they learned little.
+    logging.getLogger("pgmengine").setLevel(logging.ERROR)
     import importlib
     from dataclasses import asdict
 

@@ -755,7 +755,8 @@ GROUPS = {
         ("network", "rows", "time", "2,000 rows", "Fast-BNI, published", "ratio"),
         patterns,
         "Every row has other variables observed. The time of 2,000 rows is extrapolated from the "
-        "measured rows. Fast-BNI: 2,000 queries, one thread, another machine.",
+        "measured rows. Fast-BNI: 2,000 queries, one thread, on another machine, so that the "
+        "ratio compares the machines, too.",
     ),
     "width": Group(
         "Large graphs of small width",

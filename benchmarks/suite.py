@@ -61,6 +61,8 @@ SUBJECTS = {
     ),
     "plans": "Seconds of a run, the seconds of its plan, and their ratio.",
 }
+# A median of fewer rounds is none.
+FEWEST_ROUNDS = 3
 # Settings of OpenBLAS that choose its kernels.
 BLAS_SETTINGS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 POOLS = (
@@ -136,7 +138,7 @@ def heading(settings: Settings) -> Iterator[str]:
     }
     yield "Versions: " + ", ".join(f"{name} {number}" for name, number in found.items())
     yield f"Matrix products of numpy and scipy: OpenBLAS, kernels for {blas_kernels()}"
-    rounds = "a smoke run, no result: " if settings.repeats < ROUNDS else ""
+    rounds = "a smoke run, no result: " if settings.repeats < FEWEST_ROUNDS else ""
     yield (
         f"{rounds}medians of {settings.repeats} interleaved rounds after one to warm up; every "
         "process may run on as "

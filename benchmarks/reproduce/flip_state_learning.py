@@ -15,7 +15,7 @@ from which it goes on when it is run again. MNIST (n = 10) is left out without -
 shares the runs out over processes, --scheduler ADDRESS over a dask cluster. --method CD-5 and
 --rate 0.1, which may be given several times, choose rows; --centred learns by the gradient of
 the centred model, which the paper does not. With --after, runs with T learn the first half of
-their updates with G. The last column of the table has the p-values after Holm's correction for all
+their updates with G, as the runs with G do to the bit, and go on from their chains. The last column of the table has the p-values after Holm's correction for all
 tests of the table.
 """
 
@@ -202,20 +202,22 @@ def run(
     shown = x if len(x) <= 2000 else x[rng.choice(len(x), 2000, replace=False)]
     monitor = pgm.ExactLogLikelihood({"v": shown}, every=100)
     parts = phases[:1] if phases[0] == phases[1] else phases
-    curves = []
+    curves, state = [], None
     for number, negative in enumerate(parts):
+        # A later fit goes on from the chains and the random numbers of the one before.
         f = pgm.fit(
             model,
             {"v": x},
             negative=negative,
             optimizer=pgm.Centered(pgm.SGD(rate)) if centred else pgm.SGD(rate),
             batch_size=min(100, len(x)),
-            updates=updates // len(parts),
+            updates=updates * (number + 1) // len(parts),
             callbacks=[monitor],
-            rng=repeat if number == 0 else np.random.default_rng([repeat, number]),
+            rng=repeat,
+            state=state,
             progress=False,
         )
-        model = f.model
+        model, state = f.model, f.state
         # The first value of a later fit is the last one of the fit before it.
         curves.append(f.history["log_likelihood"]["value"][min(number, 1) :])
     return np.concatenate(curves)

@@ -105,9 +105,12 @@ class Work:
         path = self.out / f"{title}.json"
         if path.exists():
             result = json.loads(path.read_text())
-            for what, mine in (("settings", repr(phase)), ("updates", self.updates)):
+            asked = {"settings": repr(phase), "schedule": schedule, "updates": self.updates}
+            for what, mine in asked.items():
                 if result[what] != mine:
-                    raise SystemExit(f"{path} has {what} {result[what]}, this run {mine}")
+                    raise SystemExit(
+                        f"{path} has {what} {result[what]}, this run {mine}: name another OUT"
+                    )
             return result
         f, cost = self.learned(title, phase, schedule, seed, bounds)
         result = {

@@ -123,14 +123,37 @@ def test_writes_tables_and_pictures_and_goes_on(command, made_up, tmp_path):
     assert all(second[p] == first[p] for p in kept) and second[last] > first[last]
 
 
-def test_runs_with_a_change_of_kernel_begin_as_the_others(monkeypatch):
-    """Learning with T after G is learning with G for the first half of the updates."""
+def test_runs_with_a_change_of_kernel_go_on_from_the_others(monkeypatch):
+    """Learning with T after G is learning with G for the first half of the updates, and goes on
+    from its chains.
+    """
     monkeypatch.syspath_prepend(str(REPRODUCE))
     from flip_state_learning import run
 
-    g, t = (pgm.CD(kernel=kernel) for kernel in (pgm.Gibbs(), pgm.FlipState()))
-    plain, after = (
-        run("Bars-and-Stripes 4x4", "", phases, 0.05, 400, 0, False) for phases in ((g, g), (g, t))
-    )
-    assert len(plain) == len(after) == 5
+    fit, states = pgm.fit, [None]
+
+    def recorded(*args, **kwargs):
+        assert kwargs["state"] is states[-1]
+        f = fit(*args, **kwargs)
+        states.append(f.state)
+        return f
+
+    g, t = (pgm.PCD(kernel=kernel) for kernel in (pgm.Gibbs(), pgm.FlipState()))
+    plain = run("Bars-and-Stripes 4x4", "", (g, g), 0.05, 400, 0, False)
+    monkeypatch.setattr(pgm, "fit", recorded)
+    after = run("Bars-and-Stripes 4x4", "", (g, t), 0.05, 400, 0, False)
+    assert len(plain) == len(after) == 5 and len(states) == 3
     assert np.array_equal(plain[:3], after[:3]) and (plain[3:] != after[3:]).all()
+
+
+def test_log_p_of_images_at_the_scale_small(made_up, tmp_path):
+    model, out = tmp_path / "machine.safetensors", tmp_path / "out"
+    pgm.save(pgm.dbm([784, 10, 10], rng=0), model)
+    words = [str(REPRODUCE / "log_p.py"), str(out), made_up["DATA"], str(model)]
+    for _ in range(2):
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+    # The second run reads the classes from their files, and measures none.
+    assert done.stderr == "" and len(list(out.glob("*.npy"))) == 10
+    page = (out / "log_p-machine.md").read_text("utf-8")
+    assert "10 images, 100 temperatures" in page and "nan" not in page

@@ -63,6 +63,8 @@ def test_a_comparison_goes_on_from_its_files(tmp_path, monkeypatch, as_before):
     assert (out / "small" / "samplers.md").read_text() == text
     with pytest.raises(SystemExit, match="updates 20, this run 30"):
         samplers.main(out, tmp_path, only=only, updates=30)
+    with pytest.raises(SystemExit, match="schedule .*, this run falling 0.1: name another OUT"):
+        samplers.main(out, tmp_path, only=only, updates=20, schedule="falling 0.1")
 
 
 def test_every_phase_has_a_control():
