@@ -15,8 +15,8 @@ from which it goes on when it is run again. MNIST (n = 10) is left out without -
 shares the runs out over processes, --scheduler ADDRESS over a dask cluster. --method CD-5 and
 --rate 0.1, which may be given several times, choose rows; --centred learns by the gradient of
 the centred model, which the paper does not. With --after, runs with T learn the first half of
-their updates with G, as the runs with G do to the bit, and go on from their chains. The last column of the table has the p-values after Holm's correction for all
-tests of the table.
+their updates with G, as the runs with G do to the bit, and go on from their chains. The last
+column of the table has the p-values after Holm's correction for all tests of the table.
 """
 
 from __future__ import annotations
