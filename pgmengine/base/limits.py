@@ -24,5 +24,6 @@ IN_RANGE = f"a finite number of size up to {LARGEST:g}"
 
 def in_range(values: ArrayLike) -> Array:
     """Return whether each number is finite and at most LARGEST in size."""
-    # The comparison is False for NaN.
-    return np.asarray(np.abs(values) <= LARGEST)
+    # Both comparisons are False for NaN. Absolute values would be a second copy of large weights.
+    values = np.asarray(values)
+    return np.asarray((values <= LARGEST) & (values >= -LARGEST))
