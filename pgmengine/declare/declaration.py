@@ -12,7 +12,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import MAX_AXES
 from pgmengine.declare.shared.stored_terms import term_records
-from pgmengine.declare.stored_tables import gate_entries, table_entries
+from pgmengine.declare.stored_tables import table_entries
 from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
@@ -52,14 +52,12 @@ def declaration_of(model: Model) -> dict[str, Any]:
         {"cause" if c.directed else "couple": [c.a, c.b]} for c in model.structure.weighted
     ]
     out: dict[str, Any] = {"layers": layers, "couplings": couplings}
-    if model.structure.tables:
+    if model.structure.tables_and_gates:
         out["tables"] = table_entries(model.structure)
     if model.structure.shared:
         out["shared"] = term_records(model.structure)
     if arrays := [name for name, layer in model.structure.layers.items() if layer.is_array]:
         out["arrays"] = arrays
-    if model.structure.gates:
-        out["gates"] = gate_entries(model.structure)
     return out
 
 

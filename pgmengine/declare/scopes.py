@@ -12,13 +12,15 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
+from pgmengine.declare.stored_forms import same_form
 from pgmengine.declare.units import Units, broadcast_shape, in_words, units_of_member
 from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.evidence.names import Member, Place
 from pgmengine.evidence.state_names import text_of_number
-from pgmengine.model.gates.gate import Gate, PlacedGate, fits_as_table
+from pgmengine.model.gates.gate import Steps, fits_as_table
 from pgmengine.model.gates.unfolding import unfolded_structure
 from pgmengine.model.structure import Structure
+from pgmengine.model.table_forms import Formed
 from pgmengine.model.tables import Tables, check_finite, check_table
 from pgmengine.model.unit_graph import joined_units
 from pgmengine.model.variables import Variable
@@ -36,14 +38,14 @@ class Declared:
     ----------
     scope : the units of each axis; the layer of each axis where `index` is given.
     values : entries; of many tables (n, ...), or (...) for n equal ones; or a form that becomes
-        entries or a gate when the units of the scope are known.
+        entries, or fewer numbers, when the units of the scope are known.
     index : (n, m) numbers of units of many tables, None where the shapes of the scope give them.
     conditional : whether it is p(last | others).
     name : the name of the parameter, "" if the scope gives it. Equal names share a parameter.
     """
 
     scope: tuple[Member | Units, ...]
-    values: Array | Form | Gate
+    values: Array | Form | Formed
     index: Array | None = None
     conditional: bool = False
     name: str = ""
@@ -51,12 +53,12 @@ class Declared:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """A declaration with its tables, its name in messages, and the shape of its parameter."""
+    """A declaration with its tables, its name in messages, and the values of its parameter."""
 
     tables: Tables
     declared: Declared
     what: str
-    shape: tuple[int, ...]
+    numbers: Array
 
 
 def add_tables(
@@ -67,66 +69,68 @@ def add_tables(
 ) -> tuple[Structure, dict[str, Weight]]:
     """Return the structure with its variables and declared tables, and all parameters."""
     found: dict[str, list[Placed]] = {}
-    gates: list[PlacedGate] = []
+    gates, compact = list[Tables](), set[tuple[str, str]]()
     taken, total = set[str](), 0
-    for tables, array, gate, one, what in _with_values(structure, declared):
-        values = array if gate is None else gate
-        assert values is not None
+    for tables, values, small, one, what in _with_values(structure, declared):
         shape, given = tables.shape(structure), values.shape
         if given not in (shape, shape[1:] if one.index is not None else shape):
             raise PgmError(f"{what} has shape {given}, expected {shape}")
         if not tables.named:
             tables = replace(tables, name=free_parameter(tables.name, taken))
-        elif gate is not None and tables.name in taken:
-            raise PgmError(f"{what}: the name is taken, and a noisy gate shares no parameter")
         taken.add(tables.name)
-        if gate is not None:
-            gates.append(_placed(tables, gate))
-        if array is None or not len(tables.index):
+        if not len(tables.index):
             # A slice such as z[1:] of a single step is empty: the table is used nowhere.
             continue
+        if isinstance(tables.form, Steps):
+            gates.append(tables)
+            compact |= set() if small else {tables.store}
+        numbers = values.numbers if isinstance(values, Formed) else values
         group = found.setdefault(tables.key, [])
-        group.append(Placed(tables, replace(one, values=array), what, shape))
+        group.append(Placed(tables, one, what, numbers))
         if tables.key in params:
             raise PgmError(f"{what}: the name {one.name!r} is taken by another parameter")
         if len(group) > 1:
-            _check_same(group[0], group[-1])
+            _check_same(structure, group[0], group[-1])
             continue
-        total += math.prod(shape)
-        if why := no_room(BYTES_AN_ENTRY * total, "take a smaller scope"):
+        total += math.prod(tables.parameter_shape(structure))
+        entries = math.prod(shape) if small else 0
+        if why := no_room(BYTES_AN_ENTRY * (total + entries), "take a smaller scope"):
             raise PgmError(f"{what} with {math.prod(shape):.3g} entries does not fit: {why}")
     logs = _logs(structure, [group[0] for group in found.values()], total)
     single = [v for v in variables if v.shape is None]
+    every = [one.tables for group in found.values() for one in group]
     whole = replace(
         structure,
-        tables=tuple(one.tables for group in found.values() for one in group),
+        tables=tuple(tables for tables in every if tables.store not in compact),
         variables=tuple(structure.names.unique[v.name] for v in single),
         gates=tuple(gates),
     )
-    if found or gates:
+    if found:
         check_conditionals(whole, params)
         _check_complete(whole)
     return whole, params | logs
 
 
-def _check_same(first: Placed, other: Placed) -> None:
+def _check_same(structure: Structure, first: Placed, other: Placed) -> None:
     """PgmError unless two declarations of one name have the same shape, kind and values."""
     what = f"{other.what}: the name {other.declared.name!r} is also of {first.what}"
     if first.tables.conditional != other.tables.conditional:
         raise PgmError(f"{what}: one is a conditional, and the other is not")
-    if first.shape != other.shape:
-        raise PgmError(f"{what}, whose shape is {first.shape}, not {other.shape}")
-    one, two = (np.asarray(placed.declared.values) for placed in (first, other))
-    if not np.array_equal(one, two):
+    shapes = [placed.tables.shape(structure) for placed in (first, other)]
+    if shapes[0] != shapes[1]:
+        raise PgmError(f"{what}, whose shape is {shapes[0]}, not {shapes[1]}")
+    if not same_form(first.tables.form, other.tables.form):
+        raise PgmError(f"{what}: other entries of the two follow from one number")
+    if not np.array_equal(first.numbers, other.numbers):
         raise PgmError(f"{what}, which has other values: a shared parameter has one value")
 
 
 def _with_values(
     structure: Structure, declared: Sequence[Declared]
-) -> Iterator[tuple[Tables, Array | None, Gate | None, Declared, str]]:
-    """Yield the units of each declaration, its table, its gate, and its name in messages.
+) -> Iterator[tuple[Tables, Array | Formed, bool, Declared, str]]:
+    """Yield the units of each declaration, its values, and its name in messages.
 
-    A gate that is too large has no table. A gate in several places is a table alone.
+    Before the name it says whether the whole table is small enough.
     """
     made = [(_of_shapes if x.index is None else _many)(structure, x) for x in declared]
     values = [
@@ -135,38 +139,32 @@ def _with_values(
         else x.values
         for x, (tables, what) in zip(declared, made, strict=True)
     ]
-    small = iter(fits_as_table([v for v in values if isinstance(v, Gate)]))
-    for one, (tables, what), value in zip(declared, made, values, strict=True):
-        if not isinstance(value, Gate):
-            yield tables, value, None, one, what
-            continue
-        is_small, single = next(small), len(tables.index) == 1
-        array = value.whole(what) if is_small or not single else None
-        yield tables, array, value if single else None, one, what
-
-
-def _placed(tables: Tables, gate: Gate) -> PlacedGate:
-    """Return a gate with the places of its units."""
-    scope = zip(tables.layers, tables.index[0].tolist(), strict=True)
-    return PlacedGate(tables.name, tuple(scope), gate)
+    forms = [value.form if isinstance(value, Formed) else None for value in values]
+    small = iter(fits_as_table([form for form in forms if isinstance(form, Steps)]))
+    for one, (tables, what), value, form in zip(declared, made, values, forms, strict=True):
+        fits = next(small) if isinstance(form, Steps) else True
+        yield replace(tables, form=form) if form else tables, value, fits, one, what
 
 
 def _logs(structure: Structure, found: Sequence[Placed], total: int) -> dict[str, Array]:
     """Return the parameters of tables, which are views of one array.
 
-    `Model.table_entries` is this array, so that no answer copies large tables.
+    `Model.table_entries` is this array where no table has a form, so that no answer copies large
+    tables.
     """
-    entries, place = np.empty(total), 0
+    numbers, place = np.full(total, np.nan), 0
     logs: dict[str, Array] = {}
     for one in found:
-        out = entries[place : place + math.prod(one.shape)].reshape(one.shape)
-        values = one.declared.values
-        assert isinstance(values, np.ndarray)
-        scope = [(a.name, a.states) for a in _axes(structure, one.declared, one.tables)]
-        check_table(values, one.declared.conditional, one.what, scope, out)
+        shape = one.tables.parameter_shape(structure)
+        out = numbers[place : place + math.prod(shape)].reshape(shape)
+        axes = _axes(structure, one.declared, one.tables)
+        scope = [(a.name, a.states) for a in axes]
+        if one.tables.form:
+            scope = [("row", tuple(range(shape[0]))), *scope[-1:]][: len(shape)]
+        check_table(one.numbers, one.tables.conditional, one.what, scope, out)
         logs[one.tables.key] = out
         place += out.size
-    entries.flags.writeable = False
+    numbers.flags.writeable = False
     return logs
 
 

@@ -2,14 +2,14 @@
 
 A record is plain data: the name, the layers and the number of tables of a group. The units of all
 axes of all tables are in one array, because there may be hundreds of thousands of tables. The
-logarithms of the entries of tables are stored as parameters, so that no bit is lost. The numbers of
-gates are few, and are part of the plain data.
+logarithms of the entries of tables are stored as parameters, so that no bit is lost. The forms of
+tables are one array of whole numbers (stored_forms.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,9 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.scopes import check_conditionals, check_units
+from pgmengine.declare.stored_forms import Reader, of_links, whole_numbers
 from pgmengine.declare.validate import as_floats
-from pgmengine.model.gates.gate import Gate, PlacedGate
+from pgmengine.model.gates.gate import Steps, fits_as_table
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_logs, rows_are_one
@@ -35,6 +36,13 @@ FIELD_TYPES: dict[str, type] = {
     "lead": list,
 }
 
+# The fields of a record of files with forms.
+TYPES_WITH_FORM: dict[str, type] = {**FIELD_TYPES, "form": str}
+
+# The largest difference of logarithms between a gate of an earlier file and its table that is
+# rounding. Learning changed tables in those versions.
+MAX_GATE_ERROR = 1e-12
+
 # The fields of a record of earlier files, in which no tables were shared.
 EARLIER_TYPES: dict[str, type] = {
     "name": str,
@@ -46,7 +54,8 @@ EARLIER_TYPES: dict[str, type] = {
 
 
 def table_entries(structure: Structure) -> list[dict[str, Any]]:
-    """Return a record of plain data for each group of tables."""
+    """Return a record of plain data for each group of tables, and for each gate without a table."""
+    formed = has_forms(structure)
     return [
         {
             "name": t.name,
@@ -55,34 +64,32 @@ def table_entries(structure: Structure) -> list[dict[str, Any]]:
             "conditional": t.conditional,
             "named": t.named,
             "lead": list(t.lead),
+            **({"form": t.form.kind if t.form else ""} if formed else {}),
         }
-        for t in structure.tables
+        for t in structure.tables_and_gates
     ]
 
 
-def gate_entries(structure: Structure) -> list[dict[str, Any]]:
-    """Return a record of plain data for each gate; its units are numbered over all layers."""
-    first = structure.first_unit
-    return [
-        {
-            "name": one.name,
-            "units": [first[name] + unit for name, unit in one.scope],
-            "start": one.gate.start.tolist(),
-            "links": [link.tolist() for link in one.gate.links],
-        }
-        for one in structure.gates
-    ]
+def has_forms(structure: Structure) -> bool:
+    """Whether some entries follow from fewer numbers."""
+    return any(t.form for t in structure.tables_and_gates)
+
+
+def table_forms(structure: Structure) -> Array:
+    """Return the forms of all groups, one after the other, as whole numbers."""
+    parts = [whole_numbers(t.form) for t in structure.tables_and_gates]
+    return np.concatenate([*parts, np.empty(0, dtype=np.int64)])
 
 
 def table_units(structure: Structure) -> Array:
     """Return the units of the axes of all tables, one after the other, each within its layer."""
-    parts = [t.index.ravel() for t in structure.tables]
+    parts = [t.index.ravel() for t in structure.tables_and_gates]
     return np.concatenate([*parts, np.empty(0)]).astype(np.int64)
 
 
 def table_numbers(structure: Structure) -> Array:
     """Return the number of the table of each place in its parameter, group by group."""
-    parts = [t.numbers for t in structure.tables]
+    parts = [t.numbers for t in structure.tables_and_gates]
     return np.concatenate([*parts, np.empty(0)]).astype(np.int64)
 
 
@@ -98,6 +105,7 @@ def with_stored_tables(
     arrays: Collection[str],
     units: Array,
     numbers: Array | None,
+    forms: Array | None,
     variables: Array,
     params: Mapping[str, Any],
 ) -> Model:
@@ -107,10 +115,12 @@ def with_stored_tables(
     ----------
     model : the layers and couplings.
     entries : as `table_entries` returns them.
-    gates : as `gate_entries` returns them.
+    gates : the gates of earlier files, each with its units, the distribution of its first auxiliary
+        variable, and its links.
     arrays : the names of the layers that are arrays of variables.
     units : as `table_units` returns them.
     numbers : as `table_numbers` returns them, None in earlier files.
+    forms : as `table_forms` returns them, None in files without forms.
     variables : as `variable_units` returns them.
     params : parameter name -> logarithms of entries.
 
@@ -123,10 +133,12 @@ def with_stored_tables(
         raise PgmError(f"'tables' must be a list, not {type(entries).__name__}")
     flat = _units(units, "the units of the tables")
     which = None if numbers is None else _units(numbers, "the numbers of the tables")
+    reader = None if forms is None else Reader(_units(forms, "the forms of the tables").astype(int))
     tables, at, place = list[Tables](), 0, 0
     for i, entry in enumerate(entries):
         own = None if which is None else which[place:]
-        tables.append(_tables(structure, entry, flat[at:], own, f"tables[{i}]"))
+        one = _tables(structure, entry, flat[at:], own, reader, f"tables[{i}]")
+        tables.append(one)
         at, place = at + tables[-1].index.size, place + len(tables[-1].index)
     if at != len(flat) or (which is not None and place != len(which)):
         raise PgmError(f"the tables have {len(flat)} axes, expected {at}")
@@ -134,7 +146,8 @@ def with_stored_tables(
     for i, t in enumerate(tables):
         first = keys[t.key]
         same = t.named and first.named and first.conditional == t.conditional
-        if t is not first and not (same and t.shape(structure) == first.shape(structure)):
+        shapes = t.parameter_shape(structure), first.parameter_shape(structure)
+        if t is not first and not (same and shapes[0] == shapes[1]):
             raise PgmError(f"two tables have the same name: tables[{i}], {t.key!r}")
     if extra := [key for key in params if key not in keys]:
         raise PgmError(f"{extra[0]!r} belongs to no table of the declaration")
@@ -146,8 +159,13 @@ def with_stored_tables(
         )
         for name, layer in structure.layers.items()
     }
-    whole = replace(structure, layers=layers, tables=tuple(tables), variables=places)
-    whole = replace(whole, gates=_gates(whole, gates))
+    earlier = [_gate(structure, entry, f"gates[{i}]") for i, entry in enumerate(_listed(gates))]
+    tables, params = _with_earlier_gates(tables, earlier, params)
+    steps = [t for t in tables if isinstance(t.form, Steps)]
+    small = fits_as_table([t.form for t in steps if isinstance(t.form, Steps)])
+    large = {t.store for t, fits in zip(steps, small, strict=True) if not fits}
+    kept = tuple(t for t in tables if t.store not in large)
+    whole = replace(structure, layers=layers, tables=kept, variables=places, gates=tuple(steps))
     logs = {key: _logs(whole, t, params) for key, t in whole.table_groups.items()}
     check_conditionals(whole, model.params)
     return Model(whole, {**model.params, **logs})
@@ -162,10 +180,15 @@ def _units(given: object, what: str) -> Array:
 
 
 def _tables(
-    structure: Structure, entry: object, units: Array, numbers: Array | None, what: str
+    structure: Structure,
+    entry: object,
+    units: Array,
+    numbers: Array | None,
+    forms: Reader | None,
+    what: str,
 ) -> Tables:
     """Return the tables of a record, whose units come first in `units`, as its numbers do."""
-    types = EARLIER_TYPES if numbers is None else FIELD_TYPES
+    types = EARLIER_TYPES if numbers is None else TYPES_WITH_FORM if forms else FIELD_TYPES
     if (
         not isinstance(entry, Mapping)
         or set(entry) != set(types)
@@ -197,18 +220,50 @@ def _tables(
     which = which.astype(np.int64)
     plain = np.array_equal(which, np.arange(count))
     own = None if plain else which
-    return Tables(entry["name"], layers, index, entry["conditional"], lead, own, entry["named"])
+    form = forms.next(entry["form"], what) if forms else None
+    states = tuple(structure.state_counts[name] for name in layers)
+    fits = form is None or (form.shape == states and not lead)
+    fits &= not isinstance(form, Steps) or entry["conditional"]
+    if not fits:
+        raise PgmError(f"{what} is damaged: its form does not fit its units, with {states} states")
+    conditional, named = entry["conditional"], entry["named"]
+    return Tables(entry["name"], layers, index, conditional, lead, own, named, form)
 
 
-def _gates(structure: Structure, entries: object) -> tuple[PlacedGate, ...]:
-    """Return the gates of records."""
-    if not isinstance(entries, list):
-        raise PgmError(f"'gates' must be a list, not {type(entries).__name__}")
-    return tuple(_gate(structure, entry, f"gates[{i}]") for i, entry in enumerate(entries))
+def _listed(gates: object) -> list[Any]:
+    """Return the gates of an earlier file as a list."""
+    if not isinstance(gates, list):
+        raise PgmError(f"'gates' must be a list, not {type(gates).__name__}")
+    return gates
 
 
-def _gate(structure: Structure, entry: object, what: str) -> PlacedGate:
-    """Return the gate of a record; PgmError unless its tables fit its units and sum to one."""
+def _with_earlier_gates(
+    tables: Sequence[Tables], gates: Sequence[tuple[Tables, Array]], params: Mapping[str, Any]
+) -> tuple[list[Tables], dict[str, Any]]:
+    """Return tables and parameters with gates of an earlier file in place of their tables.
+
+    A table that learning has changed is no gate and stays.
+    """
+    out, found = {t.key: t for t in tables}, dict(params)
+    for gate, numbers in gates:
+        before = f"{gate.name}.table"
+        with np.errstate(divide="ignore"):
+            logs = np.log(numbers)
+        if before in found:
+            assert gate.form is not None
+            one, two = as_floats(found[before], before), gate.form.logs(logs)
+            if not np.allclose(one, two, rtol=MAX_GATE_ERROR, atol=MAX_GATE_ERROR):
+                continue
+            del found[before], out[before]
+        out[gate.key], found[gate.key] = gate, logs
+    return [*out.values()], found
+
+
+def _gate(structure: Structure, entry: object, what: str) -> tuple[Tables, Array]:
+    """Return a gate of an earlier file and its numbers.
+
+    PgmError unless its links fit its units and sum to one.
+    """
     if not isinstance(entry, Mapping) or set(entry) != {"name", "units", "start", "links"}:
         raise PgmError(f"{what} is damaged, expected the fields name, units, start and links")
     if not isinstance(entry["name"], str) or not isinstance(entry["links"], list):
@@ -222,14 +277,16 @@ def _gate(structure: Structure, entry: object, what: str) -> PlacedGate:
         for before, link in zip((start, *links), links, strict=False)
     ):
         raise PgmError(f"{what} is damaged: its links do not fit each other")
-    gate = Gate(start, links)
-    states = tuple(structure.state_counts[name] for name, _ in scope)
-    if gate.shape != states:
-        raise PgmError(f"{what} is damaged: it has the states {gate.shape}, its units {states}")
     for part in (start, *links):
         if not ((part >= 0).all() and rows_are_one(part)):
             raise PgmError(f"{what} is damaged: its rows are no probabilities that sum to one")
-    return PlacedGate(entry["name"], scope, gate)
+    gate = of_links(start, links)
+    states = tuple(structure.state_counts[name] for name, _ in scope)
+    if gate.shape != states:
+        raise PgmError(f"{what} is damaged: it has the states {gate.shape}, its units {states}")
+    index = np.array([[unit for _, unit in scope]], dtype=np.int64)
+    layers = tuple(name for name, _ in scope)
+    return Tables(entry["name"], layers, index, True, form=gate.form), gate.numbers
 
 
 def _places(structure: Structure, variables: Array) -> tuple[tuple[str, int], ...]:

@@ -54,8 +54,7 @@ def headline_parts(structure: Structure, params: Mapping[str, Weight]) -> list[s
     arrays = {name for name, layer in structure.layers.items() if layer.is_array}
     variables += sum(structure.layers[name].size for name in arrays)
     held = {name for name, _ in places} | arrays
-    conditionals = [t for t in structure.tables if t.conditional]
-    gated = sum(len(one.scope) - 1 for one in structure.compact_gates)
+    conditionals = [t for t in structure.tables_and_gates if t.conditional]
     # A variable at the end of a coupling is a layer of one unit.
     single = [c for c in structure.arrows if (c.a, 0) in places and (c.b, 0) in places]
     joined = [c.directed for c in structure.weighted]
@@ -64,11 +63,11 @@ def headline_parts(structure: Structure, params: Mapping[str, Weight]) -> list[s
         (variables, "variable"),
         (len(arrays), "array"),
         (len(structure.layers) - len(held), "layer"),
-        (sum(t.index[:, 1:].size for t in conditionals) + gated + len(single), "arrow"),
+        (sum(t.index[:, 1:].size for t in conditionals) + len(single), "arrow"),
         (sum(joined) - len(single), "directed coupling"),
         (len(joined) - sum(joined), "coupling"),
         (sum(len(t.index) for t in structure.tables if not t.conditional), "table"),
-        (len(structure.gates), "noisy gate"),
+        (sum(len(t.index) for t in structure.gates), "noisy gate"),
     )
     parts = [counted(number, word) for number, word in counts if number]
     first, *others = [*parts, counted(parameters(structure, params), "parameter")]
@@ -78,13 +77,18 @@ def headline_parts(structure: Structure, params: Mapping[str, Weight]) -> list[s
 def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
     """Return the number of free parameters.
 
-    A row of K probabilities has K - 1 of them. Biases without effect do not count. The bias of a
+    A row of K probabilities has K - 1 of them. In a row of a gate, probabilities of 0 are none,
+    because learning keeps them. Biases without effect do not count. The bias of a
     variable in a potential counts only if it is not 0, because the potential contains it.
     """
     places, total, index = set(structure.variables), 0, structure.table_index
     weighted = np.zeros(sum(layer.size for layer in structure.layers.values()), dtype=bool)
     weighted[index.unit[index.child[index.table] < 0]] = True
     for key, t in structure.table_groups.items():
+        if t.form and t.conditional:
+            possible = np.isfinite(params[key]).sum(axis=-1)
+            total += int(np.maximum(possible - 1, 0).sum())
+            continue
         entries = count(params[key])
         total += entries - entries // structure.state_counts[t.layers[-1]] * t.conditional
     total += sum(count(params[key]) for key in structure.shared_groups)
@@ -112,15 +116,12 @@ def parents(structure: Structure, places: Iterable[Place]) -> dict[Place, list[s
     wanted: dict[str, list[int]] = {}
     for name, unit in found:
         wanted.setdefault(name, []).append(unit)
-    for t in structure.tables:
+    for t in structure.tables_and_gates:
         if not t.conditional or t.layers[-1] not in wanted:
             continue
         for units in t.index[np.isin(t.index[:, -1], wanted[t.layers[-1]])].tolist():
             *before, child = zip(t.layers, units, strict=True)
             found[child] += [structure.names.of(place) for place in before]
-    for one in structure.compact_gates:
-        if one.scope[-1] in found:
-            found[one.scope[-1]] += [structure.names.of(place) for place in one.scope[:-1]]
     for (name, _), names in found.items():
         names += [_end(structure, c.a) for c in structure.arrows_into[name]]
     return found

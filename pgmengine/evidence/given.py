@@ -36,7 +36,7 @@ def make_target(
     if model.structure.compact_gates:
         if not np.all(np.equal(beta, 1.0)):
             # Only at beta = 1 is the sum over the auxiliary variables the conditional of the gate.
-            one = model.structure.names.of(model.structure.compact_gates[0].scope[-1])
+            one = model.structure.names.of(model.structure.compact_gates[0].first_child)
             raise PgmError(f"beta must be 1 in a model with a large noisy gate, that of {one!r}")
         model = model.unfolded
     parsed = parse_soft(model.structure, soft)

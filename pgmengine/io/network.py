@@ -146,8 +146,7 @@ def _tables(model: Model, number: dict[Place, int]) -> tuple[list[Conditional], 
     """Return the conditionals and the tables of a model in their order."""
     conditionals, tables = list[Conditional](), list[Table]()
     for t in model.structure.tables:
-        logs = np.asarray(model.params[t.key])
-        values = entries_of(t.one_by_one(logs), f"parameter {t.key!r}")
+        values = entries_of(t.one_by_one(model.entries_of(t)), f"parameter {t.key!r}")
         for units, which in zip(t.index.tolist(), t.numbers.tolist(), strict=True):
             entries = values[which]
             scope = tuple(number[place] for place in zip(t.layers, units, strict=True))
@@ -156,8 +155,9 @@ def _tables(model: Model, number: dict[Place, int]) -> tuple[list[Conditional], 
             else:
                 tables.append(Table(scope, entries))
     for one in model.structure.compact_gates:
-        *parents, child = (number[place] for place in one.scope)
-        conditionals.append(Conditional(child, tuple(parents), one.gate))
+        for units in one.index.tolist():
+            *parents, child = (number[x] for x in zip(one.layers, units, strict=True))
+            conditionals.append(Conditional(child, tuple(parents), model.formed(one)))
     return conditionals, tables
 
 

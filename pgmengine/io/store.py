@@ -26,6 +26,8 @@ from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
 from pgmengine.declare.shared.stored_terms import StoredTerm, stored_terms, term_numbers, term_units
 from pgmengine.declare.stored_tables import (
+    has_forms,
+    table_forms,
     table_numbers,
     table_units,
     variable_units,
@@ -46,8 +48,9 @@ MODEL_FORMAT = "pgmengine-2"
 # tables. Earlier versions of the package read neither. In files of the first of them, and in
 # earlier ones of the second, no places share a table.
 FORMAT_WITH_UNSHARED, FORMAT_WITH_TRAINING = "pgmengine-3", "pgmengine-4"
-# The format of models with gates, which may have all of that.
-FORMAT_WITH_GATES = "pgmengine-6"
+# The format of models with gates of earlier versions, which may have all of that, and of models
+# with entries that follow from fewer numbers, such as those of gates.
+FORMAT_WITH_GATES, FORMAT_WITH_FORMS = "pgmengine-6", "pgmengine-7"
 
 # The format of models with tables, variables, or shared couplings and biases. Tables may be shared.
 # The model may have a training.
@@ -57,6 +60,8 @@ FORMAT_WITH_TABLES = "pgmengine-5"
 # table of each place.
 TABLE_UNITS, VARIABLE_UNITS = "tables/units", "variables/units"
 TABLE_NUMBERS = "tables/numbers"
+# The name of the tensor with the forms of tables.
+TABLE_FORMS = "tables/forms"
 
 # The names of the tensors with the units of the places of shared couplings and biases, and with the
 # number of the weight of each place.
@@ -83,7 +88,15 @@ FORMATS = (
     FORMAT_WITH_UNSHARED,
     FORMAT_WITH_TRAINING,
     FORMAT_WITH_GATES,
+    FORMAT_WITH_FORMS,
     FORMAT_WITHOUT_CHECKSUM,
+)
+
+FORMATS_WITH_TABLES = (
+    FORMAT_WITH_TABLES,
+    FORMAT_WITH_UNSHARED,
+    FORMAT_WITH_GATES,
+    FORMAT_WITH_FORMS,
 )
 
 # The parts of a sparse parameter, each of which is a tensor "name/part".
@@ -139,20 +152,22 @@ def save(model: ModelLike | Template, path: str | Path) -> None:
         tensors |= {BASE_RATES_PREFIX + name: value for name, value in rates.items()}
         tensors |= {CHAINS_PREFIX + name: value for name, value in chains.items()}
     arrays = any(layer.is_array for layer in structure.layers.values())
-    if structure.tables or structure.variables or structure.shared or arrays:
+    if structure.tables_and_gates or structure.variables or structure.shared or arrays:
         form = FORMAT_WITH_TABLES
         tensors |= {
             TABLE_UNITS: table_units(structure),
             TABLE_NUMBERS: table_numbers(structure),
             VARIABLE_UNITS: variable_units(structure),
         }
-    form = FORMAT_WITH_GATES if structure.gates else form
+    if has_forms(structure):
+        form = FORMAT_WITH_FORMS
+        tensors[TABLE_FORMS] = table_forms(structure)
     if structure.shared:
         tensors |= {SHARED_UNITS: term_units(structure), SHARED_NUMBERS: term_numbers(structure)}
     declaration = json.dumps(declaration_of(model))
     chosen = "by the constructor" if model.fresh else "by hand or by learning"
     metadata = {"format": form, "declaration": declaration, PARAMETERS_ENTRY: chosen}
-    if form in (FORMAT_WITH_TABLES, FORMAT_WITH_GATES) and model.training is not None:
+    if form in (FORMAT_WITH_TABLES, FORMAT_WITH_FORMS) and model.training is not None:
         metadata[TRAINING_ENTRY] = "base rates and chains"
     write_tensors(path, tensors, metadata)
 
@@ -212,8 +227,7 @@ def load(
             raise PgmError(f"its declaration cannot be read: {error}") from None
         trained = metadata["format"] == FORMAT_WITH_TRAINING or TRAINING_ENTRY in metadata
         training = _take_training(tensors) if trained else None
-        with_tables = (FORMAT_WITH_TABLES, FORMAT_WITH_UNSHARED, FORMAT_WITH_GATES)
-        tabled = metadata["format"] in with_tables
+        tabled = metadata["format"] in FORMATS_WITH_TABLES
         tabled |= metadata["format"] == FORMAT_WITH_TRAINING and TABLE_UNITS in tensors
         tabled &= isinstance(declaration, dict)
         stored = _take_tables(declaration, tensors) if tabled else None
@@ -283,18 +297,19 @@ def _take_training(tensors: dict[str, Array]) -> Training:
 
 def _take_tables(
     declaration: dict[str, Any], tensors: dict[str, Array]
-) -> tuple[object, object, list[str], Array, Array | None, Array, dict[str, Array]]:
+) -> tuple[object, object, list[str], Array, Array | None, Array | None, Array, dict[str, Array]]:
     """Take tables and variables out of a declaration and its tensors, as `stored_tables` made them.
 
-    The parts are the entries, the gates, the names of arrays of variables, the units and numbers
-    of the tables, the units of the variables, and the logarithms.
+    The parts are the entries, the gates of earlier files, the names of arrays of variables, the
+    units, numbers and forms of the tables, the units of the variables, and the logarithms.
     """
     if missing := [name for name in (TABLE_UNITS, VARIABLE_UNITS) if name not in tensors]:
         raise PgmError(f"is damaged: the tensor {missing[0]!r} is missing")
     entries = declaration.pop("tables", [])
     records = entries if isinstance(entries, list) else []
     named = {r["name"] for r in records if isinstance(r, dict) and r.get("named") and "name" in r}
-    own = [name for name in tensors if name.endswith(".table") or name in named]
+    kinds = (".table", ".gate", ".leaves")
+    own = [name for name in tensors if name.endswith(kinds) or name in named]
     logs = {name: tensors.pop(name) for name in own}
     units, variables = tensors.pop(TABLE_UNITS), tensors.pop(VARIABLE_UNITS)
     arrays = declaration.pop("arrays", [])
@@ -302,7 +317,8 @@ def _take_tables(
     if not known:
         raise PgmError("is damaged: 'arrays' must be a list of names")
     gates = declaration.pop("gates", [])
-    return entries, gates, arrays, units, tensors.pop(TABLE_NUMBERS, None), variables, logs
+    numbers, forms = (tensors.pop(name, None) for name in (TABLE_NUMBERS, TABLE_FORMS))
+    return entries, gates, arrays, units, numbers, forms, variables, logs
 
 
 def load_declaration(path: str | Path, rng: RngLike = None) -> Model:

@@ -64,17 +64,6 @@ def check_data(
     return data
 
 
-def check_learnable(model: Model) -> None:
-    """Raise PgmError for a gate that has no table: learning changes tables only."""
-    for one in model.structure.compact_gates:
-        name = model.structure.names.of(one.scope[-1])
-        raise PgmError(
-            f"the noisy gate of {name!r} has {one.gate.entries:.3g} joint states, too many for a "
-            "table that learning could change; give the child fewer parents, or learn NoisyOr "
-            "units with arrows"
-        )
-
-
 def written(s: Structure, given: Mapping[str, Array]) -> tuple[Member, ...]:
     """Return the names of given units as layers or (layer, number), in a fixed order."""
     names: list[Member] = []
@@ -229,6 +218,8 @@ def hidden_variables(target: Target) -> str:
     """
     s, names = target.structure, list[str]()
     for name, layer in s.layers.items():
+        if name in s.auxiliary:
+            continue
         never = distinct(target.free[name]).all(axis=0)
         if layer.holds_variables or layer.is_variable:
             names += [str(s.names.of((name, int(unit)))) for unit in np.flatnonzero(never)]

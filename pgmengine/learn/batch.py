@@ -135,7 +135,7 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
         # A table is known if the units of all of its places are.
         mask, shape = np.ones(math.prod(t.lead), dtype=bool), np.shape(params[t.key])
         np.logical_and.at(mask, t.numbers, np.logical_and.reduce(inside))
-        mask = np.broadcast_to(mask.reshape(t.lead + (1,) * len(t.layers)), shape)
+        mask = np.broadcast_to(mask.reshape(t.lead + (1,) * (len(shape) - len(t.lead))), shape)
         out[t.key] = mask & out.get(t.key, True)
     return {key: mask for key, mask in out.items() if mask.any()}
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -26,14 +26,7 @@ from pgmengine.declare.declaration import declaration_of
 from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.names import Member
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.arguments import (
-    check_learnable,
-    check_left,
-    check_settings,
-    check_start,
-    row_weights,
-    written,
-)
+from pgmengine.learn.arguments import check_left, check_settings, check_start, row_weights, written
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.lock import Lock
@@ -48,6 +41,7 @@ from pgmengine.learn.under_way import UnderWay, learn, report
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.template_fit import fit_template
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
+from pgmengine.model.structure import Structure
 from pgmengine.model.training import Training
 
 if TYPE_CHECKING:
@@ -307,9 +301,9 @@ def fit(
         }
         learned: Fit = fit_template(template, data, optimizer, sample_weight, more, fit)
         return learned
-    models = _models(model, repeats)
-    for one in models:
-        check_learnable(one)
+    declared = _models(model, repeats)
+    # The numbers of a gate without a table are learned by its auxiliary variables.
+    models = [one.unfolded for one in declared]
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     plan = plan_fit(
@@ -342,7 +336,10 @@ def fit(
         interrupted = learn(fits, progress, saver)
         unsaved = saver.at_the_end(first.run, first.history, first.watch) if saver else ""
     _warn_of_absent_values(callbacks, first.history)
-    found = [_ended(each, plan.means, interrupted, unsaved) for each in fits]
+    found = [
+        _ended(each, one.structure, plan.means, interrupted, unsaved)
+        for each, one in zip(fits, declared, strict=True)
+    ]
     if plan.length.by_default and not interrupted:
         # Whoever sets the length knows that it may be short.
         for note in dict.fromkeys(each.run.notes.get("converged", "") for each in fits):
@@ -397,15 +394,17 @@ def _resumed(saver: Saver, one: UnderWay) -> bool:
     return found
 
 
-def _ended(one: UnderWay, means: States, interrupted: bool, unsaved: str) -> Fit:
-    """Return the result of a fit."""
+def _ended(
+    one: UnderWay, structure: Structure, means: States, interrupted: bool, unsaved: str
+) -> Fit:
+    """Return the result of a fit of a model that was declared with this structure."""
     run = one.run
     if one.stopped:
         log.info("stopped after %d updates: %s", run.count, one.stopped)
     for note in run.notes.values():
         log.info("%s", note)
     return Fit(
-        run.model.with_training(Training(means, run.last_chains())),
+        _without_auxiliary(run.model, structure, Training(means, run.last_chains())),
         one.history.arrays(),
         run.state(),
         interrupted,
@@ -419,6 +418,17 @@ def _ended(one: UnderWay, means: States, interrupted: bool, unsaved: str) -> Fit
         one.findings(interrupted),
         tuple(run.notes.values()),
     )
+
+
+def _without_auxiliary(model: Model, structure: Structure, training: Training) -> Model:
+    """Return a learned model without the auxiliary variables that the declared structure lacks."""
+    if model.structure is not structure:
+        gone = model.structure.auxiliary - structure.auxiliary
+        biases = {f"{name}.bias" for name in gone}
+        params = {key: value for key, value in model.params.items() if key not in biases}
+        chains = {name: x for name, x in training.chains.items() if name not in gone}
+        model, training = Model(structure, params), replace(training, chains=chains)
+    return model.with_training(training)
 
 
 def _models(given: Any, repeats: int | None) -> list[Model]:

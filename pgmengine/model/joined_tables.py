@@ -27,11 +27,11 @@ def without_base(structure: Structure, entries: Array) -> Array:
     out = entries
     if structure.with_base.isdisjoint([tables.layers[-1] for tables in structure.tables]):
         return entries
-    for key, tables in structure.table_groups.items():
+    for store, tables in structure.stored_tables.items():
         base = structure.layers[tables.layers[-1]].unit.log_base
         if tables.conditional and base is not None and tables.layers[-1] in structure.with_base:
             out = entries.copy() if out is entries else out
-            out[structure.table_places[key]].reshape(-1, len(base))[...] -= base
+            out[structure.table_places[store]].reshape(-1, len(base))[...] -= base
     return out
 
 

@@ -28,7 +28,7 @@ from pgmengine.declare.scopes import check_no_bias
 from pgmengine.declare.shared.checks import check_shared
 from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.couplings import Coupling, weighted_sum
-from pgmengine.model.gates.gate import PlacedGate
+from pgmengine.model.gates.gate import Steps
 from pgmengine.model.gates.unfolding import unfolded_params, unfolded_structure
 from pgmengine.model.joined_tables import (
     MIN_UNCOPIED_ENTRIES,
@@ -38,13 +38,17 @@ from pgmengine.model.joined_tables import (
     without_base,
 )
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import check_logs, joined_states, table_gradient
+from pgmengine.model.table_forms import Formed
+from pgmengine.model.tables import (
+    Tables,
+    check_logs,
+    joined_states,
+    parameter_counts,
+    table_gradient,
+)
 from pgmengine.model.training import Training, check_training
 from pgmengine.model.unit_graph import arrows_inside, generations
 from pgmengine.model.weights import digest, is_sparse
-
-# The largest difference of logarithms between a gate and its table that is rounding.
-MAX_GATE_ERROR = 1e-12
 
 
 def freeze(array: Weight) -> Weight:
@@ -63,7 +67,8 @@ class Parameters:
     ----------
     structure : layers and couplings.
     params : parameter name -> numbers, read only: "v.bias", "v-h.weight", "h->v.weight", and
-        "a,b.table" and "b|a.table" with the logarithms of tables.
+        "a,b.table" and "b|a.table" with the logarithms of tables, "b|a.gate" and "b|a.leaves" with
+        those of the numbers of a gate, and of rows that joint states share.
     training : base rates of the data and last chains of the training, or None.
     fresh : whether all parameters are as the constructor chose them: biases of 0 and drawn weights.
         `fit` starts such a model at the base rates of the data.
@@ -128,13 +133,24 @@ class Parameters:
 
         Large parameters with arrays of their own are replaced by views of this array.
         """
-        own = {key: self.params[key] for key in self.structure.table_groups}
-        entries = joined_entries([*own.values()])
-        if len(own) > 1 and len(entries) >= MIN_UNCOPIED_ENTRIES:
+        stored = self.structure.stored_tables.values()
+        entries = joined_entries([t.entries_of(self.params) for t in stored])
+        own = {t.key: self.params[t.key] for t in stored if not t.form}
+        large = len(entries) >= MIN_UNCOPIED_ENTRIES
+        if large and len(stored) > 1 and len(own) == len(stored):
             self.params = MappingProxyType({**self.params, **views_of(entries, own)})
             # It would keep the arrays that views have replaced.
             self.__dict__.pop("expanded", None)
         return entries
+
+    def entries_of(self, t: Tables) -> Array:
+        """Return the logarithms of the entries of some tables, (*lead, K_1, ..., K_m)."""
+        return t.entries_of(self.params)
+
+    def formed(self, t: Tables) -> Formed:
+        """Return the values of a gate as its numbers."""
+        assert t.form is not None
+        return Formed(t.form, np.exp(self.params[t.key]))
 
     @cached_property
     def table_prob(self) -> Array:
@@ -164,7 +180,7 @@ class Parameters:
         gates = self.structure.compact_gates
         return self.unfold(gates) if gates else self
 
-    def unfold(self, gates: Sequence[PlacedGate]) -> Self:
+    def unfold(self, gates: Sequence[Tables]) -> Self:
         """Return the model with the auxiliary variables of some of its gates."""
         s = self.structure
         key = ("unfolded", *(one.name for one in gates))
@@ -172,7 +188,7 @@ class Parameters:
         def made() -> Any:
             # Structures cache plans, so that equal questions share a structure.
             structure: Structure = s.memo.recall(key, lambda: unfolded_structure(s, gates))
-            params = unfolded_params(structure, gates, self.params)
+            params = unfolded_params(structure, self.params)
             return type(self)(structure, params, self.training)
 
         found: Self = self._unfoldings.recall(key, made)
@@ -182,22 +198,6 @@ class Parameters:
     def _unfoldings(self) -> Cache[Any]:
         """Names of gates -> the model with their auxiliary variables."""
         return Cache(most=2)
-
-    @cached_property
-    def intact_gates(self) -> tuple[PlacedGate, ...]:
-        """The gates that also have a table, if the table is still the conditional of the gate.
-
-        Learning changes tables. A gate whose table has changed counts as a table only.
-        """
-        return tuple([one for one in self.structure.gates if self._is_intact(one)])
-
-    def _is_intact(self, one: PlacedGate) -> bool:
-        logs = self.params.get(f"{one.name}.table")
-        if logs is None:
-            return False
-        with np.errstate(divide="ignore"):
-            whole = np.log(one.gate.whole())
-        return np.allclose(logs, whole, rtol=MAX_GATE_ERROR, atol=MAX_GATE_ERROR)
 
     @cached_property
     def own_weights(self) -> dict[str, Array]:
@@ -322,12 +322,16 @@ class Parameters:
         for c in self.structure.undirected:
             total += c.log_density(self.weight(c), x[c.a], x[c.b])
         for one in self.structure.compact_gates:
-            total += one.gate.log_prob(joined_states(self.structure, x)[:, self._units_of(one)])
+            total += self._gate_log_density(one, joined_states(self.structure, x))
         return np.asarray(total + self.table_log_density(x).sum(axis=1))
 
-    def _units_of(self, one: PlacedGate) -> list[int]:
-        """Return the units of a gate, numbered over all layers."""
-        return [self.structure.first_unit[name] + unit for name, unit in one.scope]
+    def _gate_log_density(self, one: Tables, states: Array) -> Array:
+        """Return the term (rows,) of a gate at all of its places, at states of all units."""
+        assert isinstance(one.form, Steps)
+        units = one.index + [self.structure.first_unit[name] for name in one.layers]
+        flat = states[:, units].reshape(-1, units.shape[1])
+        found = one.form.log_prob(self.params[one.key], flat)
+        return np.asarray(found.reshape(len(states), -1).sum(axis=1))
 
     def table_log_density(self, x: States) -> Array:
         """Return the term (rows, tables) that each table adds to the log density of flat values."""
@@ -409,4 +413,11 @@ class Parameters:
 
         The counts are in the order of `table_entries`; their array may become the gradient.
         """
-        return table_gradient(self.structure, self.table_entries, counts)
+        return table_gradient(self.structure, self.params, counts)
+
+    def parameter_counts(self, counts: Array) -> dict[str, Array]:
+        """Return the expected counts of the numbers of each parameter, from those of all entries.
+
+        The counts are in the order of `table_entries`; the result may have views of their array.
+        """
+        return parameter_counts(self.structure, self.params, counts)

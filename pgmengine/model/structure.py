@@ -16,7 +16,6 @@ from pgmengine.base.types import Array, Params
 from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.names import Names
 from pgmengine.model.couplings import Arrow, Coupling, Undirected
-from pgmengine.model.gates.gate import PlacedGate
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
 from pgmengine.model.shared.expansion import Expansion
@@ -29,8 +28,9 @@ class Structure:
     """Layers in the order of their declaration, couplings and tables; shared during learning.
 
     `variables` are the places (layer, unit) of the units that were declared as variables, in order.
-    `gates` are the conditionals with causal independence; a gate whose name is not among the tables
-    is compact. `auxiliary` are the layers of auxiliary variables of gates (gates/unfolding.py).
+    `gates` are the conditionals with causal independence, whose form are `Steps`; a gate that is
+    not among the tables is compact. `auxiliary` are the layers of auxiliary variables of gates
+    (gates/unfolding.py).
     `findings` is the name of the layer of virtual findings (findings.py), "" if there are none.
     `shared` are couplings and biases that many places share. `couplings` has one coupling for each
     pair of layers that they join, and `without_weight` the keys of those that have no weight of
@@ -41,7 +41,7 @@ class Structure:
     couplings: tuple[Coupling, ...]
     tables: tuple[Tables, ...] = ()
     variables: tuple[tuple[str, int], ...] = ()
-    gates: tuple[PlacedGate, ...] = ()
+    gates: tuple[Tables, ...] = ()
     auxiliary: frozenset[str] = frozenset()
     findings: str = ""
     shared: tuple[SharedTerm, ...] = ()
@@ -138,22 +138,33 @@ class Structure:
 
     @cached_property
     def table_groups(self) -> dict[str, Tables]:
-        """Parameter of tables -> the first group of tables that it belongs to, in order."""
+        """Parameter of tables and gates -> the first group of tables that it belongs to, in order.
+
+        Parts of a gate belong to its parameter together.
+        """
         groups: dict[str, Tables] = {}
-        for tables in self.tables:
+        for tables in self.tables_and_gates:
             groups.setdefault(tables.key, tables)
         return groups
 
     @cached_property
-    def table_places(self) -> dict[str, slice]:
-        """Parameter of tables -> its entries among those of all parameters of tables."""
-        sizes = [math.prod(tables.shape(self)) for tables in self.table_groups.values()]
+    def stored_tables(self) -> dict[tuple[str, str], Tables]:
+        """`Tables.store` -> the first group of tables with these entries, in order."""
+        groups: dict[tuple[str, str], Tables] = {}
+        for tables in self.tables:
+            groups.setdefault(tables.store, tables)
+        return groups
+
+    @cached_property
+    def table_places(self) -> dict[tuple[str, str], slice]:
+        """`Tables.store` -> their entries among all entries that are stored."""
+        sizes = [math.prod(tables.shape(self)) for tables in self.stored_tables.values()]
         ends = list(accumulate(sizes, initial=0))
-        return {key: slice(*ends[i : i + 2]) for i, key in enumerate(self.table_groups)}
+        return {store: slice(*ends[i : i + 2]) for i, store in enumerate(self.stored_tables)}
 
     @cached_property
     def stored_entries(self) -> int:
-        """The number of entries of all parameters of tables."""
+        """The number of entries of all tables that are stored."""
         return max((places.stop for places in self.table_places.values()), default=0)
 
     @cached_property
@@ -187,18 +198,22 @@ class Structure:
         return found
 
     @cached_property
-    def compact_gates(self) -> tuple[PlacedGate, ...]:
+    def compact_gates(self) -> tuple[Tables, ...]:
         """The gates whose conditional is too large for a table."""
-        tables = {tables.name for tables in self.tables} if self.gates else set[str]()
-        return tuple([one for one in self.gates if one.name not in tables])
+        whole = {tables.store for tables in self.tables} if self.gates else set[tuple[str, str]]()
+        return tuple([one for one in self.gates if one.store not in whole])
+
+    @cached_property
+    def tables_and_gates(self) -> tuple[Tables, ...]:
+        """The tables, and the gates that have none."""
+        return (*self.tables, *self.compact_gates)
 
     @cached_property
     def conditioned(self) -> dict[str, Array]:
         """Layer -> (size,) bool: the units with a conditional, by a table or a gate."""
         found = {name: tables >= 0 for name, tables in self.child_tables.items()}
         for one in self.compact_gates:
-            name, unit = one.scope[-1]
-            found[name][unit] = True
+            found[one.layers[-1]][one.index[:, -1]] = True
         return found
 
     @cached_property

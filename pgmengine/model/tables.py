@@ -7,8 +7,10 @@ its last axis is the child.
 
 Tables of one shape over units of the same layers can be grouped in one `Tables` object, which has
 one parameter. A table may be used in many places: then it is stored once, its entries are added in
-each place, and its gradient is the sum over the places. `TableIndex` lists the tables of all places
-of a structure, one after the other, as arrays, so that no operation loops over tables in Python.
+each place, and its gradient is the sum over the places. The entries may follow from fewer numbers
+by a form (table_forms.py), which are then the parameter. `TableIndex` lists the tables of all
+places of a structure, one after the other, as arrays, so that no operation loops over tables in
+Python.
 All units of a structure are numbered in the order of their layers (`Structure.first_unit`).
 
     log density gains  sum over places f of  entries[first_f + sum over axes a of stride_fa x_fa]
@@ -26,7 +28,8 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array, Params, States
+from pgmengine.model.table_forms import TableForm
 
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure
@@ -60,6 +63,9 @@ class Tables:
     lead : the leading axes of the parameter; () for one table, which all places share.
     which : (n,) the number of the table of each place, counted over `lead`; None = 0, 1, ..., n-1.
     named : whether the user has named the parameter. Groups of the same name share it.
+    form : the way from the parameter to the entries; None where it has the entries themselves. The
+        parameter then has the shape of the form, and ends with its kind in place of "table".
+    whole : for a part of a gate, the name of the whole gate, whose parameter it has.
     """
 
     name: str
@@ -69,11 +75,29 @@ class Tables:
     lead: tuple[int, ...] = ()
     which: Array | None = None
     named: bool = False
+    form: TableForm | None = None
+    whole: str = ""
 
     @property
     def key(self) -> str:
         """Name of the parameter."""
-        return self.name if self.named else f"{self.name}.table"
+        name = self.whole or self.name
+        return name if self.named else f"{name}.{self.form.kind if self.form else 'table'}"
+
+    @property
+    def store(self) -> tuple[str, str]:
+        """The parameter and the name: tables that are alike in both have the same entries."""
+        return self.key, self.name
+
+    def entries_of(self, params: Params) -> Array:
+        """Return the logarithms of the entries, (*lead, K_1, ..., K_m)."""
+        own: Array = params[self.key]
+        return self.form.logs(own) if self.form else own
+
+    @property
+    def first_child(self) -> tuple[str, int]:
+        """The place (layer, unit) of the last unit of the first scope, for messages."""
+        return self.layers[-1], int(self.index[0, -1])
 
     @property
     def numbers(self) -> Array:
@@ -85,8 +109,12 @@ class Tables:
         return values.reshape(-1, *values.shape[len(self.lead) :])
 
     def shape(self, structure: Structure) -> tuple[int, ...]:
-        """Return the shape of the parameter."""
+        """Return the shape of the entries, (*lead, K_1, ..., K_m)."""
         return (*self.lead, *(structure.state_counts[name] for name in self.layers))
+
+    def parameter_shape(self, structure: Structure) -> tuple[int, ...]:
+        """Return the shape of the parameter."""
+        return self.form.size if self.form else self.shape(structure)
 
 
 def check_finite(structure: Structure, name: str) -> None:
@@ -215,7 +243,7 @@ def index_tables(structure: Structure) -> TableIndex:
         return index
     starts = structure.table_places
     first = [
-        starts[t.key].start + t.numbers * math.prod(t.shape(structure)[len(t.lead) :])
+        starts[t.store].start + t.numbers * math.prod(t.shape(structure)[len(t.lead) :])
         for t in structure.tables
     ]
     return replace(index, first=np.concatenate(first))
@@ -266,7 +294,27 @@ def joined_states(structure: Structure, x: States) -> Array:
     )
 
 
-def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str, Array]:
+def parameter_counts(structure: Structure, params: Params, counts: Array) -> dict[str, Array]:
+    """Return the expected counts of the numbers of each parameter, from those of all entries.
+
+    Parameters
+    ----------
+    structure : the tables.
+    params : the logarithms of the numbers, on which the counts of a gate depend.
+    counts : the (expected) number of rows at each entry, in the order of `table_entries`. The
+        result may have views of this array.
+    """
+    out: dict[str, Array] = {}
+    for store, part in structure.table_places.items():
+        t = structure.stored_tables[store]
+        own = counts[part].reshape(t.shape(structure))
+        if t.form:
+            own = t.form.counts(params[t.key], own)
+        out[t.key] = out[t.key] + own if t.key in out else own
+    return out
+
+
+def table_gradient(structure: Structure, params: Params, counts: Array) -> dict[str, Array]:
     """Return d log_density / d parameter of all tables, by parameter.
 
     For an undirected table it is the counts of the entries. For a conditional, whose rows stay
@@ -274,22 +322,17 @@ def table_gradient(structure: Structure, logs: Array, counts: Array) -> dict[str
 
     Parameters
     ----------
-    structure : the tables.
-    logs : the logarithms of all entries, as Model.table_entries.
-    counts : the (expected) number of rows at each entry, in the same order. This array becomes the
-        gradient.
+    structure, params, counts : as in `parameter_counts`. The counts may become the gradient.
     """
-    out: dict[str, Array] = {}
-    for key, part in structure.table_places.items():
-        tables = structure.table_groups[key]
-        shape = tables.shape(structure)
-        if tables.conditional:
-            own, rows = logs[part].reshape(-1, shape[-1]), counts[part].reshape(-1, shape[-1])
-            step = max(1, BLOCK_ENTRIES // shape[-1])
-            for first in range(0, len(rows), step):
-                some = rows[first : first + step]
-                some -= some.sum(axis=-1, keepdims=True) * np.exp(own[first : first + step])
-        out[key] = counts[part].reshape(shape)
+    out = parameter_counts(structure, params, counts)
+    for key, found in out.items():
+        if not structure.table_groups[key].conditional:
+            continue
+        own, rows = (x.reshape(-1, x.shape[-1]) for x in (params[key], found))
+        step = max(1, BLOCK_ENTRIES // rows.shape[-1])
+        for first in range(0, len(rows), step):
+            some = rows[first : first + step]
+            some -= some.sum(axis=-1, keepdims=True) * np.exp(own[first : first + step])
     return out
 
 
@@ -298,14 +341,15 @@ def check_logs(structure: Structure, tables: Tables, logs: object) -> Array:
 
     PgmError if an entry is NaN or +inf, if no entry is possible, or if the shape is another one.
     """
-    what, shape = f"parameter {tables.key!r}", tables.shape(structure)
+    what, shape = f"parameter {tables.key!r}", tables.parameter_shape(structure)
     try:
         array = np.asarray(logs, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise PgmError(f"{what} is not an array of numbers: {error}") from None
     if array.shape != shape:
         raise PgmError(f"{what} has shape {array.shape}, expected {shape}")
-    axes = tuple(range(array.ndim - len(tables.layers), array.ndim))
+    # The axes of one table, which the axes of places come before.
+    axes = tuple(range(len(tables.lead), array.ndim))
     # The maximum is NaN if any entry is, and no array of the size of the table is made.
     top = array.max(axis=-1)
     if not (top < np.inf).all():

@@ -22,7 +22,8 @@ def table(values, parents, child):
     b.conditional("y", names, values)
     model = b.build()
     assert len(model.structure.gates) == 1 and not model.structure.compact_gates
-    return np.exp(model.params[f"y|{','.join(names)}.table"])
+    (gate,) = model.structure.gates
+    return np.exp(model.entries_of(gate))
 
 
 def by_formula(sizes, row):

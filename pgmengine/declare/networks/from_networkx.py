@@ -17,7 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence, nearest
 from pgmengine.base.types import Array, Weight
 from pgmengine.declare.validate import as_floats, check_settings, check_unit_room
-from pgmengine.model.gates.gate import Gate
+from pgmengine.model.table_forms import Formed
 from pgmengine.model.variables import Variable, free_name
 from pgmengine.units import Unit
 
@@ -123,7 +123,7 @@ def _add_edges(
         (b.cause if graph.is_directed() else b.couple)(a, c, weight=matrix)
 
 
-Family = tuple[tuple[Hashable, ...], Array | Gate]
+Family = tuple[tuple[Hashable, ...], Array | Formed]
 
 
 def _families(graph: nx.Graph) -> dict[Hashable, Family]:
@@ -144,7 +144,7 @@ def _families(graph: nx.Graph) -> dict[Hashable, Family]:
                     f"{what} has the parents {given!r}, the graph has edges from {parents!r}"
                 )
             parents = given
-        array = values if isinstance(values, Gate) else as_floats(values, what)
+        array = values if isinstance(values, Formed) else as_floats(values, what)
         if len(array.shape) != len(parents) + 1:
             raise PgmError(
                 f"{what} has {len(array.shape)} axes, expected {len(parents) + 1}: one for each of "

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
-from pgmengine.model.gates.gate import Gate
+from pgmengine.model.table_forms import Formed
 from pgmengine.model.tables import as_printed
 
 # The most entries of the table of a gate that is written to a file.
@@ -38,7 +38,7 @@ class Conditional(NamedTuple):
 
     child: int
     parents: tuple[int, ...]
-    values: Array | Gate
+    values: Array | Formed
 
 
 class Table(NamedTuple):
@@ -54,7 +54,7 @@ class Declares(Protocol):
     def variable(self, name: str, states: Sequence[str]) -> object:
         """Add a variable."""
 
-    def conditional(self, child: str, parents: Sequence[str], values: ArrayLike | Gate) -> object:
+    def conditional(self, child: str, parents: Sequence[str], values: ArrayLike | Formed) -> object:
         """Add the table p(child | parents)."""
 
     def table(self, scope: Sequence[str], values: ArrayLike) -> object:
@@ -128,15 +128,15 @@ class Network:
         ------
         PgmError for a gate whose table is too large.
         """
-        if not isinstance(c.values, Gate):
+        if not isinstance(c.values, Formed):
             return c.values
         what = f"the conditional of {self.names[c.child]!r}"
-        if c.values.entries > MAX_FILE_ENTRIES:
+        if (entries := math.prod(c.values.shape)) > MAX_FILE_ENTRIES:
             raise PgmError(
-                f"{what} has {c.values.entries:.3g} joint states, all of which a file would list; "
+                f"{what} has {entries:.3g} joint states, all of which a file would list; "
                 "pgm.save keeps the noisy gate as it is"
             )
-        return c.values.whole(what)
+        return c.values.whole()
 
     def declare(self, builder: Declares) -> None:
         """Declare the variables, conditionals and tables to a builder.
@@ -149,7 +149,7 @@ class Network:
             builder.variable(name, states=states)
         for child, parents, values in self.conditionals:
             before = tuple(self.names[i] for i in parents)
-            rounded = values if isinstance(values, Gate) else as_printed(values)
+            rounded = values if isinstance(values, Formed) else as_printed(values)
             builder.conditional(self.names[child], before, rounded)
         for scope, values in self.tables:
             if not scope:
@@ -157,14 +157,14 @@ class Network:
             builder.table(tuple(self.names[i] for i in scope), values)
 
     def _checked(
-        self, sizes: list[int], child: int, parents: Iterable[int], values: Array | Gate
+        self, sizes: list[int], child: int, parents: Iterable[int], values: Array | Formed
     ) -> Conditional:
         """Return a conditional with a tuple of parents and a checked array."""
         parents = tuple(parents)
         name = self.names[child] if 0 <= child < len(self.names) else str(child)
         what = f"the conditional of {name!r}"
         scope = (*parents, child)
-        if isinstance(values, Gate):
+        if isinstance(values, Formed):
             check_scope(sizes, scope, what, most=math.inf)
             if values.shape != (shape := tuple(sizes[i] for i in scope)):
                 raise PgmError(
@@ -193,7 +193,7 @@ class Network:
 
     def _check_entries(self) -> None:
         """Raise PgmError for entries that are negative, infinite or not a number."""
-        arrayed = [(c, c.values) for c in self.conditionals if not isinstance(c.values, Gate)]
+        arrayed = [(c, c.values) for c in self.conditionals if not isinstance(c.values, Formed)]
         arrays = [values.ravel() for _, values in arrayed]
         arrays += [t.values.ravel() for t in self.tables]
         # One pass over all entries is faster than a pass for each of many small tables.

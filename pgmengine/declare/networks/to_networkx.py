@@ -38,14 +38,14 @@ def variable_graph(model: Parameters) -> nx.Graph:
     Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
     become (layer, label). Rows of a weight are the states of the first node of the edge. A unit
     with a conditional has it as "cpt", with edges from its parents in the order of its axes. A
-    noisy gate that is too large for a table is a `Gate` there. Other tables are nodes ("table", i)
+    noisy gate that is too large for a table is there with its numbers. Other tables are nodes ("table", i)
     with "table", "scope", and an edge from each node of the scope.
 
     The graph is an nx.DiGraph if it has arrows or conditionals, else an nx.Graph. Undirected edges
     of an nx.DiGraph go one way and have directed=False.
     """
     s = model.structure
-    directed = bool(s.arrows or s.compact_gates) or any(t.conditional for t in s.tables)
+    directed = bool(s.arrows) or any(t.conditional for t in s.tables_and_gates)
     graph: nx.Graph = nx.DiGraph() if directed else nx.Graph()
     names = _node_names(s)
     every = [(name, i) for name, layer in s.layers.items() for i in range(layer.size)]
@@ -168,8 +168,7 @@ def _add_table_nodes(
 ) -> None:
     """Add conditionals as attributes of their children, and other tables as nodes."""
     for t in model.structure.tables:
-        logs = np.asarray(model.params[t.key])
-        values = entries_of(t.one_by_one(logs), f"parameter {t.key!r}")
+        values = entries_of(t.one_by_one(model.entries_of(t)), f"parameter {t.key!r}")
         for units, number in zip(t.index.tolist(), t.numbers.tolist(), strict=True):
             table = values[number]
             scope = tuple(names[layer][i] for layer, i in zip(t.layers, units, strict=True))
@@ -179,9 +178,10 @@ def _add_table_nodes(
                 continue
             _add_factor(graph, free, table, scope)
     for one in model.structure.compact_gates:
-        *parents, child = (names[layer][i] for layer, i in one.scope)
-        graph.nodes[child]["cpt"] = one.gate
-        graph.add_edges_from((parent, child) for parent in parents)
+        for units in one.index.tolist():
+            *parents, child = (names[n][i] for n, i in zip(one.layers, units, strict=True))
+            graph.nodes[child]["cpt"] = model.formed(one)
+            graph.add_edges_from((parent, child) for parent in parents)
 
 
 def _add_factor(

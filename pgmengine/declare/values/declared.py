@@ -12,16 +12,16 @@ from pgmengine.base.types import Array
 from pgmengine.declare.validate import as_floats
 from pgmengine.declare.values.forms import Form
 from pgmengine.declare.values.functions import FromFunction, FromRows
-from pgmengine.model.gates.gate import Gate
+from pgmengine.model.table_forms import Formed
 
-Values: TypeAlias = "ArrayLike | Callable[..., Any] | Form | Gate"
+Values: TypeAlias = "ArrayLike | Callable[..., Any] | Form | Formed"
 
 
-def values_of(given: Values | None, what: str) -> Array | Form | Gate:
+def values_of(given: Values | None, what: str) -> Array | Form | Formed:
     """Return the values of a table as an array, or as a form that becomes one; else PgmError."""
     if given is None:
         raise PgmError(f"{what}: neither values nor rows= are given")
-    if isinstance(given, (Form, Gate)):
+    if isinstance(given, (Form, Formed)):
         return given
     if callable(given):
         return FromFunction(given)

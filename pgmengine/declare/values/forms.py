@@ -1,8 +1,9 @@
 """Forms of the values of a table besides an array.
 
-A form becomes an array, or a gate, once the variables of its scope and their states are known,
-which is when a declaration is built. The same functions read a state by its name or number, and a
-row of probabilities, in everything that users write: results of functions, and sparse rows.
+A form becomes an array, or fewer numbers from which the entries follow, once the variables of its
+scope and their states are known, which is when a declaration is built. The same functions read a
+state by its name or number, and a row of probabilities, in everything that users write: results of
+functions, and sparse rows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array
 from pgmengine.evidence.state_names import StateNames, position
-from pgmengine.model.gates.gate import Gate
+from pgmengine.model.table_forms import Formed
 from pgmengine.model.tables import MAX_SUM_ERROR
 
 
@@ -73,7 +74,7 @@ class Form(ABC):
     """The values of a table in another form than an array."""
 
     @abstractmethod
-    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array | Gate:
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array | Formed:
         """Return the values for a scope; in a conditional, the child is the last axis.
 
         Raises

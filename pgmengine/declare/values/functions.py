@@ -2,6 +2,10 @@
 
 A function is called once for each entry of the table, or for each row of the conditional. Sparse
 rows name the states of the parents of a few rows, and all other rows are equal.
+
+Joint states of which a function returns the same, and those that sparse rows leave out, are a leaf:
+learning keeps them equal. A table whose entries or rows are all equal tells no states apart, and is
+an array.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import no_room
 from pgmengine.declare.values.forms import Axis, Form, given_states, row_of, sized
+from pgmengine.model.table_forms import Formed, Leaves
 
 
 @dataclass(frozen=True)
@@ -27,17 +32,19 @@ class FromFunction(Form):
 
     function: Callable[..., Any]
 
-    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array:
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array | Formed:
         """Return the table; a conditional has a row for each call, another table an entry."""
         _check_room(axes, what)
         out = np.full(sized(axes), np.nan)
         scope = axes[:-1] if conditional else axes
+        leaf, results = np.zeros(sized(scope), dtype=np.int64), dict[bytes, int]()
         for states in product(*(range(axis.count) for axis in scope)):
             place = f"{what}{given_states(scope, states)}"
             found = self._call([a.states[k] for a, k in zip(scope, states, strict=True)], place)
             said = f"{place}: the function returned"
             out[states] = row_of(found, axes[-1], said) if conditional else _entry(found, said)
-        return out
+            leaf[states] = results.setdefault(out[states].tobytes(), len(results))
+        return _with_leaves(out, leaf)
 
     def _call(self, states: Sequence[Any], place: str) -> Any:
         """Return the result of the function; its own errors become the cause of a PgmError."""
@@ -49,6 +56,23 @@ class FromFunction(Form):
                 f"{place}: the function raised {type(error).__name__}: {error}; it was called "
                 f"with ({given}), the states of its variables in order"
             ) from error
+
+
+def _with_leaves(table: Array, leaf: Array) -> Array | Formed:
+    """Return a table as the numbers of its leaves, where joint states share one that can learn.
+
+    Parameters
+    ----------
+    table : the entries, or the rows of a conditional.
+    leaf : the number of the leaf of each joint state.
+    """
+    rows = table.reshape(leaf.size, -1)
+    _, first, places = np.unique(leaf, return_index=True, return_counts=True)
+    possible = (rows[first] > 0).sum(axis=1) > table.ndim - leaf.ndim
+    if len(first) == 1 or not (possible & (places > 1)).any():
+        return table
+    numbers = rows[first].reshape(len(first), *table.shape[leaf.ndim :])
+    return Formed(Leaves(leaf, numbers.shape), numbers)
 
 
 def _entry(given: Any, what: str) -> float:
@@ -77,11 +101,11 @@ class FromRows(Form):
     rows: Mapping[Any, Any]
     otherwise: Any = None
 
-    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array:
-        """Return the conditional."""
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array | Formed:
+        """Return the conditional; the states of the parents that have no row share a leaf."""
         _check_room(axes, what)
         *parents, child = axes
-        out = np.full(sized(axes), np.nan)
+        out, leaf = np.full(sized(axes), np.nan), np.zeros(sized(parents), dtype=np.int64)
         if self.otherwise is not None:
             out[...] = row_of(self.otherwise, child, f"{what}: otherwise is")
         seen = dict[tuple[int, ...], Any]()
@@ -91,6 +115,7 @@ class FromRows(Form):
                 raise PgmError(f"{what}: rows {seen[states]!r} and {key!r} have the same states")
             seen[states] = key
             out[states] = row_of(row, child, f"{what}: the row of {key!r} is")
+            leaf[states] = len(seen)
         missing = np.isnan(out[..., 0])
         if missing.any():
             first = tuple(int(k) for k in np.argwhere(missing)[0])
@@ -99,7 +124,7 @@ class FromRows(Form):
                 f"{int(missing.sum()) - 1} other joint states of the parents: add the row, or give "
                 "otherwise=, the row of all others"
             )
-        return out
+        return _with_leaves(out, leaf)
 
 
 def _states_of(key: Any, parents: Sequence[Axis], what: str) -> tuple[int, ...]:

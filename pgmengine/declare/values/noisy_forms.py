@@ -10,7 +10,8 @@ state of the parent. A function combines the contributions of all parents and of
 
 Each of them is a gate: the auxiliary variable of model/gates/gate.py is the combination of the leak
 and of the first i contributions. For the average it is the contribution that was taken, or one more
-state that says that none has been taken yet.
+state that says that none has been taken yet. The numbers of a gate are these rows of probabilities,
+which learning changes.
 
 References: Pearl (1988), noisy-or; Henrion (1989), leak; Diez (1993), noisy-max; Diez and Druzdzel
 (2006), all of them in one system; Zagorecki (2010), noisy average.
@@ -19,7 +20,7 @@ References: Pearl (1988), noisy-or; Henrion (1989), leak; Diez (1993), noisy-max
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,16 @@ from pgmengine.base.names import is_several
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import no_room
 from pgmengine.declare.values.forms import Axis, Form, by_state, row_of
-from pgmengine.model.gates.gate import Gate
+from pgmengine.model.gates.gate import Step, Steps
+from pgmengine.model.table_forms import Formed
 
 # Names of states, in lower case, that say that a variable is on, or off. A variable whose first
 # state is on has its states in the reverse of the order that numbers without names of states mean.
 NAMES_OF_ON = frozenset({"yes", "true", "on", "present", "1", "positive", "y"})
 NAMES_OF_OFF = frozenset({"no", "false", "off", "absent", "0", "negative", "n"})
+
+# The state of a chain after a contribution.
+LARGEST, SMALLEST = np.maximum, np.minimum
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class NoisyLogic(Form):
     on: Any
     every: bool
 
-    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Gate:
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Formed:
         """Return the gate."""
         *parents, child = axes
         _check_conditional(conditional, what)
@@ -65,27 +70,17 @@ class NoisyLogic(Form):
                 f"{what}: {child.name!r} has {child.count} states, and a noisy-or or noisy-and "
                 "needs 2; give pgm.noisy_max, with a table for each parent"
             )
-        state = self._on_of_child(child, what)
-        pairs = zip(parents, self.probabilities, strict=True)
-        links = [self._link(self._by_state(parent, p, what)) for parent, p in pairs]
-        if self.every:
-            # The leak comes last: it turns the child on after all. A child without parents is on.
-            start, leak = np.array([0.0, 1.0]), np.array([[1 - self.leak, self.leak], [0.0, 1.0]])
-            links = [*links[:-1], *(link @ leak for link in links[-1:])]
-        else:
-            start = np.array([1 - self.leak, self.leak])
-        order = [0, 1] if state else [1, 0]
-        if not links:
-            return Gate(start[order], ())
-        return Gate(start, (*links[:-1], links[-1][..., order]))
-
-    def _link(self, p: Array) -> Array:
-        """Return the small table (2, K, 2) of a parent that contributes with probability p (K,)."""
-        link = np.zeros((2, len(p), 2))
-        mixed, kept = (1, 0) if self.every else (0, 1)
-        link[mixed, :, 0], link[mixed, :, 1] = 1 - p, p
-        link[kept, :, kept] = 1.0
-        return link
+        order = np.array([0, 1] if self._on_of_child(child, what) else [1, 0])
+        on = [
+            self._by_state(parent, p, what)
+            for parent, p in zip(parents, self.probabilities, strict=True)
+        ]
+        tables = [np.stack([1 - p, p], axis=1) for p in on]
+        leak = np.array([1 - self.leak, self.leak])
+        if not self.every:
+            return _chain(leak, tables, LARGEST, order)
+        # The leak comes last: it turns the child on after all. A child without parents is on.
+        return _chain(np.array([0.0, 1.0]), tables, SMALLEST, order, last=leak)
 
     def _on_of_child(self, child: Axis, what: str) -> int:
         """Return the state of the child that is on."""
@@ -153,27 +148,42 @@ class NoisyExtreme(Form):
     leak: Any
     largest: bool
 
-    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Gate:
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Formed:
         """Return the gate."""
         *parents, child = axes
         _check_conditional(conditional, what)
         neutral = 0 if self.largest else child.count - 1
-        start = _leak_row(neutral if self.leak is None else self.leak, child, what)
+        leak = _leak_row(neutral if self.leak is None else self.leak, child, what)
         tables = _tables(self.tables, parents, child, what, neutral)
-        return Gate(start, tuple(self._link(table) for table in tables))
+        choose = LARGEST if self.largest else SMALLEST
+        return _chain(leak, tables, choose, np.arange(child.count))
 
-    def _link(self, table: Array) -> Array:
-        """Return the small table (K, K_i, K) of a parent.
 
-        In a noisy-max, state j is kept by contributions up to j, and others lead to themselves.
-        """
-        if not self.largest:
-            return NoisyExtreme((), None, True)._link(table[:, ::-1])[::-1, :, ::-1]
-        count = table.shape[1]
-        link = np.where(np.tri(count, dtype=bool)[:, None], 0.0, table)
-        states = np.arange(count)
-        link[states, :, states] = np.cumsum(table, axis=1).T
-        return link
+def _chain(
+    first: Array, tables: Sequence[Array], choose: np.ufunc, order: Array, last: Array | None = None
+) -> Formed:
+    """Return a gate whose state is the largest or the smallest of all contributions so far.
+
+    Parameters
+    ----------
+    first : the distribution of the first state (K,).
+    tables : for each parent, the distribution of its contribution given its state, (K_i, K).
+    choose : chooses the larger or the smaller one of the state and a contribution.
+    order : the state of the child for each state of the chain.
+    last : the distribution (K,) of one more contribution, of which the largest counts.
+    """
+    count, numbers = len(first), [first[None], *tables, *([] if last is None else [last[None]])]
+    states, begin = np.arange(count), np.cumsum([0, *map(len, numbers)])
+    steps = [Step(np.zeros((1, 1), dtype=np.int64), states[None], count, False)]
+    for start, table in zip(begin[1:], tables, strict=False):
+        rows = np.broadcast_to(start + np.arange(len(table)), (count, len(table)))
+        steps.append(Step(rows, choose.outer(states, states), count, True))
+    if last is not None:
+        rows = np.full((count, 1), begin[-2])
+        steps.append(Step(rows, LARGEST.outer(states, states), count, False))
+    steps[-1] = replace(steps[-1], after=order[steps[-1].after])
+    theta = np.concatenate(numbers)
+    return Formed(Steps(tuple(steps), theta.shape), theta)
 
 
 @dataclass(frozen=True)
@@ -193,8 +203,8 @@ class NoisyAverage(Form):
     weights: tuple[float, ...]
     leak: Any
 
-    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Gate:
-        """Return the gate; the last state of its auxiliary variables means that none is taken."""
+    def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Formed:
+        """Return the gate, whose rows are those of the tables, and whether each table is taken."""
         *parents, child = axes
         _check_conditional(conditional, what)
         tables = _tables(self.tables, parents, child, what, None)
@@ -205,28 +215,44 @@ class NoisyAverage(Form):
                 "of at least 0: one for each parent, and one for the leak"
             )
         leak = _leak_row(self.leak, child, what)
-        total = float(weights.sum())
-        if not total:
+        if not weights.any():
             raise PgmError(f"{what}: all weights are 0, expected one above 0")
-        if not parents:
-            return Gate(leak, ())
-        # left[i] is the weight of parents i, i + 1, ... together.
-        left = np.cumsum(weights[-2::-1])[::-1]
-        start = np.append(weights[-1] / total * leak, left[0] / total)
-        shares = np.divide(weights[:-1], left, out=np.zeros(len(left)), where=left > 0)
-        # The last parent is taken if no other is. Where its weight is 0, this never happens.
+        # The leak is the first table. A table is taken, if none was, with its share of the weights
+        # that are left; the last one is taken if no other is.
+        ordered = np.append(weights[-1], weights[:-1])
+        left = np.cumsum(ordered[::-1])[::-1]
+        shares = np.divide(ordered, left, out=np.zeros(len(left)), where=left > 0)
         shares[-1] = 1.0
-        links = [_taken(t, share) for t, share in zip(tables, shares, strict=True)]
-        return Gate(start, (*links[:-1], links[-1][..., :-1]))
+        return _taken_in_turn(leak, tables, shares)
 
 
-def _taken(table: Array, share: float) -> Array:
-    """Return the small table (K + 1, K_i, K + 1) of a parent that is taken with a probability."""
-    states, count = table.shape
-    link = np.zeros((count + 1, states, count + 1))
-    link[:count, :, :count] = np.eye(count)[:, None]
-    link[count, :, :count], link[count, :, count] = share * table, 1 - share
-    return link
+def _taken_in_turn(leak: Array, tables: Sequence[Array], shares: Array) -> Formed:
+    """Return a gate that takes one contribution: of the leak, or of a parent, by shares.
+
+    State K of the chain of a child with K states says that none has been taken, and K + 1 that the
+    next one is.
+    """
+    count = len(leak)
+    width, none, now = max(count, 2), count, count + 1
+    numbers = np.zeros((len(shares), width))
+    numbers[:, 0], numbers[:, 1] = shares, 1 - shares
+    rows, steps = [numbers], list[Step]()
+    begin, states, each = len(shares), np.arange(count), np.arange(width)
+    for i, table in enumerate([leak[None], *tables]):
+        before = np.array([none]) if i == 0 else np.append(states, none)
+        choice = np.repeat(before[:, None], width, axis=1)
+        choice[-1] = np.where(each == 0, now, none)
+        steps.append(Step(np.full((len(before), 1), i), choice, count + 2, False))
+        last = i == len(tables)
+        taken = np.repeat(np.arange(count + 2)[:, None], width, axis=1)
+        # Contributions beyond the states of the child are impossible, as is none at the end.
+        taken[now], taken[none] = np.minimum(each, count - 1), 0 if last else none
+        own = np.broadcast_to(begin + np.arange(len(table)), (count + 2, len(table)))
+        steps.append(Step(own, taken, count if last else count + 1, i > 0))
+        rows.append(np.pad(table, ((0, 0), (0, width - count))))
+        begin += len(table)
+    theta = np.concatenate(rows)
+    return Formed(Steps(tuple(steps), theta.shape), theta)
 
 
 def _leak_row(given: Any, child: Axis, what: str) -> Array:

@@ -89,7 +89,7 @@ def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
 def _large_gate(s: Structure) -> str:
     """Return the child of a gate that is too large for a table, in words."""
     if s.compact_gates:
-        return repr(s.names.of(s.compact_gates[0].scope[-1]))
+        return repr(s.names.of(s.compact_gates[0].first_child))
     return "a gate"
 
 

@@ -18,7 +18,6 @@ from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.methods.base_rates import base_rates
-from pgmengine.learn.arguments import check_learnable
 from pgmengine.learn.steps.optimizers import floors, raised
 from pgmengine.model.model import Model, ModelLike, as_model
 
@@ -134,7 +133,6 @@ def base_rate_start(model: ModelLike, data: LayerValues, strength: float = 0.05)
     True
     """
     model = as_model(model)
-    check_learnable(model)
     amount("base_rate_start: strength", strength)
     data = data_by_layer(model.structure, data)
     rows, layers = make_target(model, data, what="data").rows, model.structure.layers

@@ -12,7 +12,10 @@ log-likelihood plus sum of a log p, so that the objective
 
 the log-posterior under Dirichlet priors with alpha = 1 + a, never falls (Dempster, Laird and Rubin
 1977). With complete data the counts do not depend on the parameters: one update reaches the
-maximum. Tables of several places that are one parameter have the sum of their counts and one prior.
+maximum. Tables of several places that are one parameter have the sum of their counts and one prior,
+and so have rows of a conditional that are one leaf. The numbers of a noisy gate are rows of
+probabilities, too; their counts are expected numbers of contributions (model/gates/gate.py), which
+depend on the parameters also where the data are complete.
 """
 
 from __future__ import annotations
@@ -142,7 +145,7 @@ class EM(FullBatch):
                 lambda one, _: self._maximised(objective, one),
                 lambda one: self._value(objective, one),
             )
-        if objective.complete:
+        if objective.counted_once:
             model = self._maximised(objective, model)
             after = self._value(objective, model)
             self._tell(objective, model, after)
@@ -208,7 +211,9 @@ class EM(FullBatch):
             total = np.maximum(counts[t.key], 0.0) + self._added(t.key, logs)
             params[t.key] = with_kept(logs, total, fixed)
             free = total if fixed is None else np.where(fixed, 1.0, total)
-            if empty := int(np.count_nonzero(~free.any(axis=-1))):
+            # A row with one possible state learns nothing from any data.
+            learns = np.isfinite(logs).sum(axis=-1) > 1
+            if empty := int(np.count_nonzero(learns & ~free.any(axis=-1))):
                 kept[t.key] = empty
         if kept:
             names = listed([repr(key) for key in kept])

@@ -33,7 +33,7 @@ from pgmengine.infer.exact.emissions import (
 )
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import TableIndex, table_gradient
+from pgmengine.model.tables import TableIndex
 
 # The fewest chains that reach a step on average, for which its operations on arrays pay.
 MIN_CHAINS_A_STEP = 8
@@ -98,8 +98,7 @@ class Chains:
         if found is None:
             return None
         log_z, total, _ = found
-        # With logarithms of -inf, the gradient subtracts nothing from the counts.
-        return log_z, table_gradient(self.structure, np.full(len(total), -np.inf), total)
+        return log_z, model.parameter_counts(total)
 
     def gradient(self, model: Model) -> tuple[float, dict[str, Weight]] | None:
         """Return the sum of log Z over all rows, and its derivatives in tables and shared numbers.
@@ -114,7 +113,7 @@ class Chains:
         slope = np.zeros(len(theta))
         for kind, step, x in self.emissions:
             slope += kind.slope(x, kind.inputs(theta), marginals.take(step, axis=0))
-        tables = table_gradient(self.structure, model.table_entries, total)
+        tables = model.table_slopes(total)
         return log_z, {**tables, **by_parameter(model, slope)}
 
     def _summed(self, model: Model) -> tuple[float, Array, Array] | None:
@@ -247,7 +246,7 @@ def _part(target: Target, whole: Structure, kinds: dict[bytes, Kind]) -> Part | 
 
 def _shifts(s: Structure, whole: Structure) -> Array:
     """Return the distance of the entries of each table between two structures, (tables,)."""
-    each = [whole.table_places[t.key].start - s.table_places[t.key].start for t in s.tables]
+    each = [whole.table_places[t.store].start - s.table_places[t.store].start for t in s.tables]
     return np.repeat(each, [len(t.index) for t in s.tables])
 
 

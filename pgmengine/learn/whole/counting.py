@@ -5,6 +5,7 @@ row). A conditional that belongs to a barren unit has no counts in a row: its ex
 be those of its parents times its present probabilities, which moves nothing. Any method that
 answers a gradient also gives expected counts, because the gradient of a table without the
 constraint that its rows sum to one is its counts. `CountingModel` leaves this constraint out.
+Counts of entries that follow from fewer numbers, as in a gate, become counts of these numbers.
 """
 
 from __future__ import annotations
@@ -16,23 +17,21 @@ from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import table_gradient
 
 # Rows times axes of tables whose entries are computed at a time.
 AXES_AT_ONCE = 2_000_000
 
 
 class CountingModel(Model):
-    """A model whose gradient in each table is the expected counts of its entries."""
+    """A model whose gradient in each table is the expected counts of its numbers."""
 
     def table_slopes(self, counts: Array) -> dict[str, Array]:
         """Return the counts by parameter."""
-        # With logarithms of -inf, the gradient subtracts nothing from the counts.
-        return table_gradient(self.structure, np.full(len(counts), -np.inf), counts)
+        return self.parameter_counts(counts)
 
 
-def counted(structure: Structure, states: Array, weights: Array) -> dict[str, Array]:
-    """Return the counts of complete rows, parameter -> array in the shape of the parameter.
+def counted(structure: Structure, states: Array, weights: Array) -> Array:
+    """Return the counts of all entries in complete rows, in the order of `table_entries`.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def counted(structure: Structure, states: Array, weights: Array) -> dict[str, Ar
                 entry += some[index.unit[axis]] * index.stride[axis]
             place = slice(index.first[table], index.first[table] + index.size[table])
             total[place] += np.bincount(entry, heavy, place.stop - place.start)
-    return table_gradient(structure, np.full(len(total), -np.inf), total)
+    return total
 
 
 def merged(target: Target, weights: Array) -> tuple[Target, Array]:

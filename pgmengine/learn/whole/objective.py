@@ -61,6 +61,8 @@ class Objective:
     method : the method of the data phase.
     total : the sum of all weights.
     complete : whether every row observes all units.
+    counted_once : whether the rows are complete, and their counts do not depend on the parameters,
+        as those of the contributions to a gate do.
     given : layer -> mask of the units that are given.
     fixed : parameter -> mask of its stored numbers that stay as they are.
     phase : the model phase.
@@ -83,6 +85,9 @@ class Objective:
     ) -> None:
         with np.errstate(over="ignore"):
             self.total, self.complete = float(weights.sum()), is_complete(target)
+        self.counted_once = self.complete and all(
+            t.form is None or t.form.closed for t in target.structure.tables
+        )
         if not np.isfinite(self.total):
             raise PgmError("sample_weight: the sum of all weights is infinite, expected a number")
         self.target, self.weights = (target, weights) if self.complete else merged(target, weights)
@@ -91,7 +96,7 @@ class Objective:
         self.rng, self.notes, self.executor = rng, notes, executor
         self.method: Positive | Method = positive or self._default_method()
         # Objectives that differ in their fixed entries share these.
-        self._counted: list[dict[str, Array]] = []
+        self._counted: list[Array] = []
         self._last: list[tuple[Model, str, Evaluation]] = []
         # The zeros of the parameters at which the question to the data was planned, and the plan.
         self._planned: dict[str, Any] = {}
@@ -157,8 +162,9 @@ class Objective:
             if not self._counted:
                 found = counted(model.structure, self.target.states, self.weights)
                 self._counted.append(found)
-            whole = self._counted[0]
-            return Evaluation(log_likelihood(model, whole) / self.total, whole)
+            entries = self._counted[0]
+            counts = model.parameter_counts(entries)
+            return Evaluation(log_likelihood(model, entries) / self.total, counts)
         counting = CountingModel(model.structure, model.params)
         log_z, expected = self._expected(counting, self.weights)
         self._check_counts(expected)
@@ -169,7 +175,7 @@ class Objective:
         """Raise InternalError unless counts are sums of weights times probabilities."""
         places = Counter[str]()
         for t in self.target.structure.tables:
-            places[t.key] += len(t.index)
+            places[t.key] += len(t.index) * (t.form.draws if t.form else 1)
         for key, number in places.items():
             least, total = found[key].min(), found[key].sum() / number
             within = least >= -COUNT_ROUNDING * self.total
@@ -239,10 +245,7 @@ class Objective:
         return Evaluation(float(share @ log_z) - found[1], total)
 
 
-def log_likelihood(model: Model, counts: Mapping[str, Array]) -> float:
-    """Return the sum over entries of count * log entry; entries without a count add 0."""
-    total = 0.0
-    for key, found in counts.items():
-        seen = found > 0
-        total += float(found[seen] @ model.params[key][seen])
-    return total
+def log_likelihood(model: Model, counts: Array) -> float:
+    """Return the sum over all entries of count * log entry; entries without a count add 0."""
+    seen = counts > 0
+    return float(counts[seen] @ model.table_entries[seen])

@@ -108,7 +108,8 @@ def fit_template(
     weights = None if sample_weight is None else row_weights(len(rows), sample_weight)
     groups = _with_weight(_with_values(template.groups(rows, "data"), rows), weights)
     longest, *lengths = sorted(groups, reverse=True)
-    first, values = template(longest), _together(template(longest), rows, groups[longest])
+    first = template(longest).unfolded
+    values = _together(first, rows, groups[longest])
     target, _, known = target_of(first, values, settings["given"])
     by, why = chosen(optimizer, target, known, settings["negative"])
     uncounted = not_counted(target, known)
@@ -116,12 +117,12 @@ def fit_template(
         by, why = LBFGS(), f"learned by LBFGS, because EM cannot learn this model: {uncounted}"
     if not (holds(by, FullBatch) and isinstance(by, (FullBatch, Fixed))):
         raise PgmError(_refusal(target, known, by))
-    longer = template(longest + 1)
+    longer = template(longest + 1).unfolded
     check_shared(longer, first)
     kept = own_biases(longer, first)
     others = []
     for steps in lengths:
-        model = template(steps)
+        model = template(steps).unfolded
         check_shared(first, model)
         own = None if weights is None else weights[groups[steps]]
         others.append(_objective(model, _together(model, rows, groups[steps]), settings, own))

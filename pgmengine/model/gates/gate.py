@@ -1,15 +1,27 @@
-r"""Gates: a conditional with causal independence, as a chain of small tables.
+r"""Gates: a conditional with causal independence, as a chain of contributions.
 
 The conditional of a child with n parents has a row for each of their joint states. In a noisy-or,
-and in all conditionals with causal independence, the child is reached in n steps instead. Each step
-has one parent x_i, and changes an auxiliary variable a_i:
+and in all conditionals with causal independence, the child is reached in steps instead. Each step
+draws a contribution d from a row of numbers, which the state of at most one parent x chooses, and
+the contribution changes an auxiliary variable a:
 
-    p(a_0) = start,    p(a_i | a_i-1, x_i) = links[i],    the child is a_n
+    d_i ~ theta[row_i(a_i-1, x_i)],    a_i = after_i(a_i-1, d_i),    the child is the last a.
 
-    p(child | x) = sum over a_0 .. a_n-1 of start[a_0] product over i of links[i][a_i-1, x_i, a_i]
+In a noisy-max, `after` is the maximum, and the row depends on x alone. The probability that a step
+leads from a to a' given x is a small table, the link
 
-The n tables have (S_i-1, K_i, S_i) entries, so that the size of a gate grows linearly with the
-number of parents. All numbers are probabilities and none is subtracted, so that no digits cancel.
+    link_i[a, x, a'] = sum over d with after_i(a, d) = a' of theta[row_i(a, x), d],
+
+    p(child | x) = product over i of link_i[., x_i, .].
+
+The links have S_i-1 K_i S_i entries, so that the size of a gate grows linearly with the number of
+parents. All numbers are probabilities and none is subtracted, so that no digits cancel. The rows
+theta are the parameter of the gate, one for each parent and state, and for the leak.
+
+Learning needs the expected counts of contributions. With N the counts of the entries of p(child |
+x), the derivative of sum N log p in theta, times theta, is the expected number of draws of each
+contribution. A draw after which a' is the same for all contributions says nothing about its row and
+is left out: the state of the chain is then known without it, so that it need not be drawn at all.
 
 A structure holds its gates beside its tables. If the whole conditional is small, the structure also
 has it as a table, which every method reads, and elimination takes whichever form is cheaper. The
@@ -24,12 +36,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.base.work.memory import no_room
 
 # The most entries of a gate's conditional for which the structure also has the whole table: 20
 # parents with two states, and a child with four. Chains on the table mix well, where chains on the
@@ -39,84 +50,158 @@ MAX_WHOLE_ENTRIES, MAX_ALL_WHOLE_ENTRIES = 2**22, 2**24
 
 
 @dataclass(frozen=True, eq=False)
-class Gate:
-    """A conditional p(child | parents) as a chain of small tables.
+class Step:
+    """A step of a gate: a contribution is drawn, and changes the auxiliary variable.
 
     Attributes
     ----------
-    start : (S_0,) the distribution of the first auxiliary variable.
-    links : for each parent, (S_before, K_parent, S_after); the last S_after counts the states of
-        the child.
+    rows : (S, K) the row of numbers from which the contribution is drawn, for each state of the
+        auxiliary variable before the step and each state of the parent; K = 1 without a parent.
+    after : (S, D) the state after the step, for each state before it and each contribution.
+    states : the number of states after the step.
+    has_parent : whether the step has a parent.
     """
 
-    start: Array
-    links: tuple[Array, ...]
+    rows: Array
+    after: Array
+    states: int
+    has_parent: bool
+
+    def link(self, theta: Array) -> Array:
+        """Return the small table (S, K, states) of the step."""
+        before, parent = self.rows.shape
+        out = np.zeros((before, parent, self.states))
+        drawn, each = theta[self.rows], np.arange(before)
+        for d in range(self.after.shape[1]):
+            out[each, :, self.after[:, d]] += drawn[:, :, d]
+        return out
+
+    def add_slopes(self, theta: Array, link_slopes: Array, out: Array) -> None:
+        """Add derivatives in the numbers, from those in the link, to `out`, (rows, D).
+
+        Draws after which the state is the same for all possible contributions are left out.
+        """
+        # (S, K, D): the state after each contribution, and whether it is possible.
+        after = np.broadcast_to(self.after[:, None], (*self.rows.shape, theta.shape[1]))
+        possible = theta[self.rows] > 0
+        lowest = np.where(possible, after, self.states).min(axis=-1)
+        highest = np.where(possible, after, -1).max(axis=-1)
+        some = lowest < highest
+        slopes = np.take_along_axis(link_slopes, after, axis=-1)
+        np.add.at(out, self.rows[some], slopes[some])
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The form of a gate, or of a part of one: the steps of its chain.
+
+    Attributes
+    ----------
+    steps : the steps in order. The parents are those of the steps.
+    size : (rows, D) the shape of the parameter.
+    """
+
+    steps: tuple[Step, ...]
+    size: tuple[int, int]
+    kind = "gate"
+    closed = False
 
     @property
+    def draws(self) -> int:
+        """The number of steps."""
+        return len(self.steps)
+
+    @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The numbers of states of the parents, then of the child."""
-        last = self.links[-1] if self.links else self.start
-        return (*(link.shape[1] for link in self.links), last.shape[-1])
+        """The numbers of states of the variable before, if it has several, of parents and child."""
+        before = self.steps[0].rows.shape[0]
+        parents = (step.rows.shape[1] for step in self.steps if step.has_parent)
+        return (*([before] if before > 1 else []), *parents, self.steps[-1].states)
 
     @property
     def entries(self) -> int:
         """The number of entries of the whole conditional."""
         return math.prod(self.shape)
 
-    def whole(self, what: str = "a gate") -> Array:
-        """Return the conditional as one table; `what` names it in the message of a PgmError."""
-        if why := no_room(16 * self.entries, "take fewer parents"):
-            raise PgmError(f"{what} as one table with {self.entries:.3g} entries: {why}")
-        # One product of two halves is faster than n products with a growing number of rows.
-        half = len(self.links) // 2
-        first = _product(self.start[None], self.links[:half])
-        second = _product(np.eye(first.shape[1]), self.links[half:])
-        rest = second.reshape(first.shape[1], -1)
-        return np.asarray(first @ rest).reshape(self.shape)
+    @property
+    def parents(self) -> int:
+        """The number of parents."""
+        return sum(step.has_parent for step in self.steps)
 
-    def small_tables(self) -> tuple[Array, ...]:
-        """Return a conditional for each parent: p(a_1 | x_1), then p(a_i | a_i-1, x_i).
+    def logs(self, numbers: Array) -> Array:
+        """Return the logarithms of the conditional from those of the numbers."""
+        whole = _product(self._links(np.exp(numbers))).reshape(self.shape)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(whole))
 
-        The first auxiliary variable is marginalised. A gate without parents has one table.
-        """
-        if not self.links:
-            return (self.start,)
-        return (np.tensordot(self.start, self.links[0], axes=1), *self.links[1:])
+    def counts(self, numbers: Array, counts: Array) -> Array:
+        """Return the expected numbers of draws of each contribution, (rows, D)."""
+        theta = np.exp(numbers)
+        links = self._links(theta)
+        whole = _product(links)
+        counts = counts.reshape(whole.shape)
+        share = np.divide(counts, whole, out=np.zeros_like(whole), where=whole > 0)
+        slopes = np.zeros(self.size)
+        for step, found in zip(self.steps, _slopes(links, share), strict=True):
+            step.add_slopes(theta, found, slopes)
+        return np.asarray(theta * slopes)
 
-    def log_prob(self, states: Array) -> Array:
+    def _links(self, theta: Array) -> list[Array]:
+        return [step.link(theta) for step in self.steps]
+
+    def log_prob(self, numbers: Array, states: Array) -> Array:
         """Return log p(child | parents) at states (rows, parents + 1)."""
-        rows = np.broadcast_to(self.start, (len(states), len(self.start)))
-        for link, parent in zip(self.links, states.T[:-1], strict=True):
+        theta, parents = np.exp(numbers), iter(states.T[:-1])
+        rows = np.ones((len(states), 1))
+        for step in self.steps:
+            parent = next(parents) if step.has_parent else np.zeros(len(states), dtype=np.int64)
             # One row of the matrix of each row's parent.
-            rows = np.einsum("rj,jrk->rk", rows, link[:, parent])
+            rows = np.einsum("rj,jrk->rk", rows, step.link(theta)[:, parent])
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(rows[np.arange(len(states)), states[:, -1]]))
 
+    def parts(self) -> tuple[Steps, ...]:
+        """Return the gate as one part for each parent, each of them with one parent.
 
-def _product(rows: Array, links: Sequence[Array]) -> Array:
-    """Return rows (R, S) times some links: (R times the joint states of the parents, S_after)."""
-    for link in links:
-        rows = np.tensordot(rows, link, axes=1).reshape(-1, link.shape[2])
-    return rows
+        Steps without a parent join the next one that has one, or the last. A gate without parents
+        has one part.
+        """
+        ends = [i + 1 for i, step in enumerate(self.steps) if step.has_parent]
+        ends = [*ends[:-1], len(self.steps)]
+        begins = [0, *ends[:-1]]
+        return tuple(Steps(self.steps[a:b], self.size) for a, b in zip(begins, ends, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class PlacedGate:
-    """A gate of a structure.
+def _product(links: Sequence[Array]) -> Array:
+    """Return the product of links, (S_first, joint states of the parents, S_last), as a matrix.
 
-    Attributes
-    ----------
-    name : the name of its table, as "c|a,b".
-    scope : the places (layer, unit) of the parents in order, then of the child.
-    gate : the small tables.
+    Its rows are the states before and all parents. One product of two halves is faster than n
+    products with a growing number of rows.
     """
+    if len(links) == 1:
+        return links[0].reshape(-1, links[0].shape[2])
+    first, second = (_product(half) for half in _halves(links))
+    states = first.shape[1]
+    return np.asarray(first @ second.reshape(states, -1)).reshape(-1, second.shape[1])
 
-    name: str
-    scope: tuple[tuple[str, int], ...]
-    gate: Gate
+
+def _halves(links: Sequence[Array]) -> tuple[Sequence[Array], Sequence[Array]]:
+    """Return the two halves of several links."""
+    return links[: len(links) // 2], links[len(links) // 2 :]
 
 
-def fits_as_table(gates: Sequence[Gate]) -> list[bool]:
+def _slopes(links: Sequence[Array], share: Array) -> list[Array]:
+    """Return the derivatives of sum of share * product in each link, in the shapes of the links."""
+    if len(links) == 1:
+        return [share.reshape(links[0].shape)]
+    one, two = _halves(links)
+    first, second = _product(one), _product(two)
+    second = second.reshape(first.shape[1], -1)
+    share = share.reshape(len(first), -1)
+    return _slopes(one, share @ second.T) + _slopes(two, first.T @ share)
+
+
+def fits_as_table(gates: Sequence[Steps]) -> list[bool]:
     """Return whether each gate of a model is small enough to be also a table."""
     share = min(MAX_WHOLE_ENTRIES, MAX_ALL_WHOLE_ENTRIES // max(len(gates), 1))
     return [gate.entries <= share for gate in gates]

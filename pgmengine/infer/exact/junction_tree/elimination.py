@@ -38,8 +38,8 @@ from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import without_added
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, Result, quantity
-from pgmengine.model.gates.gate import PlacedGate
-from pgmengine.model.tables import BLOCK_ENTRIES
+from pgmengine.model.gates.gate import Steps
+from pgmengine.model.tables import BLOCK_ENTRIES, Tables
 
 # Gates with at most so many entries are always tables. A child that is observed to be absent is a
 # factor of each parent alone in the small tables of larger gates, however few its parents are.
@@ -100,7 +100,7 @@ class Elimination(Method):
         if small.basis is not None:
             why = f"{small.how}, with the auxiliary variables of {counted(len(gates), 'gate')}"
             small = replace(small, how=why, basis=replace(small.basis, gates=gates))
-        large = max(one.gate.entries for one in gates) > MAX_ENTRIES_PLANNED_TWICE
+        large = max(_entries(one) for one in gates) > MAX_ENTRIES_PLANNED_TWICE
         if not small.refusal and (large or small.seconds <= MAX_SECONDS_NOT_COMPARED):
             return small
         whole = self._of_trees(target, want)
@@ -155,21 +155,24 @@ class Elimination(Method):
         return log_z, found
 
 
-def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[PlacedGate, ...]:
+def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[Tables, ...]:
     """Return the gates with tables that a question may take apart into small tables.
 
-    Only sums over all states may: the mode is a maximum, and the gradient has the whole table as a
-    parameter. At beta < 1 the sum over auxiliary variables is not the power of the conditional.
+    Only sums over all states may: the mode is a maximum. At beta < 1 the sum over auxiliary
+    variables is not the power of the conditional.
     """
     gates = target.structure.gates
     if not gates or not target.untempered:
         return ()
-    if not {"mode", "modes", "gradient"}.isdisjoint(map(quantity, want)):
+    if not {"mode", "modes"}.isdisjoint(map(quantity, want)):
         return ()
-    if all(one.gate.entries <= MAX_WHOLE_GATE_ENTRIES for one in gates):
-        return ()
-    known = target.model.intact_gates
-    return tuple([one for one in known if one.gate.entries > MAX_WHOLE_GATE_ENTRIES])
+    return tuple([one for one in gates if _entries(one) > MAX_WHOLE_GATE_ENTRIES])
+
+
+def _entries(one: Tables) -> int:
+    """Return the number of entries of the whole conditional of a gate."""
+    assert isinstance(one.form, Steps)
+    return one.form.entries
 
 
 def _normaliser(trees: list[Tree], target: Target) -> Array | float:
