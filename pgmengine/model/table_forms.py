@@ -5,8 +5,8 @@ share one row of a conditional, or one entry of a potential. A noisy gate has a 
 of each parent (gates/gate.py). The numbers of a form are learned, and the entries follow from them,
 so that learning keeps what the declaration ties together.
 
-The parameter holds logarithms of numbers. Methods read the entries (`Parameters.table_entries`), and
-counts of entries become counts of numbers, of which the gradient is made.
+The parameter holds logarithms of numbers. Methods read the entries (`Parameters.table_entries`),
+and counts of entries become counts of numbers, of which the gradient is made.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ import pytest
 import pgmengine as pgm
 from pgmengine import PgmError
 from pgmengine.base.files import read_tensors, write_tensors
+from pgmengine.declare.stored_forms import same_form
 from pgmengine.io.formats import read_network
 from pgmengine.io.xml.xdsl import read_xdsl
-from pgmengine.model.gates.gate import Gate
+from pgmengine.model.table_forms import Formed
 
 ROOTS = """<smile version="1.0"><nodes>
 <cpt id="p"><state id="hi"/><state id="mid"/><state id="lo"/>
@@ -44,7 +45,7 @@ def test_deterministic_nodes():
     )
     order = ["strong", "weak", "none"]
     expected = np.eye(3)[[order.index(x) for x in results.split()]].reshape(3, 2, 3)
-    assert np.array_equal(found, expected) and not isinstance(one.values, Gate)
+    assert np.array_equal(found, expected) and not isinstance(one.values, Formed)
 
 
 def test_a_deterministic_node_without_parents():
@@ -89,7 +90,7 @@ def test_noisymax_nodes(strengths, p_order, q_order):
     found, _, one = conditional(
         node("noisymax", f"{strengths}<parameters>{PARAMETERS}</parameters>")
     )
-    assert isinstance(one.values, Gate)
+    assert isinstance(one.values, Formed)
     for i, p in enumerate(p_order):
         for j, q in enumerate(q_order):
             assert np.allclose(found[p, q], strongest(COLUMNS[i], COLUMNS[3 + j]), atol=1e-15)
@@ -100,7 +101,7 @@ def test_noisyadder_nodes():
     for function in ("", "<function>average</function>"):
         inside = f"{weights}{function}<parameters>{PARAMETERS}</parameters>"
         found, _, one = conditional(node("noisyadder", inside))
-        assert isinstance(one.values, Gate)
+        assert isinstance(one.values, Formed)
         for p, q in product(range(3), range(2)):
             mixed = (COLUMNS[p] + 2 * COLUMNS[3 + q] + 0.5 * COLUMNS[5]) / 3.5
             assert np.allclose(found[p, q], mixed, atol=1e-15)
@@ -209,47 +210,94 @@ def test_saved_models_keep_their_gates(parents, tmp_path):
     path, model = tmp_path / "m.safetensors", alarm(parents)
     pgm.save(model, path)
     loaded = pgm.load(path)
-    assert read_tensors(path)[1]["format"] == "pgmengine-6"
+    assert read_tensors(path)[1]["format"] == "pgmengine-7"
     (one,), (two,) = model.structure.gates, loaded.structure.gates
-    assert one.scope == two.scope and one.name == two.name
-    for a, b in zip(
-        (one.gate.start, *one.gate.links), (two.gate.start, *two.gate.links), strict=True
-    ):
-        assert np.array_equal(a, b)
+    assert one.store == two.store and one.layers == two.layers
+    assert np.array_equal(one.index, two.index) and same_form(one.form, two.form)
+    assert np.array_equal(model.params[one.key], loaded.params[two.key])
     assert len(loaded.structure.compact_gates) == (parents == 30)
     asked = [pgm.infer(m, {"y": "yes"}, ("log_prob",)).log_prob[0] for m in (model, loaded)]
     assert asked[0] == asked[1]
-    trained = (
-        pgm.fit(model, {"y": ["yes", "no"]}, updates=1, progress=False) if parents == 3 else None
-    )
-    if trained is not None:
-        pgm.save(trained, path)
-        assert pgm.load(path).training is not None
+    trained = pgm.fit(model, {"y": ["yes", "no"]}, updates=1, progress=False).model
+    pgm.save(trained, path)
+    again = pgm.load(path)
+    assert again.training is not None and list(again.params) == list(trained.params)
+    assert all(np.array_equal(again.params[key], trained.params[key]) for key in trained.params)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("at", "number", "message"),
     [
-        (lambda g: g.pop("start"), "expected the fields name, units, start and links"),
-        (lambda g: g.update(start=[0.5, 0.2]), "rows are no probabilities that sum to one"),
-        (lambda g: g.update(start=[0.5, 0.2, 0.3]), "its links do not fit each other"),
-        (lambda g: g.update(start=1.0), "its links do not fit each other"),
-        (lambda g: g["links"].pop(), "it has the states"),
-        (lambda g: g["links"].append(1.0), "its links do not fit each other"),
-        (lambda g: g["links"].append([[[1.0, 0.0]]]), "its links do not fit each other"),
-        (lambda g: g.update(units=[0, 1, 2, 99]), "variables must be different units"),
-        (lambda g: g.update(name=3), "expected a name as text"),
+        (0, 9, "its form does not fit its numbers"),
+        (0, 0, "its form has the sizes"),
+        (1, 1, "its form does not fit its numbers"),
+        (3, 2, "the steps of its gate do not fit each other"),
+        (5, 3, "the steps of its gate do not fit each other"),
+        (6, 2, "its form does not fit its numbers"),
+        (9, -1, "the forms of the tables|its form does not fit"),
+        (-1, 2, "its form does not fit its numbers"),
+        (None, None, "its form does not fit its numbers"),
     ],
 )
-def test_damaged_gates_are_refused(change, message, tmp_path):
+def test_damaged_gates_are_refused(at, number, message, tmp_path):
     path = tmp_path / "m.safetensors"
     pgm.save(alarm(3), path)
     tensors, metadata = read_tensors(path)
-    declaration = json.loads(metadata["declaration"])
-    change(declaration["gates"][0])
-    write_tensors(path, tensors, metadata | {"declaration": json.dumps(declaration)})
+    forms = tensors["tables/forms"].copy()
+    if at is None:
+        forms = forms[:-1]
+    else:
+        forms[at] = number
+    write_tensors(path, tensors | {"tables/forms": forms}, metadata)
     with pytest.raises(PgmError, match=message):
         pgm.load(path)
+
+
+def earlier_links(kind):
+    """The links of a gate with two parents, as files of earlier versions have them."""
+    rng = np.random.default_rng(4)
+    tables = rng.dirichlet(np.ones(3), (2, 2))
+    start, states = rng.dirichlet(np.ones(3)), np.arange(3)
+    links = []
+    for table in tables:
+        link = np.zeros((3, 2, 3))
+        for before, parent, d in product(range(3), range(2), range(3)):
+            after = max(before, d) if kind == "max" else min(before, d)
+            link[before, parent, after] += table[parent, d]
+        links.append(link if kind != "any" else rng.dirichlet(np.ones(3), (3, 2)))
+    whole = np.einsum("a,axb,byc->xyc", start, *links)
+    return start, links, whole, states
+
+
+@pytest.mark.parametrize("kind", ["max", "min", "any"])
+@pytest.mark.parametrize("learned", [False, True])
+def test_gates_of_earlier_files(kind, learned, tmp_path):
+    """A file of format 6 has the links of a gate, and a table, which learning had changed."""
+    start, links, whole, _ = earlier_links(kind)
+    b = pgm.GraphBuilder()
+    for name, count in (("p", 2), ("q", 2), ("y", 3)):
+        b.variable(name, states=count)
+    for name in "pq":
+        b.conditional(name, (), [0.3, 0.7])
+    values = np.full(whole.shape, 1 / 3) if learned else whole
+    b.conditional("y", ("p", "q"), values)
+    path = tmp_path / "m.safetensors"
+    pgm.save(b.build(), path)
+    tensors, metadata = read_tensors(path)
+    declaration = json.loads(metadata["declaration"])
+    record = {"name": "y|p,q", "units": [0, 1, 2]}
+    record |= {"start": start.tolist(), "links": [link.tolist() for link in links]}
+    declaration["gates"] = [record]
+    metadata |= {"declaration": json.dumps(declaration), "format": "pgmengine-6"}
+    write_tensors(path, tensors, metadata)
+    model = pgm.load(path)
+    assert len(model.structure.gates) == (not learned)
+    for p, q in product(range(2), range(2)):
+        found = [*pgm.infer(model, {"p": p, "q": q}).marginal("y").values()]
+        assert np.allclose(found, values[p, q], rtol=0, atol=1e-12)
+    if not learned:
+        # The rows of a noisy-max are those of its parents' states; other links have rows of theirs.
+        assert model.structure.gates[0].form.size[0] == (13 if kind == "any" else 5)
 
 
 @pytest.mark.parametrize("suffix", [".bif", ".xmlbif", ".net", ".uai"])
@@ -258,7 +306,7 @@ def test_written_files_have_the_whole_table(suffix, tmp_path):
     pgm.write(model, path)
     read = pgm.read(path)
     key = next(key for key in read.params if key.count(",") == 3)
-    assert np.array_equal(read.params[key], model.params["y|x0,x1,x2,x3.table"])
+    assert np.array_equal(read.params[key], model.entries_of(model.structure.gates[0]))
 
 
 @pytest.mark.parametrize("parents", [4, 30])

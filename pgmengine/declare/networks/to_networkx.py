@@ -38,8 +38,8 @@ def variable_graph(model: Parameters) -> nx.Graph:
     Nodes are labels, or (layer, index), with unit, bias and states; labels that two layers share
     become (layer, label). Rows of a weight are the states of the first node of the edge. A unit
     with a conditional has it as "cpt", with edges from its parents in the order of its axes. A
-    noisy gate that is too large for a table is there with its numbers. Other tables are nodes ("table", i)
-    with "table", "scope", and an edge from each node of the scope.
+    noisy gate that is too large for a table is there with its numbers. Other tables are nodes
+    ("table", i) with "table", "scope", and an edge from each node of the scope.
 
     The graph is an nx.DiGraph if it has arrows or conditionals, else an nx.Graph. Undirected edges
     of an nx.DiGraph go one way and have directed=False.
