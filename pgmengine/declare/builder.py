@@ -184,13 +184,15 @@ class GraphBuilder(Couples):
             parameter; leading axes, which broadcast to the places, give them tables of their own.
             It may also be a function, which `build` calls with the states of the parents, and which
             returns the state of the child, or a row; or a noisy gate, such as
-            `pgm.noisy_or([0.4, 0.8])`.
+            `pgm.noisy_or([0.4, 0.8])`. `fit` learns a gate in its own numbers, and keeps rows equal
+            for which a function returns the same, unless all are.
         name : the name of the parameter; conditionals of one name share it. None = the name is
             made from the scope, such as "x|z.table".
         rows : in place of values, the rows of a few joint states: (states of the parents) -> row. A
             row is a list of probabilities, a dictionary from states to probabilities, or the state
             that has probability one.
-        otherwise : the row of all states of the parents that `rows` leaves out.
+        otherwise : the row of all states of the parents that `rows` leaves out, which share it also
+            when they are learned.
 
         States are given by their names, and by their numbers where they have no names.
 

@@ -84,6 +84,7 @@ from pgmengine.evidence.names import Member
 from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
+from pgmengine.model.table_forms import KINDS
 from pgmengine.model.variables import check_shape
 
 # An entry of a declaration, or parameters by name. Functions that add entries take out parameters.
@@ -124,7 +125,7 @@ def declared_model(
             f"{unknown[0]!r} belongs to no layer or coupling of the declaration"
             f"{nearest(unknown[0], (*DECLARATION_LISTS, 'weights'))}"
         )
-    logs = {key: params.pop(key) for key in list(params) if key.endswith(".table")}
+    logs = {key: params.pop(key) for key in list(params) if key.endswith(KINDS)}
     if params:
         names = [f"{x.name}.bias" for x in b.layers] + [f"{c.key}.weight" for c in b.couplings]
         extra = next(iter(params))

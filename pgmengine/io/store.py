@@ -39,6 +39,7 @@ from pgmengine.io.formats import READERS
 from pgmengine.io.opened import named, suffix_of
 from pgmengine.io.words import is_not_zero
 from pgmengine.model.model import Model, ModelLike, as_model
+from pgmengine.model.table_forms import KINDS
 from pgmengine.model.training import Training
 from pgmengine.model.weights import is_sparse
 
@@ -308,8 +309,7 @@ def _take_tables(
     entries = declaration.pop("tables", [])
     records = entries if isinstance(entries, list) else []
     named = {r["name"] for r in records if isinstance(r, dict) and r.get("named") and "name" in r}
-    kinds = (".table", ".gate", ".leaves")
-    own = [name for name in tensors if name.endswith(kinds) or name in named]
+    own = [name for name in tensors if name.endswith(KINDS) or name in named]
     logs = {name: tensors.pop(name) for name in own}
     units, variables = tensors.pop(TABLE_UNITS), tensors.pop(VARIABLE_UNITS)
     arrays = declaration.pop("arrays", [])

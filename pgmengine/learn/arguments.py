@@ -24,6 +24,7 @@ from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
+from pgmengine.model.table_forms import Leaves
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -209,6 +210,16 @@ def target_of(
     check_evidence(target, known)
     check_possible_data(target)
     return target, rows, known
+
+
+def shared_leaves(s: Structure) -> str:
+    """Return a note on tables in which joint states share numbers; empty if there are none."""
+    texts = [
+        f"{key!r} ({t.form.size[0]} for {t.form.leaf.size})"
+        for key, t in s.table_groups.items()
+        if isinstance(t.form, Leaves)
+    ]
+    return f"leaves, which joint states share and keep: {few(texts)}" if texts else ""
 
 
 def hidden_variables(target: Target) -> str:

@@ -18,6 +18,9 @@ import numpy as np
 
 from pgmengine.base.types import Array
 
+# The ends of the names of parameters of tables that users have not named.
+KINDS = (".table", ".gate", ".leaves")
+
 
 class TableForm(Protocol):
     """The way from the numbers of a parameter to the entries of one table."""

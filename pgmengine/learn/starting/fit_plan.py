@@ -20,6 +20,7 @@ from pgmengine.learn.arguments import (
     hidden_variables,
     mean_one,
     row_weights,
+    shared_leaves,
     target_of,
 )
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
@@ -121,7 +122,8 @@ class FitPlan:
             (length.batch_size, length.updates),
             self.executor,
         )
-        notes = {"optimizer": self.why, "hidden": self.hidden}
+        leaves = shared_leaves(self.target.structure)
+        notes = {"optimizer": self.why, "hidden": self.hidden, "leaves": leaves}
         run.notes |= {subject: note for subject, note in notes.items() if note}
         updates = run.most_updates(length.updates) if length.by_default else length.updates
         history = History(self.callbacks, run.model_phase)

@@ -61,7 +61,8 @@ def _children(s: Structure) -> dict[str, set[int]]:
     for t in s.tables:
         own = s.table_index.child[first : first + len(t.index)]
         first += len(t.index)
-        if t.conditional:
+        # Contributions to a gate are no states of its child.
+        if t.conditional and (t.form is None or t.form.closed):
             children.setdefault(t.key, set()).update(map(int, own))
     return children
 
