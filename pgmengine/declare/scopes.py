@@ -17,10 +17,10 @@ from pgmengine.declare.units import Units, broadcast_shape, in_words, units_of_m
 from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.evidence.names import Member, Place
 from pgmengine.evidence.state_names import text_of_number
-from pgmengine.model.gates.gate import Steps, fits_as_table
-from pgmengine.model.gates.unfolding import unfolded_structure
+from pgmengine.model.forms.gate import Steps, fits_as_table
+from pgmengine.model.forms.table_forms import Formed
+from pgmengine.model.forms.unfolding import unfolded_structure
 from pgmengine.model.structure import Structure
-from pgmengine.model.table_forms import Formed
 from pgmengine.model.tables import Tables, check_finite, check_table
 from pgmengine.model.unit_graph import joined_units
 from pgmengine.model.variables import Variable

@@ -20,8 +20,8 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.model.gates.gate import Step, Steps
-from pgmengine.model.table_forms import Formed, Leaves, TableForm
+from pgmengine.model.forms.gate import Step, Steps
+from pgmengine.model.forms.table_forms import Formed, Leaves, TableForm
 
 # The largest difference of entries of a link from those of a noisy-max that is rounding.
 MAX_LINK_ERROR = 1e-14

@@ -20,7 +20,7 @@ from pgmengine.base.types import Array
 from pgmengine.declare.scopes import check_conditionals, check_units
 from pgmengine.declare.stored_forms import Reader, of_links, whole_numbers
 from pgmengine.declare.validate import as_floats
-from pgmengine.model.gates.gate import Steps, fits_as_table
+from pgmengine.model.forms.gate import Steps, fits_as_table
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_logs, rows_are_one

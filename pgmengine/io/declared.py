@@ -82,9 +82,9 @@ from pgmengine.declare.shared.declared_term import Places
 from pgmengine.declare.validate import check_size
 from pgmengine.evidence.names import Member
 from pgmengine.evidence.state_names import LARGEST_READ
+from pgmengine.model.forms.table_forms import KINDS
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
-from pgmengine.model.table_forms import KINDS
 from pgmengine.model.variables import check_shape
 
 # An entry of a declaration, or parameters by name. Functions that add entries take out parameters.

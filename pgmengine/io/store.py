@@ -38,8 +38,8 @@ from pgmengine.io.declared import declared_model
 from pgmengine.io.formats import READERS
 from pgmengine.io.opened import named, suffix_of
 from pgmengine.io.words import is_not_zero
+from pgmengine.model.forms.table_forms import KINDS
 from pgmengine.model.model import Model, ModelLike, as_model
-from pgmengine.model.table_forms import KINDS
 from pgmengine.model.training import Training
 from pgmengine.model.weights import is_sparse
 

@@ -22,9 +22,9 @@ from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
 from pgmengine.learn.steps.optimizers import check_optimizer
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import FullBatch
+from pgmengine.model.forms.table_forms import Leaves
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
-from pgmengine.model.table_forms import Leaves
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

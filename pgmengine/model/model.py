@@ -65,7 +65,8 @@ class Model(Parameters):
     ----------
     structure : layers and couplings.
     params : parameter name -> numbers, read only: "v.bias", "v-h.weight", "h->v.weight", and
-        "a,b.table" and "b|a.table" with the logarithms of tables.
+        "a,b.table" and "b|a.table" with the logarithms of tables, "b|a.gate" and "b|a.leaves" with
+        those of the numbers of a gate, and of rows that joint states share.
     training : base rates of the data and last chains of the training, or None.
     fresh : whether all parameters are as the constructor chose them: biases of 0 and drawn weights.
         `fit` starts such a model at the base rates of the data.

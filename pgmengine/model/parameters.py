@@ -28,8 +28,9 @@ from pgmengine.declare.scopes import check_no_bias
 from pgmengine.declare.shared.checks import check_shared
 from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.couplings import Coupling, weighted_sum
-from pgmengine.model.gates.gate import Steps
-from pgmengine.model.gates.unfolding import unfolded_params, unfolded_structure
+from pgmengine.model.forms.gate import Steps
+from pgmengine.model.forms.table_forms import Formed
+from pgmengine.model.forms.unfolding import unfolded_params, unfolded_structure
 from pgmengine.model.joined_tables import (
     MIN_UNCOPIED_ENTRIES,
     joined_entries,
@@ -38,7 +39,6 @@ from pgmengine.model.joined_tables import (
     without_base,
 )
 from pgmengine.model.structure import Structure
-from pgmengine.model.table_forms import Formed
 from pgmengine.model.tables import (
     Tables,
     check_logs,

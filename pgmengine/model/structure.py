@@ -30,7 +30,7 @@ class Structure:
     `variables` are the places (layer, unit) of the units that were declared as variables, in order.
     `gates` are the conditionals with causal independence, whose form are `Steps`; a gate that is
     not among the tables is compact. `auxiliary` are the layers of auxiliary variables of gates
-    (gates/unfolding.py).
+    (forms/unfolding.py).
     `findings` is the name of the layer of virtual findings (findings.py), "" if there are none.
     `shared` are couplings and biases that many places share. `couplings` has one coupling for each
     pair of layers that they join, and `without_weight` the keys of those that have no weight of

@@ -8,7 +8,7 @@ its last axis is the child.
 Tables of one shape over units of the same layers can be grouped in one `Tables` object, which has
 one parameter. A table may be used in many places: then it is stored once, its entries are added in
 each place, and its gradient is the sum over the places. The entries may follow from fewer numbers
-by a form (table_forms.py), which are then the parameter. `TableIndex` lists the tables of all
+by a form (forms/table_forms.py), which are then the parameter. `TableIndex` lists the tables of all
 places of a structure, one after the other, as arrays, so that no operation loops over tables in
 Python.
 All units of a structure are numbered in the order of their layers (`Structure.first_unit`).
@@ -29,7 +29,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, Params, States
-from pgmengine.model.table_forms import TableForm
+from pgmengine.model.forms.table_forms import TableForm
 
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure

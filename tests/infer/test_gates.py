@@ -14,7 +14,7 @@ from extras import extra
 import pgmengine as pgm
 from pgmengine import PgmError
 from pgmengine.infer.exact.junction_tree import elimination
-from pgmengine.model.gates import gate
+from pgmengine.model.forms import gate
 
 FORMS = ("table", "apart", "compact")
 SIZES = {"a": 2, "b": 3, "c": 2, "d": 2, "e": 3, "f": 2, "g": 3, "h": 2}

@@ -13,7 +13,7 @@ from pgmengine.base.files import read_tensors, write_tensors
 from pgmengine.declare.stored_forms import same_form
 from pgmengine.io.formats import read_network
 from pgmengine.io.xml.xdsl import read_xdsl
-from pgmengine.model.table_forms import Formed
+from pgmengine.model.forms.table_forms import Formed
 
 ROOTS = """<smile version="1.0"><nodes>
 <cpt id="p"><state id="hi"/><state id="mid"/><state id="lo"/>

@@ -17,7 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence, nearest
 from pgmengine.base.types import Array, Weight
 from pgmengine.declare.validate import as_floats, check_settings, check_unit_room
-from pgmengine.model.table_forms import Formed
+from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.variables import Variable, free_name
 from pgmengine.units import Unit
 

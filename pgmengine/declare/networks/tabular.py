@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
-from pgmengine.model.table_forms import Formed
+from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.tables import as_printed
 
 # The most entries of the table of a gate that is written to a file.

@@ -12,7 +12,7 @@ from pgmengine.base.types import Array
 from pgmengine.declare.validate import as_floats
 from pgmengine.declare.values.forms import Form
 from pgmengine.declare.values.functions import FromFunction, FromRows
-from pgmengine.model.table_forms import Formed
+from pgmengine.model.forms.table_forms import Formed
 
 Values: TypeAlias = "ArrayLike | Callable[..., Any] | Form | Formed"
 

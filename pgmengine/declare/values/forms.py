@@ -21,7 +21,7 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array
 from pgmengine.evidence.state_names import StateNames, position
-from pgmengine.model.table_forms import Formed
+from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.tables import MAX_SUM_ERROR
 
 

@@ -23,7 +23,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import no_room
 from pgmengine.declare.values.forms import Axis, Form, given_states, row_of, sized
-from pgmengine.model.table_forms import Formed, Leaves
+from pgmengine.model.forms.table_forms import Formed, Leaves
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ state of the parent. A function combines the contributions of all parents and of
     noisy-max, -min the child is in the largest, or smallest, state of all contributions
     noisy average   the child takes one contribution, chosen at random by the weights
 
-Each of them is a gate: the auxiliary variable of model/gates/gate.py is the combination of the leak
+Each of them is a gate: the auxiliary variable of model/forms/gate.py is the combination of the leak
 and of the first i contributions. For the average it is the contribution that was taken, or one more
 state that says that none has been taken yet. The numbers of a gate are these rows of probabilities,
 which learning changes.
@@ -31,8 +31,8 @@ from pgmengine.base.names import is_several
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import no_room
 from pgmengine.declare.values.forms import Axis, Form, by_state, row_of
-from pgmengine.model.gates.gate import Step, Steps
-from pgmengine.model.table_forms import Formed
+from pgmengine.model.forms.gate import Step, Steps
+from pgmengine.model.forms.table_forms import Formed
 
 # Names of states, in lower case, that say that a variable is on, or off. A variable whose first
 # state is on has its states in the reverse of the order that numbers without names of states mean.

@@ -14,7 +14,7 @@ the log-posterior under Dirichlet priors with alpha = 1 + a, never falls (Dempst
 1977). With complete data the counts do not depend on the parameters: one update reaches the
 maximum. Tables of several places that are one parameter have the sum of their counts and one prior,
 and so have rows of a conditional that are one leaf. The numbers of a noisy gate are rows of
-probabilities, too; their counts are expected numbers of contributions (model/gates/gate.py), which
+probabilities, too; their counts are expected numbers of contributions (model/forms/gate.py), which
 depend on the parameters also where the data are complete.
 """
 

@@ -38,7 +38,7 @@ from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import without_added
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, Result, quantity
-from pgmengine.model.gates.gate import Steps
+from pgmengine.model.forms.gate import Steps
 from pgmengine.model.tables import BLOCK_ENTRIES, Tables
 
 # Gates with at most so many entries are always tables. A child that is observed to be absent is a

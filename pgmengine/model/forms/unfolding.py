@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgmengine.base.types import Weight
-from pgmengine.model.gates.gate import Steps
+from pgmengine.model.forms.gate import Steps
 from pgmengine.model.layer import Layer
 from pgmengine.model.tables import Tables
 from pgmengine.model.variables import Variable, free_name

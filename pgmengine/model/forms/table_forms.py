@@ -2,7 +2,7 @@
 
 A table of a function with few different results, or of sparse rows, has leaves: joint states that
 share one row of a conditional, or one entry of a potential. A noisy gate has a row for each state
-of each parent (gates/gate.py). The numbers of a form are learned, and the entries follow from them,
+of each parent (gate.py). The numbers of a form are learned, and the entries follow from them,
 so that learning keeps what the declaration ties together.
 
 The parameter holds logarithms of numbers. Methods read the entries (`Parameters.table_entries`),
