@@ -40,6 +40,8 @@ PAGES = [
 PAGES_WITH_ESTIMATORS = [
     page for page in PAGES if "pgmengine.sklearn" in page.read_text(encoding="utf-8")
 ]
+# Stands before an output with numbers of a fit.
+LEARNED = "<!-- learned numbers -->\n"
 MODULES = [
     m.name
     for m in pkgutil.walk_packages(pgmengine.__path__, "pgmengine.")
@@ -75,7 +77,40 @@ def python_blocks(text):
 
 
 def outputs(text):
-    return re.findall(r"```text\n(.*?)```", text, flags=re.S)
+    """The outputs that a page shows, but for learned numbers."""
+    found = re.findall(r"(<!-- [a-z ]+ -->\n)?```text\n(.*?)```", text, flags=re.S)
+    return [shown for comment, shown in found if comment != LEARNED]
+
+
+def learned_outputs(text):
+    """Outputs with numbers of a fit, which rounding makes other ones on other processors."""
+    return re.findall(rf"{LEARNED}```text\n(.*?)```", text, flags=re.S)
+
+
+def nearly_shown(shown, printed, tolerance=0.05):
+    """Whether lines printed one after the other have these words, and nearly these numbers."""
+    wanted, lines = shown.splitlines(), printed.splitlines()
+    windows = (lines[i : i + len(wanted)] for i in range(len(lines) - len(wanted) + 1))
+    return any(
+        all(same_words(a, b, tolerance) for a, b in zip(wanted, found, strict=True))
+        for found in windows
+    )
+
+
+def same_words(one, other, tolerance):
+    """Whether two lines have the same words, and numbers with a point that nearly agree."""
+    number = r"-?\d+\.\d+"
+    pairs = list(zip(re.findall(number, one), re.findall(number, other), strict=False))
+    near = all(abs(float(a) - float(b)) <= tolerance * abs(float(a)) for a, b in pairs)
+    return near and re.sub(number, "#", one) == re.sub(number, "#", other)
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [("fit 1.04 of 3\n", True), ("fit 1.06 of 3\n", False), ("fit 1.04 of 4\n", False)],
+)
+def test_learned_numbers_are_compared(other, same):
+    assert nearly_shown("fit 1.00 of 3\n", f"first\n{other}last\n") == same
 
 
 def run_blocks(page, names, chosen):
@@ -92,11 +127,13 @@ def test_pages_run(page, capsys):
     Blocks about estimators need the extra of scikit-learn, and are tested by themselves.
     """
     run_blocks(page, {}, lambda block: "pgmengine.sklearn" not in block)
-    printed = capsys.readouterr().out
+    printed = whole = capsys.readouterr().out
     text = page.read_text(encoding="utf-8")
     for shown in outputs(without_estimators(text)):
         assert shown in printed, f"{page_name(page)} shows what its code does not print:\n{shown}"
         printed = printed.partition(shown)[2]
+    for shown in learned_outputs(text):
+        assert nearly_shown(shown, whole), f"{page_name(page)} prints other numbers than\n{shown}"
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_ESTIMATORS, ids=page_name)
