@@ -1,0 +1,122 @@
+"""Learning of noisy gates: the maximum, beside one by enumeration and L-BFGS of scipy.
+
+    python benchmarks/gates.py --out benchmarks/results/learning.md
+
+For each kind of gate it draws networks of random causes, of which one is hidden and a fifth of the
+cells are missing, and DINA tests with hidden skills. EM without a prior begins at the numbers that
+made the data, as the maximisation by tests/gate_oracle.py does, which does not use the package.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import typer
+from apart import put_block, table
+
+import pgmengine as pgm
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import gate_oracle as oracle  # noqa: E402
+
+KINDS = ("or", "max", "dina")
+MAKERS = {"or": pgm.noisy_or, "and": pgm.noisy_and, "max": pgm.noisy_max, "min": pgm.noisy_min}
+
+
+def declared(network: dict) -> pgm.Model:
+    """Return the model of a network of the oracle."""
+    b = pgm.GraphBuilder()
+    for name, count in network["states"].items():
+        b.variable(name, states=count)
+    for name, (parents, values) in network["tables"].items():
+        b.conditional(name, parents, values)
+    for name, gate in network["gates"].items():
+        b.conditional(name, gate["parents"], MAKERS[gate["kind"]](*oracle.declared(gate)))
+    return b.build()
+
+
+def learned(network: dict, rows: np.ndarray) -> pgm.Fit:
+    """Return the fit that begins at the network."""
+    data = {
+        name: np.where(rows[:, i] < 0, np.nan, rows[:, i])
+        for i, name in enumerate(network["states"])
+        if (rows[:, i] >= 0).any()
+    }
+    steps = pgm.EM(pseudocount=0, tolerance=1e-9, starts=1)
+    return pgm.fit(declared(network), data, optimizer=steps, updates=5000, progress=False)
+
+
+def drawn(kind: str, seed: int) -> tuple[dict, np.ndarray]:
+    """Return a network and 500 rows of it."""
+    rng = np.random.default_rng([seed, KINDS.index(kind)])
+    if kind == "dina":
+        return oracle.random_dina_network(rng, rows=500, missing=0.2)
+    return oracle.random_gate_network(rng, kind, causes=4, hidden=1, missing=0.2, rows=500)
+
+
+def compared(kind: str, seed: int) -> list[float]:
+    """Return the differences of log-likelihoods and of entries, widths, and seconds."""
+    network, rows = drawn(kind, seed)
+    begin = time.perf_counter()
+    fit = learned(network, rows)
+    seconds = time.perf_counter() - begin
+    best = oracle.maximum(network, rows, starts=1)
+    own = fit.history["objective"]["value"][-1]
+    truth, found = declared(network), declared(best["network"])
+    gates = [t for t in fit.model.structure.gates]
+    other = max(
+        np.abs(np.exp(fit.model.entries_of(t)) - np.exp(found.entries_of(t))).max() for t in gates
+    )
+    error = np.sqrt(
+        np.mean(
+            [
+                np.square(np.exp(fit.model.entries_of(t)) - np.exp(truth.entries_of(t))).mean()
+                for t in gates
+            ]
+        )
+    )
+    widths = [
+        pgm.infer(m, {gates[0].name.split("|")[0]: 1}).stats.get("width", 0)
+        for m in (truth, fit.model)
+    ]
+    return [own - best["log_likelihood"], other, error, *map(float, map(np.max, widths)), seconds]
+
+
+def main(out: Path | None = None, models: int = 10, small: bool = False) -> None:
+    """Measure, and print the table."""
+    lines = []
+    for kind in KINDS[:1] if small else KINDS:
+        found = np.array([compared(kind, seed) for seed in range(2 if small else models)])
+        lines.append(
+            [
+                kind,
+                f"{len(found)}",
+                f"{found[:, 0].min():.1e} to {found[:, 0].max():.1e}",
+                f"{found[:, 1].max():.1e}",
+                f"{found[:, 2].mean():.3f}",
+                f"{found[:, 3].max():.0f}, {found[:, 4].max():.0f}",
+                f"{found[:, 5].mean():.1f} s",
+            ]
+        )
+        print(lines[-1], flush=True)
+    heads = ["gates", "models", "log p less that of the maximisation, nats a row"]
+    heads += ["largest difference of an entry", "distance from the true entries"]
+    heads += ["width before, after", "time of a fit"]
+    text = "\n\n".join(
+        [
+            "Networks of noisy gates with a hidden cause, and DINA tests with hidden skills, with "
+            "a fifth of the cells missing in 500 rows. EM without a prior, beside a maximisation "
+            "by enumeration and L-BFGS of scipy that begins at the same numbers:",
+            table(heads, lines),
+        ]
+    )
+    print(text)
+    if out is not None:
+        put_block(out, "gates.py", text)
+
+
+if __name__ == "__main__":
+    typer.run(main)
