@@ -129,7 +129,7 @@ def _scopes(
     """Yield the different scopes of tables and gates as numbers of nodes; the child is last."""
     for t in structure.tables:
         axes = [owner[name][t.index[:, axis]] for axis, name in enumerate(t.layers)]
-        for scope in np.unique(np.stack(axes, axis=1), axis=0).tolist():
-            yield tuple(scope), t.conditional
+        for scope in sorted(set(zip(*(axis.tolist() for axis in axes), strict=True))):
+            yield scope, t.conditional
     for one in structure.compact_gates:
         yield tuple(int(owner[name][unit]) for name, unit in one.scope), True
