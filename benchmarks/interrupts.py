@@ -226,15 +226,15 @@ def cases():
             lambda: rbm(60, 20), ("marginals",), pgm.MCMC(kernel=Own(), draws=800)
         ),
         "SwendsenWang": lambda: infer(
-            lambda: lattice(64, 0.44), ("marginals", "samples"), pgm.SwendsenWang(draws=200)
+            lambda: lattice(40, 0.44), ("marginals", "samples"), pgm.SwendsenWang(draws=200)
         ),
         "SwendsenWang, plan": lambda: (
-            lambda: pgm.explain(lattice(300, 0.44), method=pgm.SwendsenWang())
+            lambda: pgm.explain(lattice(200, 0.44), method=pgm.SwendsenWang())
         ),
         "ClusterLadder": lambda: infer(
-            lambda: lattice(20, 0.44), ("log_z",), pgm.ClusterLadder(draws=200)
+            lambda: lattice(14, 0.44), ("log_z",), pgm.ClusterLadder(draws=200)
         ),
-        "AIS": lambda: infer(lambda: rbm(784, 500), ("log_z",), pgm.AIS(chains=100, betas=100)),
+        "AIS": lambda: infer(lambda: rbm(300, 100), ("log_z",), pgm.AIS(chains=100, betas=200)),
         "AIS, tables": lambda: infer(
             lambda: grid_network(30, 30).build(), ("log_z",), pgm.AIS(chains=100, betas=300)
         ),
@@ -278,7 +278,7 @@ def cases():
         "build, lattice": lambda: lambda: lattice(1500, 0.4),
         "build, network": lambda: lambda: random_network(3000, 3).build(),
         "read, bif": lambda: reading("a.bif", random_network(800, 3).build, pgm.write),
-        "read, uai": lambda: reading("a.uai", random_network(1800, 4).build, pgm.write),
+        "read, uai": lambda: reading("a.uai", random_network(700, 4).build, pgm.write),
         "read, net": lambda: reading("a.net", random_network(1200, 3).build, pgm.write),
         "read, xmlbif": lambda: reading("a.xmlbif", random_network(1500, 3).build, pgm.write),
         "load": lambda: reading("a.safetensors", random_network(4000, 4).build, pgm.save),

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from threading import Event
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.work.interrupts import interruptible
+from pgmengine.base.work.interrupts import CtrlC
 from pgmengine.base.work.progress import track
 from pgmengine.learn.checkpoint import Saver
 from pgmengine.learn.compiled.updates import Call, make
@@ -91,17 +90,20 @@ def learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None) -> bool
     for one in fits:
         one.stopped = one.history.stops()
         one.watch.begin(one.run.model, one.run.count)
-    with interruptible(PATIENCE_SECONDS) as interrupted:
-        _learn(fits, progress, saver, interrupted)
-    if not interrupted.is_set():
+    ctrl_c = CtrlC(PATIENCE_SECONDS)
+    try:
+        ctrl_c.begin()
+        _learn(fits, progress, saver, ctrl_c)
+    finally:
+        ctrl_c.over = True
+        ctrl_c.end()
+    if not ctrl_c.pressed:
         for one in fits:
             one.watch.measure(one.run.model, one.run.count)
-    return interrupted.is_set()
+    return ctrl_c.pressed
 
 
-def _learn(
-    fits: Sequence[UnderWay], progress: bool, saver: Saver | None, interrupted: Event
-) -> None:
+def _learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None, ctrl_c: CtrlC) -> None:
     """Make updates; a long one that Ctrl-C has stopped half way is taken back."""
     made, last = (f(one.run.count for one in fits) for f in (min, max))
     total = max(last, *(one.total for one in fits))
@@ -112,14 +114,14 @@ def _learn(
         if update <= made:
             continue
         active = [one for one in fits if not one.ended]
-        if interrupted.is_set() or not active:
+        if ctrl_c.pressed or not active:
             break
         kept = [one.kept() for one in active] if long else []
         began = time.monotonic()
         try:
             _advance(active, len(fits))
         except KeyboardInterrupt:
-            if not (kept and interrupted.is_set()):
+            if not (kept and ctrl_c.pressed):
                 raise
             for take_back in kept:
                 take_back()
