@@ -18,10 +18,10 @@ Numbers that are exactly 0 stay 0: a parent in a state that causes nothing, a le
 nothing, and a contribution that is certain. All other numbers are free. A row is an integer for
 each variable, -1 where it is missing; a hidden variable is missing in every row.
 
-The likelihood of a row is the sum over all joint states that agree with it. `maximum`
-climbs it by L-BFGS from several starts, with logits of the free numbers. The slope is the expected
-slope of the log of each conditional given the row, and that of a conditional comes from complex
-steps, exact to rounding.
+The likelihood of a row is the sum over all joint states of the network that agree with it.
+`maximum` climbs it by L-BFGS from several starts, with logits of the free numbers. The slope is the
+expected slope of the log of each conditional given the row, and that of a conditional comes from
+complex steps, exact to rounding.
 """
 
 import copy

@@ -16,6 +16,7 @@ from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence
 from pgmengine.base.types import Array, RngLike, Weight
+from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.networks.converters import (
     add_quadratic,
     network_from_pgmpy,
@@ -287,6 +288,7 @@ class GraphBuilder(Couples):
         """The declaration as a networkx graph: layers as nodes, couplings as edges by name."""
         return layer_graph(self.layers, self.couplings)
 
+    @stoppable
     def build(self, rng: RngLike = None) -> Model:
         """Check the declaration and build the Model.
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.base.rows import distinct, rows_of, spread
+from pgmengine.base.rows import distinct, equal_rows, rows_of, spread
 from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
 from pgmengine.model.couplings import Arrow
@@ -262,10 +262,9 @@ def _barren_by_tables(target: Target) -> dict[str, Array]:
     masks = np.concatenate([spread(mask, rows) for mask in parts], axis=1)
     group = np.zeros(rows, dtype=int)
     if rows > 1:
-        packed = np.packbits(masks, axis=1)
-        _, first, group = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        first, group = equal_rows(np.packbits(masks, axis=1))
         masks = masks[first]
-    found = np.array([_barren_in(s, *np.split(mask, 2)) for mask in masks])[group.ravel()]
+    found = np.array([_barren_in(s, *np.split(mask, 2)) for mask in masks])[group]
     return {name: found[:, own] for name, own in s.slices.items()}
 
 

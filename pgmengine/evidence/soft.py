@@ -20,6 +20,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
+from pgmengine.base.rows import equal_rows
 from pgmengine.base.types import Array, States
 from pgmengine.declare.validate import as_floats
 from pgmengine.evidence.frames import units_of_columns
@@ -295,9 +296,9 @@ def _findings(part: _Part, log_prob: Array) -> list[Finding]:
     """Return a finding for each unit and each distinct row of its log probabilities."""
     out = []
     for i in np.flatnonzero(log_prob.any(axis=(0, 2))):
-        kinds, kind = np.unique(log_prob[:, i], axis=0, return_inverse=True)
+        first, kind = equal_rows(log_prob[:, i])
         place = part.layer.name, int(part.units[i])
-        for number, one in enumerate(kinds):
+        for number, one in enumerate(log_prob[first, i]):
             if one.any():
-                out.append(Finding(place, one, kind.ravel() == number))
+                out.append(Finding(place, one, kind == number))
     return out

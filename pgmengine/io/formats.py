@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
+from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.networks.tabular import Network
 from pgmengine.evidence.named_units import ValuesInRows
 from pgmengine.io.bif import read_bif, write_bif
@@ -56,6 +57,7 @@ T = TypeVar("T")
 EVIDENCE_SUFFIX = ".evid"
 
 
+@stoppable
 def read(path: str | Path, tolerance: float = 0.0) -> Model:
     r"""Read a model from a file in a format of the field.
 
@@ -119,6 +121,7 @@ def write_network(network: Network, path: str | Path) -> None:
         write_text(path, _known(path, WRITERS, "written")(network))
 
 
+@stoppable
 def write(model: ModelLike, path: str | Path) -> None:
     """Write a model to a file in a format of the field.
 
@@ -155,6 +158,7 @@ def write(model: ModelLike, path: str | Path) -> None:
         write_network(network_of(as_model(model)), path)
 
 
+@stoppable
 def read_evidence(path: str | Path, model: ModelLike | None = None) -> dict[str, Any]:
     r"""Read evidence from a file of the UAI competitions.
 

@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.rows import distinct_pairs
 from pgmengine.base.types import Array
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.entries import entries_of
@@ -189,6 +190,6 @@ def _blocks(model: Model, c: Undirected) -> Iterator[tuple[int, int, Array]]:
     layers, weight = model.structure.layers, model.weight(c)
     wa, wb = layers[c.a].unit.width, layers[c.b].unit.width
     rows, columns = weight.nonzero()
-    for i, j in np.unique(np.stack([rows // wa, columns // wb]), axis=1).T.tolist():
+    for i, j in distinct_pairs(rows // wa, columns // wb)[0].tolist():
         block = weight[i * wa : (i + 1) * wa][:, j * wb : (j + 1) * wb]
         yield i, j, block.toarray() if is_sparse(block) else block

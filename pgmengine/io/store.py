@@ -22,6 +22,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.files import CHECKSUM_ENTRY, plain_text, read_tensors, write_tensors
 from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike, Weight
+from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
 from pgmengine.declare.shared.stored_terms import StoredTerm, stored_terms, term_numbers, term_units
@@ -104,6 +105,7 @@ FORMATS_WITH_TABLES = (
 SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 
 
+@stoppable
 def save(model: ModelLike | Template, path: str | Path) -> None:
     """Write a model to one .safetensors file, or the learned parameters of a template.
 
@@ -181,6 +183,7 @@ def load(path: str | Path, declare: None = None) -> Model: ...
 def load(path: str | Path, declare: Callable[[int], GraphBuilder]) -> Template: ...
 
 
+@stoppable
 def load(
     path: str | Path, declare: Callable[[int], GraphBuilder] | None = None
 ) -> Model | Template:
@@ -321,6 +324,7 @@ def _take_tables(
     return entries, gates, arrays, units, numbers, forms, variables, logs
 
 
+@stoppable
 def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
     r"""Build the model that a TOML file declares.
 

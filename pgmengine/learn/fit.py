@@ -21,6 +21,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, RngLike, States
 from pgmengine.base.work.executors import spawn
+from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.declare.declaration import declaration_of
 from pgmengine.declare.template import Template, as_template
@@ -164,6 +165,7 @@ def fit(
 ) -> list[Fit]: ...
 
 
+@stoppable
 def fit(
     model: ModelLike | Template | Sequence[ModelLike],
     data: Any,

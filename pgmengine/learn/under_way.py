@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.work.interrupts import interruptible
+from pgmengine.base.work.interrupts import CtrlC
 from pgmengine.base.work.progress import track
 from pgmengine.learn.checkpoint import Saver
 from pgmengine.learn.compiled.updates import Call, make
@@ -18,6 +19,11 @@ from pgmengine.learn.monitoring.history import History
 from pgmengine.learn.run import Run
 
 log = logging.getLogger(__name__)
+
+# Seconds for which the update under way goes on after Ctrl-C.
+PATIENCE_SECONDS = 0.5
+# After an update of so many seconds, the next one is kept from being half made.
+LONG_UPDATE_SECONDS = 0.1
 
 
 @dataclass(eq=False)
@@ -57,6 +63,20 @@ class UnderWay:
         self.stopped = self.history.add(run.model, run.count) or ended
         self.watch.look(run.model, run.count)
 
+    def kept(self) -> Callable[[], None]:
+        """Return a function that takes back everything that has happened since this call."""
+        run, history = self.run, self.history
+        model, value, state = run.model, run.value, run.state()
+        notes, scores, stopped = dict(run.notes), dict(self.watch.scores), self.stopped
+        values = {name: list(pairs) for name, pairs in history.values.items()}
+
+        def take_back() -> None:
+            run.model, run.value, run.notes = model, value, notes
+            run.load(state)
+            history.values, self.watch.scores, self.stopped = values, scores, stopped
+
+        return take_back
+
     def findings(self, interrupted: bool) -> tuple[Finding, ...]:
         """Return the findings at the end."""
         return self.watch.findings(not interrupted and not self.stopped) + self.run.findings()
@@ -70,23 +90,46 @@ def learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None) -> bool
     for one in fits:
         one.stopped = one.history.stops()
         one.watch.begin(one.run.model, one.run.count)
+    ctrl_c = CtrlC(PATIENCE_SECONDS)
+    try:
+        ctrl_c.begin()
+        _learn(fits, progress, saver, ctrl_c)
+    finally:
+        ctrl_c.over = True
+        ctrl_c.end()
+    if not ctrl_c.pressed:
+        for one in fits:
+            one.watch.measure(one.run.model, one.run.count)
+    return ctrl_c.pressed
+
+
+def _learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None, ctrl_c: CtrlC) -> None:
+    """Make updates; a long one that Ctrl-C has stopped half way is taken back."""
     made, last = (f(one.run.count for one in fits) for f in (min, max))
     total = max(last, *(one.total for one in fits))
-    with interruptible() as interrupted:
-        for update in track(range(made + 1, total + 1), "learning", progress):
-            # A call may make many updates, up to the next one at which somebody looks.
-            if update <= made:
-                continue
-            active = [one for one in fits if not one.ended]
-            if interrupted.is_set() or not active:
-                break
+    # The time of the first update is not known.
+    long = True
+    for update in track(range(made + 1, total + 1), "learning", progress):
+        # A call may make many updates, up to the next one at which somebody looks.
+        if update <= made:
+            continue
+        active = [one for one in fits if not one.ended]
+        if ctrl_c.pressed or not active:
+            break
+        kept = [one.kept() for one in active] if long else []
+        began = time.monotonic()
+        try:
             _advance(active, len(fits))
-            made = min(one.run.count for one in active)
-            if saver is not None:
-                saver.now_and_then(fits[0].run, fits[0].history, fits[0].watch)
-    for one in fits:
-        one.watch.measure(one.run.model, one.run.count)
-    return interrupted.is_set()
+        except KeyboardInterrupt:
+            if not (kept and ctrl_c.pressed):
+                raise
+            for take_back in kept:
+                take_back()
+            break
+        long = time.monotonic() - began > LONG_UPDATE_SECONDS
+        made = min(one.run.count for one in active)
+        if saver is not None:
+            saver.now_and_then(fits[0].run, fits[0].history, fits[0].watch)
 
 
 def _advance(active: Sequence[UnderWay], count: int) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import networkx as nx
 import numpy as np
 
+from pgmengine.base.rows import distinct_pairs
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.cache import remembered
 from pgmengine.model.couplings import Coupling
@@ -58,9 +59,7 @@ def joined_units(structure: Structure, c: Coupling, weight: Weight) -> tuple[Arr
     if a.unit.width == b.unit.width == 1 and not is_sparse(weight):
         one, two = rows, columns
     else:
-        # Sparse weights have places of 32 bits, and a pair of large layers has a larger number.
-        first = a.owners(rows).astype(np.int64)
-        one, two = np.divmod(np.unique(first * b.size + b.owners(columns)), b.size)
+        one, two = distinct_pairs(a.owners(rows), b.owners(columns))[0].T
     if c.a != c.b or c.directed:
         return one, two
     return one[one < two], two[one < two]

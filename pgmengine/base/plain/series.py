@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.types import Array
+from pgmengine.base.work.interrupts import whole_import
 
 # Kinds of series: a constant, chains that stay where they are, and chains that move. No series is
 # too slow for ArviZ.
@@ -44,7 +45,8 @@ def _judged(
     x: Array, kind: int, ranked: int, score: Array | None, by_means: bool, by_lags: bool
 ) -> tuple[float, float, float]:
     """Return R-hat, MCSE and variance of one series (chains, draws)."""
-    from arviz_stats.base import array_stats
+    with whole_import():
+        from arviz_stats.base import array_stats
 
     chains, means = len(x), x.mean(axis=1)
     variance, rhat, mcse = float(x.var()), math.nan, math.nan

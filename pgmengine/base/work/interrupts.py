@@ -1,32 +1,128 @@
-"""Ctrl-C that takes effect between two steps of long work."""
+"""Ctrl-C: that it always stops work, after a whole step where work has steps.
+
+Python raises KeyboardInterrupt wherever the main thread is. The exception is lost where the caller
+of that place cannot pass it on: in a function that runs because an object is deleted, such as the
+callback of a weak reference, and in Python code that a C function calls without looking at errors.
+A signal that has waited for the end of a long C function often arrives there, because the function
+deletes its arrays before it returns. Ctrl-C is therefore repeated until work has ended.
+
+Only the main thread gets signals. Handlers of users stay as they are.
+"""
 
 from __future__ import annotations
 
+import _thread
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from types import FrameType
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Seconds after which a KeyboardInterrupt that has not ended work is raised again.
+SECONDS_BETWEEN = 0.25
+
+
+class CtrlC:
+    """The handler of Ctrl-C during work, from `begin` to `end`.
+
+    Work has the form
+
+        try:
+            ctrl_c.begin()
+            ...
+        finally:
+            ctrl_c.over = True
+            ctrl_c.end()
+
+    where Python looks for signals neither before `over` is set nor with an effect after it, so that
+    no exception keeps `end` from being reached.
+
+    Parameters
+    ----------
+    patience : seconds from the first Ctrl-C to a KeyboardInterrupt; 0 raises it at once, and None
+        leaves it to whoever looks at `pressed`. A second Ctrl-C always raises it.
+
+    Attributes
+    ----------
+    pressed : whether Ctrl-C has arrived.
+    over : whether work has ended, so that nothing is raised any more.
+    """
+
+    def __init__(self, patience: float | None = 0.0) -> None:
+        self.patience, self.pressed, self.over = patience, False, False
+        self._usual: Any = None
+        self._ended = threading.Event()
+
+    def begin(self) -> None:
+        """Take Ctrl-C, unless a user or an outer work of the same kind has taken it."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        now = signal.getsignal(signal.SIGINT)
+        outer = isinstance(now, CtrlC) and now.patience == 0 != self.patience
+        if outer or now is signal.default_int_handler:
+            self._usual = now
+            signal.signal(signal.SIGINT, self)
+
+    def end(self) -> None:
+        """Give Ctrl-C back."""
+        self._ended.set()
+        if self._usual is not None:
+            signal.signal(signal.SIGINT, self._usual)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        first, self.pressed = not self.pressed, True
+        if self.over:
+            return
+        if first and self.patience is not None:
+            seconds = self.patience or SECONDS_BETWEEN
+            threading.Thread(target=self._repeat, args=(seconds,), daemon=True).start()
+        if not first or self.patience == 0:
+            raise KeyboardInterrupt
+
+    def _repeat(self, seconds: float) -> None:
+        while not self._ended.wait(seconds):
+            _thread.interrupt_main()
+
+
+def stoppable(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function, so that Ctrl-C raises KeyboardInterrupt in it, whatever it is doing."""
+
+    @wraps(function)
+    def stopped(*args: P.args, **named: P.kwargs) -> T:
+        ctrl_c = CtrlC()
+        try:
+            ctrl_c.begin()
+            found = function(*args, **named)
+        finally:
+            ctrl_c.over = True
+            ctrl_c.end()
+        if ctrl_c.pressed:
+            # The exception was lost until now.
+            raise KeyboardInterrupt
+        return found
+
+    return stopped
 
 
 @contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C sets, so that work ends after a whole step.
+def whole_import() -> Iterator[None]:
+    """Raise KeyboardInterrupt after an import in this context, if Ctrl-C has arrived during it.
 
-    A second Ctrl-C stops at once.
+    Some packages, such as pandas and matplotlib, cannot be imported any more in a process in which
+    their import was stopped half way.
     """
-    interrupted, main = threading.Event(), threading.current_thread() is threading.main_thread()
-    usual = signal.default_int_handler
-
-    def stop_after_step(number: int, frame: FrameType | None) -> None:
-        interrupted.set()
-        signal.signal(signal.SIGINT, usual)
-
-    handled = main and signal.getsignal(signal.SIGINT) is usual
-    if handled:
-        signal.signal(signal.SIGINT, stop_after_step)
+    ctrl_c = CtrlC(patience=None)
     try:
-        yield interrupted
+        ctrl_c.begin()
+        yield
     finally:
-        if handled and not interrupted.is_set():
-            signal.signal(signal.SIGINT, usual)
+        ctrl_c.over = True
+        ctrl_c.end()
+    if ctrl_c.pressed:
+        raise KeyboardInterrupt

@@ -129,5 +129,5 @@ def _scopes(
     """Yield the different scopes of tables and gates as numbers of nodes; the child is last."""
     for t in structure.tables_and_gates:
         axes = [owner[name][t.index[:, axis]] for axis, name in enumerate(t.layers)]
-        for scope in np.unique(np.stack(axes, axis=1), axis=0).tolist():
-            yield tuple(scope), t.conditional
+        for scope in sorted(set(zip(*(axis.tolist() for axis in axes), strict=True))):
+            yield scope, t.conditional

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pgmengine.base.rows import rows_by_kind
 from pgmengine.base.types import Array
 from pgmengine.model.tables import TableIndex, index_scopes
 from pgmengine.model.unit_graph import Rows
@@ -65,10 +66,8 @@ class Children:
             own = some[counts[some] == count]
             places = self.parents.start[own][:, None] + np.arange(count)
             scope = np.column_stack((self.parents.columns[places], own))
-            _, group = np.unique(self.sites["support"][scope], axis=0, return_inverse=True)
-            group = group.ravel()
-            for g in range(group.max(initial=-1) + 1):
-                yield scope[group == g]
+            for alike in rows_by_kind(self.sites["support"][scope]):
+                yield scope[alike]
 
     def _terms(self, scope: Array) -> Array:
         """Return log p(x | zeta) - log h(x) at the joint states of parents and child.

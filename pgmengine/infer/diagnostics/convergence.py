@@ -31,6 +31,7 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.types import Array, States
+from pgmengine.base.work.interrupts import whole_import
 from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
@@ -257,7 +258,8 @@ def _mcse_of_slow(x: Array) -> float:
     The compiled routine sums products lag by lag. If many lags are needed, ArviZ is faster, because
     it uses Fourier transforms.
     """
-    from arviz_stats.base import array_stats
+    with whole_import():
+        from arviz_stats.base import array_stats
 
     ess = array_stats.ess(x, method="mean", chain_axis=0, draw_axis=1)
     return float(x.std() / np.sqrt(ess))

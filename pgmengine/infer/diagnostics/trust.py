@@ -16,6 +16,7 @@ import numpy as np
 
 from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.types import Array
+from pgmengine.base.work.interrupts import whole_import
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import (
     MIN_CHAINS_FOR_SPREAD,
@@ -177,7 +178,8 @@ def pareto_shape(log_weights: Array, ess: Array) -> Array:
         positive = weights[weights > weights.max() - MAX_LOG_WEIGHT_GAP]
         if len(positive) >= MIN_TAIL_DRAWS and len(np.unique(positive)) > len(positive) / 2:
             # Imported here because the import takes a second or two, and few answers need it.
-            from arviz_stats.base import array_stats
+            with whole_import():
+                from arviz_stats.base import array_stats
 
             # With its own log_weights=True ArviZ fits the tail of the logarithms.
             out[row] = array_stats.pareto_khat(

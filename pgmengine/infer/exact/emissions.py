@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pgmengine.base.rows import distinct_pairs
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.model.model import Model
@@ -156,7 +157,7 @@ def _children(
     # The component of the parent; a bias has none.
     part = np.concatenate([above % parent.unit.width, np.full(len(column) - len(above), -1)])
     unit, of = column // child.unit.width, column % child.unit.width
-    ends = np.unique(np.stack([unit[: len(above)], above // parent.unit.width], axis=1), axis=0)
+    ends, _ = distinct_pairs(unit[: len(above)], above // parent.unit.width)
     if not np.array_equal(ends[:, 0], np.arange(child.size)) or parent.unit.support is None:
         return None
     support = parent.unit.support.reshape(-1, parent.unit.width)

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.rows import distinct_pairs
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, Form, condition
@@ -65,9 +66,7 @@ class Spins:
     def _edges(self) -> tuple[Array, Array]:
         """The different pairs (edges, 2) of units that factors join, and the edge of each one."""
         a, b, _ = self.joint
-        pairs = np.sort(np.stack([a, b], axis=1), axis=1).astype(np.int64)
-        edges, which = np.unique(pairs, axis=0, return_inverse=True)
-        return edges, which.ravel()
+        return distinct_pairs(np.minimum(a, b), np.maximum(a, b))
 
     @property
     def edges(self) -> Array:

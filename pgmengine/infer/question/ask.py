@@ -25,6 +25,7 @@ from pgmengine.base.names import is_several
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
+from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.progress import showing
 from pgmengine.declare.template import Row, Template, as_template
 from pgmengine.evidence.extended.unfolding import on_model
@@ -95,6 +96,7 @@ def infer(
 ) -> Result: ...
 
 
+@stoppable
 def infer(
     model: ModelLike | Template,
     evidence: Any = None,
@@ -200,6 +202,7 @@ def _infer(
     return _of_model(_answer(question, target, rng, state, executor, progress), target, model)
 
 
+@stoppable
 def explain(
     model: ModelLike,
     evidence: Evidence | None = None,
@@ -267,6 +270,7 @@ class Ask:
         self._planned: Cache[Planned] = Cache(most=16)
         self.plan: Plan = self._question(self._any_evidence()).plan
 
+    @stoppable
     def __call__(
         self,
         evidence: Evidence | None = None,
@@ -323,6 +327,7 @@ class Ask:
         return f"Ask({', '.join(self.want)} given {given}; {self.plan})"
 
 
+@stoppable
 def prepare(
     model: ModelLike,
     observed: Iterable[Member] = (),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.rows import distinct, rows_of
+from pgmengine.base.rows import distinct, rows_by_kind, rows_of
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.executors import part_count
 from pgmengine.evidence.target import Target
@@ -136,14 +136,7 @@ def evidence_patterns(target: Target) -> list[Array]:
         and (target.beta == target.beta[0]).all()
     ):
         return [np.arange(target.rows)]
-    packed = np.concatenate(
-        [np.packbits(m, axis=1) for m in masks]
-        + [np.ascontiguousarray(target.beta).view(np.uint8).reshape(target.rows, -1)],
-        axis=1,
-    )
-    _, group = np.unique(packed, axis=0, return_inverse=True)
-    order = np.argsort(group.ravel(), kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(group.ravel()[order])) + 1)
+    return rows_by_kind(*(np.packbits(m, axis=1) for m in masks), target.beta[:, None])
 
 
 def one_for_all(target: Target, rows: Array) -> Target:

@@ -14,6 +14,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
+from pgmengine.base.work.interrupts import whole_import
 from pgmengine.evidence import frames
 from pgmengine.evidence.frames import Shown, component_names, different_texts, shown_units
 from pgmengine.evidence.target import Target
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 def to_arviz(result: Result) -> xr.DataTree:
     """Return the samples as an ArviZ DataTree; see Result.to_arviz."""
-    with needed_by("to_arviz()"):
+    with needed_by("to_arviz()"), whole_import():
         from arviz_base import from_dict
 
     target = asked(result.target)
@@ -104,7 +105,7 @@ def _sample_stats(result: Result, energy: Array | None) -> dict[str, Array]:
 
 def _tempering(result: Result, rows: int) -> xr.DataTree:
     """Return the rung of every chain at every sweep, adaptive or not, as the variable level."""
-    with needed_by("to_arviz()"):
+    with needed_by("to_arviz()"), whole_import():
         import xarray as xr
 
     # (sweeps, rows, chains)

@@ -11,6 +11,7 @@ from pgmengine.base.errors import NoSuchName, PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
+from pgmengine.base.work.interrupts import whole_import
 from pgmengine.evidence.frames import shown_units, state_keys
 from pgmengine.evidence.names import Member, Names
 from pgmengine.evidence.target import Target
@@ -323,7 +324,7 @@ def samples_frame(
 
     `samples` are (draws, rows, size[, k]).
     """
-    with needed_by("samples_frame()"):
+    with needed_by("samples_frame()"), whole_import():
         import pandas as pd
 
     values = {name: state_values(structure.layers[name], v) for name, v in samples.items()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pgmengine.base.rows import distinct
+from pgmengine.base.rows import distinct, equal_rows
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.model.model import Model
@@ -65,16 +65,11 @@ def merged(target: Target, weights: Array) -> tuple[Target, Array]:
     if len(kept) < target.rows:
         target, weights = target.take(kept), weights[kept]
     free = np.concatenate([target.free[name] for name in target.structure.layers], axis=1)
-    keys = np.ascontiguousarray(np.where(free, -1, target.states).astype(np.int32))
-    rows = keys.view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
-    _, first, same = np.unique(rows, return_index=True, return_inverse=True)
+    # In the order of the data, so that equal data give equal bits.
+    first, same = equal_rows(np.where(free, -1, target.states).astype(np.int32))
     if len(first) == target.rows:
         return target, weights
-    # In the order of the data, so that equal data give equal bits.
-    order = np.argsort(first)
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = np.arange(len(order))
-    return target.take(first[order]), np.bincount(number[same.ravel()], weights, len(first))
+    return target.take(first), np.bincount(same, weights, len(first))
 
 
 def is_complete(target: Target) -> bool:

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.rows import distinct
+from pgmengine.base.rows import distinct, rows_by_kind
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.relevance import barren, parents_of
 from pgmengine.evidence.target import Target
@@ -63,10 +63,7 @@ def equal_findings(target: Target, rows: Array) -> list[Array]:
     """Return rows of one evidence pattern by the values of their units with independent causes."""
     layers = target.structure.layers
     seen = [target.evidence.values[n][rows] for n in layers if layers[n].unit.independent_causes]
-    _, group = np.unique(np.concatenate(seen, axis=1), axis=0, return_inverse=True)
-    order = np.argsort(group.ravel(), kind="stable")
-    ends = np.flatnonzero(np.diff(group.ravel()[order])) + 1
-    return [rows[some] for some in np.split(order, ends)]
+    return [rows[some] for some in rows_by_kind(*seen)]
 
 
 def absent_children(target: Target, name: str) -> Array:

@@ -33,7 +33,7 @@ from functools import cached_property
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.rows import distinct
+from pgmengine.base.rows import distinct, distinct_pairs
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.division import blocks, check_divided
 from pgmengine.evidence.target import Target, times
@@ -224,7 +224,7 @@ def _fields(
         rows, columns = acting.nonzero()
         counts = units[layer.owners(columns)]
         ends = source.owners(rows[counts]), layer.owners(columns[counts])
-        for i, u in np.unique(np.stack(ends, axis=1), axis=0).tolist():
+        for i, u in distinct_pairs(*ends)[0].tolist():
             number = int(free.number[target.structure.first_unit[other] + i])
             if number < 0 and target.free[other][0, i]:
                 raise PgmError(

@@ -16,6 +16,7 @@ import numpy as np
 
 from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError
+from pgmengine.base.rows import equal_rows
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.target import Target
@@ -276,13 +277,15 @@ def _part(target: Target, rows: Array, form: Form, kinds: set[str]) -> Part:
     if places is None:
         fields = f", counting {len(ghosted)} fields as edges to one more unit"
         raise PgmError(f"the graph is not planar{fields * bool(len(ghosted))}")
-    J, which = np.unique(np.concatenate([couplings, h[ghosted]]), axis=1, return_inverse=True)
+    joined = np.concatenate([couplings, h[ghosted]])
+    first, which = equal_rows(joined.T)
+    J = joined[:, first]
     graph = KacWard(edges, places)
     even = [graph.log_even(each) for each in J.T]
     # The two halves of the states, with the ghost up and down, have equal sums.
     each = np.array([value for value, _ in even]) + (np.logaddexp(J, -J) - np.log(2.0)).sum(axis=0)
-    log_z = constant + units * np.log(2.0) + each[which.ravel()]
-    every = np.broadcast_to(which.ravel(), target.rows) if lanes == 1 else which.ravel()
+    log_z = constant + units * np.log(2.0) + each[which]
+    every = np.broadcast_to(which, target.rows) if lanes == 1 else which
     norm = max(norm for _, norm in even)
     part = Part(rows, spins, ghosted, graph, J, every, np.broadcast_to(log_z, target.rows), norm)
     part.check_digits(kinds)

@@ -24,6 +24,7 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.errors import PgmError
+from pgmengine.base.rows import equal_rows
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target
@@ -71,8 +72,9 @@ class Part:
     @property
     def frustrated(self) -> bool:
         """Whether no state satisfies all couplings of a row."""
-        signs = np.unique(np.sign(self.J), axis=1).T
-        return any((plus == minus).any() for plus, minus in map(self._sides, signs))
+        signs = np.sign(self.J.T)
+        different = signs[equal_rows(signs)[0]]
+        return any((plus == minus).any() for plus, minus in map(self._sides, different))
 
     @property
     def satisfied(self) -> Array:

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pgmengine.base.rows import equal_rows
 from pgmengine.base.types import Array, States
 from pgmengine.engine.cost import NS, US, free_units
 from pgmengine.evidence.evidence import Evidence
@@ -89,7 +90,7 @@ class SomeDraws:
         )
         each = min(draws, max(MAX_DRAWS_PER_ROW, most // rows))
         chosen = np.arange(each) * draws // each
-        groups = [_groups(*(v[row, chosen] for v in self.x.values())) for row in range(rows)]
+        groups = [equal_rows(*(v[row, chosen] for v in self.x.values())) for row in range(rows)]
         counts = np.array([len(first) for first, _ in groups])
         few = np.argsort(counts, kind="stable")
         few = np.sort(few[: max(1, int(np.sum(np.cumsum(counts[few]) <= most)))])
@@ -157,7 +158,7 @@ class DistinctDraws:
             np.where(seen[n] if s.state_counts[n] else s.layers[n].components(seen[n]), state, 0)
             for n, state in self.states.items()
         )
-        first, group = _groups(self.row[:, None], *rest)
+        first, group = equal_rows(self.row[:, None], *rest)
         many = self.target.take(self.row[first])
         seen = {name: mask[first] for name, mask in seen.items()}
         pattern = EvidencePattern(s, len(first), seen, many.intervened)
@@ -167,19 +168,6 @@ class DistinctDraws:
         }
         evidence = Evidence(True, values, pattern)
         return replace(many, evidence=evidence), group
-
-
-def _groups(*columns: Array) -> tuple[Array, Array]:
-    """Return the first row of each group of rows that are equal, and the group of each row.
-
-    Groups are numbered in the order in which they appear.
-    """
-    key = np.concatenate([np.ascontiguousarray(c).view(np.uint8) for c in columns], axis=1)
-    _, first, group = np.unique(
-        key.view(np.dtype((np.void, key.shape[1]))).ravel(), return_index=True, return_inverse=True
-    )
-    order = np.argsort(first)
-    return first[order], np.argsort(order)[group]
 
 
 @dataclass(frozen=True, eq=False)

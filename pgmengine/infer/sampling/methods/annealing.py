@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.numerics import softmax
+from pgmengine.base.rows import rows_by_kind
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import check_divided
 from pgmengine.engine.chains import make_chains, over_chains, start
@@ -119,10 +120,9 @@ class Annealing:
     def runs(self, by: Resources) -> Runs:
         """Return the forward run, and the reverse run if the settings ask for it."""
         moving = np.stack([free.any(axis=1) for free in self.target.free.values()])
-        kind = np.unique(moving, axis=1, return_inverse=True)[1].ravel()
-        if not kind.any():
+        rows = rows_by_kind(moving.T)
+        if len(rows) == 1:
             return self._both(by)
-        rows = [np.flatnonzero(kind == k) for k in range(kind.max() + 1)]
         parts = [replace(self, target=self.target.take(some)) for some in rows]
         ups, downs = zip(*(part._both(by) for part in parts), strict=True)
         check_divided(rows, self.target.rows, "annealing")
