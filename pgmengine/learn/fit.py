@@ -22,7 +22,7 @@ from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, RngLike, States
 from pgmengine.base.work.executors import spawn
 from pgmengine.base.work.threads import one_blas_thread
-from pgmengine.declare.declaration import declaration_of
+from pgmengine.declare.declaration import declaration_of, placed_units
 from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.names import Member
 from pgmengine.infer.question.prepared import Method
@@ -431,12 +431,13 @@ def _models(given: Any, repeats: int | None) -> list[Model]:
     models = [as_model(one) for one in given]
     if len(models) != count:
         raise PgmError(f"repeats is {count}, but there are {len(models)} models to begin with")
-    same = declaration_of(models[0])
+    same, units = declaration_of(models[0]), placed_units(models[0].structure)
     for number, one in enumerate(models):
-        if declaration_of(one) != same:
+        # A declaration lists tables and shared terms without their units.
+        if declaration_of(one) != same or placed_units(one.structure) != units:
             raise PgmError(
                 f"model {number} has another structure than model 0: fits that are made at once "
-                "have the same layers and couplings"
+                "have the same layers, couplings and tables, over the same units"
             )
     # What is known of a structure, such as plans, is found once.
     structure = models[0].structure
