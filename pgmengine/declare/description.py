@@ -220,8 +220,8 @@ def _check_only_tables(
         if name in used:
             states = _shown(theirs[name]["states"])
             raise PgmError(
-                f"layer or variable {name!r} has the states {states} in the file, and another order "
-                f"of them in {where}. Tables can be put in order, but {used[name]!r} cannot: "
+                f"layer or variable {name!r} has the states {states} in the file, and another "
+                f"order of them in {where}. Tables can be put in order, but {used[name]!r} cannot: "
                 "declare the states in the order of the file"
             )
 
