@@ -19,7 +19,7 @@ from pgmengine.evidence.state_names import text_of_number
 from pgmengine.model.gates.gate import Gate, PlacedGate, fits_as_table
 from pgmengine.model.gates.unfolding import unfolded_structure
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import Tables, check_finite, check_table
+from pgmengine.model.tables import Tables, check_finite, check_log_table, check_table
 from pgmengine.model.unit_graph import joined_units
 from pgmengine.model.variables import Variable
 
@@ -40,6 +40,7 @@ class Declared:
     index : (n, m) numbers of units of many tables, None where the shapes of the scope give them.
     conditional : whether it is p(last | others).
     name : the name of the parameter, "" if the scope gives it. Equal names share a parameter.
+    log : whether the values are logarithms of entries.
     """
 
     scope: tuple[Member | Units, ...]
@@ -47,6 +48,7 @@ class Declared:
     index: Array | None = None
     conditional: bool = False
     name: str = ""
+    log: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +116,8 @@ def _check_same(first: Placed, other: Placed) -> None:
     what = f"{other.what}: the name {other.declared.name!r} is also of {first.what}"
     if first.tables.conditional != other.tables.conditional:
         raise PgmError(f"{what}: one is a conditional, and the other is not")
+    if first.declared.log != other.declared.log:
+        raise PgmError(f"{what}: one has log=True, and the other has not; give both alike")
     if first.shape != other.shape:
         raise PgmError(f"{what}, whose shape is {first.shape}, not {other.shape}")
     one, two = (np.asarray(placed.declared.values) for placed in (first, other))
@@ -163,7 +167,8 @@ def _logs(structure: Structure, found: Sequence[Placed], total: int) -> dict[str
         values = one.declared.values
         assert isinstance(values, np.ndarray)
         scope = [(a.name, a.states) for a in _axes(structure, one.declared, one.tables)]
-        check_table(values, one.declared.conditional, one.what, scope, out)
+        check = check_log_table if one.declared.log else check_table
+        check(values, one.declared.conditional, one.what, scope, out)
         logs[one.tables.key] = out
         place += out.size
     entries.flags.writeable = False

@@ -23,20 +23,32 @@ from pgmengine.declare.values.forms import Axis, Form, given_states, row_of, siz
 
 @dataclass(frozen=True)
 class FromFunction(Form):
-    """The values of a table as a function of the states of its scope, or of the parents."""
+    """The values of a table as a function of the states of its scope, or of the parents.
+
+    Attributes
+    ----------
+    function : the function.
+    log : whether it returns logarithms of entries.
+    """
 
     function: Callable[..., Any]
+    log: bool = False
 
     def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array:
         """Return the table; a conditional has a row for each call, another table an entry."""
         _check_room(axes, what)
+        if conditional and self.log:
+            raise PgmError(
+                f"{what}: log=True takes an array of log probabilities, or let the function return "
+                "probabilities or a state without log"
+            )
         out = np.full(sized(axes), np.nan)
         scope = axes[:-1] if conditional else axes
         for states in product(*(range(axis.count) for axis in scope)):
             place = f"{what}{given_states(scope, states)}"
             found = self._call([a.states[k] for a, k in zip(scope, states, strict=True)], place)
             said = f"{place}: the function returned"
-            out[states] = row_of(found, axes[-1], said) if conditional else _entry(found, said)
+            out[states] = row_of(found, axes[-1], said) if conditional else self._entry(found, said)
         return out
 
     def _call(self, states: Sequence[Any], place: str) -> Any:
@@ -50,12 +62,20 @@ class FromFunction(Form):
                 f"with ({given}), the states of its variables in order"
             ) from error
 
+    def _entry(self, given: Any, what: str) -> float:
+        """Return an entry of a table that is no conditional, or its logarithm."""
+        if isinstance(given, (np.ndarray, np.generic)) and not given.ndim:
+            given = given.item()
+        if not self.log:
+            return _entry(given, what)
+        number = real(given)
+        if not number < math.inf:
+            raise PgmError(f"{what} {given!r}, expected a finite number, or -inf, with log=True")
+        return number
+
 
 def _entry(given: Any, what: str) -> float:
     """Return an entry of a table that is no conditional; True is 1, and False is 0."""
-    given = (
-        given.item() if isinstance(given, (np.ndarray, np.generic)) and not given.ndim else given
-    )
     number = float(given) if isinstance(given, bool) else real(given)
     if not 0 <= number < math.inf:
         raise PgmError(
