@@ -394,8 +394,11 @@ class GraphBuilder(Couples):
         Nodes become units of layers, and the names of the nodes become the labels of the units. The
         layers are c0, c1, ... by colour class of an nx.Graph, and g0, g1, ... by topological
         generation of an nx.DiGraph. If a node has the name of a layer, a number is added to that of
-        the layer, as in c0_1. Strings with tables and without weights become variables. PgmError
-        for attributes of other names.
+        the layer, as in c0_1. Strings with tables and without weights become variables.
+
+        Attributes of other programs, such as "pos" and "club", are left alone. PgmError for the
+        ones above where they have no meaning, and for names that are a slip away from them, such as
+        "wieght".
 
         >>> import networkx as nx
         >>> import pgmengine as pgm
