@@ -249,6 +249,7 @@ def fit(
     sample_weight : (rows,) weight of each row, from 0 up. Mini-batches scale them to 1 on average;
         EM counts a row of weight 2 as two rows.
     state : `Fit.state` of an earlier fit to go on from, with its model, on the same or other data.
+        Its arrays belong to parameters by the position of their entries.
     executor : where the data phase is sampled, if `positive` samples and there is enough to do; the
         bits are the same.
     repeats : number of fits, which are independent of each other: each has random numbers of its

@@ -308,7 +308,9 @@ class Ask:
         self._pattern: EvidencePattern | None = None
         # Number of rows, and units with soft evidence or do() -> the question planned for these.
         self._planned: Cache[Planned] = Cache(most=16)
-        self.plan: Plan = self._question(model.given(_any_values(model, self._seen))).plan
+        self.plan: Plan = self._question(
+            model.given(_any_values(model, self._seen)), plain=True
+        ).plan
 
     def __call__(
         self,
@@ -347,20 +349,27 @@ class Ask:
                     "observed; prepare another question, or use infer"
                 )
         self._pattern = target.pattern
-        result = _answer(self._question(target), target, rng, None, executor, progress)
+        question = self._question(target, plain=soft is None and do is None)
+        result = _answer(question, target, rng, None, executor, progress)
         return _of_model(result, target, self.model)
 
-    def _question(self, target: Target) -> Planned:
-        """Return the question, planned for the pattern that a target has."""
+    def _question(self, target: Target, plain: bool) -> Planned:
+        """Return the question, planned for the pattern of a target.
+
+        `plain`: it has neither soft evidence nor interventions.
+        """
         make = partial(_plan, target, self.want, self.method)
         if _by_value(target):
             return make()
-        # The observed units are always the same. Findings belong to a structure of their own, which
-        # questions with equal findings share.
-        done = {n: mask for n, mask in target.intervened.items() if distinct(mask).any()}
-        soft = {n: field != 0 for n, field in target.soft.items()}
-        masks = [(n, mask.tobytes()) for part in (done, soft) for n, mask in part.items()]
-        return self._planned.recall((target.structure, target.rows, len(done), *masks), make)
+        # The observed units are always the same.
+        key: tuple[object, ...] = (target.rows,)
+        if not plain:
+            # Questions with equal findings share a structure, to which the findings belong.
+            done = {n: mask for n, mask in target.intervened.items() if distinct(mask).any()}
+            soft = {n: field != 0 for n, field in target.soft.items()}
+            masks = [(n, mask.tobytes()) for part in (done, soft) for n, mask in part.items()]
+            key = target.rows, target.structure, len(done), *masks
+        return self._planned.recall(key, make)
 
     def __repr__(self) -> str:
         given = ", ".join(map(str, self.observed)) or "nothing"
