@@ -22,6 +22,35 @@ def closest(name: object, known: Iterable[object]) -> str:
     return next(iter(difflib.get_close_matches(str(name), map(str, known), n=1)), "")
 
 
+def slip_of(name: object, known: Iterable[str]) -> str:
+    """Return the known name that a name is one slip away from, or an empty string.
+
+    A slip is a letter too much or too few, another letter, two letters swapped, or other capitals.
+
+    >>> slip_of("wieght", ("weight",)), slip_of("Bias", ("bias",)), slip_of("colour", ("bias",))
+    ('weight', 'bias', '')
+    """
+    text = str(name).casefold()
+    return next((one for one in known if _is_slip(text, one)), "")
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Return whether texts are equal but for one letter, or for two neighbours that are swapped."""
+    if abs(len(one) - len(other)) > 1:
+        return False
+    first = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+    if first is None:
+        return True
+    rest = one[first + 1 :], other[first + 1 :]
+    swapped = one[first : first + 2] == other[first : first + 2][::-1]
+    return (
+        rest[0] == rest[1]
+        or rest[0] == other[first:]
+        or one[first:] == rest[1]
+        or (swapped and one[first + 2 :] == other[first + 2 :])
+    )
+
+
 def hashable(value: object) -> bool:
     """Whether a value can be a name; a list cannot, for example."""
     try:

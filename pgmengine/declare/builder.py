@@ -46,7 +46,7 @@ from pgmengine.declare.validate import (
     check_structure,
     check_weight,
 )
-from pgmengine.declare.values.declared import Values, rows_of, values_of
+from pgmengine.declare.values.declared import Values, check_log, rows_of, values_of
 from pgmengine.evidence.names import Member
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
@@ -170,6 +170,7 @@ class GraphBuilder(Couples):
         *,
         rows: Mapping[Any, Any] | None = None,
         otherwise: Any = None,
+        log: bool = False,
     ) -> None:
         """Add the conditional distribution p(child | parents) of a unit, or of many units.
 
@@ -194,6 +195,8 @@ class GraphBuilder(Couples):
             that has probability one.
         otherwise : the row of all states of the parents that `rows` leaves out, which share it also
             when they are learned.
+        log : whether the values are an array of log probabilities, which may be as small as
+            -1e30; -inf is a probability of 0.
 
         States are given by their names, and by their numbers where they have no names.
 
@@ -220,14 +223,25 @@ class GraphBuilder(Couples):
         check_scope(parents, self, f"the parents of {in_words(child)}")
         check_scope((child,), self, "the child")
         what = f"conditional of {in_words(child)}"
-        table = values_of(values, what) if rows is None else rows_of(rows, otherwise, values, what)
+        if rows is not None and log:
+            raise PgmError(f"{what}: log=True takes an array of values, not rows=")
+        table = (
+            values_of(values, what, log) if rows is None else rows_of(rows, otherwise, values, what)
+        )
         if rows is None and otherwise is not None:
             raise PgmError(f"{what}: otherwise= needs rows=, the rows of some joint states")
         own = check_parameter(name)
-        self.declared.append(Declared((*parents, child), table, conditional=True, name=own))
+        self.declared.append(
+            Declared((*parents, child), table, conditional=True, name=own, log=log)
+        )
 
     def table(
-        self, scope: Sequence[Member | Units], values: Values, name: str | None = None
+        self,
+        scope: Sequence[Member | Units],
+        values: Values,
+        name: str | None = None,
+        *,
+        log: bool = False,
     ) -> None:
         """Add a potential: the density is multiplied by the entry at the states of the scope.
 
@@ -241,6 +255,9 @@ class GraphBuilder(Couples):
             an entry, or True or False for 1 or 0.
         name : the name of the parameter; tables of one name share it. None = the name is made
             from the scope, such as "a,b.table".
+        log : whether the values are logarithms of entries, such as negative costs, of any size up
+            to 1e30; -inf means impossible. They become the parameter as they are, so that a cost
+            of 10,000 is no entry of 0.
 
         Raises
         ------
@@ -261,12 +278,19 @@ class GraphBuilder(Couples):
         >>> b.table((region[0], region[1]), lambda north, south: north != south)
         >>> pgm.infer(b.build(), {"region[0]": "red"}).marginal("region[1]")
         {'red': 0.0, 'green': 0.5, 'blue': 0.5}
+        >>> b = pgm.GraphBuilder()
+        >>> way = b.variable("way", states=("hill", "valley", "sea"))
+        >>> b.table((way,), [-10_000.0, -10_001.0, -np.inf], log=True)
+        >>> round(pgm.infer(b.build()).marginal("way")["hill"], 3)
+        0.731
         """
         check_scope(scope, self, "the scope")
-        table = values_of(values, f"table of ({', '.join(map(in_words, scope))})")
-        self.declared.append(Declared(tuple(scope), table, name=check_parameter(name)))
+        table = values_of(values, f"table of ({', '.join(map(in_words, scope))})", log)
+        self.declared.append(Declared(tuple(scope), table, name=check_parameter(name), log=log))
 
-    def tables(self, layers: Sequence[str], index: ArrayLike, values: ArrayLike) -> None:
+    def tables(
+        self, layers: Sequence[str], index: ArrayLike, values: ArrayLike, *, log: bool = False
+    ) -> None:
         """Add many potentials of one shape over units of the same layers, or of variables.
 
         Use it for lattices, chains and large networks, because no Python loop visits its tables.
@@ -277,11 +301,13 @@ class GraphBuilder(Couples):
         index : (n, m), a row for each table: the numbers of its units in these layers, 0 for a
             variable.
         values : (n, K_1, ..., K_m) entries >= 0, or (K_1, ..., K_m) for n equal tables.
+        log : whether the values are logarithms of entries, as in `table`.
         """
         if not is_sequence(layers):
             raise PgmError(f"the layers must be a sequence such as ({layers!r},), not {layers!r}")
-        table = as_floats(values, f"tables of {layers!r}")
-        self.declared.append(Declared(tuple(layers), table, as_floats(index, "tables: index")))
+        check_log(log, f"tables of {layers!r}")
+        table, which = as_floats(values, f"tables of {layers!r}"), as_floats(index, "tables: index")
+        self.declared.append(Declared(tuple(layers), table, which, log=log))
 
     @property
     def graph(self) -> nx.MultiDiGraph:
@@ -372,8 +398,11 @@ class GraphBuilder(Couples):
         Nodes become units of layers, and the names of the nodes become the labels of the units. The
         layers are c0, c1, ... by colour class of an nx.Graph, and g0, g1, ... by topological
         generation of an nx.DiGraph. If a node has the name of a layer, a number is added to that of
-        the layer, as in c0_1. Strings with tables and without weights become variables. PgmError
-        for attributes of other names.
+        the layer, as in c0_1. Strings with tables and without weights become variables.
+
+        Attributes of other programs, such as "pos" and "club", are left alone. PgmError for the
+        ones above where they have no meaning, and for names that are a slip away from them, such as
+        "wieght".
 
         >>> import networkx as nx
         >>> import pgmengine as pgm

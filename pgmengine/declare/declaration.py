@@ -11,11 +11,17 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import MAX_AXES
-from pgmengine.declare.shared.stored_terms import term_records
-from pgmengine.declare.stored_tables import table_entries
+from pgmengine.declare.shared.stored_terms import term_numbers, term_records, term_units
+from pgmengine.declare.stored_tables import (
+    table_entries,
+    table_numbers,
+    table_units,
+    variable_units,
+)
 from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
+from pgmengine.model.structure import Structure
 from pgmengine.units import Unit
 
 # Entries of a layer besides the fields of its unit.
@@ -33,21 +39,7 @@ def declaration_of(model: Model) -> dict[str, Any]:
     Tables and shared terms are listed without their units, and variables are left out:
     `stored_tables` and `stored_terms` have these as arrays.
     """
-    layers, types = [], unit_types()
-    for layer in model.structure.layers.values():
-        own = types.get(kind := type(layer.unit).__name__)
-        if own is not type(layer.unit) and own is not None and _ours(own):
-            raise PgmError(
-                f"layer {layer.name!r}: its unit type {kind!r} has the name of one of pgmengine's, "
-                "which a file would mean: rename it"
-            )
-        size = list(layer.shape) or int(layer.size)
-        entry = {"name": layer.name, "unit": kind, **_fields(layer), "size": size}
-        if layer.labels is not None:
-            entry["labels"] = [_label(v) for v in layer.labels]
-        if layer.state_names is not None:
-            entry["states"] = [_label(v) for v in layer.state_names]
-        layers.append(entry)
+    layers = [layer_entry(layer) for layer in model.structure.layers.values()]
     couplings = [
         {"cause" if c.directed else "couple": [c.a, c.b]} for c in model.structure.weighted
     ]
@@ -59,6 +51,32 @@ def declaration_of(model: Model) -> dict[str, Any]:
     if arrays := [name for name, layer in model.structure.layers.items() if layer.is_array]:
         out["arrays"] = arrays
     return out
+
+
+def placed_units(structure: Structure) -> tuple[bytes, ...]:
+    """Return the units of tables, shared terms and variables, which a declaration leaves out."""
+    parts = (table_units, table_numbers, variable_units, term_units, term_numbers)
+    return tuple(part(structure).tobytes() for part in parts)
+
+
+def layer_entry(layer: Layer) -> dict[str, Any]:
+    """Return the entry of a layer: its name, its unit with settings, its size, labels and states.
+
+    PgmError if a file would read another unit type.
+    """
+    own = unit_types().get(kind := type(layer.unit).__name__)
+    if own is not type(layer.unit) and own is not None and _ours(own):
+        raise PgmError(
+            f"layer {layer.name!r}: its unit type {kind!r} has the name of one of pgmengine's, "
+            "which a file would mean: rename it"
+        )
+    size = list(layer.shape) or int(layer.size)
+    entry: dict[str, Any] = {"name": layer.name, "unit": kind, **_fields(layer), "size": size}
+    if layer.labels is not None:
+        entry["labels"] = [_label(v) for v in layer.labels]
+    if layer.state_names is not None:
+        entry["states"] = [_label(v) for v in layer.state_names]
+    return entry
 
 
 def _fields(layer: Layer) -> dict[str, Any]:

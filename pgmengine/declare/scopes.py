@@ -21,7 +21,7 @@ from pgmengine.model.forms.gate import Steps, fits_as_table
 from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.forms.unfolding import unfolded_structure
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import Tables, check_finite, check_table
+from pgmengine.model.tables import Tables, check_finite, check_log_table, check_table
 from pgmengine.model.unit_graph import joined_units
 from pgmengine.model.variables import Variable
 
@@ -42,6 +42,7 @@ class Declared:
     index : (n, m) numbers of units of many tables, None where the shapes of the scope give them.
     conditional : whether it is p(last | others).
     name : the name of the parameter, "" if the scope gives it. Equal names share a parameter.
+    log : whether the values are logarithms of entries.
     """
 
     scope: tuple[Member | Units, ...]
@@ -49,6 +50,7 @@ class Declared:
     index: Array | None = None
     conditional: bool = False
     name: str = ""
+    log: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,8 @@ def _check_same(structure: Structure, first: Placed, other: Placed) -> None:
     what = f"{other.what}: the name {other.declared.name!r} is also of {first.what}"
     if first.tables.conditional != other.tables.conditional:
         raise PgmError(f"{what}: one is a conditional, and the other is not")
+    if first.declared.log != other.declared.log:
+        raise PgmError(f"{what}: one has log=True, and the other has not; give both alike")
     shapes = [placed.tables.shape(structure) for placed in (first, other)]
     if shapes[0] != shapes[1]:
         raise PgmError(f"{what}, whose shape is {shapes[0]}, not {shapes[1]}")
@@ -161,7 +165,8 @@ def _logs(structure: Structure, found: Sequence[Placed], total: int) -> dict[str
         scope = [(a.name, a.states) for a in axes]
         if one.tables.form:
             scope = [("row", tuple(range(shape[0]))), *scope[-1:]][: len(shape)]
-        check_table(one.numbers, one.tables.conditional, one.what, scope, out)
+        check = check_log_table if one.declared.log else check_table
+        check(one.numbers, one.tables.conditional, one.what, scope, out)
         logs[one.tables.key] = out
         place += out.size
     numbers.flags.writeable = False

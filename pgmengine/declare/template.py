@@ -123,6 +123,12 @@ class Template:
         return {**{k: two[k] for k in shared}, **self.learned}
 
     @property
+    def telling_steps(self) -> tuple[int, ...]:
+        """Numbers of steps whose models, taken together, have all shared parameters."""
+        few, known = (2, 3), {*self(2).params, *self(3).params}
+        return few if known.issuperset(self.learned) else (*few, MANY_STEPS)
+
+    @property
     def name(self) -> str:
         """The name of the declaration, for messages."""
         return str(getattr(self.declare, "__name__", "the declaration"))
@@ -130,8 +136,9 @@ class Template:
     def with_params(self, params: Mapping[str, Weight]) -> Template:
         """Return the template with other values of the named parameters.
 
-        Parameters that a model of some length lacks do not count there. Each model checks the
-        values when it is made.
+        Arrays are taken by the position of their entries: they know no names of states, which a
+        file of `pgm.save` has. Parameters that a model of some length lacks do not count there.
+        Each model checks the values when it is made.
 
         Raises
         ------

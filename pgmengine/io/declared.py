@@ -61,6 +61,8 @@ A declaration lists layers, couplings, variables, shared biases, conditionals an
     # Or the layers of many tables, with index = [[0, 1], [1, 2]], a row of units for each.
     scope = ["wet", ["h", 3]]
     values = [[1.0, 2.0], [0.5, 1.0]]
+    # Optional, also for conditionals: whether the values are logarithms, such as -1e4 or -inf.
+    log = false
 """
 
 from __future__ import annotations
@@ -277,24 +279,24 @@ def _add_variable(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> N
 
 def _add_conditional(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None:
     """Add the conditional of one TOML table."""
-    keys = ("child", "parents", "values", "name")
+    keys = ("child", "parents", "values", "name", "log")
     _check_keys(entry, ("child", "values"), keys, where, "a conditional")
     parents = [_member(one, where) for one in _listed(entry.get("parents", []), where)]
     child, name = _member(entry["child"], where), entry.get("name")
-    b.conditional(child, parents, entry["values"], name=name)
+    b.conditional(child, parents, entry["values"], name=name, log=entry.get("log", False))
 
 
 def _add_table(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None:
     """Add the table or the tables of one TOML table."""
-    keys = ("scope", "values", "index", "name")
+    keys, log = ("scope", "values", "index", "name", "log"), entry.get("log", False)
     _check_keys(entry, ("scope", "values"), keys, where, "a table")
     scope = [_member(one, where) for one in _listed(entry["scope"], where)]
     if "index" not in entry:
-        b.table(scope, entry["values"], name=entry.get("name"))
+        b.table(scope, entry["values"], name=entry.get("name"), log=log)
         return
     if not all(isinstance(one, str) for one in scope):
         raise PgmError(f"{where}: the scope of tables with an index must be names of layers")
-    b.tables([str(one) for one in scope], entry["index"], entry["values"])
+    b.tables([str(one) for one in scope], entry["index"], entry["values"], log=log)
 
 
 def _check_keys(

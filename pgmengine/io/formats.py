@@ -76,9 +76,11 @@ def read(path: str | Path, tolerance: float = 0.0) -> Model:
 
     Returns
     -------
-    The model, with a named variable for each variable of the file. Variables of a .uai file are
-    named "0", "1", ..., and so are their states. BAYES files that pyAgrum or pgmpy wrote are read
-    in the order of the entries that these programs write, which is not that of the format.
+    The model, with a named variable for each variable of the file. Variables "z[0]", "z[1]", ... or
+    "s[0,0]", ... that are a whole grid with the same states are the array "z" or "s", as `write`
+    wrote it. Variables of a .uai file are named "0", "1", ..., and so are their states. BAYES files
+    that pyAgrum or pgmpy wrote are read in the order of the entries that these programs write,
+    which is not that of the format.
 
     Raises
     ------

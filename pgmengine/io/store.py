@@ -9,6 +9,7 @@ declared.py builds the model of a declaration, and describes the TOML format.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import tomllib
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from pgmengine.base.types import Array, RngLike, Weight
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
+from pgmengine.declare.description import Description, description_of, in_order
 from pgmengine.declare.shared.stored_terms import StoredTerm, stored_terms, term_numbers, term_units
 from pgmengine.declare.stored_tables import (
     has_forms,
@@ -43,6 +45,8 @@ from pgmengine.model.forms.table_forms import KINDS
 from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.training import Training
 from pgmengine.model.weights import is_sparse
+
+log = logging.getLogger(__name__)
 
 MODEL_FORMAT = "pgmengine-2"
 
@@ -78,8 +82,14 @@ PARAMETERS_ENTRY = "parameters"
 # The entry of the metadata of a model with tables that has a training.
 TRAINING_ENTRY = "training"
 
-# The format of the learned parameters of a template, and the entry of the metadata with its name.
-TEMPLATE_FORMAT, TEMPLATE_ENTRY = "pgmengine-template-1", "template"
+# The format of the parameters of a template, and the entries of the metadata with its name, and
+# with the descriptions of some of its models by their numbers of steps.
+TEMPLATE_FORMAT, TEMPLATE_ENTRY = "pgmengine-template-2", "template"
+DESCRIPTIONS_ENTRY = "descriptions"
+
+# The format of earlier files, which have the learned parameters of a template without descriptions.
+TEMPLATE_WITHOUT_DESCRIPTIONS = "pgmengine-template-1"
+TEMPLATE_FORMATS = (TEMPLATE_FORMAT, TEMPLATE_WITHOUT_DESCRIPTIONS)
 
 # The format of earlier files, which have no checksum.
 FORMAT_WITHOUT_CHECKSUM = "pgmengine-1"
@@ -107,7 +117,7 @@ SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 
 @stoppable
 def save(model: ModelLike | Template, path: str | Path) -> None:
-    """Write a model to one .safetensors file, or the learned parameters of a template.
+    """Write a model to one .safetensors file, or the parameters of a template.
 
     The file replaces an existing one as a whole; if the path is a symbolic link, the file that it
     leads to is replaced. A checksum in the file tells `load` whether it is damaged.
@@ -115,8 +125,9 @@ def save(model: ModelLike | Template, path: str | Path) -> None:
     Parameters
     ----------
     model : a model with any layers and couplings. A unit type of your own is stored by its name,
-        and must be defined when the file is read. Of a template, the file has the learned
-        parameters; its declaration is a function, which `load` takes again.
+        and must be defined when the file is read. Of a template, the file has the parameters that
+        models of all lengths share, and a description of its variables, states and terms; its
+        declaration is a function, which `load` takes again.
     path : the file, in a folder that exists.
 
     Raises
@@ -192,7 +203,9 @@ def load(
     Parameters
     ----------
     path : a .safetensors file.
-    declare : the function that declares a template, if the file has the parameters of one.
+    declare : the function that declares a template, if the file has the parameters of one. It must
+        declare the variables, states and terms that the file describes. States of variables may
+        have another order: tables are then put in order.
 
     Returns
     -------
@@ -202,7 +215,8 @@ def load(
     ------
     PgmError
         For a file that cannot be read, is damaged or truncated, holds no model, or holds a model
-        that does not fit into free memory. The message begins with the file.
+        that does not fit into free memory; and for a function that declares something else than the
+        file describes. The message begins with the file.
 
     >>> import pgmengine as pgm, tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "m.safetensors"
@@ -214,7 +228,7 @@ def load(
     """
     with named(path):
         tensors, metadata = read_tensors(path)
-        if metadata.get("format") == TEMPLATE_FORMAT or declare is not None:
+        if metadata.get("format") in TEMPLATE_FORMATS or declare is not None:
             return template_of(_parameters(tensors), metadata, declare)
         if metadata.get("format") not in FORMATS:
             raise PgmError(
@@ -262,14 +276,25 @@ def tensors_of(params: Mapping[str, Weight]) -> dict[str, Array]:
 
 
 def save_template(template: Template, path: str | Path) -> None:
-    """Write the learned parameters of a template."""
+    """Write the parameters of a template, also those that it has not learned, and descriptions.
+
+    A file with the learned ones alone would be read with others that the function declares by then.
+    """
     if not template.learned:
         raise PgmError(
             f"{template!r} has no learned parameters: its declaration is a function, which no file "
             "holds"
         )
-    metadata = {"format": TEMPLATE_FORMAT, TEMPLATE_ENTRY: template.name}
-    write_tensors(path, tensors_of(template.learned), metadata)
+    described = {str(n): description_of(template(n)) for n in template.telling_steps}
+    metadata = {
+        "format": TEMPLATE_FORMAT,
+        TEMPLATE_ENTRY: template.name,
+        DESCRIPTIONS_ENTRY: json.dumps(described),
+    }
+    biases = {f"{name}.bias": has.any() for name, has in template(2).structure.has_bias.items()}
+    # Layers that hold variables have names and sizes that depend on the order of states.
+    params = {key: value for key, value in template.params.items() if biases.get(key, True)}
+    write_tensors(path, tensors_of(params), metadata)
 
 
 def template_of(
@@ -278,7 +303,7 @@ def template_of(
     declare: Callable[[int], GraphBuilder] | None,
 ) -> Template:
     """Return the template of a file, whose declaration the user gives again."""
-    if metadata.get("format") != TEMPLATE_FORMAT:
+    if metadata.get("format") not in TEMPLATE_FORMATS:
         raise PgmError("holds no template but a model: leave out declare=")
     if CHECKSUM_ENTRY not in metadata:
         raise PgmError("is damaged: its checksum is missing; take another copy")
@@ -287,7 +312,34 @@ def template_of(
             f"has the parameters of the template {metadata.get(TEMPLATE_ENTRY)!r}: give declare=, "
             "the function of the number of steps that declares it"
         )
-    return Template(declare).with_params(params)
+    template = Template(declare)
+    if metadata["format"] == TEMPLATE_WITHOUT_DESCRIPTIONS:
+        log.warning(
+            "the file of the template %r is of an earlier format, without the names of states: "
+            "declare all states in the order in which they were declared when it was written, and "
+            "save the template again",
+            metadata.get(TEMPLATE_ENTRY),
+        )
+        return template.with_params(params)
+    ordered = dict(params)
+    for steps, description in _descriptions(metadata):
+        model = template(steps)
+        own = {key: value for key, value in params.items() if key in model.params}
+        ordered |= in_order(own, description, model, f"{template.name}({steps})")
+    return template.with_params(ordered)
+
+
+def _descriptions(metadata: Mapping[str, str]) -> list[tuple[int, Description]]:
+    """Return the numbers of steps and the descriptions of a file."""
+    try:
+        found = json.loads(metadata[DESCRIPTIONS_ENTRY])
+        for one in found.values():
+            parts = [*one["variables"].values(), *one["terms"].values()]
+            if not all(isinstance(part, dict) for part in parts):
+                raise ValueError("an entry is no table")
+        return [(int(steps), one) for steps, one in found.items()]
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        raise PgmError(f"is damaged: its descriptions cannot be read: {error!r}") from None
 
 
 def _take_training(tensors: dict[str, Array]) -> Training:
@@ -361,15 +413,29 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
             raise
         except ValueError as error:
             raise PgmError(f"not a readable TOML file: {error}") from None
-        params: dict[str, Any] = {}
-        if "weights" in declaration:
-            weights = declaration.pop("weights")
-            if not isinstance(weights, str):
-                raise PgmError(f"weights must be the name of a .safetensors file, not {weights!r}")
-            file = Path(path).parent / weights
-            with named(file):
-                params = _parameters(read_tensors(file)[0])
-        return declared_model(declaration, params, rng)
+        if "weights" not in declaration:
+            return declared_model(declaration, {}, rng)
+        weights = declaration.pop("weights")
+        if not isinstance(weights, str):
+            raise PgmError(f"weights must be the name of a .safetensors file, not {weights!r}")
+        return _with_weights(declaration, Path(path).parent / weights, rng)
+
+
+def _with_weights(declaration: dict[str, Any], file: Path, rng: RngLike) -> Model:
+    """Return the model of a declaration with the parameters of a file.
+
+    A file of `save` says what its parameters belong to. Other files have arrays by name, whose
+    entries are taken by their position.
+    """
+    with named(file):
+        tensors, metadata = read_tensors(file)
+    if metadata.get("format") not in FORMATS:
+        return declared_model(declaration, _parameters(tensors), rng)
+    saved, model = load(file), declared_model(declaration, {}, rng)
+    with named(file):
+        described = description_of(saved)
+        found = in_order(saved.params, described, model, "the declaration", more=True)
+        return model.with_params(found)
 
 
 def _float(text: str, word: str) -> float:

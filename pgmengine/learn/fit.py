@@ -23,7 +23,7 @@ from pgmengine.base.types import Array, RngLike, States
 from pgmengine.base.work.executors import spawn
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.threads import one_blas_thread
-from pgmengine.declare.declaration import declaration_of
+from pgmengine.declare.declaration import declaration_of, placed_units
 from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.names import Member
 from pgmengine.infer.question.prepared import Method
@@ -245,6 +245,7 @@ def fit(
     sample_weight : (rows,) weight of each row, from 0 up. Mini-batches scale them to 1 on average;
         EM counts a row of weight 2 as two rows.
     state : `Fit.state` of an earlier fit to go on from, with its model, on the same or other data.
+        Its arrays belong to parameters by the position of their entries.
     executor : where the data phase is sampled, if `positive` samples and there is enough to do; the
         bits are the same.
     repeats : number of fits, which are independent of each other: each has random numbers of its
@@ -443,12 +444,13 @@ def _models(given: Any, repeats: int | None) -> list[Model]:
     models = [as_model(one) for one in given]
     if len(models) != count:
         raise PgmError(f"repeats is {count}, but there are {len(models)} models to begin with")
-    same = declaration_of(models[0])
+    same, units = declaration_of(models[0]), placed_units(models[0].structure)
     for number, one in enumerate(models):
-        if declaration_of(one) != same:
+        # A declaration lists tables and shared terms without their units.
+        if declaration_of(one) != same or placed_units(one.structure) != units:
             raise PgmError(
                 f"model {number} has another structure than model 0: fits that are made at once "
-                "have the same layers and couplings"
+                "have the same layers, couplings and tables, over the same units"
             )
     # What is known of a structure, such as plans, is found once.
     structure = models[0].structure

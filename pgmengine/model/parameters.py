@@ -258,7 +258,10 @@ class Parameters:
         )
 
     def with_params(self, params: Mapping[str, Weight]) -> Self:
-        """Return a model with other values of the named parameters, checked as in build."""
+        """Return a model with other values of the named parameters, checked as in build.
+
+        Arrays are taken by the position of their entries: they know no names of units and states.
+        """
         checks = {
             f"{x.name}.bias": lambda value, x=x: check_bias(x, value)
             for x in self.structure.layers.values()

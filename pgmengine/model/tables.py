@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgmengine.base.errors import PgmError
+from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, Params, States
 from pgmengine.model.forms.table_forms import TableForm
@@ -399,6 +400,35 @@ def check_table(
             out[...] = np.log(values)
 
 
+def check_log_table(
+    values: Array, conditional: bool, what: str, scope: Sequence[Axis], out: Array
+) -> None:
+    """Write entries of tables that are given by their logarithms; see `check_table`.
+
+    Their bits are kept, except that rows of conditionals that do not sum to 1 exactly are
+    normalised.
+    """
+    good = in_range(values) | np.isneginf(values)
+    if not good.all():
+        at = np.argwhere(~good)[0].tolist()
+        raise PgmError(
+            f"{what}: entry {at} is {values[tuple(at)]}, expected {IN_RANGE}, or -inf, which makes "
+            "a state impossible, because log=True takes logarithms"
+        )
+    axes = tuple(range(values.ndim - len(scope), values.ndim))
+    empty = np.isneginf(values.max(axis=axes))
+    if empty.any():
+        where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
+        raise PgmError(
+            f"{what}: all entries of table{where} are -inf, so that no state is possible"
+        )
+    out[...] = values
+    if conditional:
+        sums = log_sum(values)[..., None]
+        check_sums(np.exp(sums), what, scope)
+        out -= np.where(np.abs(sums) < MAX_KEPT_ERROR, 0.0, sums)
+
+
 def rows_are_one(values: Array, tolerance: float = 0.0) -> bool:
     """Whether all rows of a conditional sum to one up to the rounding of printed entries."""
     return wrong_row(values, tolerance) is None
@@ -440,6 +470,12 @@ def as_printed(values: Array, tolerance: float = 0.0) -> Array:
 def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:
     """Return the sums (..., 1) of the rows of conditionals; PgmError unless they are one."""
     sums: Array = values.sum(axis=-1, keepdims=True)
+    check_sums(sums, what, scope)
+    return sums
+
+
+def check_sums(sums: Array, what: str, scope: Sequence[Axis]) -> None:
+    """PgmError unless the sums (..., 1) of the rows of conditionals are one."""
     wrong = np.argwhere(np.abs(sums[..., 0] - 1) > MAX_SUM_ERROR)
     if len(wrong):
         at = wrong[0].tolist()
@@ -450,7 +486,6 @@ def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:
         raise PgmError(
             f"{what}: the probabilities of {scope[-1][0]!r}{given} sum to {total:.9g}, expected 1"
         )
-    return sums
 
 
 def normalised(tables: Tables, logs: Array, copy: bool = False) -> Array:

@@ -159,7 +159,17 @@ def broken(change):
             lambda g: (g.add_node("f", table=[1, 2], scope=["rain"]), g.add_edge("f", "wet")),
             "table has an edge to 'wet', which is not in its scope",
         ),
-        (lambda g: g.add_node("f", table=[1, 2], scope=["rain"], bias=1), "'bias' is unknown"),
+        (
+            lambda g: g.add_node("f", table=[1, 2], scope=["rain"], bias=1),
+            "'f': attribute 'bias' has no",
+        ),
+        (
+            lambda g: (
+                g.add_node("f", table=[1, 2], scope=["rain"]),
+                g.add_edge("f", "rain", weight=2.0),
+            ),
+            "'weight' has no meaning here",
+        ),
         (lambda g: g.nodes["rain"].update(bias=1.0), "'rain' has a conditional, and a bias"),
         (lambda g: g.add_node("f", table=[1, 2, 3], scope=["rain"]), r"shape \(3,\), expected"),
     ],
@@ -276,3 +286,29 @@ def test_biases_that_no_table_can_hold_are_refused():
             b.couple("a", "c", weight=[[0.0]])
         with pytest.raises(pgm.PgmError, match="its bias is"):
             b.build().to_networkx("variables")
+
+
+@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph])
+def test_attributes_of_other_programs_are_left_alone(kind):
+    """Those of networkx, of drawings, and words that look a little like ours."""
+    plain = kind([("a", "b"), ("b", "c")])
+    nx.set_node_attributes(plain, {"a": 0.5, "b": -1.0, "c": 0.25}, "bias")
+    nx.set_edge_attributes(plain, 0.75, "weight")
+    foreign = plain.copy()
+    words = ("pos", "club", "bipartite", "community", "subset", "colour", "label", "title", "shape")
+    for word in (*words, "status", "height", "size", "values", "layer", 3, ("a", "pair")):
+        nx.set_node_attributes(foreign, "any", word)
+    for word in ("capacity", "width", "length", "key", "relation", "height"):
+        nx.set_edge_attributes(foreign, 5, word)
+    one, two = (pgm.GraphBuilder.from_networkx(g).build() for g in (plain, foreign))
+    assert one.params.keys() == two.params.keys() and log_z(one) == log_z(two)
+
+
+def test_graphs_that_come_with_networkx_become_models():
+    for graph in (
+        nx.karate_club_graph(),
+        nx.davis_southern_women_graph(),
+        nx.les_miserables_graph(),
+    ):
+        model = pgm.GraphBuilder.from_networkx(graph, unit=pgm.Spin()).build()
+        assert sum(layer.size for layer in model.structure.layers.values()) == len(graph)

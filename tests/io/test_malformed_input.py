@@ -298,18 +298,17 @@ def test_names_in_tables_are_not_read_as_styles(tmp_path, capsys):
     ("node", "edge", "match"),
     [
         ({"baias": 1.0}, {}, "node 'a': attribute 'baias' is unknown; did you mean bias"),
-        (
-            {"colour": 1.0},
-            {},
-            "node 'a': attribute 'colour' is unknown; expected bias, unit, states",
-        ),
+        ({"Bias": 1.0}, {}, "node 'a': attribute 'Bias' is unknown; did you mean bias"),
+        ({"weight": 1.0}, {}, "node 'a': attribute 'weight' has no meaning .* belongs to edges"),
+        ({"scope": ["b"]}, {}, "node 'a': attribute 'scope' .* with both 'table' and 'scope'"),
+        ({}, {"bias": 2.0}, "edge 'a', 'b': attribute 'bias' has no meaning here"),
         ({}, {"wieght": 2.0}, "edge 'a', 'b': attribute 'wieght' is unknown; did you mean weight"),
         ({"states": 3}, {}, "node 'a': states must be a list of names, not 3"),
         ({"states": [[], {}]}, {}, "node 'a': states must be a list of names"),
     ],
 )
 @pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph])
-def test_attributes_of_graphs_that_are_not_known_are_refused(kind, node, edge, match):
+def test_attributes_of_graphs_that_would_be_lost_are_refused(kind, node, edge, match):
     graph = kind()
     graph.add_node("a", **node)
     graph.add_node("b", bias=0.5, unit=pgm.Spin(), states=("down", "up"))

@@ -379,7 +379,7 @@ class Recorder:
     def __init__(self):
         self.calls = []
 
-    def variable(self, name, states):
+    def variable(self, name, states, shape=None):
         self.calls.append(("variable", name, states))
 
     def conditional(self, child, parents, values):

@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 
 from pgmengine.base.errors import PgmError
-from pgmengine.base.names import is_sequence, nearest
+from pgmengine.base.names import is_sequence, nearest, slip_of
 from pgmengine.base.types import Array, Weight
 from pgmengine.declare.validate import as_floats, check_settings, check_unit_room
 from pgmengine.model.forms.table_forms import Formed
@@ -24,11 +24,11 @@ from pgmengine.units import Unit
 if TYPE_CHECKING:
     from pgmengine.declare.builder import GraphBuilder
 
-# The attributes that are read; below, also the attributes that only to_networkx.py writes.
-NODE, EDGE = ("bias", "unit", "states", "cpt"), ("weight",)
-FACTOR = ("table", "scope")
-NODE_ATTRIBUTES = {*NODE, "layer", "index"}
-EDGE_ATTRIBUTES = {*EDGE, "directed"}
+# The attributes that are read.
+NODE, FACTOR, EDGE = ("bias", "unit", "states", "cpt"), ("table", "scope"), ("weight",)
+OWN = (*NODE, *FACTOR, *EDGE)
+# Common words for attributes of other programs that are one letter away from one of these.
+OTHER_WORDS = ("status", "height", "cat")
 
 
 def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
@@ -38,8 +38,7 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
     variables. Other nodes become units of layers: colour classes "c0", "c1", ... of an nx.Graph,
     and topological generations "g0", "g1", ... of an nx.DiGraph; a number is appended if a node has
     this name. Units of different types, or with different names of states, get separate layers in a
-    class. The nodes become the labels of the units, in the order of the graph. Attributes are
-    refused unless `GraphBuilder.from_networkx` lists them or `Model.to_networkx` writes them.
+    class. The nodes become the labels of the units, in the order of the graph.
     """
     _check_graph(graph)
     _check_attributes(graph)
@@ -246,24 +245,42 @@ def _into_conditional(
 
 
 def _check_attributes(graph: nx.Graph) -> None:
-    """PgmError for attributes that are not read, because they may be mistyped."""
+    """PgmError for attributes that are ours in a place where they mean nothing, or mistyped.
+
+    Attributes of other programs, such as "pos", are left alone.
+    """
+    factors = {node for node, data in graph.nodes(data=True) if "table" in data}
     nodes = (
-        (
-            f"node {node!r}",
-            data,
-            *((FACTOR, FACTOR) if "table" in data else (NODE, NODE_ATTRIBUTES)),
-        )
+        (f"node {node!r}", data, FACTOR if node in factors else NODE)
         for node, data in graph.nodes(data=True)
     )
     edges = (
-        (f"edge {a!r}, {b!r}", data, EDGE, EDGE_ATTRIBUTES) for a, b, data in graph.edges(data=True)
+        (f"edge {a!r}, {b!r}", data, () if factors.intersection((a, b)) else EDGE)
+        for a, b, data in graph.edges(data=True)
     )
-    for what, data, read, known in (*nodes, *edges):
-        if unknown := [name for name in data if name not in known]:
-            raise PgmError(
-                f"{what}: attribute {unknown[0]!r} is unknown{nearest(unknown[0], read)}; expected "
-                f"{', '.join(read)}: rename it, or remove it from the graph"
-            )
+    for what, data, read in (*nodes, *edges):
+        for name in data:
+            if name in read or name in OTHER_WORDS:
+                continue
+            if name in OWN:
+                raise PgmError(
+                    f"{what}: attribute {name!r} has no meaning here, and its value would be lost; "
+                    f"{_place_of(name)}: remove it from the graph, or rename it"
+                )
+            if near := slip_of(name, OWN):
+                raise PgmError(
+                    f"{what}: attribute {name!r} is unknown; did you mean {near}? If it is "
+                    "another program's, rename it, or remove it from the graph"
+                )
+
+
+def _place_of(name: str) -> str:
+    """Return the place where an attribute has a meaning, for a message."""
+    if name in EDGE:
+        return "it belongs to edges between variables"
+    if name in FACTOR:
+        return "it belongs to nodes that are factors, with both 'table' and 'scope'"
+    return "it belongs to nodes that are variables"
 
 
 def _check_directed(graph: nx.Graph) -> None:

@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
+from pgmengine.declare.networks.arrays_by_name import member_of, shapes_of
+from pgmengine.evidence.names import Member
 from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.tables import as_printed
 
@@ -51,13 +53,15 @@ class Table(NamedTuple):
 class Declares(Protocol):
     """The methods of a builder that declare variables and tables."""
 
-    def variable(self, name: str, states: Sequence[str]) -> object:
-        """Add a variable."""
+    def variable(self, name: str, states: Sequence[str], shape: Sequence[int] | None) -> object:
+        """Add a variable, or an array of them."""
 
-    def conditional(self, child: str, parents: Sequence[str], values: ArrayLike | Formed) -> object:
+    def conditional(
+        self, child: Member, parents: Sequence[Member], values: ArrayLike | Formed
+    ) -> object:
         """Add the table p(child | parents)."""
 
-    def table(self, scope: Sequence[str], values: ArrayLike) -> object:
+    def table(self, scope: Sequence[Member], values: ArrayLike) -> object:
         """Add a potential."""
 
 
@@ -143,18 +147,26 @@ class Network:
 
         A constant factor becomes a table of the first variable with equal entries. Entries of
         conditionals may be rounded to six decimals: the sum of a row may differ from 1 by 1e-6
-        plus 0.5e-6 for each state, and the row is normalised.
+        plus 0.5e-6 for each state, and the row is normalised. Variables such as "z[0]", "z[1]", ...
+        become an array (arrays_by_name.py).
         """
+        shapes, known = shapes_of(self.names, self.states), set[str]()
         for name, states in zip(self.names, self.states, strict=True):
-            builder.variable(name, states=states)
+            array = name.partition("[")[0]
+            shape = shapes.get(array)
+            name = name if shape is None else array
+            if name not in known:
+                builder.variable(name, states=states, shape=shape)
+                known.add(name)
+        members = [member_of(name, shapes) for name in self.names]
         for child, parents, values in self.conditionals:
-            before = tuple(self.names[i] for i in parents)
+            before = tuple(members[i] for i in parents)
             rounded = values if isinstance(values, Formed) else as_printed(values)
-            builder.conditional(self.names[child], before, rounded)
+            builder.conditional(members[child], before, rounded)
         for scope, values in self.tables:
             if not scope:
                 scope, values = (0,), np.full(len(self.states[0]), float(values))
-            builder.table(tuple(self.names[i] for i in scope), values)
+            builder.table(tuple(members[i] for i in scope), values)
 
     def _checked(
         self, sizes: list[int], child: int, parents: Iterable[int], values: Array | Formed

@@ -28,13 +28,25 @@ from pgmengine.model.forms.table_forms import Formed, Leaves
 
 @dataclass(frozen=True)
 class FromFunction(Form):
-    """The values of a table as a function of the states of its scope, or of the parents."""
+    """The values of a table as a function of the states of its scope, or of the parents.
+
+    Attributes
+    ----------
+    function : the function.
+    log : whether it returns logarithms of entries.
+    """
 
     function: Callable[..., Any]
+    log: bool = False
 
     def resolved(self, axes: Sequence[Axis], conditional: bool, what: str) -> Array | Formed:
         """Return the table; a conditional has a row for each call, another table an entry."""
         _check_room(axes, what)
+        if conditional and self.log:
+            raise PgmError(
+                f"{what}: log=True takes an array of log probabilities, or let the function return "
+                "probabilities or a state without log"
+            )
         out = np.full(sized(axes), np.nan)
         scope = axes[:-1] if conditional else axes
         leaf, results = np.zeros(sized(scope), dtype=np.int64), dict[bytes, int]()
@@ -42,9 +54,9 @@ class FromFunction(Form):
             place = f"{what}{given_states(scope, states)}"
             found = self._call([a.states[k] for a, k in zip(scope, states, strict=True)], place)
             said = f"{place}: the function returned"
-            out[states] = row_of(found, axes[-1], said) if conditional else _entry(found, said)
+            out[states] = row_of(found, axes[-1], said) if conditional else self._entry(found, said)
             leaf[states] = results.setdefault(out[states].tobytes(), len(results))
-        return _with_leaves(out, leaf)
+        return _with_leaves(out, leaf, -np.inf if self.log else 0.0)
 
     def _call(self, states: Sequence[Any], place: str) -> Any:
         """Return the result of the function; its own errors become the cause of a PgmError."""
@@ -57,18 +69,30 @@ class FromFunction(Form):
                 f"with ({given}), the states of its variables in order"
             ) from error
 
+    def _entry(self, given: Any, what: str) -> float:
+        """Return an entry of a table that is no conditional, or its logarithm."""
+        if isinstance(given, (np.ndarray, np.generic)) and not given.ndim:
+            given = given.item()
+        if not self.log:
+            return _entry(given, what)
+        number = real(given)
+        if not number < math.inf:
+            raise PgmError(f"{what} {given!r}, expected a finite number, or -inf, with log=True")
+        return number
 
-def _with_leaves(table: Array, leaf: Array) -> Array | Formed:
+
+def _with_leaves(table: Array, leaf: Array, impossible: float = 0.0) -> Array | Formed:
     """Return a table as the numbers of its leaves, where joint states share one that can learn.
 
     Parameters
     ----------
     table : the entries, or the rows of a conditional.
     leaf : the number of the leaf of each joint state.
+    impossible : an entry of 0, or its logarithm.
     """
     rows = table.reshape(leaf.size, -1)
     _, first, places = np.unique(leaf, return_index=True, return_counts=True)
-    possible = (rows[first] > 0).sum(axis=1) > table.ndim - leaf.ndim
+    possible = (rows[first] > impossible).sum(axis=1) > table.ndim - leaf.ndim
     if len(first) == 1 or not (possible & (places > 1)).any():
         return table
     numbers = rows[first].reshape(len(first), *table.shape[leaf.ndim :])
@@ -77,9 +101,6 @@ def _with_leaves(table: Array, leaf: Array) -> Array | Formed:
 
 def _entry(given: Any, what: str) -> float:
     """Return an entry of a table that is no conditional; True is 1, and False is 0."""
-    given = (
-        given.item() if isinstance(given, (np.ndarray, np.generic)) and not given.ndim else given
-    )
     number = float(given) if isinstance(given, bool) else real(given)
     if not 0 <= number < math.inf:
         raise PgmError(

@@ -31,7 +31,7 @@ from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, F
 from pgmengine.infer.exact.junction_tree.elimination_order import best_order
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, Limits
 from pgmengine.infer.question.wanted import evidence_patterns, one_for_all
-from pgmengine.infer.results.by_name import Mode, units_of_mode
+from pgmengine.infer.results.by_name import Mode, units_of
 
 # Seconds of a step of elimination, besides the seconds for its entries, and for each entry.
 STEP_SECONDS, ENTRY_SECONDS = 5e-5, 2e-8
@@ -82,14 +82,14 @@ class ModePlan:
 
     def states(self, target: Target) -> Array:
         """Return the most probable states (rows, units of the mode) of the rows of the plan."""
-        out = np.full((len(self.rows), len(units_of_mode(target.structure, self.mode))), np.nan)
+        out = np.full((len(self.rows), len(units_of(target.structure, self.mode))), np.nan)
         for part in blocks(np.arange(len(self.rows)), MAX_PASS_BYTES / self._each):
             out[part] = self._of(target.take(self.rows[part]))
         return out
 
     def _of(self, target: Target) -> Array:
         """Return the most probable states of rows that share a pass."""
-        units = np.array(units_of_mode(target.structure, self.mode))
+        units = np.array(units_of(target.structure, self.mode))
         number = self.conditioned.free.number[units]
         states = np.asarray(target.states[:, units], dtype=np.float64)
         if self.tree is None:
@@ -123,7 +123,7 @@ def found_modes(plans: Sequence[ModePlan], target: Target) -> Answer:
     """Return the modes of all plans: "modes" -> units -> numbers of states (rows, units)."""
     out = dict[Any, Array]()
     for plan in plans:
-        count = len(units_of_mode(target.structure, plan.mode))
+        count = len(units_of(target.structure, plan.mode))
         found = out.setdefault(plan.mode.units, np.full((target.rows, count), np.nan))
         found[plan.rows] = plan.states(target)
     return {"modes": out} if out else {}
@@ -133,7 +133,7 @@ def _planned(target: Target, rows: Array, mode: Mode, limits: Limits) -> ModePla
     """Return the plan of one mode and one evidence pattern."""
     conditioned = condition(one_for_all(target, rows), Form())
     states, scopes = conditioned.states, _scopes(conditioned)
-    number = conditioned.free.number[np.array(units_of_mode(target.structure, mode))]
+    number = conditioned.free.number[np.array(units_of(target.structure, mode))]
     kept = np.unique(number[number >= 0])
     asked = np.isin(np.arange(len(states)), kept)
     if not len(kept):

@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import check_method
+from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_several
 from pgmengine.base.rows import distinct
-from pgmengine.base.types import RngLike, Snapshot
+from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.progress import showing
@@ -40,7 +41,7 @@ from pgmengine.infer.question.auto import Auto, Choice, only, within
 from pgmengine.infer.question.explanation import Explanation, Part
 from pgmengine.infer.question.prepared import Method, MethodLike, Planned, as_method
 from pgmengine.infer.question.splitting import answer
-from pgmengine.infer.question.templates import answer_rows
+from pgmengine.infer.question.templates import answer_rows, questions_of
 from pgmengine.infer.question.wanted import check_want, without_added
 from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
 from pgmengine.model.model import Model, ModelLike, as_model
@@ -204,18 +205,27 @@ def _infer(
 
 @stoppable
 def explain(
-    model: ModelLike,
-    evidence: Evidence | None = None,
+    model: ModelLike | Template,
+    evidence: Any = None,
     want: Iterable[str] = ("marginals",),
     method: MethodLike | None = None,
-    soft: Soft | None = None,
-    do: Evidence | None = None,
+    soft: Any = None,
+    do: Any = None,
     seconds: float | None = None,
+    *,
+    observed: Iterable[Member] = (),
 ) -> Explanation:
     """Return the plans of all candidate methods as text, with a mark at the one that answers.
 
-    Use it to see how a question would be answered, at what cost, and why methods refuse. The
-    parameters are those of `infer`. No method is run. `rich.print` and notebooks show a table.
+    Use it to see how a question would be answered, at what cost, and why methods refuse. No method
+    is run. `rich.print` and notebooks show a table.
+
+    Parameters
+    ----------
+    model, evidence, want, method, soft, do, seconds : as in `infer`. The rows of a template that
+        are asked together are a part of the explanation.
+    observed : the units that will be observed, as in `prepare`, in place of evidence with their
+        values. The evidence of a template is then numbers of steps, such as [100].
 
     Raises
     ------
@@ -224,10 +234,44 @@ def explain(
     >>> import pgmengine as pgm
     >>> print(pgm.explain(pgm.rbm(4, 2, rng=0), want=("log_z",)).splitlines()[0])
     wanted: log_z; 1 evidence row, 0 of 6 units observed
+    >>> print(pgm.explain(pgm.rbm(4, 2, rng=0), observed=("v",)).splitlines()[0])
+    wanted: marginals; 1 evidence row, 4 of 6 units observed
     """
-    model = _checked(model, method)
-    target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
     chooser = within(DEFAULT if method is None else method, seconds)
+    names = (observed,) if isinstance(observed, str) else as_members(observed, "observed")
+    template = as_template(model)
+    if template is None:
+        one = _checked(model, method)
+        return _explained(one, _seen(one, evidence, names), soft, do, want, chooser)
+    wanted = tuple(want) if is_several(want) else want
+    questions = questions_of(template, evidence, soft, do, together="gradient" not in wanted)
+    parts = list[Part]()
+    for q in questions:
+        seen = _seen(q.model, q.evidence, names)
+        own = _explained(q.model, seen, q.soft, q.do, wanted, chooser).parts
+        parts += [replace(p, title=f"{q.title}: {p.title}".removesuffix(": ")) for p in own]
+    rows = counted(sum(len(q.numbers) for q in questions), "row")
+    return Explanation(f"wanted: {', '.join(map(str, wanted))}; {rows} of {template!r}", parts)
+
+
+def _seen(model: Model, evidence: Any, observed: tuple[Member, ...]) -> Any:
+    """Return the evidence, or any values of the units that will be observed."""
+    if not observed:
+        return evidence
+    # A row of a template without evidence is an empty mapping.
+    if evidence is not None and not (isinstance(evidence, Mapping) and not evidence):
+        raise PgmError(
+            "observed names the units that will be observed, in place of evidence with their "
+            "values: give one of the two"
+        )
+    return _any_values(model, _units_of(model, observed))
+
+
+def _explained(
+    model: Model, evidence: Any, soft: Any, do: Any, want: Iterable[str], chooser: MethodLike
+) -> Explanation:
+    """Return the plans for a question about one model."""
+    target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
     if isinstance(chooser, Auto):
         choices = chooser.choices(target, wanted)
     else:
@@ -262,13 +306,14 @@ class Ask:
         self.model, self.observed, self.want = model, observed, want
         self.method = as_method(method)
         # Layer -> (size,) bool: the units that will be observed.
-        none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
-        self._seen = none | model.structure.names.units(observed, "observed")
+        self._seen = _units_of(model, observed)
         # The pattern of the last question, which has been compared with these units.
         self._pattern: EvidencePattern | None = None
-        # Number of rows -> the question that was planned for this number of rows.
+        # Number of rows, and units with soft evidence or do() -> the question planned for these.
         self._planned: Cache[Planned] = Cache(most=16)
-        self.plan: Plan = self._question(self._any_evidence()).plan
+        self.plan: Plan = self._question(
+            model.given(_any_values(model, self._seen)), plain=True
+        ).plan
 
     @stoppable
     def __call__(
@@ -277,20 +322,28 @@ class Ask:
         rng: RngLike = None,
         executor: Executor | None = None,
         progress: bool = True,
+        *,
+        soft: Soft | None = None,
+        do: Evidence | None = None,
     ) -> Result:
         """Answer for values of the units that the question was prepared for.
 
-        Parameters and result are those of `infer`.
+        Parameters and result are those of `infer`. Any units may have soft evidence, and any units
+        that are free may be set by `do`: the first question with such units is planned, and later
+        ones with other numbers about the same units use its plan. Only log weights of -inf, and
+        those of units that are neither two-valued nor Categorical, are planned for each time.
 
         Raises
         ------
         PgmError if other units are observed than the question was prepared for.
         """
-        target = self.model.given(evidence)
+        target = self.model.given(evidence, soft=soft, do=do)
         # Questions about one row with the same pattern share the object of the pattern.
         known = target.pattern is self._pattern
         for name, expected in () if known else self._seen.items():
             seen = target.pattern.observed[name]
+            if do is not None:
+                seen = seen & ~target.intervened[name]
             if not (distinct(seen) == expected).all():
                 row, index = (int(i) for i in np.argwhere(seen != expected)[0])
                 now, then = ("not " * (not one[index]) for one in (seen[row], expected))
@@ -300,31 +353,52 @@ class Ask:
                     "observed; prepare another question, or use infer"
                 )
         self._pattern = target.pattern
-        result = _answer(self._question(target), target, rng, None, executor, progress)
+        question = self._question(target, plain=soft is None and do is None)
+        result = _answer(question, target, rng, None, executor, progress)
         return _of_model(result, target, self.model)
 
-    def _question(self, target: Target) -> Planned:
-        """Return the question, planned for the number of rows that a target has."""
-        make = partial(_plan, target, self.want, self.method)
-        return make() if _by_value(target) else self._planned.recall(target.rows, make)
+    def _question(self, target: Target, plain: bool) -> Planned:
+        """Return the question, planned for the pattern of a target.
 
-    def _any_evidence(self) -> Target:
-        """Return a target with any values of the observed units."""
-        evidence = {}
-        for name, seen in self._seen.items():
-            layer = self.model.structure.layers[name]
-            support = layer.unit.support
-            one = np.zeros(1) if support is None else np.atleast_2d(support[:1])[0]
-            values = np.where(layer.components(seen), np.tile(one, layer.size), np.nan)
-            # The values have an axis of rows, because without it k units of Categorical(k) are
-            # ambiguous.
-            evidence[name] = layer.shaped(values[None])
-        some = {n: v for n, v in evidence.items() if self._seen[n].any()}
-        return self.model.given(StateNumbers(some))
+        `plain`: it has neither soft evidence nor interventions.
+        """
+        make = partial(_plan, target, self.want, self.method)
+        if _by_value(target):
+            return make()
+        # The observed units are always the same.
+        key: tuple[object, ...] = (target.rows,)
+        if not plain:
+            # Questions with equal findings share a structure, to which the findings belong.
+            done = {n: mask for n, mask in target.intervened.items() if distinct(mask).any()}
+            soft = {n: field != 0 for n, field in target.soft.items()}
+            masks = [(n, mask.tobytes()) for part in (done, soft) for n, mask in part.items()]
+            key = target.rows, target.structure, len(done), *masks
+        return self._planned.recall(key, make)
 
     def __repr__(self) -> str:
         given = ", ".join(map(str, self.observed)) or "nothing"
         return f"Ask({', '.join(self.want)} given {given}; {self.plan})"
+
+
+def _units_of(model: Model, observed: tuple[Member, ...]) -> dict[str, Array]:
+    """Return layer -> (size,) bool: the units with these names."""
+    none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
+    names = model.structure.names
+    return none | names.units(names.alone_or_several(observed), "observed")
+
+
+def _any_values(model: Model, seen: Mapping[str, Array]) -> StateNumbers:
+    """Return evidence with any values of some units, layer -> (size,) bool."""
+    evidence = {}
+    for name, units in seen.items():
+        layer = model.structure.layers[name]
+        support = layer.unit.support
+        one = np.zeros(1) if support is None else np.atleast_2d(support[:1])[0]
+        values = np.where(layer.components(units), np.tile(one, layer.size), np.nan)
+        # The values have an axis of rows, because without it k units of Categorical(k) are
+        # ambiguous.
+        evidence[name] = layer.shaped(values[None])
+    return StateNumbers({n: v for n, v in evidence.items() if seen[n].any()})
 
 
 @stoppable
@@ -351,8 +425,8 @@ def prepare(
 
     Returns
     -------
-    An Ask: `ask.plan` says how the question is answered, `ask(evidence)` returns a Result. It may
-    be called from several threads at once.
+    An Ask: `ask.plan` says how the question is answered, and `ask(evidence)` or
+    `ask(evidence, soft=, do=)` returns a Result. It may be called from several threads at once.
 
     Raises
     ------

@@ -8,11 +8,13 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pgmengine.base.errors import InternalError, PgmError
+from pgmengine.base.display import counted
+from pgmengine.base.errors import InternalError, PgmError, listed
 from pgmengine.declare.template import Row, Template, rows_of_data, shape_of, stacked
 from pgmengine.evidence.given import make_target
 from pgmengine.infer.question.rows import rows_of
@@ -22,6 +24,62 @@ from pgmengine.model.model import Model
 
 # Asks a question about a model: evidence, soft evidence and interventions by name.
 Asking = Callable[[Model, Any, Any, Any], Result]
+
+
+@dataclass(frozen=True)
+class RowsAlike:
+    """Rows of a template that are asked together, as rows of one question about a model.
+
+    Attributes
+    ----------
+    model, steps : the model of their number of steps.
+    numbers : their numbers among all rows.
+    values : the values of each row.
+    soft, do : of the one row that has them, else None.
+    alone : whether it is a single row that may not be asked with others.
+    """
+
+    model: Model
+    steps: int
+    numbers: tuple[int, ...]
+    values: list[Mapping[Any, Any]]
+    soft: Any
+    do: Any
+    alone: bool
+
+    @property
+    def title(self) -> str:
+        """The rows in words."""
+        some = listed([str(i) for i in self.numbers])
+        return f"row{'s' * (len(self.numbers) > 1)} {some} of {counted(self.steps, 'step')}"
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether the evidence has an axis of rows.
+
+        With this axis, states in as many steps as there are states are no one-hot row.
+        """
+        plain = self.soft is None and self.do is None and bool(self.values[0])
+        return plain and not self.alone
+
+    @property
+    def evidence(self) -> Mapping[Any, Any]:
+        """The values of all rows."""
+        return stacked(self.values) if self._has_rows else self.values[0]
+
+    def asked(self, ask: Asking) -> list[Result]:
+        """Return the result of each row."""
+        if not self._has_rows:
+            _check(self.model, self.numbers[0], self.values[0], self.soft, self.do)
+            return [ask(self.model, self.values[0], self.soft, self.do)]
+        try:
+            whole = ask(self.model, self.evidence, None, None)
+        except PgmError:
+            # The message has the number of the row in this group, and not in the evidence.
+            for i, row in zip(self.numbers, self.values, strict=True):
+                _check(self.model, i, row, None, None)
+            raise
+        return [_row(whole, self.model, i, row, None, None) for i, row in enumerate(self.values)]
 
 
 def answer_rows(
@@ -46,19 +104,28 @@ def answer_rows(
     ------
     PgmError for rows without a number of steps, and where the numbers of rows differ.
     """
+    found: dict[int, Result] = {}
+    for q in questions_of(template, evidence, soft, do, together):
+        found |= zip(q.numbers, q.asked(ask), strict=True)
+    return [found[i] for i in range(len(found))]
+
+
+def questions_of(
+    template: Template, evidence: object, soft: object, do: object, together: bool
+) -> list[RowsAlike]:
+    """Return the rows of a template as questions about models; see `answer_rows`."""
     rows = rows_of_data(evidence, "evidence")
     parts = [_as_many(part, what, len(rows)) for part, what in ((soft, "soft"), (do, "do"))]
-    found: list[Result | None] = [None] * len(rows)
+    found = list[RowsAlike]()
     for steps, numbers in template.groups(rows, "evidence").items():
-        model = template(steps)
         for group in _alike(rows, parts, numbers) if together else [[i] for i in numbers]:
-            for i, result in zip(
-                group, _asked(model, rows, parts, group, ask, together), strict=True
-            ):
-                found[i] = result
-    if any(result is None for result in found):
-        raise InternalError("a row of a template has no answer")
-    return [result for result in found if result is not None]
+            values = [row if isinstance(row := rows[i], Mapping) else {} for i in group]
+            own = (part[group[0]] for part in parts)
+            alike = template(steps), steps, tuple(group), values, *own, not together
+            found.append(RowsAlike(*alike))
+    if sorted(i for q in found for i in q.numbers) != [*range(len(rows))]:
+        raise InternalError("a row of a template is in no question")
+    return found
 
 
 def _as_many(given: object, what: str, rows: int) -> list[Any]:
@@ -85,31 +152,6 @@ def _alike(
         key = tuple((k, shape_of(v)) for k, v in row.items()) if plain else i  # type: ignore[union-attr]
         found.setdefault(key, []).append(i)
     return list(found.values())
-
-
-def _asked(
-    model: Model,
-    rows: Sequence[Row],
-    parts: Sequence[list[Any]],
-    group: Sequence[int],
-    ask: Asking,
-    together: bool,
-) -> list[Result]:
-    """Return the results of the rows of a group."""
-    values = [rows[i] if isinstance(rows[i], Mapping) else {} for i in group]
-    soft, do = (part[group[0]] for part in parts)
-    # With an axis of rows, states in as many steps as there are states are no one-hot row.
-    if not together or soft is not None or do is not None or not values[0]:
-        _check(model, group[0], values[0], soft, do)
-        return [ask(model, values[0], soft, do)]
-    try:
-        whole = ask(model, stacked(values), soft, do)  # type: ignore[arg-type]
-    except PgmError:
-        # The message has the number of the row in this group, and not in the evidence.
-        for i, row in zip(group, values, strict=True):
-            _check(model, i, row, soft, do)
-        raise
-    return [_row(whole, model, i, values[i], soft, do) for i in range(len(group))]
 
 
 def _check(model: Model, i: int, row: Any, soft: Any, do: Any) -> None:

@@ -17,7 +17,7 @@ from pgmengine.base.rows import distinct, rows_by_kind, rows_of
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.executors import part_count
 from pgmengine.evidence.target import Target
-from pgmengine.infer.results.by_name import Joint, Mode, OfUnits, units_of, units_of_mode
+from pgmengine.infer.results.by_name import Mode, OfUnits, units_of
 from pgmengine.infer.results.result import WANTS, Result, quantity
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
@@ -71,11 +71,8 @@ def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
         if not isinstance(name, OfUnits):
             where = ELSEWHERE.get(name, "") if isinstance(name, str) else ""
             raise PgmError(f"want: {name!r} is unknown{where}; {known}")
-        if isinstance(name, Joint):
-            units_of(s, name)
-        if isinstance(name, Mode):
-            units_of_mode(s, name)
-            modes = True
+        units_of(s, name)
+        modes |= isinstance(name, Mode)
     if not wanted:
         raise PgmError(f"want is empty; {known}")
     if modes and (s.compact_gates or s.auxiliary):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from pgmengine.base.display import few
 from pgmengine.base.errors import NoSuchName, PgmError
 from pgmengine.base.extras import needed_by
+from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.base.work.interrupts import whole_import
+from pgmengine.declare.units import Units, units_of_member
 from pgmengine.evidence.frames import shown_units, state_keys
-from pgmengine.evidence.names import Member, Names
+from pgmengine.evidence.names import Member, Names, Place
 from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
@@ -26,14 +31,15 @@ if TYPE_CHECKING:
 class OfUnits(str):
     """Base of wanted quantities of some units: a name, like "marginals", that holds its units.
 
-    `quantity` is the name of the answers, and `what` the first words of the name.
+    `quantity` is the name of the answers, and `what` the first words of the name. Handles among the
+    units know no builder, so that other processes can have them.
     """
 
     quantity: ClassVar[str]
     what: ClassVar[str]
-    units: tuple[Member, ...]
+    units: tuple[Member | Units, ...]
 
-    def __new__(cls, *units: Member) -> Self:
+    def __new__(cls, *units: Member | Units) -> Self:
         """Return the name of the quantity of some units."""
         own = cls.__name__
         if wrong := [unit for unit in units if not hashable(unit)]:
@@ -42,12 +48,27 @@ class OfUnits(str):
             )
         if not units or len(set(units)) < len(units):
             raise PgmError(f"{own} needs different units, at least one, not {units!r}")
-        name = super().__new__(cls, f"{cls.what} of {', '.join(map(repr, units))}")
-        name.units = units
+        name = super().__new__(cls, f"{cls.what} of {', '.join(map(_written, units))}")
+        name.units = tuple(
+            replace(unit, owner=None) if isinstance(unit, Units) else unit for unit in units
+        )
         return name
 
-    def __reduce__(self) -> tuple[type[Self], tuple[Member, ...]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[Member | Units, ...]]:
         return type(self), self.units
+
+
+def _written(unit: Member | Units) -> str:
+    """Return a unit as the name of a quantity has it; equal names mean equal units.
+
+    The text of a handle is not enough: "z[...]" may stand for any units, and "z[-1]" for another
+    unit in an array of another length.
+    """
+    if not isinstance(unit, Units):
+        return repr(unit)
+    numbers = [str(i) for i in unit.index.ravel()]
+    sum_of_all = hashlib.sha256(" ".join([*numbers, str(unit.shape)]).encode()).hexdigest()[:12]
+    return f"{unit.text} (units {few(numbers)}, {sum_of_all})" if unit.ndim else unit.text
 
 
 class Joint(OfUnits):
@@ -59,7 +80,9 @@ class Joint(OfUnits):
 
     Parameters
     ----------
-    *units : names of variables, or (layer, number of a unit), each once.
+    *units : names of variables, (layer, number of a unit), arrays of variables or layers by their
+        names, and parts of them as "z[3:]" or by handles; each unit once. An array has an axis for
+        each of its units, in order.
 
     Raises
     ------
@@ -85,8 +108,9 @@ class Mode(OfUnits):
 
     Parameters
     ----------
-    *units : names of variables, of arrays of variables or of layers, or (layer, number of a unit),
-        each once. Their units have finitely many states.
+    *units : names of variables, (layer, number of a unit), arrays of variables or layers by their
+        names, and parts of them as "z[3:]" or by handles; each unit once. Their units have finitely
+        many states.
 
     Raises
     ------
@@ -129,7 +153,7 @@ class Joints(dict[Any, Array]):
                 f"there is no joint distribution of {key!r}; there are those of {have}"
             )
         found = self[known]
-        rows = found.ndim - len(known)
+        rows = found.ndim - len(axes)
         return np.asarray(found.transpose(*range(rows), *(rows + axis for axis in axes)))
 
     def __contains__(self, key: object) -> bool:
@@ -143,12 +167,19 @@ class Joints(dict[Any, Array]):
         """Return the units of a joint distribution, None if there is none, and the key's axes."""
         # The name of a single unit may be (layer, number).
         for units in ((key,), key if isinstance(key, tuple) else ()):
-            asked = [self.names.place(unit) or unit for unit in units]
+            asked = self._places(units)
             for known in self:
-                places = [self.names.place(unit) or unit for unit in known]
-                if sorted(map(repr, asked)) == sorted(map(repr, places)):
-                    return known, [places.index(place) for place in asked]
+                places = self._places(known)
+                if asked and sorted(asked) == sorted(places or ()):
+                    return known, [places.index(place) for place in asked]  # type: ignore[union-attr]
         return None, []
+
+    def _places(self, units: tuple[Any, ...]) -> list[Place] | None:
+        """Return the units that names stand for, None if one of them is unknown."""
+        try:
+            return [place for one in members_of(self.names, units, "joint") for place in one.places]
+        except PgmError:
+            return None
 
 
 def asked(target: Target | None) -> Target:
@@ -161,44 +192,72 @@ def asked(target: Target | None) -> Target:
     return target
 
 
-def units_of(structure: Structure, joint: Joint) -> tuple[int, ...]:
-    """Return the units of a Joint, numbered over all layers; they have finitely many states."""
-    places = [structure.names.unit(unit, str(joint)) for unit in joint.units]
-    for layer, _ in places:
-        check_finite(structure, layer)
-    if len(set(places)) < len(places):
-        raise PgmError(f"{joint}: a unit is named twice")
-    return tuple(structure.first_unit[layer] + i for layer, i in places)
+@dataclass(frozen=True)
+class Part:
+    """The units that one name of a wanted quantity stands for.
 
-
-def _members(structure: Structure, mode: Mode) -> list[tuple[Member, Layer, Array]]:
-    """Return each name of a Mode with its layer and the units of the layer that it stands for.
-
-    The units have no axis if the name is that of a single one.
+    Attributes
+    ----------
+    name : the name, as answers have it.
+    layer : their layer.
+    units : their numbers in the layer; () if the name is that of a single unit.
     """
-    found = list[tuple[Member, Layer, Array]]()
-    for name in mode.units:
-        whole = structure.layers.get(name) if isinstance(name, str) else None
+
+    name: Member
+    layer: Layer
+    units: Array
+
+    @property
+    def places(self) -> list[Place]:
+        """The places of the units, in order."""
+        return [(self.layer.name, int(i)) for i in self.units.ravel()]
+
+
+def members_of(names: Names, given: Sequence[Member | Units], what: str) -> list[Part]:
+    """Return the units of each name of a wanted quantity, which messages call `what`.
+
+    PgmError for unknown names, and for an array without units.
+    """
+    found = list[Part]()
+    for one in given:
+        key = one.text if isinstance(one, Units) else one
+        whole = names.layers.get(one) if isinstance(one, str) else None
         if whole is not None and (whole.is_array or not whole.holds_variables):
-            check_finite(structure, whole.name)
-            found.append((name, whole, np.arange(whole.size)))
+            found.append(Part(key, whole, np.arange(whole.size).reshape(whole.grid)))
             continue
-        layer, unit = structure.names.unit(name, str(mode))
-        check_finite(structure, layer)
-        found.append((name, structure.layers[layer], np.array(unit)))
+        if whole is not None:
+            # Users do not know the layers that hold variables.
+            names.unit(one, what)
+        layer, units, _ = units_of_member(names, one, what)
+        if not units.size:
+            raise PgmError(f"{what}: {key} has no units, expected at least one")
+        found.append(Part(key, names.layers[layer], units))
     return found
 
 
-def units_of_mode(structure: Structure, mode: Mode) -> tuple[int, ...]:
-    """Return the units of a Mode in order, numbered over all layers."""
-    units = [
-        structure.first_unit[layer.name] + int(unit)
-        for _, layer, numbers in _members(structure, mode)
-        for unit in numbers.ravel()
-    ]
-    if len(set(units)) < len(units):
-        raise PgmError(f"{mode}: a unit is named twice")
-    return tuple(units)
+def same_units(names: Names, one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return whether names stand for the same units, one by one, in any order."""
+    try:
+        one, other = ([tuple(x.places) for x in members_of(names, y, "mode")] for y in (one, other))
+    except PgmError:
+        return False
+    return sorted(one) == sorted(other)
+
+
+def units_of(structure: Structure, wanted: OfUnits) -> tuple[int, ...]:
+    """Return the units of a Joint or Mode, numbered over all layers; they have finite states."""
+    places = list[Place]()
+    for part in members_of(structure.names, wanted.units, str(wanted)):
+        check_finite(structure, part.layer.name)
+        places += part.places
+    if len(set(places)) < len(places):
+        raise PgmError(f"{wanted}: a unit is named twice")
+    if isinstance(wanted, Joint) and len(places) >= MAX_AXES:
+        raise PgmError(
+            f"{wanted} has {len(places)} units, expected at most {MAX_AXES - 1}, because it has an "
+            "axis for each of them; pgm.Mode takes any number of units"
+        )
+    return tuple(structure.first_unit[layer] + i for layer, i in places)
 
 
 def assignment_of(structure: Structure, mode: Mode, states: Array) -> dict[Hashable, Any]:
@@ -207,16 +266,16 @@ def assignment_of(structure: Structure, mode: Mode, states: Array) -> dict[Hasha
     States have the names, numbers or values that `assignment` gives for complete states.
     """
     found, first = dict[Hashable, Any](), 0
-    for name, layer, units in _members(structure, mode):
-        own = states[..., first : first + units.size]
-        first += units.size
-        keys, known = _keys_in_modes(layer), np.isfinite(own)
+    for part in members_of(structure.names, mode.units, str(mode)):
+        own = states[..., first : first + part.units.size]
+        first += part.units.size
+        keys, known = _keys_in_modes(part.layer), np.isfinite(own)
         named = keys[np.where(known, own, 0).astype(np.int64)]
         if not known.all():
             # States that were withheld are NaN, and stay NaN.
             named = np.where(known, named, np.nan)
-        value = layer.in_shape(named, -1) if units.ndim else named[..., 0]
-        found[name] = value.item() if np.ndim(value) == 0 else value
+        value = named.reshape((*named.shape[:-1], *part.units.shape))
+        found[part.name] = value.item() if np.ndim(value) == 0 else value
     return found
 
 

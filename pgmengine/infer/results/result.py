@@ -17,6 +17,7 @@ import numpy as np
 from pgmengine.base.errors import NoSuchName, NotAsked, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Snapshot
+from pgmengine.declare.units import Units
 from pgmengine.evidence.names import Member, Names
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.arviz import to_arviz, to_frame
@@ -29,6 +30,7 @@ from pgmengine.infer.results.by_name import (
     assignment_of,
     drawn_states,
     marginal,
+    same_units,
     samples_frame,
 )
 from pgmengine.infer.results.expectation import Expectation, expectation
@@ -281,7 +283,7 @@ class Result:
         return self._named("pairs")
 
     @property
-    def joint(self) -> Mapping[tuple[Member, ...], Array]:
+    def joint(self) -> Mapping[tuple[Member | Units, ...], Array]:
         """Joint distributions by the units of each wanted Joint, (rows, states, states, ...).
 
         The units may be in another order and have any of their names, and a single unit may be
@@ -341,7 +343,7 @@ class Result:
         """
         return marginal(asked(self.target).structure, self.raw("prob"), name)
 
-    def assignment(self, *names: Member) -> dict[Hashable, Any]:
+    def assignment(self, *names: Member | Units) -> dict[Hashable, Any]:
         """Return the most probable state by the names of units and states.
 
         Parameters
@@ -353,7 +355,8 @@ class Result:
         Returns
         -------
         Arrays of variables come first, each as one array, and then variables. A unit without a
-        name has the key (layer, number). Values are arrays over rows if the evidence has rows.
+        name has the key (layer, number), and a handle the key of its text, such as "z[3:]". Values
+        are arrays over rows if the evidence has rows.
 
         Raises
         ------
@@ -362,8 +365,9 @@ class Result:
         structure = asked(self.target).structure
         if not names:
             return assignment(structure, self.raw("mode"))
-        for units, states in self.raw("modes").items():
-            if set(units) == set(names):
+        modes = self.raw("modes")
+        for units, states in modes.items():
+            if same_units(structure.names, units, names):
                 return assignment_of(structure, Mode(*units), states)
         wanted = ", ".join(map(repr, names))
         raise NotAsked(f"the mode of {wanted} was not computed: ask for want=(pgm.Mode({wanted}),)")
