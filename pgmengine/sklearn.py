@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from pgmengine.apps import classifier
 from pgmengine.apps.crf.estimator import ChainCRF
 from pgmengine.apps.estimators import Features, Graphical, RandomState, Scaling, checked, seed_of
-from pgmengine.apps.estimators_findings import unlogged, warn_of
+from pgmengine.apps.estimators_findings import warn_of
 from pgmengine.base.checks import check_whole, whole
 from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError, listed
@@ -35,6 +35,7 @@ from pgmengine.learn.negative import ExactGradient
 from pgmengine.learn.starting.base_rate_start import base_rate_start
 from pgmengine.learn.steps.optimizers import Adam
 from pgmengine.learn.steps.schedules import linear_decay
+from pgmengine.learn.under_way import unlogged
 from pgmengine.model.model import Model
 from pgmengine.units import Binary, Unit
 

@@ -104,9 +104,10 @@ class ExactSums:
         field = {}
         for name, layer in s.layers.items():
             bias = [exact(b) for b in np.ravel(model.params[f"{name}.bias"])]
-            # Log-odds h of a spin are a field of h / 2.
+            # Log-odds h of a spin are a field of h / 2, and the value -1 has the weight 0.
             scale = 2 if type(layer.unit).__name__ == "Spin" else 1
             soft = [exact(b) / scale for b in np.ravel(self.soft.get(name, np.zeros(layer.width)))]
+            total += sum(soft) if scale == 2 else 0
             field[name] = bias, soft
         eta = {n: [b + h for b, h in zip(*field[n])] for n in self.gaussian}
         for c in s.couplings:

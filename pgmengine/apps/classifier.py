@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -18,6 +19,7 @@ from pgmengine.evidence.named_units import is_frame
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.fit import fit, pass_on
+from pgmengine.learn.under_way import report, unlogged
 from pgmengine.model.model import Model, ModelLike, as_model
 
 if TYPE_CHECKING:
@@ -105,12 +107,17 @@ class GenerativeClassifier:
         generators = seeded(self.rng).spawn(len(self.classes_))
         learn, rows = self.learn or partial(fit, progress=False), getattr(x, "iloc", x)
         self.log_prior_ = np.log(counts / len(y))
-        models = []
-        for c, generator in enumerate(generators):
-            start = as_model(self.model(c) if callable(self.model) else self.model)
-            found = learn(start, {self.layer: rows[number == c]}, rng=generator)
-            pass_on(found)
-            models.append(found.model)
+        models, findings = [], []
+        # The findings of all classes are said together; a function of users says its own.
+        with unlogged() if self.learn is None else nullcontext():
+            for c, generator in enumerate(generators):
+                start = as_model(self.model(c) if callable(self.model) else self.model)
+                found = learn(start, {self.layer: rows[number == c]}, rng=generator)
+                pass_on(found)
+                models.append(found.model)
+                findings.append(getattr(found, "findings", ()))
+        if self.learn is None:
+            report(findings)
         self.models_ = models
         return self
 

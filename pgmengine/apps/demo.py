@@ -62,7 +62,7 @@ def train(data: Dataset, epochs: int, seed: int) -> pgm.Model:
         model,
         {"v": data.x_train},
         negative=pgm.PCD(k=1, chains=200),
-        optimizer=pgm.Adam(pgm.harmonic(8, 800)),
+        optimizer=pgm.Adam(pgm.harmonic(6, 600)),
         epochs=epochs,
         rng=seed,
     )

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from pgmengine.apps.estimators_findings import unlogged
 from pgmengine.base.checks import check_whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
@@ -25,6 +24,7 @@ from pgmengine.learn.negative import PCD
 from pgmengine.learn.starting.base_rate_start import base_rate_start
 from pgmengine.learn.steps.optimizers import SGD, Adam
 from pgmengine.learn.steps.schedules import linear_decay
+from pgmengine.learn.under_way import unlogged
 from pgmengine.model.model import Model
 from pgmengine.units import Binary, Gaussian, Unit
 

@@ -7,15 +7,11 @@ of warnings can tell repetitions; the numbers are in the attribute `findings_`.
 
 from __future__ import annotations
 
-import logging
-import threading
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 from pgmengine.base.extras import needed_by
 from pgmengine.learn.monitoring.finding import MORE_UPDATES, Finding, FindingKind
-from pgmengine.learn.under_way import log
 
 with needed_by("pgmengine.sklearn"):
     from sklearn.base import BaseEstimator
@@ -54,23 +50,6 @@ JUDGED = {
         "better, too)"
     )
 }
-
-
-@contextmanager
-def unlogged() -> Iterator[None]:
-    """Keep the findings of fits in this thread out of the log, because an estimator says them."""
-    own = threading.get_ident()
-
-    def other(record: logging.LogRecord) -> bool:
-        """Return whether a record is of another thread, or no finding."""
-        args = record.args if isinstance(record.args, tuple) else ()
-        return record.thread != own or not any(isinstance(arg, Finding) for arg in args)
-
-    log.addFilter(other)
-    try:
-        yield
-    finally:
-        log.removeFilter(other)
 
 
 def warn_of(estimator: BaseEstimator, findings: Iterable[Finding]) -> None:

@@ -1,10 +1,16 @@
 """Soft evidence: log weights of states, as fields of units and as virtual findings.
 
-Soft evidence about a unit is log weights w of its K states. For a unit of a layer whose units have
-two values and no names it may be one log-odds. The density is multiplied by all weights:
+Soft evidence about a unit is log weights w of its K states, and with it
+
+    log p(evidence, soft) = log sum_x p(x, evidence) prod_i e^(w_i[x_i])
+
+One number w for a unit of a layer whose units have two values and no names, a log-odds, stands for
+the weights (0, w): w is the log weight of the larger value, and the smaller one has 0, whatever the
+two values are. Weights take one of two forms:
 
     field     For one-hot units the weights are added to the field. For two values a < b the field
               is (w_b - w_a) / (b - a), and the constant w_a - a field is the same for all states.
+              For Spin units with the weights (0, w) they are w / 2 each.
     finding   Units with a weight of -inf, and units with other values, get a virtual finding
               (Pearl 1988): an observed child with P(child | state) = e^(w - max w). A weight of
               -inf becomes a zero of a table, which every method takes into account (findings.py).
@@ -112,7 +118,7 @@ class SoftEvidence:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Soft evidence of units of a layer: log weights (rows or 1, units, K), or log-odds (K = 1)."""
+    """Soft evidence of units of a layer: log weights (rows or 1, units, K)."""
 
     layer: Layer
     units: Array
@@ -196,7 +202,7 @@ def _of_layer(table: Names, layer: Layer, given: Any, variables: bool) -> _Part:
                 f"soft: {layer.place(index, row)} is {array[row, index]}, expected {IN_RANGE}; "
                 "0 means no soft evidence"
             )
-        array = array[..., None]
+        array = _of_larger_value(array)
     return _Part(layer, units, array, layer.name, has_rows)
 
 
@@ -210,7 +216,7 @@ def _of_unit(layer: Layer, unit: int, key: object, given: Any, nameless: bool = 
                 f"{what} has shape {array.shape}, expected a log-odds, or one for each row"
             )
         check_entries(array, ~in_range(array), what, None, IN_RANGE)
-        array = array[..., None]
+        array = _of_larger_value(array)
     else:
         array = log_weights(layer, given, what)
         # (rows, 1, K), the shape of a layer of one unit.
@@ -222,6 +228,11 @@ def _of_unit(layer: Layer, unit: int, key: object, given: Any, nameless: bool = 
         raise PgmError(f"{what} has no rows, expected at least one")
     weights = array.reshape(-1, 1, array.shape[-1])
     return _Part(layer, np.array([unit]), weights, key, array.ndim == 2)
+
+
+def _of_larger_value(log_odds: Array) -> Array:
+    """Return log weights (..., 2) of two values from log-odds: the smaller value has 0."""
+    return np.stack((np.zeros_like(log_odds), log_odds), axis=-1)
 
 
 def _columns_in_order(table: Names, layer: Layer, given: Any) -> Any:
@@ -274,9 +285,6 @@ def _divided(part: _Part) -> tuple[Array | None, Array, Array | None]:
     The finding has log probabilities (rows, units, K). Fields and findings without effect are None.
     """
     w, unit = part.weights, part.layer.unit
-    if w.shape[-1] == 1 and _two_valued(part.layer):
-        assert unit.support is not None
-        return w / (unit.support[1] - unit.support[0]), np.zeros(w.shape[:2]), None
     top = w.max(axis=-1, keepdims=True)
     if not (unit.one_hot or _two_valued(part.layer)):
         chances = w - top

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 
@@ -144,6 +146,23 @@ def _advance(active: Sequence[UnderWay], count: int) -> None:
         except PgmError as error:
             where = f"fit {number} of {count}: " if count > 1 else ""
             raise PgmError(f"{where}{error}") from None
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep the findings of fits in this thread out of the log, because the caller says them."""
+    own = threading.get_ident()
+
+    def other(record: logging.LogRecord) -> bool:
+        """Return whether a record is of another thread, or no finding."""
+        args = record.args if isinstance(record.args, tuple) else ()
+        return record.thread != own or not any(isinstance(arg, Finding) for arg in args)
+
+    log.addFilter(other)
+    try:
+        yield
+    finally:
+        log.removeFilter(other)
 
 
 def report(findings: Sequence[tuple[Finding, ...]]) -> None:

@@ -112,3 +112,9 @@ def test_classes_know_the_columns_of_frames_by_name():
     assert model.score(frame, y) == model.score(frame[["c", "b", "a"]], y) > 0.9
     np.testing.assert_array_equal(model.log_prob(frame), model.log_prob(frame[["b", "c", "a"]]))
     np.testing.assert_array_equal(model.log_prob(frame), model.log_prob(rows))
+
+
+def test_findings_of_all_classes_are_said_once(caplog):
+    x = pgm.datasets.bars_and_stripes().x_train
+    pgm.GenerativeClassifier(pgm.rbm(16, 4, rng=0)).fit(x, np.arange(len(x)) % 3)
+    assert [r.getMessage()[:15] for r in caplog.records] == ["in 3 of 3 fits,"]

@@ -1,8 +1,12 @@
 """Soft evidence by state: a factor of one unit, whatever the unit is and however it is written."""
 
+import itertools
+
 import numpy as np
 import pytest
+import registry
 from extras import extra
+from scipy.special import logsumexp
 
 import pgmengine as pgm
 
@@ -347,3 +351,42 @@ def test_hints_of_a_layer_by_names_of_states_are_not_taken_for_its_units():
             pgm.infer(model, soft={"L": given})
     with pytest.raises(pgm.PgmError, match="soft: layer 'L' has shape"):
         pgm.infer(model, soft={"L": pd.DataFrame({"yes": [1.0], "no": [2.0]})})
+
+
+TWO_VALUED = [
+    u
+    for u in registry.UNITS
+    if u.width == 1 and np.size(u.support) == 2 and not isinstance(u, pgm.NoisyOr)
+]
+
+
+@pytest.mark.parametrize("unit", TWO_VALUED, ids=repr)
+def test_one_number_is_the_weight_of_the_larger_value(unit):
+    """Whatever the two values are: log p is the log of the sum of p(x) e^w over states x."""
+    b = pgm.GraphBuilder()
+    b.layer("v", unit, 3, bias=[0.3, -0.7, 0.2])
+    b.layer("h", pgm.Categorical(3), 1, bias=[[0.1, 0.5, -0.2]])
+    b.couple("v", "h", np.linspace(-1, 1, 9).reshape(3, 3))
+    model, odds = b.build(), np.array([1.5, 0.0, -0.8])
+    high = unit.support[1]
+    grid = np.array(list(itertools.product(unit.support, repeat=3)))
+    states = {"v": np.repeat(grid, 3, axis=0), "h": np.tile(np.eye(3)[:, None], (8, 1, 1))}
+    weights = np.where(states["v"] == high, odds, 0.0).sum(axis=1)
+    log_p = model.log_density(states)
+    truth = logsumexp(log_p + weights) - logsumexp(log_p)
+    by_state = np.stack((0 * odds, odds), axis=-1)
+    forms = [
+        {"v": odds},
+        {"v": pd.DataFrame([odds], columns=["v[0]", "v[1]", "v[2]"])},
+        {("v", 0): 1.5, ("v", 2): -0.8},
+        {("v", 0): [1.5], ("v", 2): [-0.8]},
+        {("v", 0): {0: 0.0, 1: 1.5}, ("v", 2): {0: 0.0, 1: -0.8}},
+        pgm.likelihood({"v": np.exp(by_state)}),
+    ]
+    for soft in forms:
+        for method in (pgm.Exact(), pgm.Enumeration(), pgm.Elimination()):
+            r = pgm.infer(model, want=("log_prob", "log_z"), soft=soft, method=method)
+            np.testing.assert_allclose(np.ravel(r.log_prob), truth, atol=1e-9)
+            np.testing.assert_allclose(np.ravel(r.log_z), truth + logsumexp(log_p), atol=1e-9)
+    r = pgm.infer(model, want="log_prob", soft={"v": odds}, method=pgm.AIS(chains=400), rng=0)
+    assert abs(r.log_prob[0] - truth) <= 6.5 * r.log_prob_error[0] + 1e-4

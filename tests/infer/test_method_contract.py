@@ -7,7 +7,7 @@ repeats its bits from one seed, and agrees with enumeration in every row of evid
 import numpy as np
 import pytest
 from brute import Brute
-from registry import METHODS
+from registry import FEW_DRAWS, METHODS
 from smoke import in_lane
 from tiny import MODELS, as_evidence, patterns
 
@@ -183,3 +183,63 @@ def test_soft_evidence_and_interventions_count(method, model, given, sure=6.5):
             for name, mean in truth.mean.items():
                 error = r.stats["mcse"][name] if r.kind == "estimate" else 0.0
                 assert np.all(np.abs(r.mean[name] - mean) <= sure * error + 1e-9)
+
+
+ESTIMATE_LOG_PROB = {
+    name: m for name, m in METHODS.items() if "log_prob" in m.gives and m.guarantee != "exact"
+}
+
+
+@pytest.mark.parametrize("method", ESTIMATE_LOG_PROB.values(), ids=ESTIMATE_LOG_PROB)
+@tiny
+def test_estimates_of_log_prob_have_their_error(method, tiny_model, sure=6.5):
+    """Of rows with nothing, some and all units observed, with an axis of rows and without, and
+    beside other quantities.
+    """
+    model, rows, evidence = question(tiny_model)
+    one = {name: x[0] for name, x in as_evidence(tiny_model, rows[1:2]).items()}
+    full = as_evidence(tiny_model, rows[-1:])
+    for given, want in ((evidence, ("log_prob",)), (one, WANTS), (full, ("log_z", "log_prob"))):
+        want = tuple(w for w in want if w in method.gives)
+        if pgm.explain(model, given, want, method).chosen is None:
+            continue
+        r = pgm.infer(model, given, want, method, rng=0)
+        if r.kind != "estimate":
+            np.testing.assert_array_equal(r.log_prob_error, np.zeros(r.log_prob.shape))
+            continue
+        error, truth = r.stats["log_prob_error"], pgm.infer(model, given, "log_prob", pgm.Exact())
+        assert np.shape(error) == r.log_prob.shape and np.all(error >= 0)
+        off = np.abs(r.log_prob - truth.log_prob)
+        assert not r.status.good or np.all(off <= sure * error + 1e-4)
+
+
+@pytest.mark.parametrize("method", [FEW_DRAWS[name] for name in ESTIMATE_LOG_PROB])
+def test_the_error_of_log_prob_stays_where_questions_are_divided(method):
+    """By evidence patterns, with large log weights, and with an axis of rows and without."""
+    large = pgm.sbn([3, 2], rng=0).with_params({"v.bias": [40.0, -40, 3]})
+    rows = np.array([[1, 0, np.nan]] * 3 + [[np.nan] * 3] * 3)
+    for model in (pgm.rbm(3, 2, rng=0), pgm.sbn([3, 2], rng=0), large):
+        for given in ({"v": rows}, {"v": rows[0]}):
+            if pgm.explain(model, given, ("log_prob",), method).chosen is None:
+                continue
+            r = pgm.infer(model, given, ("log_prob",), method, rng=0)
+            assert r.kind != "estimate" or r.stats["log_prob_error"].shape == r.log_prob.shape
+            assert np.isfinite(r.log_prob_error).all()
+
+
+def test_an_estimate_without_an_error_says_so():
+    class Without(pgm.Method):
+        """Log p of an estimate, with no error in its statistics."""
+
+        gives, guarantee = frozenset({"log_prob"}), "estimate"
+
+        def scheme(self, target, want):
+            return pgm.Scheme("a guess", 1.0, 1.0, 1e-3)
+
+        def answer(self, question, rng, state, executor):
+            none = np.zeros(question.target.rows)
+            return question.result({"log_prob": none, "log_z": none})
+
+    r = pgm.infer(pgm.rbm(3, 2, rng=0), {"v": [1, 0, 1]}, "log_prob", Without())
+    assert "log_prob has no standard error: Without gives none in its stats" in r.warnings
+    assert np.isnan(r.log_prob_error).all()

@@ -334,7 +334,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="folder for the picture and the model")] = Path(
         "demo_out"
     ),
-    epochs: Annotated[int, typer.Option(min=1, help="passes over the digits")] = 300,
+    epochs: Annotated[int, typer.Option(min=1, help="passes over the digits")] = 1500,
     seed: Seed = 0,
 ) -> None:
     """Train an RBM on digits and ask it questions.

@@ -6,6 +6,7 @@ and takes little time.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from pgmengine.io.formats import WRITERS
 from pgmengine.io.network import network_of
 from pgmengine.io.opened import named, suffix_of
 from pgmengine.learn.steps.wrappers import holds
+from pgmengine.learn.under_way import unlogged
 from pgmengine.learn.whole.full_batch import FullBatch
 
 # The exit status after Ctrl-C, as is usual for shells.
@@ -79,20 +81,24 @@ def learned(model: Path, data: Path, out: Path | None, settings: Settings) -> No
         options["negative"] = read_call(settings.negative, "negative", NEGATIVES)
     if settings.given is not None:
         options["given"] = tuple(x.strip() for x in settings.given.split(",") if x.strip())
-    found = pgm.fit(
-        m,
-        values,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        rng=settings.seed,
-        **options,
-    )
+    # The line on trust says the findings.
+    with unlogged():
+        found = pgm.fit(
+            m,
+            values,
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            rng=settings.seed,
+            **options,
+        )
     if found.interrupted:
         beside = out.with_name(f"{out.stem}.interrupted{out.suffix}")
         _write(found, beside)
         print(
             f"pgmengine: interrupted after {counted(_updates(found), 'update')}: {shown(out)} is "
             f"as it was, and what was learned is in {shown(beside)}",
+            *_advice(found),
+            sep="\n",
             file=sys.stderr,
         )
         raise typer.Exit(STATUS_INTERRUPTED)
@@ -178,9 +184,9 @@ def _lines(fit: pgm.Fit, rows: Rows, scores: tuple[float, float] | None) -> Iter
     """Yield the data, the parts of the fit, the likelihood, and how far to trust it."""
     yield f"data: {_text_of_rows(rows)}"
     for line in repr(fit).splitlines():
-        # Findings are warnings, which go to standard error.
+        # The line on trust says the findings.
         if not line.startswith("  finding: "):
-            yield line
+            yield _in_options(line)
     if scores is not None:
         before, after = scores
         yield (f"log-likelihood of these rows: {after:.6g} nats a row; {before:.6g} before (exact)")
@@ -199,7 +205,7 @@ def _text_of_rows(rows: Rows) -> str:
 def _trust(fit: pgm.Fit, rows: Rows) -> str:
     """Return how far the learned parameters can be trusted."""
     if fit.findings:
-        return f"the model could be much better: {'; '.join(map(str, fit.findings))}"
+        return f"the model could be much better: {'; '.join(_advice(fit))}"
     if not holds(fit.optimizer, FullBatch):
         return (
             "parameters by gradients of mini-batches; no test found a fault, and nothing proves "
@@ -219,6 +225,17 @@ def _trust(fit: pgm.Fit, rows: Rows) -> str:
     return "the optimizer has converged; rows kept apart tell whether it overfits"
 
 
+def _advice(fit: pgm.Fit) -> list[str]:
+    """Return the findings of a fit in words."""
+    return [_in_options(str(finding)) for finding in fit.findings]
+
+
+def _in_options(text: str) -> str:
+    """Return advice about the arguments of `pgm.fit` as advice about the options of `learn`."""
+    text = re.sub(r"(epochs=, )?updates=", "epochs=", text).replace("pgm.", "")
+    return re.sub(r"\b(epochs|optimizer|negative)=", r"--\1", text)
+
+
 def _as_json(
     fit: pgm.Fit, rows: Rows, scores: tuple[float, float] | None, out: Path
 ) -> dict[str, Any]:
@@ -236,7 +253,7 @@ def _as_json(
         "log_likelihood": after,
         "log_likelihood_before": before,
         "trust": _trust(fit, rows),
-        "notes": list(fit.notes),
-        "findings": [str(finding) for finding in fit.findings],
+        "notes": [*map(_in_options, fit.notes)],
+        "findings": _advice(fit),
         "history": {name: dict(entry) for name, entry in fit.history.items()},
     }

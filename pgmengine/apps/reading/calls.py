@@ -21,7 +21,7 @@ from pgmengine.learn import negative
 
 # Names of the classes that --negative and --optimizer take.
 NEGATIVES = tuple(negative.__all__)
-OPTIMIZERS = ("AdaMax", "Adam", "Averaged", "Centered", "EM", "LBFGS", "SGD", "Scaled")
+OPTIMIZERS = ("AdaMax", "Adam", "Averaged", "Centered", "EM", "Fixed", "LBFGS", "SGD", "Scaled")
 
 # Names of numbers that Python has no literal for.
 NUMBERS = {"inf": math.inf}

@@ -263,14 +263,18 @@ def _shifted(result: Result, change: Array) -> dict[str, Any]:
 def raised(result: Result, common: Array, target: Target) -> Result:
     """Return a result whose log Z includes a log weight (rows,) that all states have in common.
 
-    Rows in which log Z loses its digits, because it cancels against a large weight, become NaN.
+    Rows in which log Z or log p lose their digits, because the terms of log Z and this weight
+    cancel, become NaN.
     """
     common = target.beta * common
-    answers, lost = _shifted(result, common), np.zeros(len(common), dtype=bool)
+    answers, sizes = _shifted(result, common), magnitudes(target)
+    size, lost = sizes.total + 2.0 * np.abs(common), np.zeros(len(common), dtype=bool)
     for name in LOG_ANSWERS & answers.keys():
-        lost |= _cancels(2.0 * np.abs(common), answers[name]) & ~np.isnan(answers[name])
+        lost |= _cancels(size, answers[name]) & ~np.isnan(answers[name])
     bad = dict.fromkeys(LOG_ANSWERS & answers.keys(), lost) if lost.any() else {}
-    return _without(replace(result, answers=answers), bad, magnitudes(target), target)
+    return checked_difference(
+        _without(replace(result, answers=answers), bad, sizes, target), target
+    )
 
 
 def checked_difference(result: Result, target: Target) -> Result:

@@ -134,7 +134,7 @@ def infer(
         by its name: a log weight for each state, (states,) or (rows, states), or state -> log
         weight; -inf excludes a state. `pgm.likelihood({...})` takes likelihoods in place of log
         weights. For a layer: (..., size, states), or for two-valued units without names their
-        log-odds, (..., size), in favour of the larger value.
+        log-odds, (..., size), the log weight of the larger value, beside 0 for the smaller one.
     do : values as in `evidence`, for units of directed layers only. They intervene: the arrows into
         a unit with a value are removed.
     rng : int or numpy Generator; the same rng gives the same bits on the same kind of processor,

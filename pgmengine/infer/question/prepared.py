@@ -220,6 +220,7 @@ class Prepared(Planned):
             gradient = target.model.in_parameters(result.answers["gradient"])
             result = replace(result, answers={**result.answers, "gradient": gradient})
         check_rows(target, result.answers)
+        result = _with_note(result)
         return result if common is None else raised(result, common, target)
 
     def _answered(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
@@ -270,6 +271,15 @@ class Prepared(Planned):
         """Return a result of this question, with the method, the plan and its guarantee."""
         run = self.plan.guarantee, self.method, self.plan, status, (), stats or {}
         return Result(answers, *run, state, warnings)
+
+
+def _with_note(result: Result) -> Result:
+    """Return a result that says so where its estimate of log_prob has no standard error."""
+    estimated = result.kind == "estimate" and "log_prob" in result.answers
+    if not estimated or "log_prob_error" in result.stats:
+        return result
+    note = f"log_prob has no standard error: {result.plan.method} gives none in its stats"
+    return replace(result, warnings=(*result.warnings, note))
 
 
 class MethodLike(Protocol):

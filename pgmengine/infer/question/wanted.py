@@ -51,8 +51,14 @@ ELSEWHERE = {
     "map": ": 'mode' is the most probable complete state, pgm.Mode(units) the one of some units",
     "mpe": ": 'mode' is the most probable complete state",
     "posterior": ": 'marginals' has the probability of each state of each variable",
-    "entropy": ": r.entropy(name) gives it for a result r",
-    "mutual_information": ": r.mutual_information(name, other) gives it for a result r",
+    "entropy": (
+        ": it is -scipy.special.xlogy(p, p).sum(-1) of p = r.prob[name], which want=('marginals',) "
+        "gives"
+    ),
+    "mutual_information": (
+        ": it is the sum of the entropies of two units less the entropy of r.joint[a, b], which "
+        "want=(pgm.Joint(a, b),) gives; an entropy is -scipy.special.xlogy(p, p).sum()"
+    ),
 }
 
 

@@ -237,8 +237,11 @@ class Result:
         answers, stats = dict(self.answers), dict(self.stats)
         answers["log_prob"] = answers["log_z"] - whole.log_z
         error, more = answers.get("log_z_error"), whole.answers.get("log_z_error")
-        if error is not None and more is not None and np.any(error + more > 0):
-            stats["log_prob_error"] = np.hypot(error, more)
+        if error is not None and more is not None:
+            both = np.hypot(error, more)
+            # Exact terms have no error; an estimate says its own also where it is 0.
+            if "estimate" in (self.kind, whole.kind) or np.any(both > 0):
+                stats["log_prob_error"] = both
         notes = self.warnings + tuple(f"without evidence, {line}" for line in whole.warnings)
         return replace(
             self,

@@ -31,8 +31,12 @@ class FindingKind(Enum):
         "(negative=)"
     )
     UNUSED_STATES = (
-        "take fewer states, or begin elsewhere: where all states have equal parameters, learning "
-        "begins at random starts"
+        "take fewer states if they are classes that learning is to find, or begin elsewhere: where "
+        "all states have equal parameters, learning begins at random starts"
+    )
+    UNSEEN_STATES = (
+        "give more rows, or rows in which the variable is observed; begin elsewhere, or keep its "
+        "tables as they are by pgm.Fixed (optimizer=)"
     )
     OTHER_SIGMA = (
         "no fit learns sigma; declare this one and fit again, several times if need be, or take "
@@ -52,11 +56,11 @@ class Finding:
     ----------
     kind : the sign: the score rose in the second half of the updates (STILL_RISING), it is hardly
         above the score of independent units (AT_BASE_RATES), it FELL, latent variables have states
-        of which the data expect less than one use (UNUSED_STATES), or data spread about their means
-        otherwise than the sigma of a layer says (OTHER_SIGMA). The value of the kind says what to
-        do.
+        of which the data expect less than one use (UNUSED_STATES, or UNSEEN_STATES where the states
+        have names, so that each has a meaning), or data spread about their means otherwise than the
+        sigma of a layer says (OTHER_SIGMA). The value of the kind says what to do.
     nats : the rise or fall of the score, or its difference from independent units, in nats a row;
-        NaN for UNUSED_STATES and OTHER_SIGMA.
+        NaN for UNUSED_STATES, UNSEEN_STATES and OTHER_SIGMA.
     error : standard error of `nats`; 0 for a change that was measured on all rows.
     states : the unused states and their variables in words, or the layer of OTHER_SIGMA, else an
         empty string.
@@ -91,6 +95,9 @@ class Finding:
             ),
             FindingKind.FELL: f"the score of the training rows fell by {number}",
             FindingKind.UNUSED_STATES: f"the data do not use {self.states}",
+            FindingKind.UNSEEN_STATES: (
+                f"the learned model expects less than one use of {self.states} in the data"
+            ),
             FindingKind.OTHER_SIGMA: (
                 f"{self.states}, and the data spread by {self.sigma:.4g} about the means"
             ),

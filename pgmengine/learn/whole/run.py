@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.errors import listed
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
@@ -98,7 +97,7 @@ class WholeRun(Run):
         whole = optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
         # Data of a state that is not used are far from the means of the others.
         if unused := unused_states(whole, self.model):
-            return (Finding(FindingKind.UNUSED_STATES, np.nan, 0.0, listed(unused)),)
+            return unused
         found = []
         for name, (sigma, spread) in other_spreads(whole, self.model).items():
             what = f"{name!r} has sigma={sigma:.4g}"

@@ -11,6 +11,7 @@ import numpy as np
 from pgmengine.base.errors import listed
 from pgmengine.base.types import Array
 from pgmengine.evidence.state_names import text_of
+from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.whole.exchangeable import latent_units
 from pgmengine.learn.whole.objective import Objective
 from pgmengine.model.model import Model
@@ -20,11 +21,15 @@ from pgmengine.model.structure import Structure
 MIN_USES = 1.0
 
 
-def unused_states(objective: Objective, model: Model) -> tuple[str, ...]:
-    """Return the unused states of each latent variable or array, in words."""
+def unused_states(objective: Objective, model: Model) -> tuple[Finding, ...]:
+    """Return the findings about latent variables and arrays with states that are not used.
+
+    States without names are classes, of which a model may have fewer. A state with a name has a
+    meaning, and stays in the model.
+    """
     if objective.complete or not objective.exact:
         return ()
-    found = []
+    found = dict[FindingKind, list[str]]()
     for children, uses in _groups(objective, model):
         layer, unit = model.structure.names.at(min(children))
         of = model.structure.layers[layer]
@@ -33,8 +38,9 @@ def unused_states(objective: Objective, model: Model) -> tuple[str, ...]:
             states = [text_of(of.state_names[k]) if of.state_names else str(k) for k in unused]
             name = layer if of.is_array else model.structure.names.of((layer, unit))
             kind = "state" if len(states) == 1 else "states"
-            found.append(f"{kind} {listed(states)} of {name!r}")
-    return tuple(found)
+            sign = FindingKind.UNSEEN_STATES if of.state_names else FindingKind.UNUSED_STATES
+            found.setdefault(sign, []).append(f"{kind} {listed(states)} of {name!r}")
+    return tuple(Finding(sign, np.nan, 0.0, listed(words)) for sign, words in found.items())
 
 
 def _groups(objective: Objective, model: Model) -> list[tuple[set[int], Array]]:

@@ -1,6 +1,7 @@
 """The command `learn`: the model of pgm.fit, files in every format, and how far to trust it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,3 +143,27 @@ def test_a_model_that_a_format_cannot_hold_is_refused_before_learning(tmp_path):
     words = [tmp_path / "r.safetensors", tmp_path / "d.npz", "--out", tmp_path / "r.bif"]
     code, err = answered(["learn", *words])
     assert code == 2 and "r.bif" in err and not (tmp_path / "r.bif").exists()
+
+
+@pytest.mark.parametrize("json_", [False, True])
+def test_findings_are_said_once_and_in_options(json_, caplog, tmp_path):
+    """Few rows of few columns: states with names are no classes of which to take fewer."""
+    (tmp_path / "few.csv").write_text("smoke,dysp\nyes,yes\nno,no\nyes,no\n")
+    words = [ASIA, tmp_path / "few.csv", "--out", tmp_path / "m.bif", *["--json"] * json_]
+    words += ["--optimizer", "EM(pseudocount=0)"]
+    found = CliRunner().invoke(app, ["learn", *map(str, words)])
+    sign = "expects less than one use of"
+    assert found.stdout.count(sign) == 1 + json_ and not found.stderr and not caplog.records
+    assert "by Fixed (--optimizer)" in found.stdout and "fewer states" not in found.stdout
+    assert "=)" not in found.stdout
+
+
+def test_findings_of_an_interrupted_fit_are_said(monkeypatch, capsys, tmp_path):
+    finding = pgm.Finding(pgm.FindingKind.FELL, -1.0, 0.1)
+    fitted = pgm.fit(pgm.read(ASIA), {"smoke": ["yes", "no"]}, progress=False)
+    stopped = replace(fitted, interrupted=True, findings=(finding,))
+    monkeypatch.setattr(pgm, "fit", lambda *_, **__: stopped)
+    (tmp_path / "few.csv").write_text("smoke\nyes\nno\n")
+    words = ["learn", ASIA, str(tmp_path / "few.csv"), "--out", str(tmp_path / "m.bif")]
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 130 and found.stderr.count("fell by 1 nats a row") == 1

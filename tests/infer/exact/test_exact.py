@@ -180,10 +180,7 @@ def draw_soft(tiny_model, rng):
             listed[x.name] = given[x.name].tolist()
         elif x.unit.support is not None and len(x.unit.support) == 2:
             given[x.name] = rng.normal(size=x.size)
-            low = x.unit.support[0] / (
-                x.unit.support[1] - x.unit.support[0]
-            )  # 0, or -1/2 for spins
-            listed[x.name] = [[a * low, a * (low + 1)] for a in given[x.name]]
+            listed[x.name] = [[0.0, a] for a in given[x.name]]
     return given, listed
 
 

@@ -84,9 +84,9 @@ class Forward(Method):
     Notes
     -----
     `stats` holds log_weights (draws, rows) of the first draws; ess, pareto_shape, halves_apart and
-    drawn, the number of draws, each (rows,); and mcse of each layer's means. Samples are resampled
-    by importance weight. Where no draw can give the evidence, means and samples are NaN, and the
-    status is not good.
+    drawn, the number of draws, each (rows,); log_prob_error (rows,), if log_prob is wanted; and
+    mcse of each layer's means. Samples are resampled by importance weight. Where no draw can give
+    the evidence, means and samples are NaN, and the status is not good.
 
     References
     ----------
@@ -106,7 +106,7 @@ class Forward(Method):
     statistics = {
         "log_weights": (Axis.DRAW, Axis.ROW),
         "mcse": (Axis.ROW, Axis.UNIT),
-        **by_row("ess", "pareto_shape", "halves_apart", "drawn"),
+        **by_row("ess", "pareto_shape", "halves_apart", "drawn", "log_prob_error"),
     }
 
     draws: int = 1000
@@ -250,6 +250,8 @@ class Forward(Method):
                 n: np.swapaxes(layers[n].shaped(v), 0, 1) for n, v in chosen.items()
             }
         answers |= _evidence(log_w, want, weighing(target) > 0)
+        if "log_prob" in want:
+            stats["log_prob_error"] = answers["log_z_error"]
         return question.result(answers, stats)
 
     def _judged(
