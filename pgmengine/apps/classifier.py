@@ -14,7 +14,7 @@ from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, RngLike
-from pgmengine.evidence.named_units import is_frame
+from pgmengine.evidence.containers import is_frame
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.fit import fit, pass_on

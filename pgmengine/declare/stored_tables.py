@@ -18,7 +18,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.scopes import check_conditionals, check_units
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats
 from pgmengine.model.gates.gate import Gate, PlacedGate
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure

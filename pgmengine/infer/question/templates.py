@@ -46,7 +46,7 @@ def answer_rows(
     ------
     PgmError for rows without a number of steps, and where the numbers of rows differ.
     """
-    rows = rows_of_data(evidence, "evidence")
+    rows = rows_of_data(template, evidence, "evidence")
     parts = [_as_many(part, what, len(rows)) for part, what in ((soft, "soft"), (do, "do"))]
     found: list[Result | None] = [None] * len(rows)
     for steps, numbers in template.groups(rows, "evidence").items():
