@@ -7,7 +7,7 @@ shapes of all arrays of a model are compared with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -326,8 +326,9 @@ def _read(template: Template, row: Any, what: str) -> Row:
 
 def _is_list_of_rows(values: Any) -> bool:
     """Whether values are those of several rows, each with an axis of steps, or none at all."""
-    several = is_container(type(values)) and not is_frame(values) and len(shape_of(values)) != 0
-    return several and all(len(shape_of(value)) > 0 for value in values)
+    if not isinstance(values, Collection) or is_frame(values) or getattr(values, "ndim", 1) == 0:
+        return False
+    return is_container(type(values)) and all(len(shape_of(value)) > 0 for value in values)
 
 
 def stacked(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, Array]:

@@ -125,7 +125,7 @@ class Target:
 
         beta is one number, or one for each row.
         """
-        beta = np.broadcast_to(np.asarray(beta, dtype=np.float64), (self.rows,))
+        beta = np.broadcast_to(as_floats(beta, "beta"), (self.rows,))
         if not np.all((beta >= 0) & (beta <= 1)):
             raise PgmError(f"beta must lie in [0, 1], not {beta[~((beta >= 0) & (beta <= 1))][0]}")
         if reference is None:

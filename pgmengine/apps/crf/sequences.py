@@ -22,6 +22,7 @@ from scipy.sparse import csr_array, issparse, vstack
 from pgmengine.base.checks import is_missing, real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
+from pgmengine.evidence.containers import array_of
 
 # The largest size of a feature: squares of gradients stay finite.
 MAX_FEATURE = 1e100
@@ -122,11 +123,9 @@ def _numbers(sequence: Any, where: str) -> Weight:
             _refuse_number(where, step, int(part.indices[k]), float(part.data[k]))
         return part
     try:
-        array = np.asarray(sequence)
-    except ValueError:
-        raise PgmError(
-            f"{where} has steps of different lengths, expected an array (steps, features)"
-        ) from None
+        array = array_of(sequence, where)
+    except PgmError as error:
+        raise PgmError(f"{error}; expected an array (steps, features)") from None
     if array.size == 0 and array.ndim < 2:
         return np.zeros((0, 0))
     if array.ndim != 2:
@@ -300,10 +299,11 @@ def stacked_labels(y: Labels, lengths: Array) -> list[Any]:
             f"y has {len(sequences)} sequences, expected {len(lengths)}, one for each of X"
         )
     for i, sequence in enumerate(sequences):
-        labels = sequence.tolist() if isinstance(sequence, np.ndarray) else sequence
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
+        # A tuple in the place of a label is refused as one label, with its step.
+        given = list(sequence) if isinstance(sequence, tuple) else sequence
+        labels = array_of(given, f"y: sequence {i}", lambda _: True).tolist()
+        if not isinstance(labels, list):
             raise PgmError(f"y: sequence {i} is {sequence!r:.60}, expected a list of labels")
-        labels = list(labels)
         if len(labels) != lengths[i]:
             raise PgmError(
                 f"y: sequence {i} has {len(labels)} labels, expected {lengths[i]}, one for each "
