@@ -85,16 +85,21 @@ def as_floats(given: Any, what: str) -> Array:
         # numpy would drop the unit of dates.
         if array.dtype.kind in "mM":
             raise TypeError(f"it has {array.dtype} entries")
-        if array.dtype.kind == "O":
-            # From Python 3.13 on, a comparison with NaN sets the flag that numpy warns of.
-            with np.errstate(invalid="ignore"):
-                missing = np.asarray(np.frompyfunc(is_missing, 1, 1)(array), bool)
-            array = np.where(missing, np.nan, array)
-        return array.astype(np.float64, copy=False)
+        return with_nan(array).astype(np.float64, copy=False)
     except PgmError:
         raise
     except UNREADABLE as error:
         raise PgmError(f"{what} is not an array of numbers: {error}") from None
+
+
+def with_nan(array: Array) -> Array:
+    """Return an array with NaN in the place of all objects that mean not observed."""
+    if array.dtype.kind != "O":
+        return array
+    # From Python 3.13 on, a comparison with NaN sets the flag that numpy warns of.
+    with np.errstate(invalid="ignore"):
+        missing = np.asarray(np.frompyfunc(is_missing, 1, 1)(array), bool)
+    return np.where(missing, np.nan, array)
 
 
 def _filled(matrix: Weight, what: str) -> Array:

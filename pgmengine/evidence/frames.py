@@ -147,6 +147,42 @@ def units_of_columns(names: Names, layer: Layer, frame: Any, what: str) -> dict[
     return found
 
 
+def names_of_columns(given: Any, what: str) -> list[str] | None:
+    """Return the names of the columns of a DataFrame, None where columns have no text as names.
+
+    An estimator remembers them, as those of scikit-learn do, so that later frames are read by name.
+    """
+    if not is_frame(given) or not all(isinstance(name, str) for name in given.columns):
+        return None
+    names = list(given.columns)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise PgmError(f"{what} has two columns {twice!r}")
+    return names
+
+
+def in_order(given: Any, names: Sequence[str] | None, what: str) -> Any:
+    """Return a DataFrame with its columns in the order of `names`; other values unchanged.
+
+    PgmError for a frame with other names than those, if there are any.
+    """
+    if names is None or not is_frame(given):
+        return given
+    found = names_of_columns(given, what) or list(map(repr, given.columns))
+    if found == names:
+        return given
+    parts = {
+        "lacks": [repr(name) for name in names if name not in found],
+        "also has": [repr(name) for name in found if name not in names],
+    }
+    if said := [f"{verb} {listed(some)}" for verb, some in parts.items() if some]:
+        raise PgmError(
+            f"{what}: the columns are not those of fit: this frame {' and '.join(said)}; give "
+            f"the columns of fit, {listed([*map(repr, names)])}, in any order"
+        )
+    return given[list(names)]
+
+
 def to_frame(
     structure: Structure, mean: Mapping[str, Array], prob: Mapping[str, Array], rows: int
 ) -> pd.DataFrame:
