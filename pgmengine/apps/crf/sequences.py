@@ -23,6 +23,7 @@ from pgmengine.base.checks import is_missing, real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.containers import array_of
+from pgmengine.evidence.frames import in_order, names_of_columns
 
 # The largest size of a feature: squares of gradients stay finite.
 MAX_FEATURE = 1e100
@@ -74,6 +75,32 @@ def holds_items(sequences: Sequence[Any]) -> bool:
 
 
 # ---- numbers ----
+
+
+def numbered(features: int) -> list[str]:
+    """Return the names of features that have numbers."""
+    return [f"x{i}" for i in range(features)]
+
+
+def by_columns(
+    sequences: Sequence[Any], names: Sequence[str] | None
+) -> tuple[list[Any], list[str] | None]:
+    """Return sequences with the columns of frames in one order, and the names of the columns.
+
+    Parameters
+    ----------
+    sequences : frames, whose columns may have names, or other sequences of numbers.
+    names : the names in their order; None if the first frame decides.
+
+    Raises
+    ------
+    PgmError
+        For a frame with other columns.
+    """
+    own = (names_of_columns(x, f"X: sequence {i}") for i, x in enumerate(sequences))
+    known = next((found for found in own if found is not None), None) if names is None else names
+    ordered = [in_order(x, known, f"X: sequence {i}") for i, x in enumerate(sequences)]
+    return ordered, None if known is None else list(known)
 
 
 def stacked_numbers(sequences: Sequence[Any], features: int | None) -> Steps:
