@@ -161,6 +161,23 @@ def names_of_columns(given: Any, what: str) -> list[str] | None:
     return names
 
 
+def labels_of_columns(structure: Structure, data: Any) -> dict[str, tuple[str, ...]]:
+    """Return layer -> names of its columns, for layers without names whose frame was read in order.
+
+    A learned model takes them as labels, so that later frames are read by name.
+    """
+    found = dict[str, tuple[str, ...]]()
+    for name, given in data.items() if isinstance(data, Mapping) and not is_frame(data) else ():
+        layer = structure.layers.get(name) if isinstance(name, str) else None
+        if layer is None or layer.labels or layer.is_array or not is_frame(given):
+            continue
+        columns = names_of_columns(given, f"data: {layer.title}") or []
+        known = any(structure.names.unit_of(layer, column) is not None for column in columns)
+        if len(columns) == layer.size and not known:
+            found[name] = tuple(columns)
+    return found
+
+
 def in_order(given: Any, names: Sequence[str] | None, what: str) -> Any:
     """Return a DataFrame with its columns in the order of `names`; other values unchanged.
 

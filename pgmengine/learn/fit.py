@@ -24,6 +24,7 @@ from pgmengine.base.work.executors import spawn
 from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.declare.declaration import declaration_of
 from pgmengine.declare.template import Template, as_template
+from pgmengine.evidence.frames import labels_of_columns
 from pgmengine.evidence.names import Member
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
@@ -206,6 +207,9 @@ def fit(
         parameters stay.
     data : layer -> (rows, size), or a DataFrame with a column for each unit; NaN is a missing
         value, and layers that are left out are hidden. States have their names, as in `infer`.
+        A DataFrame as the value of a layer has the units of the layer as columns, by their names.
+        Units without names are taken in order, and the learned model keeps the names of columns
+        as their labels, so that later frames are read by name.
         For a template: a list of rows of any length, such as [{"x": values}, ...], or name -> list
         of the values of each row. A template learns by EM or LBFGS.
     negative : the method of the model phase. By default ExactGradient() where that takes at most
@@ -342,7 +346,8 @@ def fit(
         interrupted = learn(fits, progress, saver)
         unsaved = saver.at_the_end(first.run, first.history, first.watch) if saver else ""
     _warn_of_absent_values(callbacks, first.history)
-    found = [_ended(each, plan.means, interrupted, unsaved) for each in fits]
+    labels = labels_of_columns(models[0].structure, data)
+    found = [_ended(each, plan.means, labels, interrupted, unsaved) for each in fits]
     if plan.length.by_default and not interrupted:
         # Whoever sets the length knows that it may be short.
         for note in dict.fromkeys(each.run.notes.get("converged", "") for each in fits):
@@ -397,7 +402,13 @@ def _resumed(saver: Saver, one: UnderWay) -> bool:
     return found
 
 
-def _ended(one: UnderWay, means: States, interrupted: bool, unsaved: str) -> Fit:
+def _ended(
+    one: UnderWay,
+    means: States,
+    labels: Mapping[str, tuple[str, ...]],
+    interrupted: bool,
+    unsaved: str,
+) -> Fit:
     """Return the result of a fit."""
     run = one.run
     if one.stopped:
@@ -405,7 +416,7 @@ def _ended(one: UnderWay, means: States, interrupted: bool, unsaved: str) -> Fit
     for note in run.notes.values():
         log.info("%s", note)
     return Fit(
-        run.model.with_training(Training(means, run.last_chains())),
+        run.model.with_labels(labels).with_training(Training(means, run.last_chains())),
         one.history.arrays(),
         run.state(),
         interrupted,
