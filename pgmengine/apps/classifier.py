@@ -170,6 +170,9 @@ def _classes(y: Array) -> tuple[Array, Array, Array]:
 def labels_of(y: Any) -> Array:
     """Return labels from any container; PgmError for a label that is missing."""
     labels = array_of(y, "y")
+    if labels.dtype.kind == "O":
+        # Numbers among objects are numbers.
+        labels = array_of(labels.tolist(), "y", lambda _: True)
     for row, label in enumerate(labels.ravel().tolist()):
         if is_missing(label):
             raise PgmError(f"y: row {row} is {label}, expected a label")

@@ -233,7 +233,8 @@ def _read(given: Any, what: str) -> Any:
 
     scikit-learn would drop the mask of a masked array. It reads names of columns itself.
     """
-    if given is None or type(given) is np.ndarray or is_frame(given):
+    plain = type(given) is np.ndarray and given.dtype.kind != "O"
+    if given is None or plain or is_frame(given):
         return given
     return labels_of(given) if what == "y" else with_nan(array_of(given, what))
 
