@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.types import Array
 from pgmengine.engine.spectrum import joint_states, slem, transition_matrix
+from pgmengine.evidence.containers import as_floats
 from pgmengine.infer.diagnostics.autocorrelation import (
     Times,
     autocorrelation_function,
@@ -59,7 +60,8 @@ def nearest_modes(states: ArrayLike, modes: ArrayLike) -> Array:
     >>> pgm.diagnostics.nearest_modes([[0, 0, 1], [1, 1, 0]], [[0, 0, 0], [1, 1, 1]])
     array([0, 1])
     """
-    distance = (np.asarray(states)[..., None, :] != np.asarray(modes)).sum(axis=-1)
+    x, centres = as_floats(states, "states"), as_floats(modes, "modes")
+    distance = (x[..., None, :] != centres).sum(axis=-1)
     tied = (distance == distance.min(axis=-1, keepdims=True)).sum(axis=-1) > 1
     return np.where(tied, -1, distance.argmin(axis=-1))
 
@@ -92,6 +94,5 @@ def class_changes(states: ArrayLike, modes: ArrayLike) -> Array | int:
     if labels.ndim == 1:
         kept = labels[labels >= 0]
         return int((kept[1:] != kept[:-1]).sum())
-    return np.array(
-        [class_changes(np.asarray(states)[:, c], modes) for c in range(labels.shape[1])]
-    )
+    x = as_floats(states, "states")
+    return np.array([class_changes(x[:, c], modes) for c in range(labels.shape[1])])

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.checks import seeded
+from pgmengine.base.checks import is_missing, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, RngLike
-from pgmengine.evidence.named_units import is_frame
+from pgmengine.evidence.containers import array_of, is_frame
+from pgmengine.evidence.frames import in_order, names_of_columns
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.fit import fit, pass_on
@@ -62,6 +63,7 @@ class GenerativeClassifier:
     classes_ : the labels, sorted, (classes,). Like the other attributes it is set by `fit`.
     models_ : the model of each class, a list.
     log_prior_ : the logarithm of the share of each class, (classes,).
+    feature_names_in_ : the names of the columns of x, a list; None if they had no names.
 
     >>> import numpy as np
     >>> import pgmengine as pgm
@@ -83,6 +85,7 @@ class GenerativeClassifier:
         Parameters
         ----------
         x : (rows, size), NaN where a value is missing; or a DataFrame with a column for each unit.
+            Names of columns are remembered: frames in `predict` have them in any order.
         y : (rows,) labels of any sortable kind.
 
         Returns
@@ -96,7 +99,7 @@ class GenerativeClassifier:
         KeyboardInterrupt
             After Ctrl-C, since some classes have no model yet.
         """
-        x, y = _rows(x), np.asarray(y)
+        x, y = _rows(x), labels_of(y)
         if y.ndim != 1 or len(x) != len(y):
             raise PgmError(
                 f"y has shape {y.shape}, expected ({len(x)},): one label for each row of x"
@@ -104,6 +107,7 @@ class GenerativeClassifier:
         if not len(y):
             raise PgmError("x has no rows, expected at least one of each class")
         self.classes_, number, counts = _classes(y)
+        self.feature_names_in_ = names_of_columns(x, "x")
         generators = seeded(self.rng).spawn(len(self.classes_))
         learn, rows = self.learn or partial(fit, progress=False), getattr(x, "iloc", x)
         self.log_prior_ = np.log(counts / len(y))
@@ -125,7 +129,7 @@ class GenerativeClassifier:
         """Return log p(x | class), or its bound, (rows, classes)."""
         if not hasattr(self, "models_"):
             raise PgmError("this GenerativeClassifier is not fitted yet: call fit(x, y) first")
-        x = _rows(x)
+        x = in_order(_rows(x), self.feature_names_in_, "x")
         found = [
             infer(model, {self.layer: x}, want=("log_prob",), method=self.method, rng=rng).log_prob
             for model in self.models_
@@ -152,7 +156,7 @@ class GenerativeClassifier:
 
     def score(self, x: Rows, y: ArrayLike) -> float:
         """Return the share of rows whose label is predicted."""
-        found, y = self.predict(x), np.asarray(y)
+        found, y = self.predict(x), labels_of(y)
         if y.shape != found.shape:
             raise PgmError(
                 f"y has shape {y.shape}, expected {found.shape}: one label for each row of x"
@@ -162,15 +166,6 @@ class GenerativeClassifier:
 
 def _classes(y: Array) -> tuple[Array, Array, Array]:
     """Return the sorted labels, the index of the label of each row, and the rows of each label."""
-    for row, label in enumerate(y.tolist()):
-        try:
-            # A missing label is NaN, the only value that differs from itself.
-            missing = label is None or bool(label != label)
-        except (TypeError, ValueError):
-            # pandas.NA has no truth value, and an array has several.
-            missing = True
-        if missing:
-            raise PgmError(f"y: row {row} is {label}, expected a label")
     try:
         return np.unique(y, return_inverse=True, return_counts=True)
     except TypeError:
@@ -179,11 +174,24 @@ def _classes(y: Array) -> tuple[Array, Array, Array]:
         ) from None
 
 
+def labels_of(y: Any) -> Array:
+    """Return labels from any container; PgmError for a label that is missing."""
+    labels = array_of(y, "y")
+    if labels.dtype.kind == "O":
+        # Numbers among objects are numbers.
+        labels = array_of(labels.tolist(), "y", lambda _: True)
+    for row, label in enumerate(labels.ravel().tolist()):
+        if is_missing(label):
+            raise PgmError(f"y: row {row} is {label}, expected a label")
+    texts = labels.dtype.kind == "O" and labels.size and all(type(x) is str for x in labels.flat)
+    return labels.astype(str) if texts else labels
+
+
 def _rows(x: Rows) -> Any:
     """Return data as an array (rows, ...); a DataFrame stays, since its columns have names."""
     if is_frame(x):
         return x
-    rows = np.asarray(x.toarray() if hasattr(x, "toarray") else x)
+    rows = array_of(x, "x")
     if rows.ndim < 2:
         raise PgmError(
             f"x has shape {rows.shape}, expected (rows, size): one row for each thing to be "

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
+from pgmengine.apps.classifier import labels_of
 from pgmengine.base.checks import check_whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.declare.families import rbm
+from pgmengine.evidence.containers import array_of, is_frame, with_nan
 from pgmengine.learn.fit import fit, pass_on
 from pgmengine.learn.negative import PCD
 from pgmengine.learn.starting.base_rate_start import base_rate_start
@@ -216,14 +218,25 @@ def checked(
     if issparse(X):
         raise PgmError("X is sparse, expected a dense array: give X.toarray()")
     finite = "allow-nan" if missing else True
+    X = _read(X, "X")
+    y = tuple(_read(part, "y") for part in y)
     try:
         return validate_data(
             estimator, X, *y, dtype=np.float64, ensure_all_finite=finite, reset=reset
         )
     except ValueError as error:
-        if fault := _fault(X, missing):
-            raise PgmError(fault) from error
-        raise
+        raise PgmError(_fault(X, missing) or error) from error
+
+
+def _read(given: Any, what: str) -> Any:
+    """Return the values of other containers than plain arrays and frames as a plain array.
+
+    scikit-learn would drop the mask of a masked array. It reads names of columns itself.
+    """
+    plain = type(given) is np.ndarray and given.dtype.kind != "O"
+    if given is None or plain or is_frame(given):
+        return given
+    return labels_of(given) if what == "y" else with_nan(array_of(given, what))
 
 
 def _fault(X: Features, missing: bool) -> str:

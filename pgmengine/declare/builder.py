@@ -36,7 +36,6 @@ from pgmengine.declare.shared.declared_term import (
 )
 from pgmengine.declare.units import Units, check_scope, in_words
 from pgmengine.declare.validate import (
-    as_floats,
     check_bias,
     check_layers,
     check_name,
@@ -47,6 +46,7 @@ from pgmengine.declare.validate import (
     check_weight,
 )
 from pgmengine.declare.values.declared import Values, check_log, rows_of, values_of
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.names import Member
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer

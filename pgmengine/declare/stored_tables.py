@@ -19,7 +19,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.scopes import check_conditionals, check_units
 from pgmengine.declare.stored_forms import Reader, of_links, whole_numbers
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats
 from pgmengine.model.forms.gate import Steps, fits_as_table
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure

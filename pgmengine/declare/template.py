@@ -7,7 +7,7 @@ shapes of all arrays of a model are compared with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +17,8 @@ from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.cache import Cache
 from pgmengine.declare.builder import GraphBuilder
+from pgmengine.evidence.containers import array_of, is_container, is_frame
+from pgmengine.evidence.state_names import as_entries
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model, StandsForModel
 
@@ -164,6 +166,13 @@ class Template:
         out.learned = {**self.learned, **params}
         return out
 
+    def values(self, key: Any, given: Any, what: str) -> Any:
+        """Return what a row has under a name as an array; single values stay as they are."""
+        if not is_container(type(given)):
+            return given
+        layer = self(2).structure.names.layer_of(key)
+        return array_of(given, what) if layer is None else as_entries(layer, given, what)
+
     def steps_of(self, row: Row, what: str = "row") -> int:
         """Return the number of steps of a row: a number itself, or what the shapes of values say.
 
@@ -261,11 +270,9 @@ def as_template(given: object) -> Template | None:
 
 def shape_of(values: Any) -> tuple[int, ...]:
     """Return the shape of values, () where lists of unequal lengths or mappings have none."""
-    if isinstance(values, Mapping):
-        return ()
     try:
-        return tuple(np.shape(values))
-    except ValueError:
+        return array_of(values, "values").shape
+    except PgmError:
         return ()
 
 
@@ -274,8 +281,10 @@ def has_shape(layer: Layer, shape: tuple[int, ...]) -> bool:
     return shape in (layer.grid, (*layer.grid, layer.unit.width), (layer.size,))
 
 
-def rows_of_data(given: object, what: str) -> list[Row]:
+def rows_of_data(template: Template, given: object, what: str) -> list[Row]:
     """Return the rows of a template: a list of rows, or name -> list of the values of each row.
+
+    The values of each row are arrays, whatever container they come in.
 
     Raises
     ------
@@ -283,48 +292,52 @@ def rows_of_data(given: object, what: str) -> list[Row]:
         For anything else, and for lists of unequal lengths.
     """
     if isinstance(given, Mapping):
-        single = [key for key, values in given.items() if not _is_list_of_rows(values)]
-        if single:
-            raise PgmError(
-                f"{what} of a template must be a list of rows: {single[0]!r} has the values of one "
-                "row; give [{...}] for a single row, or a list with the values of each row"
-            )
-        lists = {key: list(values) for key, values in given.items()}
-        counts = {len(values) for values in lists.values()}
-        if len(counts) != 1:
-            sizes = ", ".join(f"{key!r} has {len(values)}" for key, values in lists.items())
-            raise PgmError(f"{what}: each name needs as many rows: {sizes or 'there are none'}")
-        return [{key: values[i] for key, values in lists.items()} for i in range(counts.pop())]
-    if isinstance(given, (list, tuple)) and given:
-        return [_as_mapping(row) for row in given]
-    raise PgmError(
-        f"{what} of a template must be a list of rows, such as [{{'x': values}}, ...], not "
-        f"{'an empty list' if isinstance(given, list) else type(given).__name__}"
-    )
+        given = _row_by_row(given, what)
+    if not isinstance(given, (list, tuple)) or not given:
+        raise PgmError(
+            f"{what} of a template must be a list of rows, such as [{{'x': values}}, ...], not "
+            f"{'an empty list' if isinstance(given, list) else type(given).__name__}"
+        )
+    return [_read(template, row, f"{what}: row {i}") for i, row in enumerate(given)]
 
 
-def _as_mapping(row: Any) -> Row:
-    """Return a row; a DataFrame has a column for each array, and a line for each step."""
-    if hasattr(row, "columns") and hasattr(row, "iloc"):
-        return {name: row[name].to_numpy() for name in row.columns}
-    found: Row = row
-    return found
+def _row_by_row(given: Mapping[Any, Any], what: str) -> list[Row]:
+    """Return the rows of a mapping name -> list of the values of each row."""
+    single = [key for key, values in given.items() if not _is_list_of_rows(values)]
+    if single:
+        raise PgmError(
+            f"{what} of a template must be a list of rows: {single[0]!r} has the values of one "
+            "row; give [{...}] for a single row, or a list with the values of each row"
+        )
+    lists = {key: list(values) for key, values in given.items()}
+    counts = {len(values) for values in lists.values()}
+    if len(counts) != 1:
+        sizes = ", ".join(f"{key!r} has {len(values)}" for key, values in lists.items())
+        raise PgmError(f"{what}: each name needs as many rows: {sizes or 'there are none'}")
+    return [{key: values[i] for key, values in lists.items()} for i in range(counts.pop())]
+
+
+def _read(template: Template, row: Any, what: str) -> Row:
+    """Return a row with arrays as values; a DataFrame has a column for each array of variables."""
+    if is_frame(row):
+        columns = list(row.columns)
+        if len(set(columns)) < len(columns):
+            twice = next(name for name in columns if columns.count(name) > 1)
+            raise PgmError(f"{what} has two columns {twice!r}")
+        row = {name: row[name] for name in columns}
+    if not isinstance(row, Mapping):
+        number: Row = row
+        return number
+    return {key: template.values(key, value, f"{what}: {key!r}") for key, value in row.items()}
 
 
 def _is_list_of_rows(values: Any) -> bool:
     """Whether values are those of several rows, each with an axis of steps, or none at all."""
-    several = isinstance(values, (list, tuple, np.ndarray))
-    return several and all(np.ndim(v) > 0 or len(shape_of(v)) > 0 for v in values)
+    if not isinstance(values, Collection) or is_frame(values) or getattr(values, "ndim", 1) == 0:
+        return False
+    return is_container(type(values)) and all(len(shape_of(value)) > 0 for value in values)
 
 
-def stacked(rows: list[Mapping[Any, Any]]) -> dict[Any, Any]:
+def stacked(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, Array]:
     """Return rows of equal names and shapes as name -> values with an axis of rows."""
-    return {key: _stack([row[key] for row in rows]) for key in rows[0]}
-
-
-def _stack(values: list[Any]) -> Array:
-    """Return values as one array with an axis of rows; names and None stay objects."""
-    arrays = [np.asarray(value) for value in values]
-    if any(array.dtype.kind not in "biuf" for array in arrays):
-        arrays = [np.asarray(value, dtype=object) for value in values]
-    return np.stack(arrays)
+    return {key: array_of([row[key] for row in rows], f"{key!r}") for key in rows[0]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields
 from functools import cached_property
 
@@ -16,6 +15,7 @@ from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.sparse import csr_of
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
+from pgmengine.evidence.containers import as_floats
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
@@ -307,45 +307,6 @@ def check_weight(structure: Structure, coupling: Coupling, weight: Weight) -> We
         if not coupling.directed:
             array = _symmetric(array)
     return array
-
-
-def as_floats(values: object, what: str) -> Array:
-    """Return anything that numpy can read as float64 in this type, else PgmError."""
-    try:
-        # Masked values are not observed.
-        if isinstance(values, np.ma.MaskedArray):
-            return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
-        if is_sparse(values):
-            return _filled(values, what)
-        array = np.asarray(values)
-        # numpy would drop the imaginary part of complex numbers, and the unit of dates.
-        if array.dtype.kind in "cMmV":
-            raise TypeError(f"it has {array.dtype} entries")
-        if array.dtype.kind == "O":
-            # From Python 3.13 on, a comparison with NaN sets the flag that numpy warns of.
-            with np.errstate(invalid="ignore"):
-                missing = np.asarray(np.frompyfunc(is_missing, 1, 1)(array), bool)
-            array = np.where(missing, np.nan, array)
-        return array.astype(np.float64, copy=False)
-    except PgmError:
-        raise
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-        OverflowError,
-        RecursionError,
-        MemoryError,
-    ) as error:
-        raise PgmError(f"{what} is not an array of numbers: {error}") from None
-
-
-def _filled(matrix: Weight, what: str) -> Array:
-    """Return a sparse matrix as a dense one."""
-    if why := no_room(8 * math.prod(map(int, matrix.shape))):
-        raise PgmError(f"{what}: with its zeros the sparse matrix does not fit into memory: {why}")
-    filled: Array = csr_of(matrix, what).toarray()
-    return filled
 
 
 def _check_shape(array: Weight, shape: tuple[int, int], what: str, more: str = "") -> None:

@@ -12,6 +12,7 @@ from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States
 from pgmengine.engine.reference import moves
 from pgmengine.engine.visits import visited
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.target import Target
 
 if TYPE_CHECKING:
@@ -146,5 +147,5 @@ def slem(matrix: ArrayLike) -> float:
     >>> round(pgm.diagnostics.slem([[0.9, 0.1], [0.2, 0.8]]), 6)
     0.7
     """
-    sizes = np.sort(np.abs(np.linalg.eigvals(np.asarray(matrix))))
+    sizes = np.sort(np.abs(np.linalg.eigvals(as_floats(matrix, "matrix"))))
     return float(sizes[-2]) if len(sizes) > 1 else 0.0

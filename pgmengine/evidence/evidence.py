@@ -16,15 +16,9 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, SINGLE_ROUNDING
 from pgmengine.base.rows import rows_of, spread
 from pgmengine.base.types import Array, LayerValues
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats, is_frame
 from pgmengine.evidence.frames import by_layer
-from pgmengine.evidence.named_units import (
-    StateNumbers,
-    ValuesInRows,
-    in_line,
-    is_frame,
-    values_of_units,
-)
+from pgmengine.evidence.named_units import StateNumbers, ValuesInRows, in_line, values_of_units
 from pgmengine.evidence.relevance import EvidencePattern, pattern_of
 from pgmengine.evidence.state_names import as_entries, text_of_number
 from pgmengine.model.layer import Layer

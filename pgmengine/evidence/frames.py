@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats, is_frame
 from pgmengine.evidence.named_units import (
     StateNumbers,
     check_by_layer,
-    is_frame,
     numbers_of_layer,
     values_by_layer,
 )
 from pgmengine.evidence.names import Names
-from pgmengine.evidence.state_names import as_entries, check_not_lost, state_numbers
+from pgmengine.evidence.state_names import as_entries, state_numbers
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 
@@ -40,9 +39,8 @@ def by_layer(
     The columns of a DataFrame are (layer, label of the unit), or the label alone if no other layer
     has it; units without a column are NaN. The name of a layer of one unit also names the unit.
     Units without labels have numbers. Values may be names of states. If a DataFrame is given for
-    one layer, its columns are units: by name if one of them is the name of a unit, else in order.
-    Names that are close to labels are refused as mistyped. `with_rows`: values always have an axis
-    of rows.
+    one layer, its columns are units of this layer: see `units_of_columns`. `with_rows`: values
+    always have an axis of rows.
     """
     if isinstance(given, StateNumbers):
         return given
@@ -85,9 +83,7 @@ def _filled(layer: Layer, frame: Any, units: Mapping[int, int], what: str, mark:
     out = np.full((len(frame), layer.size), np.nan)
     for unit, number in units.items():
         where = f"{what}{mark} column {frame.columns[number]!r}"
-        column = frame.iloc[:, number]
-        check_not_lost(layer, column, where)
-        entries = as_entries(layer, column.to_numpy(), where)
+        entries = as_entries(layer, frame.iloc[:, number], where)
         out[:, unit] = state_numbers(layer, entries, where, ("row",))
     return layer.values_of(out, what) if layer.unit.width > 1 else out
 
@@ -99,8 +95,9 @@ def _given(names: Names, name: str, given: Any, what: str, with_rows: bool) -> A
     layer = names.layers[name]
     if is_frame(given):
         what = f"{what}: {layer.title}"
-        units = units_of_columns(names, layer, given, what)
-        return given if units is None else _filled(layer, given, units, what, ",")
+        if (units := units_of_columns(names, layer, given, what)) is not None:
+            return _filled(layer, given, units, what, ",")
+        return numbers_of_layer(layer, given, what, with_rows)
     return numbers_of_layer(layer, given, f"{what}: {layer.title}", with_rows)
 
 
@@ -130,23 +127,77 @@ def _dropping(extra: list[Any]) -> str:
 def units_of_columns(names: Names, layer: Layer, frame: Any, what: str) -> dict[int, int] | None:
     """Return unit -> number of its column in a layer's DataFrame.
 
-    Columns are read by name, else in order; None if their number differs from that of the units.
+    Columns are the names of units, or their numbers. If the units have no names and no column is
+    a number, the columns are the units in order; None if there are more or fewer of them.
     """
     columns, found = list(frame.columns), dict[int, int]()
     units = [names.unit_of(layer, column) for column in columns]
     unknown = [column for unit, column in zip(units, columns, strict=True) if unit is None]
-    mistyped = layer.labels and any(nearest(column, layer.unit_texts) for column in columns)
-    if len(unknown) == len(columns) and not mistyped:
+    if len(unknown) == len(columns) and not layer.labels:
         return {i: i for i in range(layer.size)} if len(columns) == layer.size else None
     if unknown:
-        others = ", where others are" if len(unknown) < len(columns) else ""
+        some = len(unknown) < len(columns)
+        instead = f"; the units are {listed([*map(repr, layer.labels or ())])}, in this order"
         raise PgmError(
-            f"{what}: column {unknown[0]!r} is no unit's name{others}"
-            f"{nearest(unknown[0], layer.unit_texts)}{_dropping(unknown)}"
+            f"{what}: column {unknown[0]!r} is no unit's name{', where others are' if some else ''}"
+            f"{nearest(unknown[0], layer.unit_texts)}{_dropping(unknown) if some else instead}"
         )
     for i, unit in enumerate(units):
         _take(found, int(unit or 0), i, frame, what)
     return found
+
+
+def names_of_columns(given: Any, what: str) -> list[str] | None:
+    """Return the names of the columns of a DataFrame, None where columns have no text as names.
+
+    An estimator remembers them, as those of scikit-learn do, so that later frames are read by name.
+    """
+    if not is_frame(given) or not all(isinstance(name, str) for name in given.columns):
+        return None
+    names = list(given.columns)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise PgmError(f"{what} has two columns {twice!r}")
+    return names
+
+
+def labels_of_columns(structure: Structure, data: Any) -> dict[str, tuple[str, ...]]:
+    """Return layer -> names of its columns, for layers without names whose frame was read in order.
+
+    A learned model takes them as labels, so that later frames are read by name.
+    """
+    found = dict[str, tuple[str, ...]]()
+    for name, given in data.items() if isinstance(data, Mapping) and not is_frame(data) else ():
+        layer = structure.layers.get(name) if isinstance(name, str) else None
+        if layer is None or layer.labels or layer.is_array or not is_frame(given):
+            continue
+        columns = names_of_columns(given, f"data: {layer.title}") or []
+        known = any(structure.names.unit_of(layer, column) is not None for column in columns)
+        if len(columns) == layer.size and not known:
+            found[name] = tuple(columns)
+    return found
+
+
+def in_order(given: Any, names: Sequence[str] | None, what: str) -> Any:
+    """Return a DataFrame with its columns in the order of `names`; other values unchanged.
+
+    PgmError for a frame with other names than those, if there are any.
+    """
+    if names is None or not is_frame(given):
+        return given
+    found = names_of_columns(given, what) or list(map(repr, given.columns))
+    if found == names:
+        return given
+    parts = {
+        "lacks": [repr(name) for name in names if name not in found],
+        "also has": [repr(name) for name in found if name not in names],
+    }
+    if said := [f"{verb} {listed(some)}" for verb, some in parts.items() if some]:
+        raise PgmError(
+            f"{what}: the columns are not those of fit: this frame {' and '.join(said)}; give "
+            f"the columns of fit, {listed([*map(repr, names)])}, in any order"
+        )
+    return given[list(names)]
 
 
 def to_frame(

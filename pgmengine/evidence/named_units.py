@@ -12,17 +12,10 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, SINGLE_ROUNDING, in_range
 from pgmengine.base.types import Array
-from pgmengine.declare.validate import as_floats
-from pgmengine.evidence.state_names import (
-    as_entries,
-    check_not_lost,
-    state_number,
-    state_numbers,
-    text_of_number,
-)
+from pgmengine.evidence.containers import as_floats, is_frame
+from pgmengine.evidence.state_names import as_entries, state_number, state_numbers, text_of_number
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.weights import is_sparse
 
 
 class StateNumbers(dict[str, Any]):
@@ -74,11 +67,6 @@ def _fitting(layers: Sequence[Layer], shape: tuple[int, ...]) -> list[Layer]:
     ]
     # A vector may also have a row for each value of a single unit.
     return wide or [x for x in layers if rows == 0 and x.size == 1]
-
-
-def is_frame(given: object) -> bool:
-    """Whether it is a DataFrame of pandas, or of a package with the same interface."""
-    return hasattr(given, "columns") and hasattr(given, "iloc")
 
 
 def _with_size(layer: Layer) -> str:
@@ -202,7 +190,6 @@ def _numbers(layer: Layer, value: ArrayLike, what: str) -> Array:
     """Return values () or (rows,) of one unit as numbers, NaN where none is given."""
     if isinstance(value, (str, int, float)):
         return np.asarray(state_number(layer, value, what))
-    check_not_lost(layer, value, what)
     array = as_entries(layer, value, what)
     # (rows, 1), the shape of a layer of one unit.
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
@@ -245,16 +232,14 @@ def _common_rows(
     return key, len(part)
 
 
-def in_line(layer: Layer, given: Any, what: str) -> Any:
-    """Return values in the shape of a layer with several axes as (..., size[, k])."""
-    if not layer.shape or is_sparse(given) or is_frame(given):
-        return given
+def in_line(layer: Layer, given: Any, what: str) -> Array:
+    """Return values of a layer, in its shape if that has several axes, as (..., size[, k])."""
     array = as_entries(layer, given, what)
     found = layer.in_line(array)
     return found if found is not array else layer.in_line(array, (layer.unit.width,))
 
 
-def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = False) -> Any:
+def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = False) -> Array:
     """Return values of a layer with its names of states as numbers, NaN where not observed.
 
     Values of all components of units, such as one-hot rows, stay as they are, and so do numbers of
@@ -266,26 +251,17 @@ def numbers_of_layer(layer: Layer, given: Any, what: str, with_rows: bool = Fals
     PgmError for a value that is no state, with row and index.
     """
     named = layer.state_table is not None
-    check_not_lost(layer, given, what)
-    given = in_line(layer, given, what)
-    if not named and (_numeric(given) or is_sparse(given)):
-        return given
-    array = as_entries(layer, as_floats(given, what) if is_sparse(given) else given, what)
-    if not named and _numeric(array):
+    array = in_line(layer, given, what)
+    if not named and array.dtype.kind in "biuf":
         return array
     wide = layer.unit.width > 1
     if wide and _of_components(layer, array, with_rows):
-        return given
+        return array
     found = state_numbers(layer, array, what, _axes(layer, array))
     if wide and found.ndim == 2 and found.shape[1] == layer.size:
         # If there are as many rows as states, labels could be read as values of components.
         return layer.values_of(found, what)
     return found
-
-
-def _numeric(given: Any) -> bool:
-    """Whether values are an array of numbers or booleans."""
-    return isinstance(given, np.ndarray) and given.dtype.kind in "biuf"
 
 
 def _of_components(layer: Layer, array: Array, with_rows: bool) -> bool:

@@ -28,9 +28,9 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.rows import equal_rows
 from pgmengine.base.types import Array, States
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats, is_frame
 from pgmengine.evidence.frames import units_of_columns
-from pgmengine.evidence.named_units import apart, check_by_layer, is_frame
+from pgmengine.evidence.named_units import apart, check_by_layer
 from pgmengine.evidence.names import Member, Names, Place
 from pgmengine.evidence.state_weights import (
     ByState,

@@ -29,6 +29,7 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.names import hashable, nearest
 from pgmengine.base.types import Array
+from pgmengine.evidence.containers import array_of
 
 if TYPE_CHECKING:
     from pgmengine.model.layer import Layer
@@ -126,37 +127,16 @@ class StateNames:
             )
         return text
 
-    def entries(self, given: Any, what: str) -> Array:
-        """Return nested lists as an array of objects, in which names may be tuples."""
-        if not self.tuples:
-            try:
-                # numpy would convert True and 2 to the numbers 1 and 2.
-                return np.asarray(given, dtype=object)
-            except ValueError as error:
-                raise PgmError(f"{what} is not an array of values: {error}") from None
-        shape, level = list[int](), [given]
-        while level and all(self._is_list(x, what) for x in level):
-            lengths = {len(x) for x in level}
-            if len(lengths) > 1:
-                counts = " and ".join(map(str, sorted(lengths)))
-                raise PgmError(f"{what} is not an array of values: it has lists of {counts} values")
-            shape += lengths
-            level = [part for x in level for part in x]
-        out = np.empty(len(level), dtype=object)
-        for i, value in enumerate(level):
-            out[i] = value
-        return out.reshape(shape)
-
-    def _is_list(self, value: object, what: str) -> bool:
-        """Whether a value is a list of states and not a state; PgmError if it may be either."""
-        if not isinstance(value, tuple) or not self.matches(value):
-            return isinstance(value, (list, tuple))
-        if value and all(self.matches(part) for part in value):
+    def is_one(self, given: tuple[Any, ...], what: str) -> bool:
+        """Whether a tuple is the name of a state; PgmError if it may also be a list of states."""
+        if not self.matches(given):
+            return False
+        if given and all(self.matches(part) for part in given):
             raise PgmError(
-                f"{what}: {value!r} may be the name of a state, or {len(value)} states: give the "
-                f"text {text_of(value)!r}, or a list of the states"
+                f"{what}: {given!r} may be the name of a state, or {len(given)} states: give the "
+                f"text {text_of(given)!r}, or a list of the states"
             )
-        return False
+        return True
 
     def state(self, value: object, what: str) -> int:
         """Return the state that a value names; PgmError unless it names exactly one."""
@@ -250,6 +230,8 @@ def written_number(text: str) -> int | float | None:
 def _shown(value: object) -> str:
     """Return a value for a message, shortened because it may be anything."""
     value = _plain(value)
+    if type(value) is float:
+        return text_of_number(value)
     return repr(value) if isinstance(value, str) else reprlib.repr(value)
 
 
@@ -285,33 +267,21 @@ def _number(value: Any, what: str) -> float:
 
 
 def as_entries(layer: Layer, given: Any, what: str) -> Array:
-    """Return values of a layer as an array of numbers, or of unchanged objects.
+    """Return values of a layer as an array of numbers, or of objects, from any container.
 
-    Masked entries become NaN. PgmError for values that are not an array.
+    PgmError for what is no array of values, for times that name no states, and for cells in which
+    pandas may have lost the name of a state.
     """
-    if isinstance(given, np.ma.MaskedArray):
-        return np.asarray(np.ma.filled(given.astype(object), np.nan))
-    if isinstance(given, (list, tuple)) and layer.state_table is not None:
-        return layer.state_table.entries(given, what)
-    try:
-        array = np.asarray(given)
-        if (times := _times(layer, array)) is not None:
-            return times
-        # Conversion to objects would make numbers of times in nanoseconds.
-        timed = array.dtype.kind in "mM"
-        if array.dtype.kind in "biuf":
-            return array
-    except ValueError:
-        timed = False
-    if timed and np.isnat(array).all():
-        return np.full(array.shape, np.nan)
-    if timed:
-        raise PgmError(f"{what} is not an array of numbers or names: it has dates or times")
-    try:
-        # numpy would convert names and numbers together to text.
-        return np.asarray(given, dtype=object)
-    except ValueError as error:
-        raise PgmError(f"{what} is not an array of values: {error}") from None
+    is_value = None
+    if (table := layer.state_table) is not None:
+        _check_not_lost(table, given, what)
+        is_value = partial(table.is_one, what=what) if table.tuples else None
+    array = array_of(given, what, is_value)
+    if array.dtype.kind not in "mM":
+        return array
+    if (times := _times(layer, array)) is not None:
+        return times
+    raise PgmError(f"{what} is not an array of numbers or names: it has dates or times")
 
 
 def _times(layer: Layer, array: Array) -> Array | None:
@@ -324,13 +294,12 @@ def _times(layer: Layer, array: Array) -> Array | None:
     return times.astype(object) if same.all() else None
 
 
-def check_not_lost(layer: Layer, column: Any, what: str) -> None:
+def _check_not_lost(table: StateNames, column: Any, what: str) -> None:
     """PgmError for NaN in a column of pandas that may have been the name of a state.
 
     pandas converts such texts to NaN when it reads a file, so that they look like empty cells.
     """
-    names = [] if layer.state_table is None else layer.state_table.names_like_missing
-    if not names or not hasattr(column, "isna"):
+    if not hasattr(column, "isna") or not (names := table.names_like_missing):
         return
     entries = column.astype(object).to_numpy()
     lost = [row for row, value in enumerate(entries) if isinstance(value, float) and value != value]

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array
-from pgmengine.declare.validate import as_floats
-from pgmengine.evidence.named_units import is_frame
+from pgmengine.evidence.containers import as_floats, is_frame
 from pgmengine.evidence.state_names import position, state_number
 from pgmengine.model.layer import Layer
 

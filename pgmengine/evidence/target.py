@@ -25,7 +25,7 @@ from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.rows import distinct, rows_of, spread
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.declare.summary import headline
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.named_units import check_by_layer, fields_by_layer
 from pgmengine.evidence.relevance import EvidencePattern, barren
@@ -125,7 +125,7 @@ class Target:
 
         beta is one number, or one for each row.
         """
-        beta = np.broadcast_to(np.asarray(beta, dtype=np.float64), (self.rows,))
+        beta = np.broadcast_to(as_floats(beta, "beta"), (self.rows,))
         if not np.all((beta >= 0) & (beta <= 1)):
             raise PgmError(f"beta must lie in [0, 1], not {beta[~((beta >= 0) & (beta <= 1))][0]}")
         if reference is None:

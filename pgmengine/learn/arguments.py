@@ -13,7 +13,7 @@ from pgmengine.base.display import few
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, LayerValues
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.names import Member, as_members

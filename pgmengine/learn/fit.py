@@ -25,6 +25,7 @@ from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.declare.declaration import declaration_of, placed_units
 from pgmengine.declare.template import Template, as_template
+from pgmengine.evidence.frames import labels_of_columns
 from pgmengine.evidence.names import Member
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import check_left, check_settings, check_start, row_weights, written
@@ -202,6 +203,9 @@ def fit(
         parameters stay.
     data : layer -> (rows, size), or a DataFrame with a column for each unit; NaN is a missing
         value, and layers that are left out are hidden. States have their names, as in `infer`.
+        A DataFrame as the value of a layer has the units of the layer as columns, by their names.
+        Units without names are taken in order, and the learned model keeps the names of columns
+        as their labels, so that later frames are read by name.
         For a template: a list of rows of any length, such as [{"x": values}, ...], or name -> list
         of the values of each row. A template learns by EM or LBFGS.
     negative : the method of the model phase. By default ExactGradient() where that takes at most
@@ -339,8 +343,9 @@ def fit(
         interrupted = learn(fits, progress, saver)
         unsaved = saver.at_the_end(first.run, first.history, first.watch) if saver else ""
     _warn_of_absent_values(callbacks, first.history)
+    labels = labels_of_columns(declared[0].structure, data)
     found = [
-        _ended(each, one.structure, plan.means, interrupted, unsaved)
+        _ended(each, one.structure, plan.means, labels, interrupted, unsaved)
         for each, one in zip(fits, declared, strict=True)
     ]
     if plan.length.by_default and not interrupted:
@@ -398,7 +403,12 @@ def _resumed(saver: Saver, one: UnderWay) -> bool:
 
 
 def _ended(
-    one: UnderWay, structure: Structure, means: States, interrupted: bool, unsaved: str
+    one: UnderWay,
+    structure: Structure,
+    means: States,
+    labels: Mapping[str, tuple[str, ...]],
+    interrupted: bool,
+    unsaved: str,
 ) -> Fit:
     """Return the result of a fit of a model that was declared with this structure."""
     run = one.run
@@ -407,7 +417,7 @@ def _ended(
     for note in run.notes.values():
         log.info("%s", note)
     return Fit(
-        _without_auxiliary(run.model, structure, Training(means, run.last_chains())),
+        _learned(run.model, structure, labels, Training(means, run.last_chains())),
         one.history.arrays(),
         run.state(),
         interrupted,
@@ -423,15 +433,17 @@ def _ended(
     )
 
 
-def _without_auxiliary(model: Model, structure: Structure, training: Training) -> Model:
-    """Return a learned model without the auxiliary variables that the declared structure lacks."""
+def _learned(
+    model: Model, structure: Structure, labels: Mapping[str, tuple[str, ...]], training: Training
+) -> Model:
+    """Return a learned model, without the auxiliary variables that the declared structure lacks."""
     if model.structure is not structure:
         gone = model.structure.auxiliary - structure.auxiliary
         biases = {f"{name}.bias" for name in gone}
         params = {key: value for key, value in model.params.items() if key not in biases}
         chains = {name: x for name, x in training.chains.items() if name not in gone}
         model, training = Model(structure, params), replace(training, chains=chains)
-    return model.with_training(training)
+    return model.with_labels(labels).with_training(training)
 
 
 def _models(given: Any, repeats: int | None) -> list[Model]:

@@ -15,6 +15,7 @@ conditional table has no base measure of its own, because its table sums to one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self
@@ -295,6 +296,15 @@ class Parameters:
         if training is not None:
             check_training(self.structure, training)
         return type(self)(self.structure, self.params, training, self.fresh)
+
+    def with_labels(self, labels: Mapping[str, tuple[str, ...]]) -> Self:
+        """Return the model with names of the units of some layers, layer -> labels."""
+        if not labels:
+            return self
+        old = self.structure.layers
+        layers = {n: replace(x, labels=labels.get(n, x.labels)) for n, x in old.items()}
+        structure = replace(self.structure, layers=layers)
+        return type(self)(structure, self.params, self.training, self.fresh)
 
     def inputs(self, x: States, name: str) -> Array:
         """Return zeta = bias + sum over parents of x_p J of a directed layer, (rows, width).

@@ -393,7 +393,7 @@ NAN = np.array([[0.0, 1, 2], [np.nan, 1, 2]])
         ([np.array([[1j]])], [["a"]], "sequence 0, step 0, feature 0: .*1j"),
         ([sparse.csr_array(np.array([[1j]]))], [["a"]], "sparse matrix of complex128"),
         ([np.zeros(3)], [["a"] * 3], r"X: sequence 0 has the shape \(3,\)"),
-        ([[[1.0, 2.0], [1.0]]], [["a", "b"]], "X: sequence 0 has steps of different lengths"),
+        ([[[1.0, 2.0], [1.0]]], [["a", "b"]], "X: sequence 0 .* lists of 1 and 2 values"),
         (sparse.csr_array(np.eye(2)), [["a"]], "X must be a list of sequences, not csr_array"),
         ("word", [["a"]], "X must be a list of sequences, not str"),
         ([[{"a": None}]], [["a"]], "sequence 0, step 0, feature 'a': None"),

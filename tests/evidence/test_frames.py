@@ -142,7 +142,7 @@ def test_columns_of_one_layers_frame_are_taken_by_name():
     names = np.array([["yes", "no", "no"], ["no", "yes", None]], dtype=object)
     truth = pgm.infer(model, {"v": names}).mean["h"]
     words = pd.DataFrame(names, columns=list("abc"))
-    for frame in (words, words[["c", "a", "b"]], words.set_axis(list("pqr"), axis=1)):
+    for frame in (words, words[["c", "a", "b"]], words.set_axis(range(3), axis=1)):
         assert np.array_equal(pgm.infer(model, {"v": frame}).mean["h"], truth)
     numbers, plain = pd.DataFrame(x), pgm.rbm(3, 2, rng=0)
     turned = pgm.infer(plain, {"v": numbers[[2, 0, 1]]}).mean["h"]
@@ -162,6 +162,7 @@ def test_columns_of_one_layers_frame_are_taken_by_name():
     for columns, what in (
         (["c", "a", "bb"], "column 'bb' is no unit's name"),
         (["a", "a", "c"], "columns 'a' and 'a' are the same unit"),
+        (["p", "q", "r"], "column 'p' is no unit's name; the units are 'a', 'b', 'c', in this"),
     ):
         with pytest.raises(pgm.PgmError, match=what):
             pgm.infer(model, {"v": words.set_axis(columns, axis=1)})

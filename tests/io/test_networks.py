@@ -43,7 +43,7 @@ AB = (("a", "b"), (("x", "y"), ("u", "v", "w")))
         ),
         ((*AB, (), (((0,), [1, np.inf]),)), r"of \(a\): entry \[1\] is inf"),
         ((*AB, (), (((), [1.0]),)), r"shape \(1,\), expected \(\)"),
-        ((*AB, (), (((0,), ["p", "q"]),)), "no array of numbers"),
+        ((*AB, (), (((0,), ["p", "q"]),)), "not an array of numbers"),
         (
             (*AB, ((0, (1,), np.ones((3, 2))), (1, (0,), np.ones((2, 3))))),
             "directed cycle: (a -> b -> a|b -> a -> b)",

@@ -21,9 +21,11 @@ from pgmengine.apps.crf.sequences import (
     Labels,
     Sequences,
     Steps,
+    by_columns,
     classes_of,
     holds_items,
     listed_sequences,
+    numbered,
     stacked_items,
     stacked_labels,
     stacked_numbers,
@@ -94,8 +96,8 @@ class ChainCRF(BaseEstimator):
     classes_ : (labels,) the labels, sorted. Like the other attributes it is set by `fit`.
     coef_ : (features, labels) weights of the features.
     transitions_ : (labels, labels) weights of successive labels, from row to column.
-    feature_names_ : names of the features, a list in the order of coef_; "x0", "x1", ... for
-        features that are numbered.
+    feature_names_ : names of the features, a list in the order of coef_: those of the columns of
+        frames, and "x0", "x1", ... for features that are numbered. Later frames are read by them.
     n_features_in_ : the number of features.
     has_items_ : whether steps were dicts or lists of names, and not rows of numbers.
     objective_ : the objective at the weights, in nats.
@@ -136,8 +138,8 @@ class ChainCRF(BaseEstimator):
 
         Parameters
         ----------
-        X : a list with one entry for each sequence: an array or a scipy.sparse matrix (steps,
-            features), or a list with a dict of features, or a list of names, for each step.
+        X : a list with one entry for each sequence: an array, a DataFrame or a scipy.sparse matrix
+            (steps, features), or a list with a dict of features, or a list of names, for each step.
             {"word": "walk"} is the feature "word=walk" with the value 1.
         y : a list with a list of labels, texts or numbers, for each sequence.
         """
@@ -148,8 +150,9 @@ class ChainCRF(BaseEstimator):
         if items:
             steps, names = stacked_items(sequences, None)
         else:
+            sequences, columns = by_columns(sequences, None)
             steps = stacked_numbers(sequences, None)
-            names = [f"x{i}" for i in range(steps.values.shape[1])]
+            names = columns or numbered(steps.values.shape[1])
         labels = stacked_labels(y, steps.lengths)
         if not labels:
             raise PgmError(
@@ -269,7 +272,9 @@ class ChainCRF(BaseEstimator):
         """Return the steps of sequences with the features of `fit`."""
         if self.has_items_:
             return stacked_items(sequences, self.feature_names_)[0]
-        return stacked_numbers(sequences, self.n_features_in_)
+        names = self.feature_names_
+        known = None if names == numbered(len(names)) else names
+        return stacked_numbers(by_columns(sequences, known)[0], self.n_features_in_)
 
     def score(self, X: Sequences, y: Labels) -> float:
         """Return the share of steps whose label is predicted right, NaN if there are no steps.

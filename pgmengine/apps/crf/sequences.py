@@ -22,6 +22,8 @@ from scipy.sparse import csr_array, issparse, vstack
 from pgmengine.base.checks import is_missing, real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
+from pgmengine.evidence.containers import array_of
+from pgmengine.evidence.frames import in_order, names_of_columns
 
 # The largest size of a feature: squares of gradients stay finite.
 MAX_FEATURE = 1e100
@@ -75,6 +77,32 @@ def holds_items(sequences: Sequence[Any]) -> bool:
 # ---- numbers ----
 
 
+def numbered(features: int) -> list[str]:
+    """Return the names of features that have numbers."""
+    return [f"x{i}" for i in range(features)]
+
+
+def by_columns(
+    sequences: Sequence[Any], names: Sequence[str] | None
+) -> tuple[list[Any], list[str] | None]:
+    """Return sequences with the columns of frames in one order, and the names of the columns.
+
+    Parameters
+    ----------
+    sequences : frames, whose columns may have names, or other sequences of numbers.
+    names : the names in their order; None if the first frame decides.
+
+    Raises
+    ------
+    PgmError
+        For a frame with other columns.
+    """
+    own = (names_of_columns(x, f"X: sequence {i}") for i, x in enumerate(sequences))
+    known = next((found for found in own if found is not None), None) if names is None else names
+    ordered = [in_order(x, known, f"X: sequence {i}") for i, x in enumerate(sequences)]
+    return ordered, None if known is None else list(known)
+
+
 def stacked_numbers(sequences: Sequence[Any], features: int | None) -> Steps:
     """Return the steps of sequences of numbers.
 
@@ -122,11 +150,9 @@ def _numbers(sequence: Any, where: str) -> Weight:
             _refuse_number(where, step, int(part.indices[k]), float(part.data[k]))
         return part
     try:
-        array = np.asarray(sequence)
-    except ValueError:
-        raise PgmError(
-            f"{where} has steps of different lengths, expected an array (steps, features)"
-        ) from None
+        array = array_of(sequence, where)
+    except PgmError as error:
+        raise PgmError(f"{error}; expected an array (steps, features)") from None
     if array.size == 0 and array.ndim < 2:
         return np.zeros((0, 0))
     if array.ndim != 2:
@@ -300,10 +326,11 @@ def stacked_labels(y: Labels, lengths: Array) -> list[Any]:
             f"y has {len(sequences)} sequences, expected {len(lengths)}, one for each of X"
         )
     for i, sequence in enumerate(sequences):
-        labels = sequence.tolist() if isinstance(sequence, np.ndarray) else sequence
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
+        # A tuple in the place of a label is refused as one label, with its step.
+        given = list(sequence) if isinstance(sequence, tuple) else sequence
+        labels = array_of(given, f"y: sequence {i}", lambda _: True).tolist()
+        if not isinstance(labels, list):
             raise PgmError(f"y: sequence {i} is {sequence!r:.60}, expected a list of labels")
-        labels = list(labels)
         if len(labels) != lengths[i]:
             raise PgmError(
                 f"y: sequence {i} has {len(labels)} labels, expected {lengths[i]}, one for each "

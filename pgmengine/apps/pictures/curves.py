@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from pgmengine.apps.pictures.style import BLUE, CYCLE, FAINT, SMALL, VERMILION, axes_of, framed
 from pgmengine.base.errors import PgmError
 from pgmengine.diagnostics import autocorrelation_function
+from pgmengine.evidence.containers import as_floats
 from pgmengine.infer.results.result import Result
 from pgmengine.learn.fit import Fit
 
@@ -118,7 +119,7 @@ def autocorrelation(
     >>> ax = pgm.plots.autocorrelation(np.random.default_rng(0).normal(size=500))
     """
     if not isinstance(series, Result):
-        chains = [np.asarray(series)]
+        chains = [as_floats(series, "series")]
     elif "energy" in series.stats:
         chains = list(series.stats["energy"][:, :, 0])
     else:
@@ -157,7 +158,7 @@ def bound_gap(bound: ArrayLike, exact: ArrayLike, ax: Axes | None = None, bins: 
     >>> import pgmengine as pgm
     >>> ax = pgm.plots.bound_gap([-4.1, -4.3], [-4.0, -4.2])
     """
-    gap = 100 * (np.asarray(bound) / np.asarray(exact) - 1)
+    gap = 100 * (as_floats(bound, "bound") / as_floats(exact, "exact") - 1)
     ax = axes_of(ax)
     ax.hist(gap, bins=bins, color=BLUE)
     mean = float(gap.mean())

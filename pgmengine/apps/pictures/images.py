@@ -23,6 +23,7 @@ from pgmengine.apps.pictures.style import (
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
+from pgmengine.evidence.containers import as_floats
 from pgmengine.infer.results.by_name import asked
 from pgmengine.infer.results.result import Result
 from pgmengine.model.layer import Layer
@@ -70,7 +71,7 @@ def images(
     with needed_by("pgmengine.plots"):
         from matplotlib.pyplot import get_cmap
 
-    pixels = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+    pixels = np.atleast_2d(as_floats(rows, "rows"))
     if not pixels.size:
         raise PgmError("there are no rows to draw, expected at least one")
     if pixels.shape[1] != shape[0] * shape[1]:

@@ -14,7 +14,7 @@ import pgmengine as pgm
 from pgmengine.apps.reading.cells import as_cell, as_entry, one_unit, state, states_of_cells
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.named_units import numbers_of_layer
 from pgmengine.evidence.state_names import as_entries
 

@@ -16,7 +16,8 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence, nearest, slip_of
 from pgmengine.base.types import Array, Weight
-from pgmengine.declare.validate import as_floats, check_settings, check_unit_room
+from pgmengine.declare.validate import check_settings, check_unit_room
+from pgmengine.evidence.containers import as_floats
 from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.variables import Variable, free_name
 from pgmengine.units import Unit

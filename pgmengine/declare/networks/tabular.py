@@ -24,6 +24,7 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
 from pgmengine.declare.networks.arrays_by_name import member_of, shapes_of
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.names import Member
 from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.tables import as_printed
@@ -189,11 +190,7 @@ class Network:
     def _array(self, sizes: list[int], scope: Sequence[int], values: Array, name: str) -> Array:
         """Return the values of a scope as an array in double precision of the right shape."""
         check_scope(sizes, scope, name or "a table")
-        try:
-            array = np.asarray(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            what = name or self.factor_name(scope)
-            raise PgmError(f"{what} is no array of numbers") from None
+        array = as_floats(values, name or self.factor_name(scope))
         shape = tuple(sizes[i] for i in scope)
         if array.shape != shape:
             what = name or self.factor_name(scope)

@@ -9,7 +9,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats
 from pgmengine.model.layer import Layer
 from pgmengine.model.shared.shared_term import SharedTerm
 

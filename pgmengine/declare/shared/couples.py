@@ -11,7 +11,8 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Weight
 from pgmengine.declare.shared.declared_term import DeclaredTerm, Places
 from pgmengine.declare.units import Units, check_scope
-from pgmengine.declare.validate import as_floats, check_parameter
+from pgmengine.declare.validate import check_parameter
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.names import Member
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.model.layer import Layer

@@ -17,7 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.scopes import check_numbers_of_units
 from pgmengine.declare.shared.declared_term import PlacedTerm, takes_rows
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.names import Member
 from pgmengine.model.shared.shared_term import SharedTerm
 from pgmengine.model.structure import Structure

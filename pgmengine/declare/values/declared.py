@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.declare.validate import as_floats
 from pgmengine.declare.values.forms import Form
 from pgmengine.declare.values.functions import FromFunction, FromRows
+from pgmengine.evidence.containers import as_floats
 from pgmengine.model.forms.table_forms import Formed
 
 Values: TypeAlias = "ArrayLike | Callable[..., Any] | Form | Formed"

@@ -20,6 +20,7 @@ from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array
+from pgmengine.evidence.containers import array_of, as_floats
 from pgmengine.evidence.state_names import StateNames, position
 from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.tables import MAX_SUM_ERROR
@@ -141,11 +142,10 @@ def by_state(given: Mapping[Any, Any], axis: Axis, what: str, missing: Any) -> l
 def _numbers(given: Any, message: str) -> Array:
     """Return anything that numpy reads as numbers; PgmError with the message for the rest."""
     try:
-        array = np.asarray(given)
-        if array.dtype.kind not in "biuf":
-            array = np.asarray(given, dtype=object)
-            if any(isinstance(x, (str, bytes)) for x in array.ravel()):
-                raise TypeError(message)
-        return np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise PgmError(message) from None
+        array = array_of(given, message)
+        texts = array.dtype.kind == "O" and any(isinstance(x, (str, bytes)) for x in array.flat)
+        if not texts:
+            return as_floats(array, message)
+    except PgmError:
+        pass
+    raise PgmError(message)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
+from pgmengine.evidence.containers import as_floats
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ def autocorrelation_function(x: ArrayLike, lags: int | None = None) -> Array:
     >>> pgm.diagnostics.autocorrelation_function([1.0, -1.0, 1.0, -1.0], lags=3).round(6)
     array([ 1.  , -0.75,  0.5 ])
     """
-    x = np.atleast_2d(np.asarray(x, dtype=np.float64))
+    x = np.atleast_2d(as_floats(x, "the series"))
     n = x.shape[1]
     spectrum = np.fft.rfft(x - x.mean(), n=2 ** int(np.ceil(np.log2(2 * n))), axis=1)
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :n].mean(axis=0)
@@ -145,7 +146,7 @@ def autocorrelation_time_means(x: ArrayLike) -> tuple[float, float]:
     >>> bool(abs(tau - 1) < 4 * error)
     True
     """
-    x = np.asarray(x, dtype=np.float64)
+    x = as_floats(x, "the series")
     if x.ndim != 2 or min(x.shape) < 2:
         raise PgmError(f"x has shape {x.shape}, expected (chains, draws), at least two of each")
     variance = x.var()

@@ -114,7 +114,7 @@ def questions_of(
     template: Template, evidence: object, soft: object, do: object, together: bool
 ) -> list[RowsAlike]:
     """Return the rows of a template as questions about models; see `answer_rows`."""
-    rows = rows_of_data(evidence, "evidence")
+    rows = rows_of_data(template, evidence, "evidence")
     parts = [_as_many(part, what, len(rows)) for part, what in ((soft, "soft"), (do, "do"))]
     found = list[RowsAlike]()
     for steps, numbers in template.groups(rows, "evidence").items():

@@ -83,15 +83,16 @@ def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
     model.structure.names.layer(next(iter(data)), what="data: layer")
     weights, rng = settings.pop("sample_weight", None), settings.pop("rng", 0)
     target = make_target(model, data, what="data")
+    weights = row_weights(target.rows, weights)
     if model.fresh:
-        model, _ = started(model, observed_means(target, row_weights(target.rows, weights)))
+        model, _ = started(model, observed_means(target, weights))
     x: Any = next(iter(data.values()))
     out: dict[str, Any] = {}
     for step in _steps(model, data):
         found, rows = _learned(model, step, x, settings | {"rng": rng, "sample_weight": weights})
         _merge(out, step, found)
         index = np.tile(np.arange(rows.rows), -(-MIN_LAYER_DRAWS // rows.rows))
-        weights = None if weights is None else np.asarray(weights)[index]
+        weights = weights[index]
         x = step.above.shaped(posterior_draw(rows.take(index), seeded(rng))[step.above.name])
     return model.with_params(out)
 

@@ -32,7 +32,7 @@ from pgmengine.base.errors import InternalError, PgmError, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Params, Snapshot
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.target import Target
 from pgmengine.learn.whole.exchangeable import look_alike
 from pgmengine.learn.whole.fixed_rows import with_kept

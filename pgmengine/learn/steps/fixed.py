@@ -12,6 +12,7 @@ from pgmengine.base.checks import check_instance
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array, Params, Snapshot, Weight
+from pgmengine.evidence.containers import array_of
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.optimizers import check_optimizer
@@ -68,10 +69,11 @@ class Fixed:
         given = self.entries
         if isinstance(given, Mapping):
             for name, mask in given.items():
-                if np.asarray(mask).dtype != bool:
+                kind = array_of(mask, f"Fixed: entries of {name!r}").dtype
+                if kind.kind != "b":
                     raise PgmError(
                         f"Fixed: entries of {name!r} must be booleans, True where an entry is "
-                        f"fixed, not {np.asarray(mask).dtype}"
+                        f"fixed, not {kind}"
                     )
         elif not is_several(given) or not all(isinstance(name, str) for name in given):
             raise PgmError(
@@ -84,7 +86,7 @@ class Fixed:
         """The masks by parameter, None for whole parameters."""
         given = self.entries
         if isinstance(given, Mapping):
-            return {name: np.asarray(mask) for name, mask in given.items()}
+            return {name: array_of(mask, f"{name!r}") for name, mask in given.items()}
         return dict.fromkeys(given)
 
     def masks(self, params: Params) -> dict[str, Array]:

@@ -17,6 +17,7 @@ from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.declare.template import Row, Template, rows_of_data
+from pgmengine.evidence.containers import array_of
 from pgmengine.evidence.target import Target
 from pgmengine.learn.arguments import row_weights, target_of
 from pgmengine.learn.contracts import Optimizer
@@ -104,7 +105,7 @@ def fit_template(
         For rows without a number of steps, parameters whose shape depends on it, and optimizers
         that take mini-batches.
     """
-    rows = rows_of_data(data, "data")
+    rows = rows_of_data(template, data, "data")
     weights = None if sample_weight is None else row_weights(len(rows), sample_weight)
     groups = _with_weight(_with_values(template.groups(rows, "data"), rows), weights)
     longest, *lengths = sorted(groups, reverse=True)
@@ -196,13 +197,8 @@ def _is_blank(row: Row) -> bool:
     """Whether a row observes nothing."""
     if not isinstance(row, Mapping):
         return True
-    arrays = [np.asarray(value) for value in row.values()]
-    return all(
-        np.isnan(a).all()
-        if a.dtype.kind == "f"
-        else a.dtype.kind == "O" and all(map(is_missing, a.flat))
-        for a in arrays
-    )
+    arrays = [array_of(value, f"{key!r}") for key, value in row.items()]
+    return all(all(map(is_missing, array.ravel().tolist())) for array in arrays)
 
 
 def _objective(
@@ -246,15 +242,13 @@ def _together(model: Model, rows: Sequence[Row], numbers: Sequence[int]) -> dict
     out = {}
     for key in keys:
         blank = np.full(layers[key].grid if key in layers else (), None, dtype=object)
-        values = [np.asarray(cast(Any, row).get(key, blank)) for row in chosen_rows]
+        values = [cast(Any, row).get(key, blank) for row in chosen_rows]
         for i, array in zip(numbers, values, strict=True):
-            if array.shape != values[0].shape:
+            if np.shape(array) != np.shape(values[0]):
                 raise PgmError(
-                    f"data: row {i} has {key!r} of shape {array.shape}, and row {numbers[0]}, "
-                    f"which has as many steps, of shape {values[0].shape}: give both in one form"
+                    f"data: row {i} has {key!r} of shape {np.shape(array)}, and row {numbers[0]}, "
+                    f"which has as many steps, of shape {np.shape(values[0])}: give both in one "
+                    "form"
                 )
-        plain = all(array.dtype.kind in "biuf" for array in values)
-        if not plain:
-            values = [np.asarray(array, dtype=object) for array in values]
-        out[key] = np.stack(values)
+        out[key] = array_of(values, f"data: {key!r}")
     return out

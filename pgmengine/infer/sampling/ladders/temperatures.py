@@ -17,9 +17,9 @@ import numpy as np
 from pgmengine.base.checks import check_whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.declare.validate import as_floats
 from pgmengine.engine.chains import make_chains
 from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.target import Target
 
 # Sweeps of a pilot run from one inverse temperature to the next.

@@ -16,7 +16,7 @@ from pgmengine.base.checks import amount
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE
 from pgmengine.base.types import Array
-from pgmengine.declare.validate import as_floats
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.evidence import parse_layer
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.model.layer import Layer

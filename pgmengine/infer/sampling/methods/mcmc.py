@@ -20,11 +20,11 @@ from pgmengine.base.checks import check_whole, seeded
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
-from pgmengine.declare.validate import as_floats
 from pgmengine.engine.chains import Chains, make_chains, over_chains, sweep_work
 from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.result import Result
