@@ -86,14 +86,16 @@ def chain_statistics(
 
     Returns
     -------
-    ess, rhat and mcse by layer, (rows, size[, k]); energy_ess, energy_rhat and energy_mcse (rows,).
-    The R-hat of a single chain compares its halves. All are NaN where chains are `too_short`.
+    ess, rhat and mcse by layer, (rows, size[, k]); energy_ess, energy_rhat and energy_mcse (rows,);
+    sum_rhat and sum_mcse of the sum over the units of each layer with several, (rows, width of a
+    unit). Two phases may differ by little in each unit, and by much in a sum or in the energy. The
+    R-hat of a single chain compares its halves. All are NaN where chains are `too_short`.
     """
     widths = sum(v.shape[2] for v in trace.values()) * target.rows
     step = -(-widths // MAX_SERIES_EXAMINED)
     energies = _rounded(_by_chain(energy[:, :, None], target.rows, chains))
     total = series_statistics(energies, ranked=False)
-    out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}}
+    out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}, "sum_rhat": {}, "sum_mcse": {}}
     out |= {f"energy_{key}": value[:, 0] for key, value in total.items()}
     free = {name: x.components(target.free[name]) for name, x in target.structure.layers.items()}
     parts_of = {name: _by_chain(series, target.rows, chains) for name, series in trace.items()}
@@ -110,6 +112,13 @@ def chain_statistics(
         stats["mcse"] = np.maximum(stats["mcse"], least)
         for key, value in stats.items():
             out[key][name] = layer.shaped(value)
+    for name, series in trace.items():
+        layer = target.structure.layers[name]
+        if layer.size > 1:
+            # Observed units add a constant, which changes neither of the two statistics.
+            sums = series.reshape(*series.shape[:2], layer.size, -1).sum(axis=2)
+            whole = series_statistics(_by_chain(sums, target.rows, chains))
+            out["sum_rhat"][name], out["sum_mcse"][name] = whole["rhat"], whole["mcse"]
     return out
 
 

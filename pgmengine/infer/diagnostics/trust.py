@@ -80,7 +80,9 @@ MIN_DRAWS_FOR_RHAT = 400
 # Smallest number of times that the sweeps of all chains together have to be as long as the time in
 # which chains from opposite starts met. This time is about the time of the slowest change, whatever
 # the weights of the parts of the space between which it leads, and does not depend on the draws.
-MIN_TIMES_APART = 100
+# With MANY_TIMES_APART, as many as the effective draws with which R-hat can be relied upon, chains
+# need no ladder beside them.
+MIN_TIMES_APART, MANY_TIMES_APART = 100, 400
 
 # Chains that meet this soon tell nothing about the time of the slowest change, in sweeps: without
 # any coupling, the last of six pairs of chains meets after 2 to 8 sweeps.
@@ -269,14 +271,13 @@ def independent(stats: Mapping[str, Any], sweeps: int) -> Array | float:
     if "sweeps_apart" not in stats:
         return np.inf
     apart: Array = stats["sweeps_apart"]
-    return np.where(apart <= most_apart(sweeps, MIN_DRAWS_FOR_RHAT), np.inf, sweeps / apart)
+    return np.where(apart <= most_apart(sweeps, MANY_TIMES_APART), np.inf, sweeps / apart)
 
 
 def met_soon(stats: Mapping[str, Any], thin: int) -> bool:
     """Return whether chains from opposite starts met so soon that their draws speak for themselves.
 
-    Their sweeps are then worth MIN_DRAWS_FOR_RHAT independent draws of the slowest change. It is
-    True where no time was measured, as in chains that go on from other chains.
+    It is True where no time was measured, as in chains that go on from other chains.
     """
     return bool(np.all(np.isinf(independent(stats, _swept(stats, thin)))))
 
@@ -332,6 +333,12 @@ def unmixed_notes(
     apart = tuple(
         f"R-hat of {_worst(structure, name, v)} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
         for name, v in rhat.items()
+        if unmixed(v, limit)
+    )
+    apart += tuple(
+        f"R-hat of the sum over {structure.layers[name].title} reaches {np.nanmax(v):.3g}, the "
+        f"limit is {limit:g}"
+        for name, v in stats["sum_rhat"].items()
         if unmixed(v, limit)
     )
     slow = tuple(

@@ -40,7 +40,7 @@ from pgmengine.base.checks import check_limit, check_method, real, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.convergence import NORMAL_95
+from pgmengine.infer.diagnostics.convergence import ENERGY_ROUNDING, NORMAL_95
 from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS, met_soon
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.joining import joined_parts, joined_plans, with_rest
@@ -476,38 +476,91 @@ def drawing(draws: int) -> Auto:
 def with_difference(target: Target, ladder: Result, chains: Result) -> Result:
     """Return the answer of a ladder, with errors that cover its difference from chains.
 
-    Differences of up to NOTABLE_GAP_ERRORS standard errors are due to chance, and change nothing.
+    Differences of up to NOTABLE_GAP_ERRORS standard errors, of a unit and of the sum over its
+    layer, are due to chance and change nothing.
     """
     wider = {}
-    for name in target.structure.layers:
-        one, two = (np.asarray(r.answers["mean"][name]) for r in (ladder, chains))
-        own, other = (np.reshape(r.stats["mcse"][name], one.shape) for r in (ladder, chains))
-        gap = np.abs(one - two)
-        # Series that were not examined have the error NaN, and keep it.
+    for each in _differences(target, ladder, chains):
+        in_total = max(each.in_total, default=0.0) > NOTABLE_GAP_ERRORS
         with np.errstate(invalid="ignore"):
-            notable = gap > NOTABLE_GAP_ERRORS * np.hypot(own, other)
-            beyond = np.hypot(own, np.maximum(gap / NORMAL_95 - other, 0.0))
-        error = np.where(notable, beyond, own)
-        wider[name] = error.reshape(np.shape(ladder.stats["mcse"][name]))
+            notable = in_total | (each.score > NOTABLE_GAP_ERRORS)
+            beyond = np.hypot(each.own, np.maximum(each.gap / NORMAL_95 - each.other, 0.0))
+        error = np.where(notable, beyond, each.own)
+        wider[each.name] = error.reshape(np.shape(ladder.stats["mcse"][each.name]))
     return replace(ladder, stats={**ladder.stats, "mcse": wider})
 
 
 def disagreement(target: Target, chains: Result, ladder: Result) -> str:
     """Return the layer whose means differ between chains and a ladder, or an empty string.
 
-    Means differ if they are more than MAX_MEAN_GAP_IN_ERRORS standard errors apart.
+    Means of units, sums over a layer and energies differ if they are more than
+    MAX_MEAN_GAP_IN_ERRORS standard errors apart.
     """
-    for name, layer in target.structure.layers.items():
-        gap = np.abs(
-            np.asarray(chains.answers["mean"][name]) - np.asarray(ladder.answers["mean"][name])
-        )
-        one, two = (np.reshape(r.stats["mcse"][name], gap.shape) for r in (chains, ladder))
-        # Series that were not examined have the error NaN, and are not compared.
-        with np.errstate(invalid="ignore"):
-            apart = np.flatnonzero(gap > MAX_MEAN_GAP_IN_ERRORS * np.hypot(one, two))
+    for each in _differences(target, chains, ladder):
+        apart = np.flatnonzero(each.score > MAX_MEAN_GAP_IN_ERRORS)
         if len(apart):
             return (
                 f"a ladder of temperatures disagrees on {len(apart)} means of layer "
-                f"{layer.name!r}, by up to {gap.ravel()[apart].max():.3g}"
+                f"{each.name!r}, by up to {each.gap.ravel()[apart].max():.3g}"
             )
-    return ""
+        if max(each.in_total, default=0.0) > MAX_MEAN_GAP_IN_ERRORS:
+            return (
+                f"a ladder of temperatures disagrees on the sum over layer {each.name!r}, by "
+                f"{max(each.in_total):.3g} standard errors"
+            )
+    return _other_energy(chains, ladder)
+
+
+def _other_energy(chains: Result, ladder: Result) -> str:
+    """Return that the mean energies of two answers differ, or an empty string."""
+    if not all("energy_mcse" in r.stats for r in (chains, ladder)):
+        return ""
+    one, two = (np.mean(r.stats["energy"], axis=(0, 1)) for r in (chains, ladder))
+    error = np.hypot(chains.stats["energy_mcse"], ladder.stats["energy_mcse"])
+    # Impossible draws, whose energy is infinite, have warnings of their own.
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(one - two)
+        apart = gap > MAX_MEAN_GAP_IN_ERRORS * error + ENERGY_ROUNDING * (1.0 + np.abs(one))
+    if not apart.any():
+        return ""
+    return f"a ladder of temperatures disagrees on the mean energy, by up to {gap[apart].max():.3g}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Difference:
+    """The difference of two answers about the means of a layer.
+
+    Attributes
+    ----------
+    name : the layer.
+    gap : the sizes of the differences of means; `own` and `other` are the errors of the means.
+    in_total : differences of sums over the layer in standard errors; empty for a layer of one unit.
+    """
+
+    name: str
+    gap: Array
+    own: Array
+    other: Array
+    in_total: tuple[float, ...]
+
+    @property
+    def score(self) -> Array:
+        """The differences in standard errors; 0 where there is none."""
+        # Series that were not examined have the error NaN, and are not compared.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.gap > 0, self.gap / np.hypot(self.own, self.other), 0.0)
+
+
+def _differences(target: Target, one: Result, two: Result) -> Iterator[_Difference]:
+    """Yield the difference of the means of each layer."""
+    for name, layer in target.structure.layers.items():
+        means = [np.asarray(r.answers["mean"][name], dtype=np.float64) for r in (one, two)]
+        own, other = (np.reshape(r.stats["mcse"][name], means[0].shape) for r in (one, two))
+        total: tuple[float, ...] = ()
+        if name in one.stats.get("sum_mcse", {}):
+            errors = np.hypot(*(r.stats["sum_mcse"][name] for r in (one, two)))
+            sums = [m.reshape(len(errors), layer.size, -1).sum(axis=1) for m in means]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                score = np.abs(sums[0] - sums[1]) / errors
+            total = tuple(score[np.isfinite(score)].tolist())
+        yield _Difference(name, np.abs(means[0] - means[1]), own, other, total)
