@@ -80,13 +80,14 @@ MIN_DRAWS_FOR_RHAT = 400
 # Smallest number of times that the sweeps of all chains together have to be as long as the time in
 # which chains from opposite starts met. This time is about the time of the slowest change, whatever
 # the weights of the parts of the space between which it leads, and does not depend on the draws.
-# With MANY_TIMES_APART, as many as the effective draws with which R-hat can be relied upon, chains
-# need no ladder beside them.
-MIN_TIMES_APART, MANY_TIMES_APART = 100, 400
+MIN_TIMES_APART = 100
 
-# Chains that meet this soon tell nothing about the time of the slowest change, in sweeps: without
-# any coupling, the last of six pairs of chains meets after 2 to 8 sweeps.
-FEW_SWEEPS_APART = 10
+# With as many times, as with as many effective draws of units, chains need no ladder beside them.
+MANY_TIMES_APART = 400
+
+# Sweeps in which chains from opposite starts may meet even if they make few sweeps in all. Without
+# any coupling, the last of six pairs meets after 2 to 8 sweeps, and one in a million after 25.
+SOON_APART, MOST_APART = 10, 25
 
 # Said where the draws of chains are too few, and nothing else is wrong.
 CHAINS_AGREE = "the chains agree"
@@ -257,9 +258,9 @@ def log_z_apart(rhat: Array, limit: float) -> tuple[str, ...]:
     return (f"R-hat of log Z reaches {np.nanmax(rhat):.3g}, the limit is {limit:g}",)
 
 
-def most_apart(sweeps: int, times: int = MIN_TIMES_APART) -> int:
+def most_apart(sweeps: int) -> int:
     """Return the most sweeps that chains may stay apart, if all of them make `sweeps` together."""
-    return max(FEW_SWEEPS_APART, sweeps // times)
+    return max(MOST_APART, sweeps // MIN_TIMES_APART)
 
 
 def independent(stats: Mapping[str, Any], sweeps: int) -> Array | float:
@@ -271,7 +272,7 @@ def independent(stats: Mapping[str, Any], sweeps: int) -> Array | float:
     if "sweeps_apart" not in stats:
         return np.inf
     apart: Array = stats["sweeps_apart"]
-    return np.where(apart <= most_apart(sweeps, MANY_TIMES_APART), np.inf, sweeps / apart)
+    return np.where(apart <= max(SOON_APART, sweeps // MANY_TIMES_APART), np.inf, sweeps / apart)
 
 
 def met_soon(stats: Mapping[str, Any], thin: int) -> bool:
@@ -297,7 +298,7 @@ def _stayed_apart(stats: Mapping[str, Any], thin: int) -> tuple[str, ...]:
         return ()
     return (
         f"chains from opposite starts stayed apart for {apart} sweeps: in {sweeps} sweeps, chains "
-        f"change less than {sweeps / apart:.3g} times between parts of the space in which they "
+        f"change about {sweeps / apart:.3g} times or less between parts of the space in which they "
         f"stay, and {MIN_TIMES_APART} times are needed to know the weights of the parts",
     )
 

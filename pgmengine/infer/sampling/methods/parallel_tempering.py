@@ -73,7 +73,7 @@ class ParallelTempering(Sampler):
     Z, CONTRADICTED where the stepping stones from below lie above the ones from above, and
     FEW_WEIGHTS where they lie far below.
 
-    `stats` holds the statistics of MCMC, and these:
+    `stats` holds the statistics of MCMC but sweeps_apart, and these:
 
     - betas (rungs,) and swap_rejection (rungs - 1,). They have a first axis of rows if a large
       question is answered in parts, because each part has its own ladder.

@@ -86,7 +86,7 @@ class SimulatedTempering(Sampler):
     draws can be trusted. It is NOT_MIXED where the chains disagree on log Z. `log_z` is NaN where
     the chains never were at one of the ends with frozen weights.
 
-    `stats` holds the statistics of MCMC, and these:
+    `stats` holds the statistics of MCMC but sweeps_apart, and these:
 
     - round_trips (rows,), those of the sweeps with frozen weights.
     - tours (rows,), the effective number of independent tours from which the draws come.
