@@ -455,7 +455,7 @@ def test_a_doubtful_answer_stays_unless_a_later_one_is_better():
     assert asked(answering(1.0, few), answering(2.0, wrong)) == 1
 
 
-def test_a_ladder_confirms_chains_and_answers_where_they_disagree():
+def test_a_ladder_that_has_run_answers_whether_chains_agree_or_not():
     class Stuck:
         local = True
 
@@ -478,7 +478,9 @@ def test_a_ladder_confirms_chains_and_answers_where_they_disagree():
     fine = pgm.infer(
         model, method=pgm.Auto(candidates=(pgm.MCMC(), pgm.ParallelTempering())), rng=0
     )
-    assert isinstance(fine.method, pgm.MCMC) and not fine.refused
+    assert (
+        isinstance(fine.method, pgm.ParallelTempering) and "ended well" in fine.refused[0].refusal
+    )
 
 
 # Tempering and Wang-Landau.
@@ -582,9 +584,8 @@ def test_a_question_stays_whole_where_one_method_is_best():
     large = pgm.explain(pgm.rbm(40, 30, rng=0), want=("marginals", "pairs"))
     assert large.chosen is not None and large.chosen.method == "MCMC"
     split = pgm.infer(pgm.rbm(40, 30, rng=0), want=("marginals", "log_z"), rng=0)
-    assert [type(m) for m in split.method.methods] == [pgm.MCMC, pgm.AIS] and split.mean[
-        "v"
-    ].shape == (40,)
+    assert [type(m) for m in split.method.methods] == [pgm.ParallelTempering, pgm.AIS]
+    assert split.mean["v"].shape == (40,)
 
 
 def test_a_refused_part_refuses_the_question():

@@ -67,7 +67,12 @@ COUNT_OF_ZERO = 3.0
 
 
 def chain_statistics(
-    trace: States, variance: States, energy: Array, target: Target, chains: int
+    trace: States,
+    variance: States,
+    energy: Array,
+    target: Target,
+    chains: int,
+    most: Array | float = np.inf,
 ) -> dict[str, Any]:
     """Return the diagnostics of each layer's means and of the energy.
 
@@ -78,17 +83,20 @@ def chain_statistics(
     energy : (draws, rows * chains).
     target : the target with one row for each row of evidence.
     chains : number of chains for each row.
+    most : (rows,), the most draws that a row is worth where a state has not been met.
 
     Returns
     -------
-    ess, rhat and mcse by layer, (rows, size[, k]); energy_ess, energy_rhat and energy_mcse (rows,).
-    The R-hat of a single chain compares its halves. All are NaN where chains are `too_short`.
+    ess, rhat and mcse by layer, (rows, size[, k]); energy_ess, energy_rhat and energy_mcse (rows,);
+    sum_rhat and sum_mcse of the sum over the units of each layer with several, (rows, width of a
+    unit). Two phases may differ by little in each unit, and by much in a sum or in the energy. The
+    R-hat of a single chain compares its halves. All are NaN where chains are `too_short`.
     """
     widths = sum(v.shape[2] for v in trace.values()) * target.rows
     step = -(-widths // MAX_SERIES_EXAMINED)
     energies = _rounded(_by_chain(energy[:, :, None], target.rows, chains))
     total = series_statistics(energies, ranked=False)
-    out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}}
+    out: dict[str, Any] = {"ess": {}, "rhat": {}, "mcse": {}, "sum_rhat": {}, "sum_mcse": {}}
     out |= {f"energy_{key}": value[:, 0] for key, value in total.items()}
     free = {name: x.components(target.free[name]) for name, x in target.structure.layers.items()}
     parts_of = {name: _by_chain(series, target.rows, chains) for name, series in trace.items()}
@@ -97,16 +105,21 @@ def chain_statistics(
         for name, series in parts_of.items()
     }
     draws = energy.size / target.rows
-    slowest = _slowest(found, variance, np.fmin(total["ess"][:, 0], draws))
+    slowest = _slowest(found, variance, np.fmin(total["ess"][:, 0], np.fmin(draws, most)))
     for name, stats in found.items():
         layer = target.structure.layers[name]
-        unchanged = variance[name] == 0
-        stats["ess"] = np.where(unchanged, draws, stats["ess"])
-        count = np.where(unchanged, slowest[:, None], stats["ess"])
-        least = np.where(free[name], least_error(layer, count), 0.0)
+        stats["ess"] = np.where(variance[name] == 0, draws, stats["ess"])
+        least = np.where(free[name], least_error(layer, slowest[:, None]), 0.0)
         stats["mcse"] = np.maximum(stats["mcse"], least)
         for key, value in stats.items():
             out[key][name] = layer.shaped(value)
+    for name, series in trace.items():
+        layer = target.structure.layers[name]
+        if layer.size > 1:
+            # Observed units add a constant, which changes neither of the two statistics.
+            sums = series.reshape(*series.shape[:2], layer.size, -1).sum(axis=2)
+            whole = series_statistics(_by_chain(sums, target.rows, chains))
+            out["sum_rhat"][name], out["sum_mcse"][name] = whole["rhat"], whole["mcse"]
     return out
 
 
@@ -135,10 +148,12 @@ def least_error(layer: Layer, count: Array) -> Array:
 
 
 def _slowest(found: dict[str, dict[str, Array]], variance: States, most: Array) -> Array:
-    """Return the effective number of draws (rows,) by which units that never moved are judged.
+    """Return the effective number of draws (rows,) by which states that were not met are judged.
 
     It is the smallest effective number of the energy, which is `most`, and of all series that
-    changed. A unit that never changed is not sampled faster than the other units.
+    changed. A unit that hardly changed is not sampled faster than the other units, whatever its own
+    series says: a unit of an RBM that was met in its second state for a few draws had 4,087 of
+    4,000 effective draws, its row had 580, and the mean was off by ten standard errors.
     """
     each = [
         np.where((variance[name] > 0) & (stats["ess"] < most[:, None]), stats["ess"], most[:, None])

@@ -78,6 +78,18 @@ BATCHES_PER_CHAIN = 40
 # their means had errors of five MCSE.
 MIN_DRAWS_FOR_RHAT = 400
 
+# Smallest number of times that the sweeps of all chains together have to be as long as the time in
+# which chains from opposite starts met. This time is about the time of the slowest change, whatever
+# the weights of the parts of the space between which it leads, and does not depend on the draws.
+MIN_TIMES_APART = 100
+
+# With as many times, as with as many effective draws of units, chains need no ladder beside them.
+MANY_TIMES_APART = 400
+
+# Sweeps in which chains from opposite starts may meet even if they make few sweeps in all. Without
+# any coupling, the last of six pairs meets after 2 to 8 sweeps, and one in a million after 25.
+SOON_APART, MOST_APART = 10, 25
+
 # Said where the draws of chains are too few, and nothing else is wrong.
 CHAINS_AGREE = "the chains agree"
 
@@ -248,6 +260,51 @@ def log_z_apart(rhat: Array, limit: float) -> tuple[str, ...]:
     return (f"R-hat of log Z reaches {np.nanmax(rhat):.3g}, the limit is {limit:g}",)
 
 
+def most_apart(sweeps: int) -> int:
+    """Return the most sweeps that chains may stay apart, if all of them make `sweeps` together."""
+    return max(MOST_APART, sweeps // MIN_TIMES_APART)
+
+
+def independent(stats: Mapping[str, Any], sweeps: int) -> Array | float:
+    """Return the most independent draws (rows,) that chains give in `sweeps` sweeps of all of them.
+
+    It is infinite where chains from opposite starts met soon, since the time of meeting is then the
+    time in which they came from their starts.
+    """
+    if "sweeps_apart" not in stats:
+        return np.inf
+    apart: Array = stats["sweeps_apart"]
+    return np.where(apart <= max(SOON_APART, sweeps // MANY_TIMES_APART), np.inf, sweeps / apart)
+
+
+def met_soon(stats: Mapping[str, Any], thin: int) -> bool:
+    """Return whether chains from opposite starts met so soon that their draws speak for themselves.
+
+    It is True where no time was measured, as in chains that go on from other chains.
+    """
+    return bool(np.all(np.isinf(independent(stats, _swept(stats, thin)))))
+
+
+def _swept(stats: Mapping[str, Any], thin: int) -> int:
+    """Return the number of sweeps of all chains of a row, without the warm-up."""
+    chains, draws, _ = stats["energy"].shape
+    return int(chains * draws * thin)
+
+
+def _stayed_apart(stats: Mapping[str, Any], thin: int) -> tuple[str, ...]:
+    """Return a warning where chains from opposite starts met late, or not at all."""
+    if "sweeps_apart" not in stats:
+        return ()
+    sweeps, apart = _swept(stats, thin), int(np.max(stats["sweeps_apart"])) - 1
+    if apart < most_apart(sweeps):
+        return ()
+    return (
+        f"chains from opposite starts stayed apart for {apart} sweeps: in {sweeps} sweeps, chains "
+        f"change about {sweeps / apart:.3g} times or less between parts of the space in which they "
+        f"stay, and {MIN_TIMES_APART} times are needed to know the weights of the parts",
+    )
+
+
 def unmixed_notes(
     stats: Mapping[str, Any], limit: float, structure: Structure, method: str, thin: int = 1
 ) -> tuple[str, ...]:
@@ -259,9 +316,9 @@ def unmixed_notes(
     variable, the warning names it in place of the layer.
     """
     lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
-    note: tuple[str, ...] = ()
+    note = _stayed_apart(stats, thin)
     if lost.any():
-        note = (
+        note += (
             "some draws are impossible: the evidence may have probability zero, or the warm-up is "
             "too short",
         )
@@ -279,6 +336,12 @@ def unmixed_notes(
     apart = tuple(
         f"R-hat of {_worst(structure, name, v)} reaches {np.nanmax(v):.3g}, the limit is {limit:g}"
         for name, v in rhat.items()
+        if unmixed(v, limit)
+    )
+    apart += tuple(
+        f"R-hat of the sum over {structure.layers[name].title} reaches {np.nanmax(v):.3g}, the "
+        f"limit is {limit:g}"
+        for name, v in stats["sum_rhat"].items()
         if unmixed(v, limit)
     )
     slow = tuple(

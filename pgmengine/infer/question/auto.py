@@ -8,9 +8,13 @@ method gives together stay together.
 For each part, the candidates are tried in order:
 
     The first candidate whose plan is accepted and within the limits is run. If its run ends well,
-    it answers. Chains that move locally cannot tell whether they have visited all modes. They are
-    therefore confirmed by a ladder of temperatures, if it takes `confirm_seconds` or less. If the
-    means of the two disagree, the ladder becomes the next candidate.
+    it answers. Chains that move locally cannot tell whether they have visited all modes. A ladder
+    of temperatures therefore runs as well: if it takes `confirm_seconds` or less, and where chains
+    from opposite starts stayed apart for long, if it takes `retry_seconds` or less.
+
+A ladder that has run and ended well answers, whatever the chains say. The reason: chains that have
+nearly missed a part of little weight agree best, so that a choice by their agreement would prefer
+them. The time in which chains meet, which decides about the ladder, does not depend on the draws.
 
 A doubtful answer of local chains is replaced by the answer of any later candidate. Rows whose
 chains have mixed keep their answers, and only the other rows are asked again. Each later candidate
@@ -36,7 +40,8 @@ from pgmengine.base.checks import check_limit, check_method, real, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS
+from pgmengine.infer.diagnostics.convergence import ENERGY_ROUNDING, NORMAL_95
+from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS, met_soon
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.joining import joined_parts, joined_plans, with_rest
 from pgmengine.infer.question.prepared import Method, MethodLike, Planned, Prepared, as_method
@@ -46,6 +51,7 @@ from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import Plan, Result, Status, duration
 from pgmengine.infer.sampling.clusters.cluster_ladder import ClusterLadder
 from pgmengine.infer.sampling.clusters.swendsen_wang import SwendsenWang
+from pgmengine.infer.sampling.draws.rao_blackwell import NOTABLE_GAP_ERRORS
 from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.sampling.methods.forward import Forward
 from pgmengine.infer.sampling.methods.mcmc import MCMC
@@ -72,10 +78,12 @@ class Auto(Method):
         from measured rates; ten minutes by default. The estimate is the same on every computer, so
         that the same candidate answers everywhere. Methods without an estimate are not refused.
         `seconds` of `infer` sets this limit and `retry_seconds` for one question.
-    confirm_seconds : largest time in seconds of a ladder of temperatures that confirms chains, and
-        of a method that is tried after a doubtful answer of annealing; 0 for neither.
+    confirm_seconds : largest time in seconds of a ladder of temperatures that runs beside chains
+        which meet soon, and of a method that is tried after a doubtful answer of annealing; 0 for
+        neither, and for no ladder beside any chains.
     retry_seconds : largest time in seconds of a method that answers rows whose chains have not
-        mixed. If none is as fast, `warnings` says how long the next one would take.
+        mixed, and of a ladder beside chains that stayed apart for long. If none is as fast,
+        `warnings` says how long the next one would take.
 
     Notes
     -----
@@ -224,7 +232,8 @@ class Auto(Method):
                 continue
             log.debug("%s answers", plan)
             found, bad = self._asked(choice, question, index, executor, rng, state, ladders)
-            found = replace(found, refused=tuple(refused)) if refused else found
+            if refused:
+                found = replace(found, refused=(*refused, *found.refused))
             if not bad:
                 return found
             rows = _doubtful_rows(choice, target, found, state)
@@ -291,20 +300,29 @@ class Auto(Method):
         both = tuple(dict.fromkeys((*choice.want, "marginals")))
         compared = choice if both == choice.want else replace(choice, want=both, known={})
         result = answer(executor, compared.question(target, index), rng, state)
-        if not result.status.good:
+        beside = compared.question(target, ladder)
+        soon = met_soon(result.stats, getattr(question.method, "thin", 1))
+        slow = soon and beside.plan.seconds > self.confirm_seconds
+        if not result.status.good or slow:
             return result, _reason(result)
-        ladders[ladder] = answer(executor, compared.question(target, ladder), rng)
+        if ladder not in ladders:
+            ladders[ladder] = answer(executor, beside, rng)
         bad = disagreement(target, result, ladders[ladder])
+        if ladders[ladder].status.good:
+            found = with_difference(target, ladders[ladder], result)
+            why = bad or "a ladder of temperatures has run as well, and ended well"
+            return replace(found, refused=(replace(result.plan, refusal=why),)), ""
         if bad:
             result = replace(result, status=Status.NOT_MIXED, warnings=(*result.warnings, bad))
         return result, bad
 
     def _ladder(self, choice: Choice, target: Target, index: int) -> int | None:
-        """Return the first later candidate whose ladder is cheap enough to confirm chains."""
+        """Return the first later candidate whose ladder is cheap enough to run beside chains."""
+        most = max(self.confirm_seconds, self.retry_seconds) if self.confirm_seconds else 0.0
         for later in range(index + 1, len(self.candidates)):
             if as_method(self.candidates[later]).tempered:
                 plan = choice.question(target, later).plan
-                if plan.accepted and plan.seconds <= self.confirm_seconds:
+                if plan.accepted and plan.seconds <= most:
                     return later
         return None
 
@@ -455,22 +473,94 @@ def drawing(draws: int) -> Auto:
     return Auto(candidates=(Exact(draws=draws), Forward(draws=max(draws, 2)), far_apart))
 
 
+def with_difference(target: Target, ladder: Result, chains: Result) -> Result:
+    """Return the answer of a ladder, with errors that cover its difference from chains.
+
+    Differences of up to NOTABLE_GAP_ERRORS standard errors, of a unit and of the sum over its
+    layer, are due to chance and change nothing.
+    """
+    wider = {}
+    for each in _differences(target, ladder, chains):
+        in_total = max(each.in_total, default=0.0) > NOTABLE_GAP_ERRORS
+        with np.errstate(invalid="ignore"):
+            notable = in_total | (each.score > NOTABLE_GAP_ERRORS)
+            beyond = np.hypot(each.own, np.maximum(each.gap / NORMAL_95 - each.other, 0.0))
+        error = np.where(notable, beyond, each.own)
+        wider[each.name] = error.reshape(np.shape(ladder.stats["mcse"][each.name]))
+    return replace(ladder, stats={**ladder.stats, "mcse": wider})
+
+
 def disagreement(target: Target, chains: Result, ladder: Result) -> str:
     """Return the layer whose means differ between chains and a ladder, or an empty string.
 
-    Means differ if they are more than MAX_MEAN_GAP_IN_ERRORS standard errors apart.
+    Means of units, sums over a layer and energies differ if they are more than
+    MAX_MEAN_GAP_IN_ERRORS standard errors apart.
     """
-    for name, layer in target.structure.layers.items():
-        gap = np.abs(
-            np.asarray(chains.answers["mean"][name]) - np.asarray(ladder.answers["mean"][name])
-        )
-        one, two = (np.reshape(r.stats["mcse"][name], gap.shape) for r in (chains, ladder))
-        # Series that were not examined have the error NaN, and are not compared.
-        with np.errstate(invalid="ignore"):
-            apart = np.flatnonzero(gap > MAX_MEAN_GAP_IN_ERRORS * np.hypot(one, two))
+    for each in _differences(target, chains, ladder):
+        apart = np.flatnonzero(each.score > MAX_MEAN_GAP_IN_ERRORS)
         if len(apart):
             return (
                 f"a ladder of temperatures disagrees on {len(apart)} means of layer "
-                f"{layer.name!r}, by up to {gap.ravel()[apart].max():.3g}"
+                f"{each.name!r}, by up to {each.gap.ravel()[apart].max():.3g}"
             )
-    return ""
+        if max(each.in_total, default=0.0) > MAX_MEAN_GAP_IN_ERRORS:
+            return (
+                f"a ladder of temperatures disagrees on the sum over layer {each.name!r}, by "
+                f"{max(each.in_total):.3g} standard errors"
+            )
+    return _other_energy(chains, ladder)
+
+
+def _other_energy(chains: Result, ladder: Result) -> str:
+    """Return that the mean energies of two answers differ, or an empty string."""
+    if not all("energy_mcse" in r.stats for r in (chains, ladder)):
+        return ""
+    one, two = (np.mean(r.stats["energy"], axis=(0, 1)) for r in (chains, ladder))
+    error = np.hypot(chains.stats["energy_mcse"], ladder.stats["energy_mcse"])
+    # Impossible draws, whose energy is infinite, have warnings of their own.
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(one - two)
+        apart = gap > MAX_MEAN_GAP_IN_ERRORS * error + ENERGY_ROUNDING * (1.0 + np.abs(one))
+    if not apart.any():
+        return ""
+    return f"a ladder of temperatures disagrees on the mean energy, by up to {gap[apart].max():.3g}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Difference:
+    """The difference of two answers about the means of a layer.
+
+    Attributes
+    ----------
+    name : the layer.
+    gap : the sizes of the differences of means; `own` and `other` are the errors of the means.
+    in_total : differences of sums over the layer in standard errors; empty for a layer of one unit.
+    """
+
+    name: str
+    gap: Array
+    own: Array
+    other: Array
+    in_total: tuple[float, ...]
+
+    @property
+    def score(self) -> Array:
+        """The differences in standard errors; 0 where there is none."""
+        # Series that were not examined have the error NaN, and are not compared.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.gap > 0, self.gap / np.hypot(self.own, self.other), 0.0)
+
+
+def _differences(target: Target, one: Result, two: Result) -> Iterator[_Difference]:
+    """Yield the difference of the means of each layer."""
+    for name, layer in target.structure.layers.items():
+        means = [np.asarray(r.answers["mean"][name], dtype=np.float64) for r in (one, two)]
+        own, other = (np.reshape(r.stats["mcse"][name], means[0].shape) for r in (one, two))
+        total: tuple[float, ...] = ()
+        if name in one.stats.get("sum_mcse", {}):
+            errors = np.hypot(*(r.stats["sum_mcse"][name] for r in (one, two)))
+            sums = [m.reshape(len(errors), layer.size, -1).sum(axis=1) for m in means]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                score = np.abs(sums[0] - sums[1]) / errors
+            total = tuple(score[np.isfinite(score)].tolist())
+        yield _Difference(name, np.abs(means[0] - means[1]), own, other, total)

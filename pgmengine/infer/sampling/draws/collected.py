@@ -247,18 +247,26 @@ class Draws:
         return out
 
     def judged(
-        self, target: Target, limit: float, seconds: float, method: str, thin: int = 1
+        self,
+        target: Target,
+        limit: float,
+        seconds: float,
+        method: str,
+        thin: int = 1,
+        most: Array | float = math.inf,
     ) -> tuple[dict[str, Any], Status, tuple[str, ...]]:
         """Return statistics, status and warnings: whether the chains agree.
 
         With an infinite limit of R-hat there are no diagnostics. `seconds` is the planned time of
         the answer, `method` the name of the method, and `thin` the number of sweeps for each draw.
+        `most` (rows,) is the largest number of independent draws that the moves of the chains
+        allow, if they are counted.
         """
         stats: dict[str, Any] = {}
         missed: tuple[str, ...] = ()
         if limit < math.inf:
             variance = {n: self._variance(n, target) for n in self.mean}
-            stats = chain_statistics(self.series, variance, self.energy, target, self.chains)
+            stats = chain_statistics(self.series, variance, self.energy, target, self.chains, most)
             # Impossible draws have no conditional; another warning reports them.
             if self.some and np.isfinite(self.energy).all():
                 stats["mcse"], missed = with_gaps(self._some(target), self.mean, stats, seconds)

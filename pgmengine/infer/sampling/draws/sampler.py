@@ -29,7 +29,7 @@ CHAIN_STATISTICS: dict[str, tuple[Axis, ...]] = {
     "ess": (Axis.ROW, Axis.UNIT),
     "rhat": (Axis.ROW, Axis.UNIT),
     "mcse": (Axis.ROW, Axis.UNIT),
-    **by_row("energy_ess", "energy_rhat", "energy_mcse"),
+    **by_row("energy_ess", "energy_rhat", "energy_mcse", "sum_rhat", "sum_mcse"),
     "energy": (Axis.CHAIN, Axis.DRAW, Axis.ROW),
 }
 

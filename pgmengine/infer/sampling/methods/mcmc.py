@@ -26,11 +26,13 @@ from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.trust import independent, most_apart
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.result import Result
+from pgmengine.infer.results.axes import by_row
+from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws
-from pgmengine.infer.sampling.draws.sampler import Sampler
-from pgmengine.infer.sampling.draws.starts import dispersed
+from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
+from pgmengine.infer.sampling.draws.starts import CHAINS_PER_GROUP, dispersed, sweeps_apart
 
 # Sweeps of the warm-up in one call. Where visits are independent, the sweeps of one call overlap
 # (engine/single_site/independent_visits.py).
@@ -56,20 +58,24 @@ class MCMC(Sampler):
 
     Notes
     -----
-    `stats` holds ess, rhat and mcse of each layer's means (rows, size[, k]), energy_ess,
-    energy_rhat and energy_mcse (rows,), and energy (chains, draws, rows). The status is NOT_MIXED
-    where more than 1 in 100 R-hats are above the limit, and where the effective number of draws is
-    too small. A run goes on from the `state` of an earlier result.
+    `stats` holds ess, rhat and mcse of each layer's means (rows, size[, k]), sum_rhat and sum_mcse
+    of the sum over each layer of several units (rows, k), energy_ess, energy_rhat and energy_mcse
+    (rows,), energy (chains, draws, rows), and sweeps_apart (rows,), the sweeps in which chains from
+    opposite starts met, or the first number that was too large. The status is NOT_MIXED where more
+    than 1 in 100 R-hats are above the limit, where the effective number of draws is too small, and
+    where chains from opposite starts stayed apart for more than a hundredth of the sweeps of all
+    chains. A run goes on from the `state` of an earlier result.
 
     >>> import pgmengine as pgm
     >>> r = pgm.infer(pgm.rbm(4, 2, rng=0), method=pgm.MCMC(draws=200), rng=0)
-    >>> sorted(r.stats), r.kind
-    (['energy', 'energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse', 'rhat'], 'estimate')
+    >>> sorted(r.stats)[:6], r.kind
+    (['energy', 'energy_ess', 'energy_mcse', 'energy_rhat', 'ess', 'mcse'], 'estimate')
     """
 
     # Chains can reach another mode only through the states in between.
     local = True
     groups_chains = True
+    statistics = CHAIN_STATISTICS | by_row("sweeps_apart")
 
     kernel: Kernel = Gibbs()
     chains: int = 4
@@ -107,6 +113,8 @@ class MCMC(Sampler):
         e, n = engine(target, self.kernel), target.rows * self.chains
         moving = e.run(n, sweeps, self.warmup + self.draws)
         moving += (e.density + e.values).of(n, self.draws)
+        few = target.rows * min(self.chains, CHAINS_PER_GROUP)
+        moving += (e.sweep + e.values).of(few, most_apart(self._swept))
         how = f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}"
         how, work = ", ".join([how] + [also] * bool(also)), work + sweeps * n * sweep_work(target)
         return self.scheme_of(target, want, how, work, moving + seconds)
@@ -131,19 +139,44 @@ class MCMC(Sampler):
         work = 0.0 if {"pairs", "gradient"} & set(want) else question.plan.work
         generator = seeded(rng)
         many = target.take(np.repeat(np.arange(target.rows), self.chains))
+        known: dict[str, Array] = {}
         if state is None:
             x = dispersed(many, self.chains, self.kernel, generator)
+            known = self._apart(many, x, generator)
         else:
             x = many.clamp(_checked_state(many, state))
         found = over_chains(
             executor, self._sweep, many, self.kernel, x, generator, work, want, target.rows
         )
         draws = Draws.joined(many, [part for part, _ in found])
-        stats, status, note = draws.judged(
-            target, self.rhat_limit, question.plan.seconds, type(self).__name__, self.thin
+        name, most = type(self).__name__, independent(known, self._swept)
+        stats, _, note = draws.judged(
+            target, self.rhat_limit, question.plan.seconds, name, self.thin, most
         )
+        stats |= known
+        note = tuple(dict.fromkeys((*self.unmixed(stats, target.structure), *note)))
+        status = Status.NOT_MIXED if note else Status.OK
         last = {name: np.concatenate([x[name] for _, x in found]) for name in x}
         return question.result(draws.answers(target), stats, status, note, last)
+
+    def _apart(self, many: Target, x: States, rng: np.random.Generator) -> dict[str, Array]:
+        """Return the statistic of the sweeps in which chains from the starts `x` meet.
+
+        These chains are not the ones that draw, so that a run is not judged by its own luck, and an
+        executor that divides the chains changes nothing.
+        """
+        if self.rhat_limit == math.inf or self.chains < 2:
+            return {}
+        some = np.flatnonzero(np.arange(many.rows) % self.chains < CHAINS_PER_GROUP)
+        few, stream, streams = many.take(some), rng.spawn(1)[0], np.arange(len(some))
+        chains = make_chains(few, self.kernel, {n: v[some] for n, v in x.items()}, stream, streams)
+        sweep, rows = self.mover(few, chains, stream, streams), many.rows // self.chains
+        return {"sweeps_apart": sweeps_apart(chains, sweep, rows, most_apart(self._swept))}
+
+    @property
+    def _swept(self) -> int:
+        """The number of sweeps of all chains of a row, without the warm-up."""
+        return self.chains * self.draws * self.thin
 
     def _sweep(
         self,

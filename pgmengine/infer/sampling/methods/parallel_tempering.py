@@ -73,7 +73,7 @@ class ParallelTempering(Sampler):
     Z, CONTRADICTED where the stepping stones from below lie above the ones from above, and
     FEW_WEIGHTS where they lie far below.
 
-    `stats` holds the statistics of MCMC, and these:
+    `stats` holds the statistics of MCMC but sweeps_apart, and these:
 
     - betas (rungs,) and swap_rejection (rungs - 1,). They have a first axis of rows if a large
       question is answered in parts, because each part has its own ladder.
@@ -162,12 +162,18 @@ class ParallelTempering(Sampler):
             draws.add(t, ladders.chains.values(top), ladders.energy_at_1(top))
             swapped[t] = ladders.accepted
         answers = draws.answers(target)
+        name, several = type(self).__name__, len(ladders.betas) > 1
         stats, _, unmixed = draws.judged(
-            target, self.rhat_limit, question.plan.seconds, type(self).__name__, self.thin
+            target,
+            self.rhat_limit,
+            question.plan.seconds,
+            name,
+            self.thin,
+            ladders.tours() if several else np.inf,
         )
         stats |= ladders.stats() | {"swap_accepted": swapped.transpose(2, 0, 1)}
         doubts: Doubts = []
-        if len(ladders.betas) > 1:
+        if several:
             # log Z is estimated even if it is not wanted: a proven bound above the estimate shows
             # that the replicas have missed a phase.
             found = ladders.log_z()

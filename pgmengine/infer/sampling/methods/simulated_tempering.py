@@ -86,7 +86,7 @@ class SimulatedTempering(Sampler):
     draws can be trusted. It is NOT_MIXED where the chains disagree on log Z. `log_z` is NaN where
     the chains never were at one of the ends with frozen weights.
 
-    `stats` holds the statistics of MCMC, and these:
+    `stats` holds the statistics of MCMC but sweeps_apart, and these:
 
     - round_trips (rows,), those of the sweeps with frozen weights.
     - tours (rows,), the effective number of independent tours from which the draws come.
@@ -171,10 +171,12 @@ class SimulatedTempering(Sampler):
             kept.add(levels, np.flatnonzero(levels.at_1().ravel()))
         draws, absent = kept.draws(want, levels)
         answers = draws.answers(target)
+        travelled = _ladder_statistics(rungs, self.warmup, betas)
+        most = travelled["tours"] if len(betas) > 1 else np.inf
         stats, _, unmixed = draws.judged(
-            target, self.rhat_limit, question.plan.seconds, type(self).__name__
+            target, self.rhat_limit, question.plan.seconds, type(self).__name__, most=most
         )
-        stats |= _ladder_statistics(rungs, self.warmup, betas) | {"log_g": levels.weights.log_g}
+        stats |= travelled | {"log_g": levels.weights.log_g}
         doubts: Doubts = []
         if "log_z" in want:
             found, stats["log_z_rhat"] = _log_z(

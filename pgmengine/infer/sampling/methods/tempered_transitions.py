@@ -55,8 +55,8 @@ class TemperedTransitions(Sampler):
 
     Notes
     -----
-    `stats` holds the statistics of MCMC, and acceptance (rows,), the share of excursions that were
-    accepted.
+    `stats` holds the statistics of MCMC but sweeps_apart, and acceptance (rows,), the share of
+    excursions that were accepted.
 
     References
     ----------

@@ -73,8 +73,9 @@ class WangLandau(Sampler):
     R-hat and MCSE are of the weighted means, chain by chain, so that chains which stay in different
     bins are seen. The status is FEW_WEIGHTS where few draws carry most of the importance weight.
 
-    `stats` holds the statistics of MCMC; log_g, occupancy and bin_prob, each (rows, bins); and
-    weight_ess (rows,), the effective number of draws by their importance weights alone.
+    `stats` holds the statistics of MCMC but sweeps_apart; log_g, occupancy and bin_prob, each
+    (rows, bins); and weight_ess (rows,), the effective number of draws by their importance weights
+    alone.
 
     References
     ----------
