@@ -15,6 +15,7 @@ is also absent if the child is barren, because its conditional then sums to one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,9 +28,11 @@ from pgmengine.base.work.cache import Cache
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.structure import Structure
 from pgmengine.model.unit_graph import acts, ancestors
+from pgmengine.model.weights import is_sparse
 
 if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
+    from pgmengine.model.parameters import Parameters
 
 # The largest number of evidence patterns of a structure that are kept for further questions.
 MAX_PATTERNS = 64
@@ -292,6 +295,88 @@ def _barren_in(s: Structure, able: Array, intervened: Array) -> Array:
                 if able[parent] and not uses[parent]:
                     waiting.append(parent)
     return found
+
+
+def informed_units(target: Target, given: Mapping[str, Array]) -> Array:
+    """Return which units (units,) some row informs, in the order of the layers.
+
+    A row informs the units that it observes and all their ancestors. The other units of directed
+    parts are barren in it, and their conditionals get no information from it. The answer holds at
+    every value of the parameters: a weight of 0 joins its units, because it may change. A unit that
+    do() has set informs nothing, and neither does a row that observes only `given` units. Units of
+    undirected terms count as informed, because no conditional of theirs sums to one.
+    """
+    s = target.structure
+    found = _observed_in_some_row(target, given) | _in_undirected_terms(target.model)
+    if found.all():
+        return found
+    # Slow to import, and complete data do not need it.
+    import scipy.sparse as sp
+    from scipy.sparse.csgraph import breadth_first_order
+
+    child, parent = _families(target.model)
+    # One more node, from which the search begins, leads to all units that are informed by now.
+    begin = max(int(max(child.max(initial=-1), parent.max(initial=-1))) + 1, s.units)
+    first = np.flatnonzero(found)
+    child, parent = np.append(child, np.full(len(first), begin)), np.append(parent, first)
+    edges = sp.csr_array((np.ones(len(child)), (child, parent)), shape=(begin + 1, begin + 1))
+    reached = breadth_first_order(edges, begin, return_predecessors=False)
+    found[reached[reached < s.units]] = True
+    return found
+
+
+def _observed_in_some_row(target: Target, given: Mapping[str, Array]) -> Array:
+    """Return the units (units,) with a value or soft evidence in a row with more than given units.
+
+    Units that do() has set do not count.
+    """
+    s = target.structure
+    seen = {
+        name: distinct(~target.free[name]) & ~distinct(target.intervened[name])
+        | (has_soft(target, name) if name in target.soft else np.False_)
+        for name in s.layers
+    }
+    told = np.zeros((1, 1), dtype=bool)
+    for name, units in seen.items():
+        told = told | (units & ~given.get(name, np.False_)).any(axis=1, keepdims=True)
+    return np.concatenate([(units & told).any(axis=0) for units in seen.values()])
+
+
+def _in_undirected_terms(model: Parameters) -> Array:
+    """Return the units (units,) that an undirected coupling or an undirected table joins."""
+    s, out = model.structure, np.zeros(model.structure.units, dtype=bool)
+    out[s.table_index.unit[(s.table_index.child < 0)[s.table_index.table]]] = True
+    for c in s.undirected:
+        for name, components in zip((c.a, c.b), acts(model, c, True).nonzero(), strict=True):
+            out[s.first_unit[name] + s.layers[name].owners(components)] = True
+    return out
+
+
+def _families(model: Parameters) -> tuple[Array, Array]:
+    """Return the pairs of a child and one of its parents, as numbers of units.
+
+    Between two whole layers stands a node of its own, with a number above those of the units.
+    """
+    s, index = model.structure, model.structure.table_index
+    child = index.child[index.table]
+    some = (child >= 0) & (child != index.unit)
+    parts = [(child[some], index.unit[some])]
+    nodes = s.units
+    for c in s.arrows:
+        joined = acts(model, c, True)
+        if c.a != c.b and not is_sparse(joined):
+            above, below = (np.arange(s.slices[n].start, s.slices[n].stop) for n in (c.a, c.b))
+            parts += [(below, np.full(len(below), nodes)), (np.full(len(above), nodes), above)]
+            nodes += 1
+            continue
+        rows, columns = joined.nonzero()
+        above = s.first_unit[c.a] + s.layers[c.a].owners(rows)
+        parts.append((s.first_unit[c.b] + s.layers[c.b].owners(columns), above))
+    for one in s.compact_gates:
+        units = np.array([s.first_unit[name] + unit for name, unit in one.scope])
+        parts.append((np.full(len(units) - 1, units[-1]), units[:-1]))
+    below, above = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return below, above
 
 
 def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:

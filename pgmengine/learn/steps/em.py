@@ -185,7 +185,8 @@ class EM(FullBatch):
         for t in model.structure.table_groups.values():
             logs = model.params[t.key]
             added = self._added(t.key, logs)
-            some = added > 0
+            # Entries that stay have no prior.
+            some = (added > 0) & ~objective.fixed.get(t.key, np.False_)
             prior += float(added[some] @ logs[some])
         return found.value + prior / objective.total
 

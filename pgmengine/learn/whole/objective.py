@@ -26,7 +26,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method, Planned, Prepared
 from pgmengine.infer.question.splitting import answer
-from pgmengine.learn.batch import Batch
+from pgmengine.learn.batch import Batch, joint_masks
 from pgmengine.learn.contracts import ModelPhase, Positive
 from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
 from pgmengine.learn.statistics import Statistics
@@ -63,6 +63,7 @@ class Objective:
     complete : whether every row observes all units.
     given : layer -> mask of the units that are given.
     fixed : parameter -> mask of its stored numbers that stay as they are.
+    uninformed : the part of it that stays because no row informs it.
     phase : the model phase.
     rng : random numbers, for starts and for methods that sample.
     notes : sentences for the user, by subject.
@@ -77,6 +78,7 @@ class Objective:
         given: Mapping[str, Array],
         conditioned: Callable[[Target], Target],
         fixed: Mapping[str, Array],
+        uninformed: Mapping[str, Array],
         rng: np.random.Generator,
         notes: dict[str, str],
         executor: Executor | None = None,
@@ -87,7 +89,7 @@ class Objective:
             raise PgmError("sample_weight: the sum of all weights is infinite, expected a number")
         self.target, self.weights = (target, weights) if self.complete else merged(target, weights)
         self.phase, self.conditioned, self.fixed = phase, conditioned, fixed
-        self.given = given
+        self.given, self.uninformed = given, uninformed
         self.rng, self.notes, self.executor = rng, notes, executor
         self.method: Positive | Method = positive or self._default_method()
         # Objectives that differ in their fixed entries share these.
@@ -98,11 +100,8 @@ class Objective:
 
     def with_fixed(self, fixed: Mapping[str, Array]) -> Objective:
         """Return the objective in which further numbers of parameters stay as they are."""
-        joined = dict(self.fixed)
-        for name, mask in fixed.items():
-            joined[name] = mask | joined[name] if name in joined else mask
         out = copy(self)
-        out.fixed = joined
+        out.fixed = joint_masks(self.fixed, fixed)
         return out
 
     def _default_method(self) -> Positive | Method:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ class WholeRun(Run):
             self.given,
             self.conditioned,
             self.idle,
+            self.uninformed,
             self.rng,
             self.notes,
             self.executor,
@@ -92,10 +94,18 @@ class WholeRun(Run):
             )
         return str(found.stopped)
 
+    def masks_of_uninformed(self) -> Mapping[str, Array]:
+        """Return the masks of the numbers that no row of any length informs."""
+        return self._all_rows().uninformed
+
+    def _all_rows(self) -> Objective:
+        """Return the objective of all rows, also of those of other lengths."""
+        optimizer, objective = self.optimizer, self.objective
+        return optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
+
     def findings(self) -> tuple[Finding, ...]:
         """Return findings of unused states of latent variables, and of standard deviations."""
-        optimizer, objective = self.optimizer, self.objective
-        whole = optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
+        whole = self._all_rows()
         # Data of a state that is not used are far from the means of the others.
         if unused := unused_states(whole, self.model):
             return (Finding(FindingKind.UNUSED_STATES, np.nan, 0.0, listed(unused)),)
