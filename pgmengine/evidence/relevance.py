@@ -27,7 +27,7 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.structure import Structure
-from pgmengine.model.unit_graph import acts, ancestors
+from pgmengine.model.unit_graph import acts, ancestors, joined_units
 from pgmengine.model.weights import is_sparse
 
 if TYPE_CHECKING:
@@ -300,29 +300,53 @@ def _barren_in(s: Structure, able: Array, intervened: Array) -> Array:
 def informed_units(target: Target, given: Mapping[str, Array]) -> Array:
     """Return which units (units,) some row informs, in the order of the layers.
 
-    A row informs the units that it observes and all their ancestors. The other units of directed
-    parts are barren in it, and their conditionals get no information from it. The answer holds at
-    every value of the parameters: a weight of 0 joins its units, because it may change. A unit that
-    do() has set informs nothing, and neither does a row that observes only `given` units. Units of
-    undirected terms count as informed, because no conditional of theirs sums to one.
+    A row informs the units that it observes, all their ancestors, and the units that undirected
+    terms join to these, with their ancestors. Other units of directed parts are barren in it, and
+    their conditionals get no information from it; undirected parts that no path joins to the data
+    get none either. The answer holds at every value of the parameters: a weight of 0 joins its
+    units, because it may change. A unit that do() has set informs nothing, and neither does a row
+    that observes only `given` units.
     """
-    s = target.structure
-    found = _observed_in_some_row(target, given) | _in_undirected_terms(target.model)
-    if found.all():
-        return found
+    seen = _observed_in_some_row(target, given)
+    if seen.all():
+        return seen
+    families, undirected = _families(target.model), _undirected_terms(target.model)
+    joined = undirected[0][undirected[0] < len(seen)]
+    if not len(joined):
+        return _reached(seen, families)
+    # No conditional of a unit in an undirected term sums to one, so that it counts as observed.
+    active = seen.copy()
+    active[joined] = True
+    active = _reached(active, families)
+    child, parent = families
+    # Nodes between whole layers have numbers above those of the units.
+    inside = np.append(active, np.ones(len(target.structure.arrows), dtype=bool))
+    some = inside[child] & inside[parent]
+    child, parent = child[some], parent[some]
+    first, second = undirected
+    both = [child, parent, first, second], [parent, child, second, first]
+    return _reached(seen, (np.concatenate(both[0]), np.concatenate(both[1]))) & active
+
+
+def _reached(units: Array, edges: tuple[Array, Array]) -> Array:
+    """Return the units (units,) to which a path of edges leads from some units, and these.
+
+    Paths may lead over further nodes, with numbers above those of the units.
+    """
     # Slow to import, and complete data do not need it.
     import scipy.sparse as sp
     from scipy.sparse.csgraph import breadth_first_order
 
-    child, parent = _families(target.model)
-    # One more node, from which the search begins, leads to all units that are informed by now.
-    begin = max(int(max(child.max(initial=-1), parent.max(initial=-1))) + 1, s.units)
-    first = np.flatnonzero(found)
-    child, parent = np.append(child, np.full(len(first), begin)), np.append(parent, first)
-    edges = sp.csr_array((np.ones(len(child)), (child, parent)), shape=(begin + 1, begin + 1))
-    reached = breadth_first_order(edges, begin, return_predecessors=False)
-    found[reached[reached < s.units]] = True
-    return found
+    start, end = edges
+    # One more node, from which the search begins, leads to all units.
+    begin = max(int(max(start.max(initial=-1), end.max(initial=-1))) + 1, len(units))
+    first = np.flatnonzero(units)
+    start, end = np.append(start, np.full(len(first), begin)), np.append(end, first)
+    graph = sp.csr_array((np.ones(len(start)), (start, end)), shape=(begin + 1, begin + 1))
+    found = breadth_first_order(graph, begin, return_predecessors=False)
+    out = units.copy()
+    out[found[found < len(units)]] = True
+    return out
 
 
 def _observed_in_some_row(target: Target, given: Mapping[str, Array]) -> Array:
@@ -342,16 +366,6 @@ def _observed_in_some_row(target: Target, given: Mapping[str, Array]) -> Array:
     return np.concatenate([(units & told).any(axis=0) for units in seen.values()])
 
 
-def _in_undirected_terms(model: Parameters) -> Array:
-    """Return the units (units,) that an undirected coupling or an undirected table joins."""
-    s, out = model.structure, np.zeros(model.structure.units, dtype=bool)
-    out[s.table_index.unit[(s.table_index.child < 0)[s.table_index.table]]] = True
-    for c in s.undirected:
-        for name, components in zip((c.a, c.b), acts(model, c, True).nonzero(), strict=True):
-            out[s.first_unit[name] + s.layers[name].owners(components)] = True
-    return out
-
-
 def _families(model: Parameters) -> tuple[Array, Array]:
     """Return the pairs of a child and one of its parents, as numbers of units.
 
@@ -363,20 +377,46 @@ def _families(model: Parameters) -> tuple[Array, Array]:
     parts = [(child[some], index.unit[some])]
     nodes = s.units
     for c in s.arrows:
-        joined = acts(model, c, True)
+        joined, above, below = acts(model, c, True), s.slices[c.a], s.slices[c.b]
         if c.a != c.b and not is_sparse(joined):
-            above, below = (np.arange(s.slices[n].start, s.slices[n].stop) for n in (c.a, c.b))
-            parts += [(below, np.full(len(below), nodes)), (np.full(len(above), nodes), above)]
+            parts += [_to_node(below, nodes), _to_node(above, nodes)[::-1]]
             nodes += 1
-            continue
-        rows, columns = joined.nonzero()
-        above = s.first_unit[c.a] + s.layers[c.a].owners(rows)
-        parts.append((s.first_unit[c.b] + s.layers[c.b].owners(columns), above))
-    for one in s.compact_gates:
-        units = np.array([s.first_unit[name] + unit for name, unit in one.scope])
+        else:
+            one, two = joined_units(s, c, joined)
+            parts.append((below.start + two, above.start + one))
+    for gate in s.compact_gates:
+        units = np.array([s.first_unit[name] + unit for name, unit in gate.scope])
         parts.append((np.full(len(units) - 1, units[-1]), units[:-1]))
-    below, above = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return below, above
+    below_all, above_all = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return below_all, above_all
+
+
+def _undirected_terms(model: Parameters) -> tuple[Array, Array]:
+    """Return the pairs that undirected terms join, a unit first, and a unit or a node of the term.
+
+    Nodes have numbers above those of the nodes of `_families`.
+    """
+    s, index = model.structure, model.structure.table_index
+    first = s.units + len(s.arrows)
+    some = (index.child < 0)[index.table]
+    parts = [(index.unit[some], first + index.table[some])]
+    nodes = first + len(index.child)
+    for c in s.undirected:
+        joined = acts(model, c, True)
+        if not is_sparse(joined):
+            parts += [_to_node(s.slices[name], nodes) for name in {c.a, c.b}]
+            nodes += 1
+        else:
+            one, two = joined_units(s, c, joined)
+            parts.append((s.first_unit[c.a] + one, s.first_unit[c.b] + two))
+            parts.append(parts[-1][::-1])
+    units, others = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return units, others
+
+
+def _to_node(units: slice, node: int) -> tuple[Array, Array]:
+    """Return the pairs of each of some units and a node."""
+    return np.arange(units.start, units.stop), np.full(units.stop - units.start, node)
 
 
 def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:

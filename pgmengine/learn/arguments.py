@@ -137,8 +137,8 @@ def check_possible_data(target: Target, numbers: Array) -> None:
             axes = slice(*index.start[tables[table] : tables[table] + 2])
             names = ", ".join(s.names.of(s.names.at(unit)) for unit in index.unit[axes].tolist())
             raise PgmError(
-                f"data: row {numbers[first + row]} has probability zero: the table of {names} is 0 at its "
-                "states; leave the row out, or allow the state in the table"
+                f"data: row {numbers[first + row]} has probability zero: the table of {names} is 0 "
+                "at its states; leave the row out, or allow the state in the table"
             )
 
 

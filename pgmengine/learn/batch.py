@@ -136,22 +136,22 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
 def uninformed_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]:
     """Return parameter -> mask of its stored numbers that no row informs, so that they stay.
 
-    They belong to conditionals of units that are barren in every row. A parameter of several places
-    is informed if one of them is. Parameters without such numbers are left out.
+    They belong to conditionals of units that are barren in every row, or to undirected parts that
+    nothing joins to the data. A parameter of several places is informed if one of them is.
+    Parameters without such numbers are left out.
     """
     informed, s = informed_units(target, given), target.structure
     if informed.all():
         return {}
     barren = {name: ~informed[own] for name, own in s.slices.items()}
     every = {name: np.ones(layer.size, dtype=bool) for name, layer in s.layers.items()}
-    none = {name: ~units for name, units in every.items()}
 
     def places(t: Tables) -> Array:
-        return (
-            barren[t.layers[-1]][t.index[:, -1]] if t.conditional else np.zeros(len(t.index), bool)
-        )
+        axes = range(len(t.layers))[-1 if t.conditional else 0 :]
+        inside = [barren[t.layers[axis]][t.index[:, axis]] for axis in axes]
+        return np.asarray(np.logical_and.reduce(inside))
 
-    ends = {c: (every[c.a], (barren if c.directed else none)[c.b]) for c in s.couplings}
+    ends = {c: ((every if c.directed else barren)[c.a], barren[c.b]) for c in s.couplings}
     out = _by_parameter(target, barren, ends, places)
     for name, units in s.has_bias.items():
         out[f"{name}.bias"] &= _components(s, name, units)
@@ -172,7 +172,7 @@ def _by_parameter(
     ends: Mapping[Coupling, tuple[Array, Array]],
     places: Callable[[Tables], Array],
 ) -> dict[str, Array]:
-    """Return parameter -> mask of its stored numbers, those that belong to some units in all places.
+    """Return parameter -> mask of the stored numbers that belong to some units in all places.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _by_parameter(
         rows, columns = _components(s, c.a, first), _components(s, c.b, second)
         out[f"{c.key}.weight"] = _stored(weights[c], rows, columns)
     if s.shared:
-        out = _of_parameters(target.model, out, weights)
+        out = in_all_places(target.model, out, weights)
     for t in s.tables:
         # A table is meant if all of its places are.
         mask, shape = np.ones(math.prod(t.lead), dtype=bool), np.shape(params[t.key])
@@ -198,7 +198,7 @@ def _by_parameter(
     return out
 
 
-def _of_parameters(
+def in_all_places(
     model: Parameters, idle: Mapping[str, Array], weights: Mapping[Coupling, Weight]
 ) -> dict[str, Array]:
     """Return masks of the stored numbers of parameters from those of weights of whole layers.

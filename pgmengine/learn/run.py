@@ -32,7 +32,14 @@ from pgmengine.learn.batch import (
 from pgmengine.learn.checkpoint import parameters_digest
 from pgmengine.learn.compiled.recorder import NotCompiled, Recorder, recording
 from pgmengine.learn.compiled.updates import Call, CompiledUpdates, RowOrder
-from pgmengine.learn.contracts import ModelPhase, Negative, NormalizedPhase, Optimizer, Positive
+from pgmengine.learn.contracts import (
+    Allowance,
+    ModelPhase,
+    Negative,
+    NormalizedPhase,
+    Optimizer,
+    Positive,
+)
 from pgmengine.learn.defaults import default_negative, default_optimizer
 from pgmengine.learn.monitoring.finding import Finding
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
@@ -100,6 +107,7 @@ class Run:
         self.value: float | None = None
         self.notes: dict[str, str] = {}
         self.executor = executor
+        self.allowance = Allowance()
         self.floors = floors(s)
         self.uninformed = uninformed_entries(with_weight(target, weights), given)
         idle = joint_masks(idle_entries(target, given), self.uninformed)

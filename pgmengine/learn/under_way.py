@@ -73,6 +73,8 @@ def learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None) -> bool
     made, last = (f(one.run.count for one in fits) for f in (min, max))
     total = max(last, *(one.total for one in fits))
     with interruptible() as interrupted:
+        for one in fits:
+            one.run.allowance.interrupted = interrupted.is_set
         for update in track(range(made + 1, total + 1), "learning", progress):
             # A call may make many updates, up to the next one at which somebody looks.
             if update <= made:

@@ -208,10 +208,11 @@ def test_the_better_half_of_the_starts_goes_on_until_one_is_left():
         return (*model, "+")
 
     starts = [((start,), {"updates": 0}) for start in range(12)]
-    (best, moments), updates = _best(starts, update, lambda model: float(model[0] % 7))
+    value, never = lambda model: float(model[0] % 7), lambda: False
+    (best, moments), updates, count = _best(starts, update, value, never)
     # Twelve, six and three starts make 5, 10 and 20 updates each.
     assert best[0] % 7 == 6 and len(best) == 1 + updates and updates == 5 + 10 + 20
-    assert len(made) == 12 * 5 + 6 * 10 + 3 * 20 and moments == {"updates": updates}
+    assert len(made) == count == 12 * 5 + 6 * 10 + 3 * 20 and moments == {"updates": updates}
 
 
 def test_hidden_markov_models_that_begin_with_equal_numbers_find_their_states(short=0.05):

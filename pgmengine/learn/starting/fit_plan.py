@@ -127,6 +127,7 @@ class FitPlan:
         notes = {"optimizer": self.why, "hidden": self.hidden, "uninformed": kept}
         run.notes |= {subject: note for subject, note in notes.items() if note}
         updates = run.most_updates(length.updates) if length.by_default else length.updates
+        run.allowance.updates = updates
         history = History(self.callbacks, run.model_phase)
         if self.state is not None:
             run.load(self.state)

@@ -68,6 +68,10 @@ class JoinedObjective(Objective):
         for part in self.parts:
             yield part.target.with_model(_with_shared(part, model)), part.weights
 
+    def _rows_and_given(self, model: Model) -> list[tuple[Target, Mapping[str, Array]]]:
+        shared = [part.target.with_model(_with_shared(part, model)) for part in self.parts]
+        return [(target, part.given) for target, part in zip(shared, self.parts, strict=True)]
+
     def _counts(self, model: Model) -> Evaluation:
         summed = None if self.chains is None else self.chains.counts(model)
         if summed is not None:

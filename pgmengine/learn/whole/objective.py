@@ -27,12 +27,14 @@ from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method, Planned, Prepared
 from pgmengine.infer.question.splitting import answer
 from pgmengine.learn.batch import Batch, joint_masks
-from pgmengine.learn.contracts import ModelPhase, Positive
+from pgmengine.learn.contracts import Allowance, ModelPhase, Positive
 from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
 from pgmengine.learn.statistics import Statistics
 from pgmengine.learn.steps.optimizers import projected
 from pgmengine.learn.whole.counting import CountingModel, counted, is_complete, merged
+from pgmengine.learn.whole.exchangeable import exchangeable
 from pgmengine.learn.whole.fixed_rows import slopes_with_kept, with_kept
+from pgmengine.learn.whole.symmetry import Symmetry
 from pgmengine.model.model import Model
 
 # The largest planned time, in seconds, of exact expectations given all rows.
@@ -67,6 +69,7 @@ class Objective:
     phase : the model phase.
     rng : random numbers, for starts and for methods that sample.
     notes : sentences for the user, by subject.
+    allowance : how many updates starts may make, and whether Ctrl-C has ended them.
     """
 
     def __init__(
@@ -82,7 +85,9 @@ class Objective:
         rng: np.random.Generator,
         notes: dict[str, str],
         executor: Executor | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
+        self.allowance = allowance or Allowance()
         with np.errstate(over="ignore"):
             self.total, self.complete = float(weights.sum()), is_complete(target)
         if not np.isfinite(self.total):
@@ -136,6 +141,17 @@ class Objective:
     def weighed_rows(self, model: Model) -> Iterator[tuple[Target, Array]]:
         """Yield the rows, with the parameters of a model, and their weights."""
         yield self.target.with_model(model), self.weights
+
+    def exchangeable(self, model: Model, labels: Mapping[str, Array]) -> Symmetry:
+        """Return the numbers that learning from a model could never tell apart.
+
+        `labels` are further numbers by which those of a parameter differ, such as pseudocounts.
+        """
+        return exchangeable(model, self._rows_and_given(model), self.fixed, labels)
+
+    def _rows_and_given(self, model: Model) -> list[tuple[Target, Mapping[str, Array]]]:
+        """Return the rows of each length, with the parameters of a model, and their given units."""
+        return [(self.target.with_model(model), self.given)]
 
     def counts(self, model: Model) -> Evaluation:
         """Return the log-likelihood, and the expected counts of all table entries."""

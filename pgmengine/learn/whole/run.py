@@ -61,6 +61,7 @@ class WholeRun(Run):
             self.rng,
             self.notes,
             self.executor,
+            self.allowance,
         )
         self.positive, self.optimizer = self.objective.method, optimizer
         self.factorised = is_complete(target)
@@ -84,9 +85,12 @@ class WholeRun(Run):
         return None
 
     def finish(self, call: Call | None) -> str:
-        """Make one update of all rows; return the reason for which learning ends, or ""."""
+        """Make an update of all rows, and before the first one those of random starts.
+
+        Returns the reason for which learning ends, or an empty string.
+        """
         found = self.optimizer.ascend(self.objective, self.model, self.moments, self.count)
-        self.model, self.value, self.count = found.model, found.value, self.count + 1
+        self.model, self.value, self.count = found.model, found.value, self.count + found.updates
         self.notes.pop("converged", None)
         if not found.stopped and self.objective.exact:
             self.notes["converged"] = (
