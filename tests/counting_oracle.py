@@ -67,6 +67,11 @@ def barren(parents, row):
     return out
 
 
+def informed(parents, rows):
+    """Return whether some row informs each unit, so that it is not barren there."""
+    return ~np.all([barren(parents, row) for row in rows], axis=0)
+
+
 def share_a_tree(rows):
     """Return whether each row has a rare pattern, so that it shares a tree with other rows."""
     patterns = [tuple(row < 0) for row in rows]
@@ -100,10 +105,13 @@ def expected(cards, parents, tables, rows, weights, whole=None):
     return total, counts
 
 
-def maximised(tables, counts, added):
-    """Return the tables after the M step; rows without counts stay."""
+def maximised(tables, counts, added, learn=None):
+    """Return the tables after the M step; rows without counts stay, and tables not in `learn`."""
     out = []
-    for table, count in zip(tables, counts, strict=True):
+    for unit, (table, count) in enumerate(zip(tables, counts, strict=True)):
+        if learn is not None and not learn[unit]:
+            out.append(table)
+            continue
         heavy = count + added * (table > 0)
         sums = heavy.sum(axis=-1, keepdims=True)
         out.append(np.where(sums > 0, heavy / np.where(sums > 0, sums, 1.0), table))

@@ -15,6 +15,7 @@ is also absent if the child is barren, because its conditional then sums to one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,10 +27,12 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.structure import Structure
-from pgmengine.model.unit_graph import acts, ancestors
+from pgmengine.model.unit_graph import acts, ancestors, joined_units
+from pgmengine.model.weights import is_sparse
 
 if TYPE_CHECKING:
     from pgmengine.evidence.target import Target
+    from pgmengine.model.parameters import Parameters
 
 # The largest number of evidence patterns of a structure that are kept for further questions.
 MAX_PATTERNS = 64
@@ -291,6 +294,128 @@ def _barren_in(s: Structure, able: Array, intervened: Array) -> Array:
                 if able[parent] and not uses[parent]:
                     waiting.append(parent)
     return found
+
+
+def informed_units(target: Target, given: Mapping[str, Array]) -> Array:
+    """Return which units (units,) some row informs, in the order of the layers.
+
+    A row informs the units that it observes, all their ancestors, and the units that undirected
+    terms join to these, with their ancestors. Other units of directed parts are barren in it, and
+    their conditionals get no information from it; undirected parts that no path joins to the data
+    get none either. The answer holds at every value of the parameters: a weight of 0 joins its
+    units, because it may change. A unit that do() has set informs nothing, and neither does a row
+    that observes only `given` units.
+    """
+    seen = _observed_in_some_row(target, given)
+    if seen.all():
+        return seen
+    families, undirected = _families(target.model), _undirected_terms(target.model)
+    joined = undirected[0][undirected[0] < len(seen)]
+    if not len(joined):
+        return _reached(seen, families)
+    # No conditional of a unit in an undirected term sums to one, so that it counts as observed.
+    active = seen.copy()
+    active[joined] = True
+    active = _reached(active, families)
+    child, parent = families
+    # Nodes between whole layers have numbers above those of the units.
+    inside = np.append(active, np.ones(len(target.structure.arrows), dtype=bool))
+    some = inside[child] & inside[parent]
+    child, parent = child[some], parent[some]
+    first, second = undirected
+    both = [child, parent, first, second], [parent, child, second, first]
+    return _reached(seen, (np.concatenate(both[0]), np.concatenate(both[1]))) & active
+
+
+def _reached(units: Array, edges: tuple[Array, Array]) -> Array:
+    """Return the units (units,) to which a path of edges leads from some units, and these.
+
+    Paths may lead over further nodes, with numbers above those of the units.
+    """
+    # Slow to import, and complete data do not need it.
+    import scipy.sparse as sp
+    from scipy.sparse.csgraph import breadth_first_order
+
+    start, end = edges
+    # One more node, from which the search begins, leads to all units.
+    begin = max(int(max(start.max(initial=-1), end.max(initial=-1))) + 1, len(units))
+    first = np.flatnonzero(units)
+    start, end = np.append(start, np.full(len(first), begin)), np.append(end, first)
+    graph = sp.csr_array((np.ones(len(start)), (start, end)), shape=(begin + 1, begin + 1))
+    found = breadth_first_order(graph, begin, return_predecessors=False)
+    out = units.copy()
+    out[found[found < len(units)]] = True
+    return out
+
+
+def _observed_in_some_row(target: Target, given: Mapping[str, Array]) -> Array:
+    """Return the units (units,) with a value or soft evidence in a row with more than given units.
+
+    Units that do() has set do not count.
+    """
+    s = target.structure
+    seen = {
+        name: distinct(~target.free[name]) & ~distinct(target.intervened[name])
+        | (has_soft(target, name) if name in target.soft else np.False_)
+        for name in s.layers
+    }
+    told = np.zeros((1, 1), dtype=bool)
+    for name, units in seen.items():
+        told = told | (units & ~given.get(name, np.False_)).any(axis=1, keepdims=True)
+    return np.concatenate([(units & told).any(axis=0) for units in seen.values()])
+
+
+def _families(model: Parameters) -> tuple[Array, Array]:
+    """Return the pairs of a child and one of its parents, as numbers of units.
+
+    Between two whole layers stands a node of its own, with a number above those of the units.
+    """
+    s, index = model.structure, model.structure.table_index
+    child = index.child[index.table]
+    some = (child >= 0) & (child != index.unit)
+    parts = [(child[some], index.unit[some])]
+    nodes = s.units
+    for c in s.arrows:
+        joined, above, below = acts(model, c, True), s.slices[c.a], s.slices[c.b]
+        if c.a != c.b and not is_sparse(joined):
+            parts += [_to_node(below, nodes), _to_node(above, nodes)[::-1]]
+            nodes += 1
+        else:
+            one, two = joined_units(s, c, joined)
+            parts.append((below.start + two, above.start + one))
+    for gate in s.compact_gates:
+        units = gate.index + [s.first_unit[name] for name in gate.layers]
+        parts.append((np.repeat(units[:, -1], units.shape[1] - 1), units[:, :-1].ravel()))
+    below_all, above_all = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return below_all, above_all
+
+
+def _undirected_terms(model: Parameters) -> tuple[Array, Array]:
+    """Return the pairs that undirected terms join, a unit first, and a unit or a node of the term.
+
+    Nodes have numbers above those of the nodes of `_families`.
+    """
+    s, index = model.structure, model.structure.table_index
+    first = s.units + len(s.arrows)
+    some = (index.child < 0)[index.table]
+    parts = [(index.unit[some], first + index.table[some])]
+    nodes = first + len(index.child)
+    for c in s.undirected:
+        joined = acts(model, c, True)
+        if not is_sparse(joined):
+            parts += [_to_node(s.slices[name], nodes) for name in {c.a, c.b}]
+            nodes += 1
+        else:
+            one, two = joined_units(s, c, joined)
+            parts.append((s.first_unit[c.a] + one, s.first_unit[c.b] + two))
+            parts.append(parts[-1][::-1])
+    units, others = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return units, others
+
+
+def _to_node(units: slice, node: int) -> tuple[Array, Array]:
+    """Return the pairs of each of some units and a node."""
+    return np.arange(units.start, units.stop), np.full(units.stop - units.start, node)
 
 
 def forced_units(target: Target, active: dict[str, Array], structural: bool) -> dict[str, Array]:

@@ -101,8 +101,11 @@ def check_scales(parts: Sequence[tuple[Target, Mapping[str, Array]]]) -> None:
             raise PgmError(f"data: {layer.title}: {why}")
 
 
-def check_possible_data(target: Target) -> None:
-    """Raise PgmError if a row observes all units of a table in states at which the table is 0."""
+def check_possible_data(target: Target, numbers: Array) -> None:
+    """Raise PgmError if a row observes all units of a table in states at which the table is 0.
+
+    `numbers` are those of the rows in the data.
+    """
     s, index = target.structure, target.structure.table_index
     tables = np.flatnonzero(~target.model.table_sizes[1])
     if not len(tables):
@@ -124,8 +127,8 @@ def check_possible_data(target: Target) -> None:
             axes = slice(*index.start[tables[table] : tables[table] + 2])
             names = ", ".join(s.names.of(s.names.at(unit)) for unit in index.unit[axes].tolist())
             raise PgmError(
-                f"data: row {first + row} has probability zero: the table of {names} is 0 at its "
-                "states; leave the row out, or allow the state in the table"
+                f"data: row {numbers[first + row]} has probability zero: the table of {names} is 0 "
+                "at its states; leave the row out, or allow the state in the table"
             )
 
 
@@ -199,17 +202,41 @@ def mean_one(weights: Array) -> Array:
 
 
 def target_of(
-    model: Model, data: LayerValues, given: Iterable[Member] | None
-) -> tuple[Target, dict[str, Any], dict[str, Array]]:
-    """Return the target of the data, the data by layer, and the units that are given."""
+    model: Model,
+    data: LayerValues,
+    given: Iterable[Member] | None,
+    sample_weight: ArrayLike | None = None,
+) -> tuple[Target, dict[str, Any], dict[str, Array], Array]:
+    """Return the target of the data, the data by layer, the units that are given, and the weights.
+
+    A row of weight 0 does not matter, also if it is impossible.
+    """
     table = model.structure.names
     names = () if given is None else table.alone_or_several(as_members(given, "given"))
     rows, known = data_by_layer(model.structure, data), table.units(names, "given")
     keys = tuple(getattr(data, "columns", data))
     target = make_target(model, check_data(model, rows, known, names, keys), what="data")
-    check_evidence(target, known)
-    check_possible_data(target)
-    return target, rows, known
+    weights = row_weights(target.rows, sample_weight)
+    some = with_weight(target, weights)
+    check_evidence(some, known)
+    check_possible_data(some, np.flatnonzero(weights))
+    return target, rows, known, weights
+
+
+def with_weight(target: Target, weights: Array) -> Target:
+    """Return the target with the rows of a weight above 0."""
+    kept = np.flatnonzero(weights)
+    return target if len(kept) == target.rows else target.take(kept)
+
+
+def without_impossible(target: Target, weights: Array) -> Target:
+    """Return the target in which no row of weight 0 is impossible, so that 0 times it is 0.
+
+    Where tables have impossible entries, another row takes the place of each row of weight 0.
+    """
+    if weights.all() or not np.isneginf(target.model.table_entries).any():
+        return target
+    return target.take(np.where(weights > 0, np.arange(target.rows), np.argmax(weights > 0)))
 
 
 def shared_leaves(s: Structure) -> str:
@@ -237,3 +264,17 @@ def hidden_variables(target: Target) -> str:
         elif layer.is_array and never.all():
             names.append(name)
     return f"hidden, because no row of the data has a value: {few(names)}" if names else ""
+
+
+def uninformed_parameters(masks: Mapping[str, Array]) -> str:
+    """Return a note on the parameters that no row informs; empty if there are none.
+
+    `masks` has the numbers of each parameter that no row informs.
+    """
+    if not masks:
+        return ""
+    names = [repr(key) if mask.all() else f"a part of {key!r}" for key, mask in masks.items()]
+    return (
+        "kept as given, because no row of the data has a value of their units or of descendants "
+        f"of these: {few(names)}"
+    )

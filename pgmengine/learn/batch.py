@@ -22,13 +22,14 @@ from pgmengine.base.rows import distinct, spread
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.engine.visits import colors
 from pgmengine.evidence.evidence import Evidence
-from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.relevance import EvidencePattern, informed_units
 from pgmengine.evidence.target import Target
 from pgmengine.learn.statistics import Statistics
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.model import Model
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
+from pgmengine.model.tables import Tables
 from pgmengine.model.weights import is_sparse, like
 
 
@@ -111,8 +112,7 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
     has_bias = target.structure.has_bias
     if not given and all(units.all() for units in has_bias.values()):
         return {}
-    s, params = target.structure, target.model.params
-    weights = {c: target.model.weight(c) for c in s.couplings}
+    s = target.structure
     seen = {name: distinct(target.pattern.observed[name]).all(axis=0) for name in given}
     none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     known = none | {name: units & seen[name] for name, units in given.items()}
@@ -121,26 +121,84 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
         name: units & all(known[arrow.a].all() for arrow in s.arrows_into[name])
         for name, units in known.items()
     }
-    out = {f"{name}.bias": _components(s, name, whole[name]) for name in s.layers}
-    for c in s.couplings:
-        rows = _components(s, c.a, known[c.a])
-        columns = _components(s, c.b, (whole if c.directed else known)[c.b])
-        out[f"{c.key}.weight"] = _stored(weights[c], rows, columns)
-    if s.shared:
-        out = _of_parameters(target.model, out, weights)
+
+    def places(t: Tables) -> Array:
+        inside = [known[name][t.index[:, axis]] for axis, name in enumerate(t.layers)]
+        return np.asarray(np.logical_and.reduce(inside))
+
+    ends = {c: (known[c.a], (whole if c.directed else known)[c.b]) for c in s.couplings}
+    out = _by_parameter(target, whole, ends, places)
     for name, units in has_bias.items():
         out[f"{name}.bias"] |= ~_components(s, name, units)
-    for t in s.tables:
-        inside = [known[name][t.index[:, axis]] for axis, name in enumerate(t.layers)]
-        # A table is known if the units of all of its places are.
-        mask, shape = np.ones(math.prod(t.lead), dtype=bool), np.shape(params[t.key])
-        np.logical_and.at(mask, t.numbers, np.logical_and.reduce(inside))
-        mask = np.broadcast_to(mask.reshape(t.lead + (1,) * (len(shape) - len(t.lead))), shape)
-        out[t.key] = mask & out.get(t.key, True)
     return {key: mask for key, mask in out.items() if mask.any()}
 
 
-def _of_parameters(
+def uninformed_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]:
+    """Return parameter -> mask of its stored numbers that no row informs, so that they stay.
+
+    They belong to conditionals of units that are barren in every row, or to undirected parts that
+    nothing joins to the data. A parameter of several places is informed if one of them is.
+    Parameters without such numbers are left out.
+    """
+    informed, s = informed_units(target, given), target.structure
+    if informed.all():
+        return {}
+    barren = {name: ~informed[own] for name, own in s.slices.items()}
+    every = {name: np.ones(layer.size, dtype=bool) for name, layer in s.layers.items()}
+
+    def places(t: Tables) -> Array:
+        axes = range(len(t.layers))[-1 if t.conditional else 0 :]
+        inside = [barren[t.layers[axis]][t.index[:, axis]] for axis in axes]
+        return np.asarray(np.logical_and.reduce(inside))
+
+    ends = {c: ((every if c.directed else barren)[c.a], barren[c.b]) for c in s.couplings}
+    out = _by_parameter(target, barren, ends, places)
+    for name, units in s.has_bias.items():
+        out[f"{name}.bias"] &= _components(s, name, units)
+    return {key: mask for key, mask in out.items() if mask.any()}
+
+
+def joint_masks(first: Mapping[str, Array], second: Mapping[str, Array]) -> dict[str, Array]:
+    """Return parameter -> mask of the numbers that are in one of two masks."""
+    out = dict(first)
+    for name, mask in second.items():
+        out[name] = mask | out[name] if name in out else mask
+    return out
+
+
+def _by_parameter(
+    target: Target,
+    biases: Mapping[str, Array],
+    ends: Mapping[Coupling, tuple[Array, Array]],
+    places: Callable[[Tables], Array],
+) -> dict[str, Array]:
+    """Return parameter -> mask of the stored numbers that belong to some units in all places.
+
+    Parameters
+    ----------
+    target : the rows.
+    biases : layer -> (size,) bool, the units whose biases are meant.
+    ends : coupling -> the units of its two layers between which weights are meant.
+    places : returns which places (n,) of tables are meant.
+    """
+    s, params = target.structure, target.model.params
+    weights = {c: target.model.weight(c) for c in s.couplings}
+    out = {f"{name}.bias": _components(s, name, biases[name]) for name in s.layers}
+    for c, (first, second) in ends.items():
+        rows, columns = _components(s, c.a, first), _components(s, c.b, second)
+        out[f"{c.key}.weight"] = _stored(weights[c], rows, columns)
+    if s.shared:
+        out = in_all_places(target.model, out, weights)
+    for t in s.tables:
+        # A table is meant if all of its places are.
+        mask, shape = np.ones(math.prod(t.lead), dtype=bool), np.shape(params[t.key])
+        np.logical_and.at(mask, t.numbers, places(t))
+        mask = np.broadcast_to(mask.reshape(t.lead + (1,) * (len(shape) - len(t.lead))), shape)
+        out[t.key] = mask & out.get(t.key, True)
+    return out
+
+
+def in_all_places(
     model: Parameters, idle: Mapping[str, Array], weights: Mapping[Coupling, Weight]
 ) -> dict[str, Array]:
     """Return masks of the stored numbers of parameters from those of weights of whole layers.

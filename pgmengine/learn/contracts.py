@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -103,6 +105,20 @@ class ModelPhase:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
+
+
+@dataclass(eq=False)
+class Allowance:
+    """How far an update may go that makes several updates at once, such as those of random starts.
+
+    Attributes
+    ----------
+    updates : the number of updates of the whole fit.
+    interrupted : returns whether Ctrl-C has asked for the end.
+    """
+
+    updates: int = sys.maxsize
+    interrupted: Callable[[], bool] = lambda: False
 
 
 class NormalizedPhase(ModelPhase):

@@ -378,7 +378,7 @@ def _saver(
     sample_weight: ArrayLike | None,
 ) -> Saver:
     """Return the writer of the checkpoint; its mark has all settings on which the fit depends."""
-    weights = None if sample_weight is None else row_weights(plan.target.rows, sample_weight)
+    weights = None if sample_weight is None else row_weights(np.size(sample_weight), sample_weight)
     settings = {
         "negative": plan.negative,
         "positive": plan.positive,

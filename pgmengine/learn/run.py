@@ -18,16 +18,34 @@ from pgmengine.engine.packed import packed
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.batch import Batch, idle_entries, layers_by_means, only, outward, without
+from pgmengine.learn.arguments import with_weight
+from pgmengine.learn.batch import (
+    Batch,
+    idle_entries,
+    joint_masks,
+    layers_by_means,
+    only,
+    outward,
+    uninformed_entries,
+    without,
+)
 from pgmengine.learn.checkpoint import parameters_digest
 from pgmengine.learn.compiled.recorder import NotCompiled, Recorder, recording
 from pgmengine.learn.compiled.updates import Call, CompiledUpdates, RowOrder
-from pgmengine.learn.contracts import ModelPhase, Negative, NormalizedPhase, Optimizer, Positive
+from pgmengine.learn.contracts import (
+    Allowance,
+    ModelPhase,
+    Negative,
+    NormalizedPhase,
+    Optimizer,
+    Positive,
+)
 from pgmengine.learn.defaults import default_negative, default_optimizer
 from pgmengine.learn.monitoring.finding import Finding
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
+from pgmengine.learn.steps.wrappers import idle_together
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.model.model import Model
 from pgmengine.model.weights import elementwise, like, numbers
@@ -58,6 +76,8 @@ class Run:
     ----------
     value : the objective at the model, in nats a row, where the optimizer knows it, else None.
     notes : sentences about this run that a user should read, by subject.
+    uninformed : parameter -> mask of its stored numbers that no row informs.
+    idle : the same mask of all numbers that stay, with those that act on given units only.
     watched : whether the findings of the fit need scores of the model.
     """
 
@@ -87,9 +107,12 @@ class Run:
         self.value: float | None = None
         self.notes: dict[str, str] = {}
         self.executor = executor
+        self.allowance = Allowance()
         self.floors = floors(s)
-        self.model = Model(s, raised(model.params, self.floors))
-        self.idle = idle_entries(target, given)
+        self.uninformed = uninformed_entries(with_weight(target, weights), given)
+        idle = joint_masks(idle_entries(target, given), self.uninformed)
+        self.idle = idle_together(optimizer, idle)
+        self.model = Model(s, self._kept(model.params, raised(model.params, self.floors)))
         self.normalized = s.normalized and not given
         self.model_phase: ModelPhase = NormalizedPhase()
         self.order = RowOrder(
@@ -250,7 +273,17 @@ class Run:
 
     def _projected(self, params: Params) -> Params:
         """Return the parameters of a step in their ranges, as `projected` does."""
-        return with_normalised(self.model.structure, raised(params, self.floors))
+        found = with_normalised(self.model.structure, raised(params, self.floors))
+        return self._kept(self.model.params, found)
+
+    def _kept(self, before: Params, after: Params) -> Params:
+        """Return parameters in which the idle numbers are those of before."""
+        out: dict[str, Weight] = dict(after)
+        for name, idle in self.idle.items():
+            if after[name] is not before[name]:
+                own, new = numbers(before[name]), numbers(after[name])
+                out[name] = like(after[name], np.where(idle.ravel(), own, new))
+        return out if self.idle else after
 
     def _check_step(self, params: Params) -> None:
         """Raise PgmError if an optimizer, such as one of a user's own, made unusable parameters."""
@@ -269,6 +302,10 @@ class Run:
     def last_chains(self) -> States:
         """Return the states of persistent chains of the whole model; {} without any."""
         return {} if self.given or self.by_means else self.model_phase.states()
+
+    def masks_of_uninformed(self) -> Mapping[str, Array]:
+        """Return the masks of the numbers that no row informs."""
+        return self.uninformed
 
     def findings(self) -> tuple[Finding, ...]:
         """Return signs, other than the scores, that the model could be much better."""

@@ -128,8 +128,8 @@ class Gradient(dict[str, Any]):
     Attributes
     ----------
     data : the statistics of the data phase.
-    idle : parameter -> mask of its stored numbers that act on given units only; their gradient is
-        0.
+    idle : parameter -> mask of its stored numbers that stay as they are, because they act on given
+        units only, or because no row informs them; their gradient is 0.
     """
 
     def __init__(

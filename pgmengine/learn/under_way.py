@@ -109,6 +109,8 @@ def _learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None, ctrl_c
     """Make updates; a long one that Ctrl-C has stopped half way is taken back."""
     made, last = (f(one.run.count for one in fits) for f in (min, max))
     total = max(last, *(one.total for one in fits))
+    for one in fits:
+        one.run.allowance.interrupted = lambda: ctrl_c.pressed
     # The time of the first update is not known.
     long = True
     for update in track(range(made + 1, total + 1), "learning", progress):

@@ -2,7 +2,16 @@
 
 import numpy as np
 import pytest
-from counting_oracle import data_of, drawn, expected, key_of, maximised, model_of, random_network
+from counting_oracle import (
+    data_of,
+    drawn,
+    expected,
+    informed,
+    key_of,
+    maximised,
+    model_of,
+    random_network,
+)
 
 import pgmengine as pgm
 
@@ -58,11 +67,12 @@ def test_each_iteration_is_that_of_an_enumeration(seed, updates=4, rtol=1e-9):
     start = model_of(cards, parents, tables)
     steps = pgm.EM(pseudocount=added, tolerance=0.0, starts=1)
     fit = fitted(start, rows, optimizer=steps, updates=updates, sample_weight=weights)
-    own, values = tables, []
+    own, values, learn = tables, [], informed(parents, rows)
     for _ in range(fit.state["update"]):
-        own = maximised(own, expected(cards, parents, own, rows, weights)[1], added)
+        own = maximised(own, expected(cards, parents, own, rows, weights)[1], added, learn)
         value, _ = expected(cards, parents, own, rows, weights)
-        values.append((value + log_prior(own, added)) / weights.sum())
+        prior = log_prior([t for t, learns in zip(own, learn, strict=True) if learns], added)
+        values.append((value + prior) / weights.sum())
     for one, two in zip(tables_of(fit.model, parents), own, strict=True):
         np.testing.assert_allclose(one, two, rtol=rtol, atol=1e-12)
     found = fit.history["objective"]["value"]
@@ -106,6 +116,7 @@ def test_fixed_entries_stay_and_the_others_share_the_rest(seed, atol=1e-12):
     counts = expected(cards, parents, own, rows, all_rows)[1]
     for unit, mine in enumerate(parents):
         mask, heavy = masks[key_of(unit, mine)], counts[unit] + 1.0
+        mask = mask | ~informed(parents, rows)[unit]
         free = np.where(mask, 0.0, own[unit]).sum(axis=-1, keepdims=True)
         total = np.where(mask, 0.0, heavy).sum(axis=-1, keepdims=True)
         best = np.where(mask, own[unit], free * heavy / np.where(total > 0, total, 1.0))
@@ -197,10 +208,11 @@ def test_the_better_half_of_the_starts_goes_on_until_one_is_left():
         return (*model, "+")
 
     starts = [((start,), {"updates": 0}) for start in range(12)]
-    (best, moments), updates = _best(starts, update, lambda model: float(model[0] % 7))
+    value, never = lambda model: float(model[0] % 7), lambda: False
+    (best, moments), updates, count = _best(starts, update, value, never)
     # Twelve, six and three starts make 5, 10 and 20 updates each.
     assert best[0] % 7 == 6 and len(best) == 1 + updates and updates == 5 + 10 + 20
-    assert len(made) == 12 * 5 + 6 * 10 + 3 * 20 and moments == {"updates": updates}
+    assert len(made) == count == 12 * 5 + 6 * 10 + 3 * 20 and moments == {"updates": updates}
 
 
 def test_hidden_markov_models_that_begin_with_equal_numbers_find_their_states(short=0.05):

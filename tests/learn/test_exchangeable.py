@@ -6,7 +6,8 @@ from scipy import sparse
 
 import pgmengine as pgm
 from pgmengine.evidence.given import make_target
-from pgmengine.learn.whole.exchangeable import look_alike, perturbed
+from pgmengine.learn.whole.exchangeable import exchangeable
+from pgmengine.learn.whole.starts import changed
 
 SIGMA, STATES = 0.8, 3
 
@@ -106,6 +107,11 @@ def test_an_rbm_without_weights_learns():
     assert any("'h[0]'" in note or "h" in note for note in f.notes if "exchangeable" in note)
 
 
+def alike(model, data):
+    """Return the names of units whose states are exchangeable."""
+    return list(exchangeable(model, [(make_target(model, data), {})], {}, {}).states)
+
+
 def test_which_states_look_alike():
     """Equal effects on children and neighbours of any kind; observed units do not count."""
     b = pgm.GraphBuilder()
@@ -118,14 +124,12 @@ def test_which_states_look_alike():
     # The states 0 and 2 of unit 1 have equal weights.
     weight[5] = weight[3]
     model = model.with_params({"z-y.weight": weight})
-    free = make_target(model, {"y": [[0, 1]]})
-    assert look_alike(model, free) == ["'z[1]'"]
-    seen = make_target(model, {"z": [[0, 1, 2]], "y": [[0, 1]]})
-    assert look_alike(model, seen) == []
+    assert alike(model, {"y": [[0, 1]]}) == ["'z[1]'"]
+    assert alike(model, {"z": [[0, 1, 2]], "y": [[0, 1]]}) == []
     # A table of unit 1 tells its states apart.
     b.table((("z", 1), "x"), [[1, 2], [1, 3], [1, 2.5]])
     told = b.build().with_params({"z-y.weight": weight})
-    assert look_alike(told, make_target(told, {"y": [[0, 1]]})) == []
+    assert alike(told, {"y": [[0, 1]]}) == []
 
 
 @pytest.mark.parametrize("as_sparse", [False, True])
@@ -137,14 +141,14 @@ def test_random_changes_stay_within_what_may_change(as_sparse):
     b.couple("h", "v", sparse.csr_array(weight) if as_sparse else weight)
     b.couple("h", "h")
     model = b.build(rng=0)
-    # Unit 0 of h is observed, so that it is not latent.
-    target = make_target(model, {"v": [[0, 1, 1, 0], [1, 1, 0, 0]], "h": [[0, np.nan, np.nan]] * 2})
-    fixed = np.zeros((3, 4), dtype=bool)
-    fixed[1, 2] = True
-    key = "h-v.weight"
-    moved = perturbed(
-        model, target, {key: fixed.ravel() if as_sparse else fixed}, np.random.default_rng(0)
-    )
+    target = make_target(model, {"v": [[0, 1, 1, 0], [1, 1, 0, 0]]})
+    mask, fixed = np.ones((3, 4), dtype=bool), np.zeros((3, 4), dtype=bool)
+    # Unit 0 of h does not change, and one weight is fixed.
+    mask[0], fixed[1, 2] = False, True
+    key, shape = "h-v.weight", (12,) if as_sparse else (3, 4)
+    masks = {key: mask.reshape(shape), "h-h.weight": np.ones((3, 3), dtype=bool)}
+    rng = np.random.default_rng(0)
+    moved = changed(model, target, masks, {key: fixed.reshape(shape)}, rng)
     new = moved.params[key].toarray() if as_sparse else moved.params[key]
     expected = np.ones((3, 4), dtype=bool)
     expected[0], expected[1, 2] = False, False

@@ -19,9 +19,11 @@ from pgmengine.learn.arguments import (
     check_scales,
     hidden_variables,
     mean_one,
-    row_weights,
     shared_leaves,
     target_of,
+    uninformed_parameters,
+    with_weight,
+    without_impossible,
 )
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.defaults import chosen
@@ -122,10 +124,15 @@ class FitPlan:
             (length.batch_size, length.updates),
             self.executor,
         )
-        leaves = shared_leaves(self.target.structure)
-        notes = {"optimizer": self.why, "hidden": self.hidden, "leaves": leaves}
+        notes = {
+            "optimizer": self.why,
+            "hidden": self.hidden,
+            "leaves": shared_leaves(self.target.structure),
+            "uninformed": uninformed_parameters(run.masks_of_uninformed()),
+        }
         run.notes |= {subject: note for subject, note in notes.items() if note}
         updates = run.most_updates(length.updates) if length.by_default else length.updates
+        run.allowance.updates = updates
         history = History(self.callbacks, run.model_phase)
         if self.state is not None:
             run.load(self.state)
@@ -152,21 +159,25 @@ def plan_fit(
     executor: Executor | None,
 ) -> FitPlan:
     """Read the data and choose what was left open; PgmError for data that cannot be learned."""
-    target, rows, known = target_of(model, data, given)
+    target, rows, known, weights = target_of(model, data, given, sample_weight)
     further = optimizer.other_rows() if isinstance(optimizer, FullBatch) else ()
     check_scales([(target, known), *((one.target, one.given) for one in further)])
     optimizer, why = chosen(optimizer, target, known, negative, positive)
     all_rows = holds(optimizer, FullBatch)
     length = Length.of(target.rows, target.rows if all_rows else batch_size, epochs, updates)
-    weights = row_weights(target.rows, sample_weight)
     scaled = mean_one(weights)
+    means = observed_means(target, scaled)
+    if all_rows:
+        target, weights = with_weight(target, weights), weights[weights > 0]
+    else:
+        target, weights = without_impossible(target, weights), scaled
     return FitPlan(
         target,
         rows,
         known,
-        weights if all_rows else scaled,
+        weights,
         hidden_variables(target),
-        observed_means(target, scaled),
+        means,
         negative,
         positive,
         optimizer,

@@ -34,7 +34,6 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.target import Target
-from pgmengine.learn.whole.exchangeable import look_alike
 from pgmengine.learn.whole.fixed_rows import with_kept
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Evaluation, Objective
@@ -135,25 +134,30 @@ class EM(FullBatch):
         """Return the model after iteration t."""
         if t == 0:
             check_conditionals(objective.target, objective.given)
-        if t == 0 and not objective.complete:
-            model, _ = begun(
-                objective,
-                model,
-                look_alike(model, objective.target),
-                self.starts,
-                dict,
-                lambda one, _: self._maximised(objective, one),
-                lambda one: self._value(objective, one),
-            )
         if objective.counted_once:
             model = self._maximised(objective, model)
             after = self._value(objective, model)
             self._tell(objective, model, after)
             return Ascended(model, after, "the data are complete, so that counting is enough")
+        if t:
+            return self._updated(objective, model, t, 0)
+        found = begun(
+            objective,
+            model,
+            objective.exchangeable(model, self._tables),
+            self.starts,
+            dict,
+            lambda one, _: self._maximised(objective, one),
+            lambda one: self._value(objective, one),
+        )
+        return self._updated(objective, found.model, found.updates, found.updates)
+
+    def _updated(self, objective: Objective, model: Model, t: int, made: int) -> Ascended:
+        """Return the model after update t, of which some have been made by starts."""
         before = self._value(objective, model)
         model = self._maximised(objective, model)
         if not objective.exact:
-            return Ascended(model, None)
+            return Ascended(model, None, updates=made + 1)
         after = self._value(objective, model)
         assert before is not None and after is not None
         if after < before - MAX_FALL_SHARE * max(abs(before), 1.0):
@@ -163,7 +167,7 @@ class EM(FullBatch):
         self._tell(objective, model, after)
         close = after - before <= self.tolerance
         why = f"the objective rose by at most {self.tolerance:g} nats a row" if close else ""
-        return Ascended(model, after, why)
+        return Ascended(model, after, why, made + 1)
 
     @cached_property
     def _tables(self) -> dict[str, Array]:
@@ -188,7 +192,8 @@ class EM(FullBatch):
         for t in model.structure.table_groups.values():
             logs = model.params[t.key]
             added = self._added(t.key, logs)
-            some = added > 0
+            # Entries that stay have no prior.
+            some = (added > 0) & ~objective.fixed.get(t.key, np.False_)
             prior += float(added[some] @ logs[some])
         return found.value + prior / objective.total
 

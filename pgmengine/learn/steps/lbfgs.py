@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from pgmengine.base.checks import check_number, check_whole, whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.learn.steps.optimizers import floors
-from pgmengine.learn.whole.exchangeable import look_alike
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Evaluation, Objective
 from pgmengine.learn.whole.starts import begun
@@ -41,6 +40,8 @@ LEAST_RISE_SHARE, LARGEST_SLOPE_SHARE = 1e-4, 0.9
 LEAST_CURVATURE_SHARE = 1e-10
 # Updates of a start whose states are exchangeable, before they are changed at random.
 UPDATES_BEFORE_STARTS = 20
+# The largest share of the updates of a fit that these are.
+UPDATES_BEFORE_STARTS_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -112,31 +113,40 @@ class LBFGS(FullBatch):
         """Return the model after iteration t."""
         if t == 0:
             _check(objective, model)
+        made = 0
         if t == 0 and not objective.complete:
-            model = self._begun(objective, model, moments)
-        return self._updated(objective, model, moments)
+            model, made = self._begun(objective, model, moments)
+        found = self._updated(objective, model, moments)
+        return replace(found, updates=made + 1)
 
-    def _begun(self, objective: Objective, model: Model, moments: Snapshot) -> Model:
-        """Return the model at which learning begins; its moments replace the given ones."""
-        if stuck := look_alike(model, objective.target):
-            # What exchangeable states have in common is learned before they are changed at random.
-            for _ in range(UPDATES_BEFORE_STARTS):
+    def _begun(self, objective: Objective, model: Model, moments: Snapshot) -> tuple[Model, int]:
+        """Return the model at which learning begins, and the updates made until then.
+
+        Its moments replace the given ones.
+        """
+        symmetry, made = objective.exchangeable(model, {}), 0
+        if symmetry.masks:
+            # What exchangeable units have in common is learned before they are changed at random.
+            most = int(UPDATES_BEFORE_STARTS_SHARE * objective.allowance.updates)
+            for _ in range(min(UPDATES_BEFORE_STARTS, most)):
+                if objective.allowance.interrupted():
+                    break
                 found = self._updated(objective, model, moments)
-                model = found.model
+                model, made = found.model, made + 1
                 if found.stopped:
                     break
-        model, best = begun(
+        best = begun(
             objective,
             model,
-            stuck,
+            symmetry,
             self.starts,
             lambda: self.start(model.params),
             lambda one, own: self._updated(objective, one, own).model,
             lambda one: self._value(objective, one),
         )
-        for name, value in best.items():
+        for name, value in best.moments.items():
             moments[name][:] = value
-        return model
+        return best.model, made + best.updates
 
     def _value(self, objective: Objective, model: Model) -> float:
         """Return the objective less the penalties."""

@@ -128,6 +128,10 @@ class _Ascent:
                 raise _diverged(t + 1, k, g, new)
             if impossible.any():
                 new[impossible] = single[impossible] = -np.inf
+            if (idle := gradient.idle.get(k)) is not None:
+                # Weight decay would move them.
+                new = np.where(idle.ravel(), numbers(value), new)
+                single = new.astype(np.float32)
             out[k] = freeze(like(value, new))
             out.singles[k] = out[k], like(value, single)
         return out

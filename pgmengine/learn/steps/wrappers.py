@@ -328,6 +328,18 @@ class Tied:
         return self.optimizer.step(structure, params, gradient.replaced(out), moments, t)
 
 
+def idle_together(optimizer: object, idle: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the masks of idle numbers in which tied parameters are idle only together."""
+    out = dict(idle)
+    while optimizer is not None:
+        for group in optimizer.groups if isinstance(optimizer, Tied) else ():
+            masks = [idle[name] for name in group if name in idle]
+            joint = np.logical_and.reduce(masks) if len(masks) == len(group) else np.False_
+            out |= {name: idle[name] & joint for name in group if name in idle}
+        optimizer = getattr(optimizer, "optimizer", None)
+    return {name: mask for name, mask in out.items() if mask.any()}
+
+
 def _equal(one: Weight, other: Weight) -> bool:
     """Return whether two parameters have the same shape, pattern and numbers."""
     alike = one.shape == other.shape and pattern(one) == pattern(other)
@@ -398,7 +410,8 @@ class Averaged:
                 # Impossible entries of tables remain so: -inf less -inf would be NaN.
                 with np.errstate(invalid="ignore"):
                     moved = share * (numbers(value) - average)
-                average += np.where(np.isneginf(average), 0.0, moved)
+                stays = np.isneginf(average) | np.ravel(gradient.idle.get(k, np.False_))
+                average += np.where(stays, 0.0, moved)
         return stepped
 
     def record(self, recorder: Recorder, slopes: Slopes) -> None:
@@ -424,4 +437,9 @@ def averaged(model: Model, state: Mapping[str, Array]) -> Model:
             "there is no average of the parameters: fit with an optimizer pgm.Averaged(optimizer)"
         )
     params = {k: like(value, np.array(state[kept[k]])) for k, value in model.params.items()}
-    return Model(model.structure, projected(model.structure, params))
+    out = dict(projected(model.structure, params))
+    for k, value in model.params.items():
+        # Numbers that no row informs never moved, and may lie below the floor of others.
+        own, mean = numbers(value), numbers(params[k])
+        out[k] = like(value, np.where(mean == own, own, numbers(out[k])))
+    return Model(model.structure, out)

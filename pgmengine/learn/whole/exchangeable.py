@@ -1,173 +1,272 @@
-"""States of latent variables that learning could never tell apart, and random changes of a model.
+"""States of latent variables that learning could never tell apart, and exchangeable latent units.
 
-A latent unit is one that no row observes. If its children and neighbours are treated alike by two
-of its states, both states have the same expected counts and derivatives, so that an update leaves
-them alike: learning that begins there stays there for ever, and random changes have to come first.
+A latent unit is one that no row observes. Two of its states are alike if all terms below the unit
+treat them alike, and if everything above it that the data can tell apart gives them probabilities
+of one ratio: p(state | row) then has this ratio in every row, so that each update leaves the rows
+of children alike, and learning that begins there stays there for ever. Exchangeable units, and
+states of several units that change places together, are found by symmetry.py.
+
+States are divided into cells, from one cell for each unit, until no cell splits any more. Two
+states stay in one cell if
+
+- each table or coupling of other informed units has the same entries at both, where the entries of
+  a latent child are added over the cells of its own states;
+- the own conditional has columns of one ratio, unless all states of each parent are in one cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from pgmengine.base.rows import distinct
-from pgmengine.base.types import Array, Params, Weight
+from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
-from pgmengine.learn.whole.fixed_rows import with_kept
-from pgmengine.model.couplings import Coupling
+from pgmengine.learn.batch import in_all_places, joint_masks
+from pgmengine.learn.whole.symmetry import Symmetry, learned_latents, rounded, symmetry_of
 from pgmengine.model.model import Model
-from pgmengine.model.tables import normalised
-from pgmengine.model.weights import is_sparse, like, numbers
-
-# Standard deviation of the random changes of the logarithms of entries of tables.
-CHANGE_OF_LOGS = 1.0
+from pgmengine.model.weights import is_sparse, numbers
 
 
-def latent_units(target: Target) -> Array:
-    """Return a mask of the units that no row observes, in the order of the layers."""
-    return np.concatenate([distinct(f).all(axis=0) for f in target.free.values()])
+def exchangeable(
+    model: Model,
+    rows: Sequence[tuple[Target, Mapping[str, Array]]],
+    fixed: Mapping[str, Array],
+    labels: Mapping[str, Array],
+) -> Symmetry:
+    """Return the numbers that learning from a model could never tell apart.
 
-
-def look_alike(model: Model, target: Target) -> list[str]:
-    """Return the names of latent units with two states that treat everything else alike."""
-    names, found = model.structure.names, []
-    for unit in np.flatnonzero(latent_units(target)):
-        layer, number = names.at(int(unit))
-        if model.structure.layers[layer].unit.support is None:
-            continue
-        effects = [*_in_tables(model, int(unit)), *_in_couplings(model, layer, number)]
-        states = len(effects[0]) if effects else 0
-        # The sum makes one zero of both signs of zero, whose bytes differ.
-        seen = {row.tobytes() for row in np.concatenate(effects, axis=1) + 0.0} if effects else ()
-        if len(seen) < states:
-            found.append(repr(names.of((layer, number))))
-    return found
-
-
-def _in_tables(model: Model, unit: int) -> Iterator[Array]:
-    """Yield the entries of each table of other units by the states of a unit, (states, entries)."""
-    index, entries = model.structure.table_index, model.table_entries
-    for axis in index.of_unit(unit):
-        table = index.table[axis]
-        if index.child[table] == unit:
-            continue
-        axes = slice(index.start[table], index.start[table + 1])
-        own = entries[index.first[table] : index.first[table] + index.size[table]]
-        first = np.moveaxis(own.reshape(index.states[axes]), axis - index.start[table], 0)
-        yield first.reshape(len(first), -1)
-
-
-def _in_couplings(model: Model, layer: str, number: int) -> Iterator[Array]:
-    """Yield the inputs that the states of a unit give to other units, (states, width of these)."""
-    of = model.structure.layers[layer]
-    support = of.unit.support
-    assert support is not None
-    values = support.reshape(-1, of.unit.width)
-    columns = of.columns(np.array([number]))
-    for c in model.structure.couplings:
-        weight = model.weight(c)
-        # A child gives its parent no input.
-        ends = [(c.a, weight)] if c.directed else [(x, block) for _, x, block in c.blocks(weight)]
-        for source, block in ends:
-            if source == layer:
-                own = block[columns]
-                if is_sparse(own):
-                    # Most columns are 0, and tell no states apart.
-                    own = own[:, np.unique(own.nonzero()[1])].toarray()
-                yield np.asarray(values @ own)
-
-
-def perturbed(
-    model: Model, target: Target, fixed: Mapping[str, Array], rng: np.random.Generator
-) -> Model:
-    """Return the model with random changes of the parameters of latent units and their children.
-
-    Fixed entries, and entries of tables that are 0, stay as they are.
+    Parameters
+    ----------
+    model : the model at which learning begins.
+    rows : the rows of each length, with a model of their own at these parameters, and their units
+        that are given.
+    fixed : parameter -> mask of the numbers that do not learn.
+    labels : further numbers by which those of a parameter differ, such as pseudocounts.
     """
-    params = {**model.params, **_changed_tables(model, target, fixed, rng)}
-    for name, change in _changes_of_weights(model, target, rng).items():
-        flat, more = numbers(params[name]), numbers(change)
-        kept = fixed.get(name)
-        more = more if kept is None else np.where(np.ravel(kept), 0.0, more)
-        params[name] = like(params[name], flat + more)
-    return Model(model.structure, params)
+    found = symmetry_of(model, rows, fixed, labels)
+    alike, others = dict[str, Array](), dict(fixed)
+    names = dict.fromkeys(found.states)
+    for target, given in rows:
+        cells = Cells(target, given, labels)
+        own, other = cells.masks()
+        same = {key for key in own if np.shape(own[key]) == _shape(model, key)}
+        alike = joint_masks(alike, {key: own[key] for key in same})
+        others = joint_masks(others, {key: other[key] for key in same})
+        names |= dict.fromkeys(cells.names())
+    alike = {key: some for key, mask in alike.items() if (some := mask & ~others[key]).any()}
+    states = list(names) if alike else found.states
+    return Symmetry(joint_masks(found.masks, alike), found.units, states)
 
 
-def _changed_tables(
-    model: Model, target: Target, fixed: Mapping[str, Array], rng: np.random.Generator
-) -> Params:
-    """Return the tables of latent units and of their children, changed at random."""
-    s, index, latent = model.structure, model.structure.table_index, latent_units(target)
-    out, first = dict[str, Array](), 0
-    for t in s.tables:
-        axes = index.unit[index.start[first] : index.start[first + len(t.index)]]
-        first += len(t.index)
-        if latent[axes].any():
-            logs = numbers(model.params[t.key]).reshape(model.params[t.key].shape)
-            moved = logs + CHANGE_OF_LOGS * rng.standard_normal(logs.shape)
-            out[t.key] = with_kept(logs, np.exp(normalised(t, moved)), fixed.get(t.key))
-    return out
+def _shape(model: Model, key: str) -> tuple[int, ...]:
+    """Return the shape of the mask of a parameter, or of the stored numbers of a sparse one."""
+    value = model.params[key]
+    return numbers(value).shape if is_sparse(value) else np.shape(value)
 
 
-def _changes_of_weights(
-    model: Model, target: Target, rng: np.random.Generator
-) -> dict[str, Weight]:
-    """Return random changes of the weights between latent units and others, by parameter.
+class Cells:
+    """The cells of states that learning could never tell apart, of each latent unit of a target.
 
-    Their size is such that the mean of a unit at the other end moves by about the standard
-    deviation of its data.
+    Attributes
+    ----------
+    cells : unit -> (states,) the cell of each state.
     """
-    s, out = model.structure, dict[str, Weight]()
-    latent = {n: np.asarray(distinct(free).all(axis=0)) for n, free in target.free.items()}
-    none = {name: np.zeros_like(units) for name, units in latent.items()}
 
-    def change(key: str, ends: tuple[Array, Array], names: tuple[str, ...]) -> Weight:
-        other = names[1] if ends[0].any() else names[0]
-        value, size = model.params[key], _size(target, other)
-        noise = rng.standard_normal(numbers(value).shape)
-        # The components of a unit of several follow each other in the columns.
-        by_unit = noise.reshape(-1, len(size)) if other == names[1] else noise[:, None]
-        return like(value, (by_unit * (size if other == names[1] else size.mean())).ravel())
+    def __init__(
+        self, target: Target, given: Mapping[str, Array], labels: Mapping[str, Array]
+    ) -> None:
+        s = target.structure
+        self.model, self.s, self.index = target.model, s, s.table_index
+        latent, self.informed = learned_latents(target, given)
+        count = np.repeat([*s.state_counts.values()], [x.size for x in s.layers.values()])
+        units = np.flatnonzero(latent & (count > 1))
+        self.cells = {int(u): np.zeros(count[u], dtype=np.int64) for u in units}
+        self.coupled = {name for c in s.couplings for name in (c.a, c.b)}
+        self.prob = target.model.table_prob if units.size else np.zeros(0)
+        self.labels = np.zeros(len(self.prob))
+        for store, part in s.table_places.items():
+            t = s.stored_tables[store]
+            # The numbers of a gate are no entries, and those of a leaf are several.
+            if t.key in labels and units.size and (t.form is None or t.form.closed):
+                own = labels[t.key]
+                self.labels[part] = (t.form.logs(own) if t.form else own).ravel()
+        self._known: dict[tuple[object, ...], Array] = {}
+        self._refine()
 
-    for c in s.weighted:
-        ends = latent[c.a], (none if c.directed else latent)[c.b]
-        if ends[0].any() or ends[1].any():
-            key = f"{c.key}.weight"
-            noise, mask = change(key, ends, (c.a, c.b)), _of_units(model, c, *ends)
-            out[key] = c.projected(model.params[key], like(noise, numbers(noise) * mask))
-    for key, term in s.shared_groups.items():
-        if not term.is_bias:
-            a, b = term.layers
-            ends = latent[a], (none if term.directed else latent)[b]
-            if ends[0].any() or ends[1].any():
-                out[key] = change(key, ends, term.layers)
-    return out
+    def _refine(self) -> None:
+        """Split cells until none of them splits any more."""
+        order, changed = list(self.cells), True
+        while changed:
+            changed = False
+            for unit in order:
+                before = self.cells[unit]
+                if before.max() + 1 < len(before):
+                    after = self._split(unit, before)
+                    changed |= bool(after.max() > before.max())
+                    self.cells[unit] = after
+            # Both ends of a chain then need a few passes only.
+            order.reverse()
+
+    def _split(self, unit: int, cells: Array) -> Array:
+        """Return the cells of a unit, divided by all terms in which it is."""
+        parts = 0
+        for part in self._parts(unit):
+            parts += 1
+            cells = _divided(cells, part)
+            if cells.max() + 1 == len(cells):
+                break
+        # Nothing tells the states of a unit without any term; nothing can break their likeness.
+        return cells if parts else np.arange(len(cells))
+
+    def _parts(self, unit: int) -> Iterator[Array]:
+        """Yield the division of the states of a unit by each term."""
+        index = self.index
+        for axis in index.of_unit(unit):
+            table = int(index.table[axis])
+            child = int(index.child[table])
+            if child == unit:
+                yield self._by_own(table)
+            elif child < 0 or self.informed[child]:
+                yield self._by_effect(table, int(axis - index.start[table]), child)
+        layer, number = self.s.names.at(unit)
+        if layer in self.coupled:
+            yield from self._by_couplings(layer, number)
+
+    def _entries(self, table: int) -> tuple[Array, Array]:
+        """Return the probabilities of a table, and its labels, with an axis for each unit."""
+        index = self.index
+        entries = slice(index.first[table], index.first[table] + index.size[table])
+        shape = index.states[index.start[table] : index.start[table + 1]]
+        return self.prob[entries].reshape(shape), self.labels[entries].reshape(shape)
+
+    def _by_effect(self, table: int, axis: int, child: int) -> Array:
+        """Return the division of states by their entries in the table of another unit."""
+        inner = self.cells.get(child)
+        key = self.index.first[table], axis, b"" if inner is None else inner.tobytes()
+        if key not in self._known:
+            prob, labels = self._entries(table)
+            if inner is not None:
+                prob = prob @ (inner[:, None] == np.arange(inner.max() + 1))
+            rows = [
+                np.moveaxis(part, axis, 0).reshape(prob.shape[axis], -1) for part in (prob, labels)
+            ]
+            self._known[key] = _alike(np.concatenate(rows, axis=1))
+        return self._known[key]
+
+    def _by_own(self, table: int) -> Array:
+        """Return the division of states by the ratios of their columns in their own table."""
+        index = self.index
+        above = index.unit[index.start[table] : index.start[table + 1] - 1].tolist()
+        told = any(unit not in self.cells or self.cells[unit].any() for unit in above)
+        key = index.first[table], told
+        if key not in self._known:
+            prob, labels = (part.reshape(-1, part.shape[-1]).T for part in self._entries(table))
+            total = prob.sum(axis=1, keepdims=True)
+            # Impossible states are no states that learning could use.
+            parts = [np.where(total > 0, 0.0, np.arange(1.0, len(total) + 1)[:, None]), labels]
+            parts += [prob / np.where(total > 0, total, 1.0)] if told else []
+            self._known[key] = _alike(np.concatenate(parts, axis=1))
+        return self._known[key]
+
+    def _by_couplings(self, layer: str, number: int) -> Iterator[Array]:
+        """Yield the division of states by the inputs that they give to other units."""
+        of = self.s.layers[layer]
+        support = of.unit.support
+        assert support is not None
+        values = support.reshape(-1, of.unit.width)
+        columns = of.columns(np.array([number]))
+        for c in self.s.couplings:
+            weight = self.model.weight(c)
+            # A child gives its parent no input.
+            ends = (
+                [(c.a, c.b, weight)]
+                if c.directed
+                else [(x, to, block) for to, x, block in c.blocks(weight)]
+            )
+            for source, to, block in ends:
+                if source == layer:
+                    own = block[columns]
+                    if is_sparse(own):
+                        own = own.toarray()
+                    informed = self.informed[self.s.slices[to]]
+                    yield _alike(values @ own[:, self.s.layers[to].components(informed)])
+
+    def _several(self, unit: int) -> Array:
+        """Return which states of a unit share their cell with others."""
+        cells = self.cells[unit]
+        return np.asarray(np.bincount(cells)[cells] > 1)
+
+    def names(self) -> list[str]:
+        """Return the names of the units with states that are alike."""
+        names = self.s.names
+        return [repr(names.of(names.at(u))) for u in self.cells if self._several(u).any()]
+
+    def masks(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return parameter -> mask of the numbers that belong to such states, and to others."""
+        alike = {unit: some for unit in self.cells if (some := self._several(unit)).any()}
+        tables, others = self._in_tables(alike)
+        weights = self._in_weights(alike)
+        return {**tables, **weights}, {**others, **{key: ~mask for key, mask in weights.items()}}
+
+    def _in_tables(self, alike: Mapping[int, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return the masks of the numbers of tables at such states, and at others."""
+        index, s = self.index, self.s
+        if not alike:
+            masks = {
+                key: np.zeros(t.parameter_shape(s), dtype=bool) for key, t in s.table_groups.items()
+            }
+            return masks, {key: ~mask for key, mask in masks.items()}
+        found = [np.zeros(s.stored_entries, dtype=bool) for _ in range(2)]
+        for table in np.flatnonzero((index.child < 0) | self.informed[index.child]).tolist():
+            axes = slice(index.start[table], index.start[table + 1])
+            shape = index.states[axes]
+            mask = np.zeros(shape, dtype=bool)
+            for i, unit in enumerate(index.unit[axes].tolist()):
+                if unit in alike:
+                    mask |= alike[unit].reshape((-1,) + (1,) * (len(shape) - i - 1))
+            entries = slice(index.first[table], index.first[table] + index.size[table])
+            found[0][entries] |= mask.ravel()
+            found[1][entries] |= ~mask.ravel()
+        # A number is marked if an entry that depends on it is.
+        own, other = (
+            {key: n > 0 for key, n in self.model.parameter_counts(mask.astype(float)).items()}
+            for mask in found
+        )
+        return own, other
+
+    def _in_weights(self, alike: Mapping[int, Array]) -> dict[str, Array]:
+        """Return the masks of weights that belong to alike states in all of their places."""
+        s = self.s
+        some = {name: np.zeros(layer.width, dtype=bool) for name, layer in s.layers.items()}
+        for unit, states in alike.items():
+            name, number = s.names.at(unit)
+            layer = s.layers[name]
+            some[name][layer.columns(np.array([number]))] = states if layer.unit.one_hot else True
+        # A row for each of two states acts on the bias of the child, too.
+        out = {f"{name}.bias": np.ones(x.bias_shape, dtype=bool) for name, x in s.layers.items()}
+        weights = {c: self.model.weight(c) for c in s.couplings}
+        for c, weight in weights.items():
+            rows, columns = some[c.a], np.zeros_like(some[c.b]) if c.directed else some[c.b]
+            if is_sparse(weight):
+                at = weight.tocoo()
+                out[f"{c.key}.weight"] = rows[at.row] | columns[at.col]
+            else:
+                out[f"{c.key}.weight"] = rows[:, None] | columns
+        if s.shared:
+            out = in_all_places(self.model, out, weights)
+        return {key: out[key] for key in s.weight_names}
 
 
-def _of_units(model: Model, c: Coupling, first: Array, second: Array) -> Array:
-    """Return whether the numbers of a weight belong to units of its two layers, (numbers,)."""
-    layers, weight = model.structure.layers, model.params[f"{c.key}.weight"]
-    rows, columns = layers[c.a].components(first), layers[c.b].components(second)
-    if is_sparse(weight):
-        entries = weight.tocoo()
-        return np.asarray(rows[entries.row] | columns[entries.col])
-    return np.asarray(rows[:, None] | columns[None, :]).ravel()
+def _alike(rows: Array) -> Array:
+    """Return a number (n,) for each of some rows, the same where they differ by rounding only."""
+    numbers_of: dict[bytes, int] = {}
+    plain = rounded(np.asarray(rows, dtype=np.float64))
+    return np.array([numbers_of.setdefault(row.tobytes(), len(numbers_of)) for row in plain])
 
 
-def _size(target: Target, name: str) -> Array:
-    """Return the changes of the inputs (components of a unit,) for a random start of a layer.
-
-    They are those of `Unit.input_sizes`; for inputs that have no distribution the change moves
-    their product by about 1.
-    """
-    layer, values = target.structure.layers[name], target.evidence.values[name]
-    free = np.broadcast_to(layer.components(target.free[name]), values.shape)
-    parts = [
-        values[:, i :: layer.unit.width][~free[:, i :: layer.unit.width]]
-        for i in range(layer.unit.width)
-    ]
-    spread = np.array([np.std(part) if len(part) else 0.0 for part in parts])
-    if layer.unit.observed_only:
-        return 1.0 / np.where(spread > 0, spread, 1.0)
-    return layer.unit.input_sizes(spread)
+def _divided(cells: Array, part: Array) -> Array:
+    """Return cells divided by another division, numbered from 0."""
+    pairs: dict[tuple[int, int], int] = {}
+    both = zip(cells.tolist(), part.tolist(), strict=True)
+    return np.array([pairs.setdefault(pair, len(pairs)) for pair in both])

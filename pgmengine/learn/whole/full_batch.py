@@ -19,11 +19,13 @@ class Ascended:
     model : the model after the update.
     value : the objective at this model, in nats a row; None if it is not known.
     stopped : the reason for which learning ends here, or an empty string.
+    updates : the number of updates made, with those of random starts.
     """
 
     model: Model
     value: float | None
     stopped: str = ""
+    updates: int = 1
 
 
 class FullBatch(ABC):

@@ -41,7 +41,8 @@ class JoinedObjective(Objective):
         self.parts = tuple(parts)
         self.total = sum(part.total for part in parts)
         self.complete = all(part.complete for part in parts)
-        self.fixed = _idle_in_all(parts)
+        self.fixed = _in_all(parts, [part.fixed for part in parts])
+        self.uninformed = _in_all(parts, [part.uninformed for part in parts])
         self._last: list[tuple[Model, str, Evaluation]] = []
         # Objectives that differ in their fixed entries share the chains.
         self._chains: list[Chains | None] = []
@@ -66,6 +67,10 @@ class JoinedObjective(Objective):
         """Yield the rows of each length, with the parameters of a model, and their weights."""
         for part in self.parts:
             yield part.target.with_model(_with_shared(part, model)), part.weights
+
+    def _rows_and_given(self, model: Model) -> list[tuple[Target, Mapping[str, Array]]]:
+        shared = [part.target.with_model(_with_shared(part, model)) for part in self.parts]
+        return [(target, part.given) for target, part in zip(shared, self.parts, strict=True)]
 
     def _counts(self, model: Model) -> Evaluation:
         summed = None if self.chains is None else self.chains.counts(model)
@@ -126,18 +131,16 @@ def _with_shared(part: Objective, model: Model) -> Model:
     return Model(part.target.structure, {**own, **shared})
 
 
-def _idle_in_all(parts: Sequence[Objective]) -> dict[str, Array]:
-    """Return parameter -> mask of the numbers that stay as they are in every part with them."""
+def _in_all(parts: Sequence[Objective], masks: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Return parameter -> mask of the numbers that the masks of all parts with them have."""
     first = parts[0].target.model.params
-    out: dict[str, Array] = dict(parts[0].fixed)
-    for part in parts[1:]:
-        for key in list(out):
-            if key in part.target.model.params:
-                mask = part.fixed.get(key)
-                same = mask is not None and np.shape(mask) == np.shape(out[key])
-                # The biases of an array stay at every length.
-                if np.shape(part.target.model.params[key]) == np.shape(first[key]):
-                    out[key] = out[key] & mask if same else np.zeros_like(out[key])
+    out = dict(masks[0])
+    for part, own in zip(parts[1:], masks[1:], strict=True):
+        for key in out:
+            # The biases of an array stay at every length.
+            other = part.target.model.params.get(key)
+            if other is not None and np.shape(other) == np.shape(first[key]):
+                out[key] = out[key] & own[key] if key in own else np.zeros_like(out[key])
     return {key: mask for key, mask in out.items() if mask.any()}
 
 

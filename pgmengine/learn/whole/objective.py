@@ -26,13 +26,15 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method, Planned, Prepared
 from pgmengine.infer.question.splitting import answer
-from pgmengine.learn.batch import Batch
-from pgmengine.learn.contracts import ModelPhase, Positive
+from pgmengine.learn.batch import Batch, joint_masks
+from pgmengine.learn.contracts import Allowance, ModelPhase, Positive
 from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
 from pgmengine.learn.statistics import Statistics
 from pgmengine.learn.steps.optimizers import projected
 from pgmengine.learn.whole.counting import CountingModel, counted, is_complete, merged
+from pgmengine.learn.whole.exchangeable import exchangeable
 from pgmengine.learn.whole.fixed_rows import slopes_with_kept, with_kept
+from pgmengine.learn.whole.symmetry import Symmetry
 from pgmengine.model.model import Model
 
 # The largest planned time, in seconds, of exact expectations given all rows.
@@ -65,9 +67,11 @@ class Objective:
         as those of the contributions to a gate do.
     given : layer -> mask of the units that are given.
     fixed : parameter -> mask of its stored numbers that stay as they are.
+    uninformed : the part of it that stays because no row informs it.
     phase : the model phase.
     rng : random numbers, for starts and for methods that sample.
     notes : sentences for the user, by subject.
+    allowance : how many updates starts may make, and whether Ctrl-C has ended them.
     """
 
     def __init__(
@@ -79,10 +83,13 @@ class Objective:
         given: Mapping[str, Array],
         conditioned: Callable[[Target], Target],
         fixed: Mapping[str, Array],
+        uninformed: Mapping[str, Array],
         rng: np.random.Generator,
         notes: dict[str, str],
         executor: Executor | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
+        self.allowance = allowance or Allowance()
         with np.errstate(over="ignore"):
             self.total, self.complete = float(weights.sum()), is_complete(target)
         self.counted_once = self.complete and all(
@@ -92,7 +99,7 @@ class Objective:
             raise PgmError("sample_weight: the sum of all weights is infinite, expected a number")
         self.target, self.weights = (target, weights) if self.complete else merged(target, weights)
         self.phase, self.conditioned, self.fixed = phase, conditioned, fixed
-        self.given = given
+        self.given, self.uninformed = given, uninformed
         self.rng, self.notes, self.executor = rng, notes, executor
         self.method: Positive | Method = positive or self._default_method()
         # Objectives that differ in their fixed entries share these.
@@ -103,11 +110,8 @@ class Objective:
 
     def with_fixed(self, fixed: Mapping[str, Array]) -> Objective:
         """Return the objective in which further numbers of parameters stay as they are."""
-        joined = dict(self.fixed)
-        for name, mask in fixed.items():
-            joined[name] = mask | joined[name] if name in joined else mask
         out = copy(self)
-        out.fixed = joined
+        out.fixed = joint_masks(self.fixed, fixed)
         return out
 
     def _default_method(self) -> Positive | Method:
@@ -142,6 +146,17 @@ class Objective:
     def weighed_rows(self, model: Model) -> Iterator[tuple[Target, Array]]:
         """Yield the rows, with the parameters of a model, and their weights."""
         yield self.target.with_model(model), self.weights
+
+    def exchangeable(self, model: Model, labels: Mapping[str, Array]) -> Symmetry:
+        """Return the numbers that learning from a model could never tell apart.
+
+        `labels` are further numbers by which those of a parameter differ, such as pseudocounts.
+        """
+        return exchangeable(model, self._rows_and_given(model), self.fixed, labels)
+
+    def _rows_and_given(self, model: Model) -> list[tuple[Target, Mapping[str, Array]]]:
+        """Return the rows of each length, with the parameters of a model, and their given units."""
+        return [(self.target.with_model(model), self.given)]
 
     def counts(self, model: Model) -> Evaluation:
         """Return the log-likelihood, and the expected counts of all table entries."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,11 @@ class WholeRun(Run):
             self.given,
             self.conditioned,
             self.idle,
+            self.uninformed,
             self.rng,
             self.notes,
             self.executor,
+            self.allowance,
         )
         self.positive, self.optimizer = self.objective.method, optimizer
         self.factorised = is_complete(target)
@@ -81,9 +84,12 @@ class WholeRun(Run):
         return None
 
     def finish(self, call: Call | None) -> str:
-        """Make one update of all rows; return the reason for which learning ends, or ""."""
+        """Make an update of all rows, and before the first one those of random starts.
+
+        Returns the reason for which learning ends, or an empty string.
+        """
         found = self.optimizer.ascend(self.objective, self.model, self.moments, self.count)
-        self.model, self.value, self.count = found.model, found.value, self.count + 1
+        self.model, self.value, self.count = found.model, found.value, self.count + found.updates
         self.notes.pop("converged", None)
         if not found.stopped and self.objective.exact:
             self.notes["converged"] = (
@@ -91,10 +97,18 @@ class WholeRun(Run):
             )
         return str(found.stopped)
 
+    def masks_of_uninformed(self) -> Mapping[str, Array]:
+        """Return the masks of the numbers that no row of any length informs."""
+        return self._all_rows().uninformed
+
+    def _all_rows(self) -> Objective:
+        """Return the objective of all rows, also of those of other lengths."""
+        optimizer, objective = self.optimizer, self.objective
+        return optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
+
     def findings(self) -> tuple[Finding, ...]:
         """Return findings of unused states of latent variables, and of standard deviations."""
-        optimizer, objective = self.optimizer, self.objective
-        whole = optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
+        whole = self._all_rows()
         # Data of a state that is not used are far from the means of the others.
         if unused := unused_states(whole, self.model):
             return unused

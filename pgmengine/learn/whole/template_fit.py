@@ -111,7 +111,7 @@ def fit_template(
     longest, *lengths = sorted(groups, reverse=True)
     first = template(longest).unfolded
     values = _together(first, rows, groups[longest])
-    target, _, known = target_of(first, values, settings["given"])
+    target, _, known, _ = target_of(first, values, settings["given"])
     by, why = chosen(optimizer, target, known, settings["negative"])
     uncounted = not_counted(target, known)
     if by is None and uncounted and not floors(target.structure):
@@ -185,12 +185,11 @@ def _with_values(groups: dict[int, list[int]], rows: Sequence[Row]) -> dict[int,
 
 
 def _with_weight(groups: dict[int, list[int]], weights: Array | None) -> dict[int, list[int]]:
-    """Return the groups but those whose weights are all 0, unless there is no other group."""
+    """Return the groups without rows of weight 0, unless there is no other row."""
     if weights is None:
         return groups
-    # Other weights than numbers of at least 0 stay, and are refused by their row.
-    kept = {steps: rows for steps, rows in groups.items() if not (weights[rows] == 0).all()}
-    return kept or groups
+    some = {steps: [i for i in rows if weights[i]] for steps, rows in groups.items()}
+    return {steps: rows for steps, rows in some.items() if rows} or groups
 
 
 def _is_blank(row: Row) -> bool:
@@ -205,7 +204,7 @@ def _objective(
     model: Model, values: dict[Any, Any], settings: Mapping[str, Any], weights: Array | None
 ) -> Objective:
     """Return the objective of the rows of one length."""
-    target, _, known = target_of(model, values, settings["given"])
+    target, _, known, _ = target_of(model, values, settings["given"])
     rng = np.random.default_rng(0)
     run = WholeRun(
         model,

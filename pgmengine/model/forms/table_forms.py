@@ -11,6 +11,7 @@ and counts of entries become counts of numbers, of which the gradient is made.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -104,6 +105,11 @@ class Leaves:
     def logs(self, numbers: Array) -> Array:
         """Return the logarithms of the entries: each joint state has those of its leaf."""
         return np.asarray(numbers[self.leaf])
+
+    @property
+    def number_of_entry(self) -> Array:
+        """The number in the flat parameter of each entry, in the shape of the table."""
+        return self.logs(np.arange(math.prod(self.size)).reshape(self.size))
 
     def counts(self, numbers: Array, counts: Array) -> Array:
         """Return the sum of the counts of all joint states of each leaf."""
