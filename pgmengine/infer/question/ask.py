@@ -326,8 +326,9 @@ class Ask:
 
         Parameters and result are those of `infer`. Any units may have soft evidence, and any units
         that are free may be set by `do`: the first question with such units is planned, and later
-        ones with other numbers about the same units use its plan. Only log weights of -inf, and
-        those of units that are neither two-valued nor Categorical, are planned for each time.
+        ones with other numbers about the same units use its plan. Only for log weights of -inf, and
+        for those of units that are neither two-valued nor Categorical, a plan holds for equal
+        numbers alone.
 
         Raises
         ------
