@@ -28,6 +28,7 @@ from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.progress import showing
 from pgmengine.declare.template import Row, Template, as_template
+from pgmengine.declare.units import Units, units_of_member
 from pgmengine.evidence.extended.unfolding import on_model
 from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.names import Member, as_members
@@ -210,7 +211,7 @@ def explain(
     do: Any = None,
     seconds: float | None = None,
     *,
-    observed: Iterable[Member] = (),
+    observed: Iterable[Member | Units] = (),
 ) -> Explanation:
     """Return the plans of all candidate methods as text, with a mark at the one that answers.
 
@@ -251,7 +252,7 @@ def explain(
     return Explanation(f"wanted: {', '.join(map(str, wanted))}; {rows} of {template!r}", parts)
 
 
-def _seen(model: Model, evidence: Any, observed: tuple[Member, ...]) -> Any:
+def _seen(model: Model, evidence: Any, observed: tuple[Member | Units, ...]) -> Any:
     """Return the evidence, or any values of the units that will be observed."""
     if not observed:
         return evidence
@@ -298,7 +299,11 @@ class Ask:
     """
 
     def __init__(
-        self, model: Model, observed: tuple[Member, ...], want: tuple[str, ...], method: MethodLike
+        self,
+        model: Model,
+        observed: tuple[Member | Units, ...],
+        want: tuple[str, ...],
+        method: MethodLike,
     ) -> None:
         self.model, self.observed, self.want = model, observed, want
         self.method = as_method(method)
@@ -377,11 +382,20 @@ class Ask:
         return f"Ask({', '.join(self.want)} given {given}; {self.plan})"
 
 
-def _units_of(model: Model, observed: tuple[Member, ...]) -> dict[str, Array]:
-    """Return layer -> (size,) bool: the units with these names."""
-    none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
-    names = model.structure.names
-    return none | names.units(names.alone_or_several(observed), "observed")
+def _units_of(model: Model, observed: tuple[Member | Units, ...]) -> dict[str, Array]:
+    """Return layer -> (size,) bool: the units with these names, or in these parts of arrays."""
+    found = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
+    names, plain = model.structure.names, list[Member]()
+    for name in names.alone_or_several(observed):  # type: ignore[arg-type]
+        written = isinstance(name, str) and "[" in name and names.layer_of(name) is None
+        if written or isinstance(name, Units):
+            layer, units, _ = units_of_member(names, name, "observed")
+            found[layer][units.ravel()] = True
+        else:
+            plain.append(name)
+    for layer, mask in names.units(plain, "observed").items():
+        found[layer] |= mask
+    return found
 
 
 def _any_values(model: Model, seen: Mapping[str, Array]) -> StateNumbers:
@@ -400,7 +414,7 @@ def _any_values(model: Model, seen: Mapping[str, Array]) -> StateNumbers:
 
 def prepare(
     model: ModelLike,
-    observed: Iterable[Member] = (),
+    observed: Iterable[Member | Units] = (),
     want: Iterable[str] = ("marginals",),
     method: MethodLike | None = None,
     seconds: float | None = None,
@@ -413,8 +427,9 @@ def prepare(
     Parameters
     ----------
     model : the model, or the Fit that holds it.
-    observed : the units that will be observed: names of layers, of variables, and single units as
-        (layer, number). All other units will be free.
+    observed : the units that will be observed: names of layers, of variables and arrays, single
+        units as (layer, number), and parts of arrays as "z[3:]" or by handles. All other units will
+        be free.
     want : as in `infer`.
     method : Auto() by default.
     seconds : the largest time of an answer, as in `infer`.
