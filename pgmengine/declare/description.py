@@ -41,6 +41,10 @@ WORDS = {
     "shape": "the shape of its parameter",
     "form": "the form, in whole numbers,",
     "places": "the places",
+    "of": "the layers",
+    "units": "the units",
+    "start": "the numbers",
+    "links": "the numbers",
 }
 
 ADVICE = ": declare it as it was when the file was written"
@@ -82,6 +86,11 @@ def description_of(model: Model) -> dict[str, Any]:
 
 def _terms(s: Structure, params: Mapping[str, Weight]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the parameter of each term and its entry; terms of one parameter are one entry."""
+    for name, has in own_biases(s).items():
+        # The order of variables in a layer that holds them depends on the order of declaration.
+        if has and s.layers[name].holds_variables:
+            units = [s.names.of((name, i)) for i in range(s.layers[name].size)]
+            yield f"{name}.bias", {"kind": "biases", "units": units}
     for c in s.weighted:
         yield f"{c.key}.weight", {"kind": "arrow" if c.directed else "coupling", "of": [c.a, c.b]}
     for key in (*s.table_groups, *s.shared_groups):
@@ -91,6 +100,11 @@ def _terms(s: Structure, params: Mapping[str, Weight]) -> Iterator[tuple[str, di
         if isinstance(terms[0], Tables) and terms[0].form:
             entry["form"] = whole_numbers(terms[0].form).tolist()
         yield key, {**entry, "places": sorted(place for t in terms for place in _places(s, t))}
+
+
+def own_biases(s: Structure) -> dict[str, bool]:
+    """Return layer -> whether any of its units has a bias, which units with a conditional lack."""
+    return {name: bool((has & ~s.conditioned[name]).any()) for name, has in s.has_bias.items()}
 
 
 def _kind(term: Tables | SharedTerm) -> str:
@@ -204,7 +218,12 @@ def _check_only_tables(
     s: Structure, orders: Mapping[str, Any], theirs: Mapping[str, Any], where: str
 ) -> None:
     """PgmError if a variable whose states have another order has parameters besides tables."""
-    used = {name: f"{name}.bias" for name, has in s.has_bias.items() if has.any()}
+    used = {
+        _variable(s.layers[name], i): f"{name}.bias"
+        for name, has in own_biases(s).items()
+        if has
+        for i in range(s.layers[name].size)
+    }
     used |= dict.fromkeys(s.with_base, "the base measure of its units")
     used |= {name: f"{c.key}.weight" for c in s.couplings for name in (c.a, c.b)}
     places = [(place, t.key) for t in s.shared for name in t.layers for place in [(name, 0)]]

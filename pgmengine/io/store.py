@@ -26,7 +26,7 @@ from pgmengine.base.types import Array, RngLike, Weight
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
-from pgmengine.declare.description import Description, description_of, in_order
+from pgmengine.declare.description import Description, description_of, in_order, own_biases
 from pgmengine.declare.shared.stored_terms import StoredTerm, stored_terms, term_numbers, term_units
 from pgmengine.declare.stored_tables import (
     has_forms,
@@ -291,8 +291,9 @@ def save_template(template: Template, path: str | Path) -> None:
         TEMPLATE_ENTRY: template.name,
         DESCRIPTIONS_ENTRY: json.dumps(described),
     }
-    biases = {f"{name}.bias": has.any() for name, has in template(2).structure.has_bias.items()}
-    # Layers that hold variables have names and sizes that depend on the order of states.
+    # Layers that hold variables have names and sizes that depend on the order of states. A layer
+    # whose units all have conditionals has a bias of zeros.
+    biases = {f"{name}.bias": has for name, has in own_biases(template(2).structure).items()}
     params = {key: value for key, value in template.params.items() if biases.get(key, True)}
     write_tensors(path, tensors_of(params), metadata)
 

@@ -111,13 +111,18 @@ def test_interventions_are_no_observations():
         ask({"e": 1, "c": 1})
 
 
-def test_excluded_states_that_change_are_planned_for():
+def test_excluded_states_that_change_are_planned_for(monkeypatch):
     """A plan for states that are impossible must not answer where they are possible."""
-    model = network()
+    model, made = network(), plans(monkeypatch)
     ask = pgm.prepare(model, observed=("e",), want=("marginals", "log_z"))
+    seen = set()
     for excluded in (0, 1, 2, 0, 1):
         soft = {"b": np.where(np.arange(3) == excluded, -np.inf, 0.3)}
-        one, two = ask({"e": 1}, soft=soft), pgm.infer(model, {"e": 1}, ask.want, soft=soft)
+        before = len(made)
+        one = ask({"e": 1}, soft=soft)
+        assert len(made) - before == (excluded not in seen)
+        seen.add(excluded)
+        two = pgm.infer(model, {"e": 1}, ask.want, soft=soft)
         np.testing.assert_equal(one.answers, two.answers)
 
 

@@ -132,6 +132,23 @@ def test_templates_have_parts_of_each_length():
         np.testing.assert_allclose(r.joint["z[-1]"], [r.marginal("z")[k][-1] for k in (0, 1)])
 
 
+def test_marginals_and_observed_units_take_parts(monkeypatch):
+    model, s, z = grid()
+    r = pgm.infer(model, {"z": [[0, 1, np.nan], [2, 2, np.nan]]})
+    whole = r.marginal("s")["low"]
+    np.testing.assert_array_equal(r.marginal(s[:, 1])["low"], whole[:, :, 1])
+    np.testing.assert_array_equal(r.marginal(s[-1, -1])["low"], whole[:, -1, -1])
+    np.testing.assert_array_equal(r.marginal(z[:2])[0], [[1, 0], [0, 0]])
+    for observed in (("z[:2]",), (z[:2],), ("z[0]", ("z", 1)), ("z[:1]", z[1])):
+        ask = pgm.prepare(model, observed=observed)
+        np.testing.assert_array_equal(
+            ask({"z": [[0, 1, np.nan], [2, 2, np.nan]]}).marginal("s")["low"], whole
+        )
+        assert "2 of 9 units observed" in pgm.explain(model, observed=observed)
+    with pytest.raises(pgm.PgmError, match="z"):
+        pgm.prepare(model, observed=("z[5]",))
+
+
 BAD = {
     "no units": (lambda z: ("z[9:]",), "'?z\\[9:\\]'? has no units"),
     "outside": (lambda z: ("z[9]",), "z"),

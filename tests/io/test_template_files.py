@@ -171,6 +171,50 @@ def test_one_table_for_two_orders_is_refused(tmp_path):
         pgm.load(tmp_path / "t", declare=pair(sides, sides[::-1]))
 
 
+def test_biases_of_variables_do_not_change_places(tmp_path):
+    """Variables with the same states share a layer, in the order in which they are declared."""
+
+    def tilted(first, second, states=("no", "yes")):
+        def declare(steps):
+            b = pgm.GraphBuilder()
+            b.variable(first, states=states)
+            b.variable(second, states=states)
+            s = b.variable("s", states=2, shape=steps)
+            b.table((s, "a"), [[2.0, 1.0], [1.0, 2.0]], name="left")
+            b.table((s, "b"), [[3.0, 1.0], [1.0, 3.0]], name="right")
+            return b
+
+        return declare
+
+    template = pgm.Template(tilted("a", "b")).with_params({"variables2.bias": [2.0, -1.0]})
+    pgm.save(template, tmp_path / "t")
+    again = pgm.load(tmp_path / "t", declare=tilted("a", "b"))
+    assert again.params["variables2.bias"].tolist() == [2.0, -1.0]
+    for other in (tilted("b", "a"), tilted("a", "b", ("yes", "no"))):
+        with pytest.raises(pgm.PgmError, match="variables2.bias' (has the units|cannot)"):
+            pgm.load(tmp_path / "t", declare=other)
+
+
+def test_numbers_of_large_gates_are_compared(tmp_path):
+    """No parameter holds them."""
+
+    def alarm(p):
+        def declare(steps):
+            b = pgm.GraphBuilder()
+            c, y = b.variable("c", shape=(steps, 30)), b.variable("y", states=("no", "yes"))
+            b.conditional(c, (), [0.9, 0.1], name="cause")
+            b.conditional(y, [c[0, i] for i in range(30)], pgm.noisy_or([p] * 30))
+            return b
+
+        return declare
+
+    template = pgm.Template(alarm(0.5)).with_params({"cause": np.log([0.8, 0.2])})
+    pgm.save(template, tmp_path / "t")
+    assert "cause" in pgm.load(tmp_path / "t", declare=alarm(0.5)).learned
+    with pytest.raises(pgm.PgmError, match="has the numbers .* in the file, and"):
+        pgm.load(tmp_path / "t", declare=alarm(0.4))
+
+
 def test_terms_of_a_long_memory_are_compared(tmp_path):
     def memory(*lags):
         def declare(steps):

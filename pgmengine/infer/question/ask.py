@@ -29,6 +29,7 @@ from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.progress import showing
 from pgmengine.declare.template import Row, Template, as_template
+from pgmengine.declare.units import Units, units_of_member
 from pgmengine.evidence.extended.unfolding import on_model
 from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.names import Member, as_members
@@ -213,7 +214,7 @@ def explain(
     do: Any = None,
     seconds: float | None = None,
     *,
-    observed: Iterable[Member] = (),
+    observed: Iterable[Member | Units] = (),
 ) -> Explanation:
     """Return the plans of all candidate methods as text, with a mark at the one that answers.
 
@@ -254,7 +255,7 @@ def explain(
     return Explanation(f"wanted: {', '.join(map(str, wanted))}; {rows} of {template!r}", parts)
 
 
-def _seen(model: Model, evidence: Any, observed: tuple[Member, ...]) -> Any:
+def _seen(model: Model, evidence: Any, observed: tuple[Member | Units, ...]) -> Any:
     """Return the evidence, or any values of the units that will be observed."""
     if not observed:
         return evidence
@@ -301,7 +302,11 @@ class Ask:
     """
 
     def __init__(
-        self, model: Model, observed: tuple[Member, ...], want: tuple[str, ...], method: MethodLike
+        self,
+        model: Model,
+        observed: tuple[Member | Units, ...],
+        want: tuple[str, ...],
+        method: MethodLike,
     ) -> None:
         self.model, self.observed, self.want = model, observed, want
         self.method = as_method(method)
@@ -330,8 +335,9 @@ class Ask:
 
         Parameters and result are those of `infer`. Any units may have soft evidence, and any units
         that are free may be set by `do`: the first question with such units is planned, and later
-        ones with other numbers about the same units use its plan. Only log weights of -inf, and
-        those of units that are neither two-valued nor Categorical, are planned for each time.
+        ones with other numbers about the same units use its plan. Only for log weights of -inf, and
+        for those of units that are neither two-valued nor Categorical, a plan holds for equal
+        numbers alone.
 
         Raises
         ------
@@ -380,11 +386,20 @@ class Ask:
         return f"Ask({', '.join(self.want)} given {given}; {self.plan})"
 
 
-def _units_of(model: Model, observed: tuple[Member, ...]) -> dict[str, Array]:
-    """Return layer -> (size,) bool: the units with these names."""
-    none = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
-    names = model.structure.names
-    return none | names.units(names.alone_or_several(observed), "observed")
+def _units_of(model: Model, observed: tuple[Member | Units, ...]) -> dict[str, Array]:
+    """Return layer -> (size,) bool: the units with these names, or in these parts of arrays."""
+    found = {n: np.zeros(x.size, dtype=bool) for n, x in model.structure.layers.items()}
+    names, plain = model.structure.names, list[Member]()
+    for name in names.alone_or_several(observed):  # type: ignore[arg-type]
+        written = isinstance(name, str) and "[" in name and names.layer_of(name) is None
+        if written or isinstance(name, Units):
+            layer, units, _ = units_of_member(names, name, "observed")
+            found[layer][units.ravel()] = True
+        else:
+            plain.append(name)
+    for layer, mask in names.units(plain, "observed").items():
+        found[layer] |= mask
+    return found
 
 
 def _any_values(model: Model, seen: Mapping[str, Array]) -> StateNumbers:
@@ -404,7 +419,7 @@ def _any_values(model: Model, seen: Mapping[str, Array]) -> StateNumbers:
 @stoppable
 def prepare(
     model: ModelLike,
-    observed: Iterable[Member] = (),
+    observed: Iterable[Member | Units] = (),
     want: Iterable[str] = ("marginals",),
     method: MethodLike | None = None,
     seconds: float | None = None,
@@ -417,8 +432,9 @@ def prepare(
     Parameters
     ----------
     model : the model, or the Fit that holds it.
-    observed : the units that will be observed: names of layers, of variables, and single units as
-        (layer, number). All other units will be free.
+    observed : the units that will be observed: names of layers, of variables and arrays, single
+        units as (layer, number), and parts of arrays as "z[3:]" or by handles. All other units will
+        be free.
     want : as in `infer`.
     method : Auto() by default.
     seconds : the largest time of an answer, as in `infer`.

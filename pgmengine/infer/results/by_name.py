@@ -294,9 +294,9 @@ def _keys_in_modes(layer: Layer) -> Array:
 
 
 def marginal(
-    structure: Structure, prob: Mapping[str, Array], name: Member
+    structure: Structure, prob: Mapping[str, Array], name: Member | Units
 ) -> dict[Hashable, float | Array]:
-    """Return state -> probability of a unit, or of all units of a layer in its shape.
+    """Return state -> probability of a unit, of all units of a layer, or of a part, in its shape.
 
     The probabilities are arrays over rows where `prob` has rows.
     """
@@ -305,13 +305,17 @@ def marginal(
         check_finite(structure, whole.name)
         found = whole.in_shape(prob[whole.name], -2)
         return {key: found[..., k] for k, key in enumerate(state_keys(whole))}
-    layer, unit = structure.names.unit(name, "marginal")
+    if isinstance(name, Units):
+        layer, units, _ = units_of_member(structure.names, name, "marginal")
+    else:
+        layer, unit = structure.names.unit(name, "marginal")
+        units = np.array(unit)
     check_finite(structure, layer)
     keys = state_keys(structure.layers[layer])
-    found = prob[layer][..., unit, :]
+    found = prob[layer][..., units, :]
     if found.ndim == 1:
         return {key: float(p) for key, p in zip(keys, found, strict=True)}
-    return {key: found[:, k] for k, key in enumerate(keys)}
+    return {key: found[..., k] for k, key in enumerate(keys)}
 
 
 def state_values(layer: Layer, values: Array) -> Array:

@@ -332,17 +332,18 @@ class Result:
         """A proven lower bound of log_z, (rows,)."""
         return self._array("bound")
 
-    def marginal(self, name: Member) -> dict[Hashable, float | Array]:
+    def marginal(self, name: Member | Units) -> dict[Hashable, float | Array]:
         """Return the probability of each state of a unit, by the names of the states.
 
         Parameters
         ----------
-        name : a variable, (layer, number of a unit), or an array of variables or a layer.
+        name : a variable, (layer, number of a unit), an array of variables or a layer, or the
+            handle of a part of one.
 
         Returns
         -------
-        State -> probability; an array over rows if the evidence has rows. For an array or a layer,
-        its shape follows the axis of rows. States without names are numbers.
+        State -> probability; an array over rows if the evidence has rows. For an array, a layer or
+        a part, its shape follows the axis of rows. States without names are numbers.
         """
         return marginal(asked(self.target).structure, self.raw("prob"), name)
 
