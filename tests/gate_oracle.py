@@ -30,6 +30,7 @@ import itertools
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 # Logits are at most so large: a number that tends to 0 ends at about e^-30.
 LARGEST_LOGIT = 30.0
@@ -279,14 +280,22 @@ def maximum(network, rows, starts=6, rng=None, pseudocount=0.0, fixed=()):
         if not logits.size:
             found.append((negative(begin)[0], begin, 0.0))
             break
-        ended = minimize(
-            negative,
-            np.clip(begin, -LARGEST_LOGIT, LARGEST_LOGIT),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(-LARGEST_LOGIT, LARGEST_LOGIT)] * logits.size,
-            options={"maxiter": 5000, "maxfun": 20000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30},
-        )
+        # Products of a few numbers are slower on several threads.
+        with threadpool_limits(limits=1, user_api="blas"):
+            ended = minimize(
+                negative,
+                np.clip(begin, -LARGEST_LOGIT, LARGEST_LOGIT),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(-LARGEST_LOGIT, LARGEST_LOGIT)] * logits.size,
+                options={
+                    "maxiter": 5000,
+                    "maxfun": 20000,
+                    "ftol": 1e-15,
+                    "gtol": 1e-9,
+                    "maxcor": 30,
+                },
+            )
         found.append((float(ended.fun), ended.x, float(np.abs(ended.jac).max())))
     found.sort(key=lambda one: one[0])
     value, at, largest = found[0]
