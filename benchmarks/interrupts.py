@@ -253,7 +253,7 @@ def cases():
         "WangLandau": lambda: infer(
             lambda: rbm(60, 20),
             ("marginals",),
-            pgm.WangLandau(first_bin, bins=2, warmup=500, draws=500),
+            pgm.WangLandau(first_bin, bins=2, warmup=50, draws=50),
         ),
         "Forward": lambda: infer(
             lambda: random_network(300, 3).build(),
@@ -297,8 +297,8 @@ def cases():
             lambda: rbm(784, 12), {"v": x784[:1000]}, 1, optimizer=pgm.LBFGS()
         ),
         "fit, pseudo-likelihood": lambda: fit(
-            lambda: visible(784),
-            {"v": x784[:1000]},
+            lambda: visible(300),
+            {"v": x784[:1000, :300]},
             1,
             optimizer=pgm.LBFGS(l2=0.01),
             negative=pgm.PseudoGradient(),
@@ -325,7 +325,7 @@ def cases():
             20,
             callbacks=[
                 pgm.PseudoLikelihood({"v": x784[:200]}, every=10),
-                pgm.AISLogLikelihood({"v": x784[:100]}, log_z=pgm.AIS(20, 100), every=10),
+                pgm.AISLogLikelihood({"v": x784[:100]}, log_z=pgm.AIS(20, 30), every=20),
             ],
         ),
         "pretrain": lambda: (
@@ -341,7 +341,7 @@ def cases():
                     lambda m, d, **k: pgm.fit(m, d, updates=60, progress=False, **k),
                 )
                 .fit(x784, x784[:, 0])
-                .models_.values()
+                .models_
             ]
         ),
     }

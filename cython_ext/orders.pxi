@@ -30,8 +30,19 @@ cpdef int64_t checked_factors(const int64_t[::1] cards, const int64_t[::1] start
     return factors
 
 
+cdef int raise_of(int status, Watch watching) except -1:
+    """Raise the error of a search: the one of a signal handler, or MemoryError."""
+    if status == od.PGM_ORDER_STOPPED:
+        raise watching.error
+    if status < 0:
+        raise MemoryError
+    return 0
+
+
 cdef class Orders:
     """Searches for elimination orders of one factor graph; keeps the best order of each component.
+
+    Searches call signal handlers repeatedly, and an exception that they raise ends a search.
 
     cards (n,) are the numbers of states; the variables of factor f are scope[start[f]:start[f +
     1]].
@@ -64,20 +75,22 @@ cdef class Orders:
         has ended with fewer than `best` entries, and with fewer than its best order so far.
         """
         cdef int status
+        cdef Watch watching = Watch()
+        cdef od.pgm_order_watch stop = od.pgm_order_watch(watch, watching.begin())
         if rule < 0 or rule >= od.PGM_ORDER_RULES:
             raise PgmError(f"rule is {rule}, expected 0 to {od.PGM_ORDER_RULES - 1}")
         with nogil:
-            status = od.pgm_orders_greedy(self.orders, rule, seed, noise, best)
-        if status < 0:
-            raise MemoryError
+            status = od.pgm_orders_greedy(self.orders, rule, seed, noise, best, stop)
+        raise_of(status, watching)
 
     def improve(self, uint64_t seed, int64_t rounds, int64_t window):
         """Order `rounds` random windows of the best order of each component anew."""
         cdef int status
+        cdef Watch watching = Watch()
+        cdef od.pgm_order_watch stop = od.pgm_order_watch(watch, watching.begin())
         with nogil:
-            status = od.pgm_orders_improve(self.orders, seed, rounds, window)
-        if status < 0:
-            raise MemoryError
+            status = od.pgm_orders_improve(self.orders, seed, rounds, window, stop)
+        raise_of(status, watching)
 
     def offer(self, const int32_t[::1] order):
         """Keep the parts of an order (n,) that are better than the best of their component."""

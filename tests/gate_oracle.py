@@ -28,7 +28,9 @@ import copy
 import itertools
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 # Logits are at most so large: a number that tends to 0 ends at about e^-30.
 LARGEST_LOGIT = 30.0
@@ -104,9 +106,9 @@ class Likelihood:
         self.states = joint_states(network)
         # Whether each joint state agrees with each of the different rows.
         agrees = (different[:, None] < 0) | (different[:, None] == self.states[None])
-        self.agrees = agrees.all(axis=2)
-        names = list(network["states"])
-        self.place = {name: i for i, name in enumerate(names)}
+        # Products with a sparse matrix take no threads.
+        self.agrees = sp.csr_array(agrees.all(axis=2).astype(np.float64))
+        self.place = {name: i for i, name in enumerate(network["states"])}
 
     def of_rows(self, network):
         """log p of each row."""
@@ -119,7 +121,7 @@ class Likelihood:
         p = np.exp(log_joint(network, self.states))
         each = self.agrees @ p
         share = self.weights / self.weights.sum()
-        posterior = ((share / each) @ self.agrees) * p
+        posterior = (self.agrees.T @ (share / each)) * p
         counts = {}
         for name, (parents, table) in families(network).items():
             counts[name] = np.zeros(table.shape)
@@ -169,66 +171,71 @@ class Logits:
             parts.append(logs[1:] - logs[0])
         return np.concatenate([*parts, np.zeros(0)])
 
-    def network_at(self, logits, only=None):
-        """The network with the numbers of some logits, which may be complex.
-
-        `only` sets the numbers of one variable, and leaves the others as they are declared.
-        """
-        kind = np.result_type(logits, float)
-        base = self.network
-        tables = {
-            name: (parents, np.array(table, dtype=kind if only in (None, name) else float))
-            for name, (parents, table) in base["tables"].items()
-        }
-        gates = {
-            name: {
-                **gate,
-                "contributions": [np.array(c, dtype=kind) for c in gate["contributions"]],
-                "leak": np.array(gate["leak"], dtype=kind),
-            }
-            for name, gate in base["gates"].items()
-        }
-        out, at = {**base, "tables": tables, "gates": gates}, 0
+    def network_at(self, logits):
+        """The network with the numbers of some logits."""
+        out, at = copy.deepcopy(self.network), 0
         for place, free in self.places:
             own = logits[at : at + len(free) - 1]
             at += len(free) - 1
-            if only not in (None, place[1]):
-                continue
-            full = np.concatenate([[0.0], own])
-            p = np.exp(full - full.real.max())
-            _array(out, place)[(*place[3], free)] = p / p.sum()
+            _array(out, place)[(*place[3], free)] = _shares(own)
         return out
 
-    def owners(self):
-        """The variable to which each logit belongs."""
-        return [place[1] for place, free in self.places for _ in free[1:]]
+
+def _shares(logits):
+    """The distribution of some logits after a first one of 0; they may be complex."""
+    full = np.concatenate([np.zeros(1), logits])
+    p = np.exp(full - full.real.max())
+    return p / p.sum()
 
 
-def slope(logits, at, counts, pseudocount, rows):
-    """The slope of sum(counts * log conditionals) along each logit, by complex steps."""
-    out = np.zeros(logits.size)
-    for i, name in enumerate(logits.owners()):
-        moved = at.astype(complex)
-        moved[i] += 1j * STEP
-        network = logits.network_at(moved, only=name)
-        if name in network["gates"]:
-            table = conditional(network["gates"][name])
+def slope(logits, at, network, counts, pseudocount=0.0):
+    """The slope of sum(counts * log conditionals) along each logit.
+
+    It is in closed form for tables, and by complex steps for gates.
+    """
+    out, first = np.zeros(logits.size), 0
+    for place, free in logits.places:
+        own = slice(first, first + len(free) - 1)
+        first = own.stop
+        kind, name, _, row = place
+        if kind == "tables":
+            found = counts[name][row][free]
+            p = network["tables"][name][1][row][free]
+            out[own] = found[1:] - found.sum() * p[1:]
         else:
-            table = network["tables"][name][1]
-        seen = counts[name] > 0
-        out[i] = (counts[name][seen] * np.log(table[seen])).sum().imag / STEP
-        if pseudocount:
-            out[i] += pseudocount / rows * _log_numbers(network, logits, name).imag / STEP
+            for i in range(own.start, own.stop):
+                out[i] = _gate_slope(network["gates"][name], place, free, at[own], i - own.start,
+                                     counts[name])  # fmt: skip
+        p = np.asarray(_array(network, place))[row][free]
+        out[own] += pseudocount * (1.0 - len(free) * p[1:])
     return out
 
 
-def _log_numbers(network, logits, only=None):
-    """The sum of the logs of all free numbers, of one variable if `only` names it."""
-    total = 0.0
-    for place, free in logits.places:
-        if only in (None, place[1]):
-            total = total + np.log(_array(network, place)[(*place[3], free)]).sum()
-    return total
+def _gate_slope(gate, place, free, logits, number, counts):
+    """The slope of sum(counts * log table) of a gate along one logit of one distribution."""
+    moved = logits.astype(complex)
+    moved[number] += 1j * STEP
+    shares = _shares(moved)
+    if place[0] == "leak":
+        leak = np.array(gate["leak"], dtype=complex)
+        leak[free] = shares
+        table = conditional({**gate, "leak": leak})
+    else:
+        contributions = list(gate["contributions"])
+        one = np.array(contributions[place[2]], dtype=complex)
+        one[(*place[3], free)] = shares
+        contributions[place[2]] = one
+        table = conditional({**gate, "contributions": contributions})
+    seen = counts > 0
+    return float((counts[seen] * np.log(table[seen])).sum().imag / STEP)
+
+
+def _log_numbers(network, logits):
+    """The sum of the logs of all free numbers."""
+    return sum(
+        np.log(np.asarray(_array(network, place))[place[3]][free]).sum()
+        for place, free in logits.places
+    )
 
 
 def objective(network, rows, pseudocount=0.0, fixed=()):
@@ -241,7 +248,7 @@ def objective(network, rows, pseudocount=0.0, fixed=()):
         value, counts = likelihood.value_and_counts(now)
         if pseudocount:
             value += pseudocount / count * _log_numbers(now, logits)
-        return -value, -slope(logits, at, counts, pseudocount, count)
+        return -value, -slope(logits, at, now, counts, pseudocount / count)
 
     return negative, logits
 
@@ -273,14 +280,22 @@ def maximum(network, rows, starts=6, rng=None, pseudocount=0.0, fixed=()):
         if not logits.size:
             found.append((negative(begin)[0], begin, 0.0))
             break
-        ended = minimize(
-            negative,
-            np.clip(begin, -LARGEST_LOGIT, LARGEST_LOGIT),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(-LARGEST_LOGIT, LARGEST_LOGIT)] * logits.size,
-            options={"maxiter": 5000, "maxfun": 20000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30},
-        )
+        # Products of a few numbers are slower on several threads.
+        with threadpool_limits(limits=1, user_api="blas"):
+            ended = minimize(
+                negative,
+                np.clip(begin, -LARGEST_LOGIT, LARGEST_LOGIT),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(-LARGEST_LOGIT, LARGEST_LOGIT)] * logits.size,
+                options={
+                    "maxiter": 5000,
+                    "maxfun": 20000,
+                    "ftol": 1e-15,
+                    "gtol": 1e-9,
+                    "maxcor": 30,
+                },
+            )
         found.append((float(ended.fun), ended.x, float(np.abs(ended.jac).max())))
     found.sort(key=lambda one: one[0])
     value, at, largest = found[0]

@@ -29,6 +29,8 @@
 
 #define PGM_SIMPLICIAL (-2.0)
 #define PGM_ALMOST (-1.0)
+/* work between two polls, a few milliseconds */
+#define PGM_GREEDY_WORK_A_POLL 1000000
 
 typedef struct {
     pgm_adjacency g;
@@ -40,6 +42,8 @@ typedef struct {
     uint64_t random;
     int64_t work;
     double noise, low, total, largest;
+    pgm_order_watch watch; /* no poll: 0 */
+    int64_t due;           /* the work at the next poll */
     void *memory;
 } pgm_greedy;
 
@@ -324,13 +328,17 @@ static int pgm_greedy_step(pgm_greedy *s, int32_t v)
 }
 
 /* Eliminate vertices in the order of the heap: all, or with `safe` while the score is below 0.
- * Return 1 if the total has exceeded `best`. */
+ * Return 1 if the total has exceeded `best`, and PGM_ORDER_STOPPED as polls say. */
 static int pgm_greedy_run(pgm_greedy *s, int safe, double best)
 {
     while (s->waiting > 0) {
         if (safe && s->first[s->heap[0]] >= 0.0) return 0;
         if (pgm_greedy_step(s, s->heap[0])) return -1;
         if (s->total > best) return 1;
+        if (s->watch.poll && s->work > s->due) {
+            s->due = s->work + PGM_GREEDY_WORK_A_POLL;
+            if (s->watch.poll(s->watch.token)) return PGM_ORDER_STOPPED;
+        }
     }
     return 0;
 }

@@ -211,7 +211,8 @@ pgm_orders *pgm_orders_open(int64_t n, const int64_t *cards, int64_t factors, co
 
 /* ---- searches ---- */
 
-int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, double best)
+int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, double best,
+                      pgm_order_watch watch)
 {
     int status = 0;
     for (int32_t k = 0; status >= 0 && k < o->parts; k++) {
@@ -219,6 +220,7 @@ int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, doub
         pgm_greedy s;
         if (pgm_greedy_allocate(&s, p->graph.n, 2 * p->graph.used)) return -1;
         status = pgm_greedy_start(&s, &p->graph, p->bits, rule, seed, noise, o->low);
+        s.watch = watch;
         if (status == 0) status = pgm_greedy_run(&s, 0, best < p->total ? best : p->total);
         if (status == 0 && s.total < p->total) {
             p->total = s.total;
@@ -228,7 +230,7 @@ int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, doub
         pgm_greedy_free(&s);
     }
     o->work += 100;
-    return status < 0 ? -1 : 0;
+    return status < 0 ? status : 0;
 }
 
 /* Compare an order of the whole graph with the best of each component. */
@@ -260,14 +262,15 @@ int64_t pgm_orders_work(const pgm_orders *o) { return o->work; }
 
 int64_t pgm_orders_parts(const pgm_orders *o) { return o->parts; }
 
-int pgm_orders_improve(pgm_orders *o, uint64_t seed, int64_t rounds, int64_t window)
+int pgm_orders_improve(pgm_orders *o, uint64_t seed, int64_t rounds, int64_t window,
+                       pgm_order_watch watch)
 {
     int status = 0;
     for (int32_t k = 0; status >= 0 && k < o->parts; k++) {
         pgm_part *p = &o->part[k];
         if (p->total == INFINITY) continue;
         status = pgm_windows_improve(&p->graph, p->bits, p->order, &p->total, o->low, seed + k,
-                                     rounds, window, &o->work);
+                                     rounds, window, &o->work, watch);
     }
     o->work += 100;
     return status;

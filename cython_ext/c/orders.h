@@ -12,7 +12,8 @@
  * order of each. The final order may therefore combine the results of different searches. Results
  * depend only on the arguments, and not on time or on the kind of processor.
  *
- * Functions that return an int return 0, or -1 if memory ran out.
+ * Functions that return an int return 0, or -1 if memory ran out. Searches poll whether to stop, and
+ * return PGM_ORDER_STOPPED then: what they have found so far stays.
  * Reference: the plain symbolic elimination in tests/infer/exact/test_orders.py.
  */
 #ifndef PGM_ORDERS_H
@@ -36,6 +37,14 @@ enum {
     PGM_ORDER_RULES
 };
 
+#define PGM_ORDER_STOPPED (-2)
+
+/* Called repeatedly by searches; not 0: stop. */
+typedef struct {
+    int (*poll)(void *token);
+    void *token;
+} pgm_order_watch;
+
 typedef struct pgm_orders pgm_orders;
 
 /* the graph of `factors` scopes (start, scope) over n variables with `cards` states; NULL if
@@ -47,10 +56,12 @@ void pgm_orders_close(pgm_orders *o);
 /* Search each component by a rule; keep an order that is better than the best so far. Seed 0 breaks
  * ties by a second score, any other seed at random; scores are multiplied by 1 + noise * uniform. A
  * search stops where its total exceeds `best` or the best of the component. */
-int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, double best);
+int pgm_orders_greedy(pgm_orders *o, int rule, uint64_t seed, double noise, double best,
+                      pgm_order_watch watch);
 
 /* Order random windows of the best order of each component anew: windows.h. */
-int pgm_orders_improve(pgm_orders *o, uint64_t seed, int64_t rounds, int64_t window);
+int pgm_orders_improve(pgm_orders *o, uint64_t seed, int64_t rounds, int64_t window,
+                       pgm_order_watch watch);
 
 /* Keep each part of an order of the whole graph that is better than the best of its component. */
 int pgm_orders_offer(pgm_orders *o, const int32_t *order);

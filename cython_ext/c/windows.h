@@ -30,6 +30,7 @@ typedef struct {
     double *own; /* bits of the vertices of the window */
     uint64_t random;
     int64_t work;
+    pgm_order_watch watch;
 } pgm_window;
 
 static void pgm_window_free(pgm_window *w)
@@ -167,6 +168,7 @@ static int pgm_window_search(pgm_window *w, const pgm_adjacency *graph, double l
     double noise = noises[pgm_window_below(w, 5)];
     uint64_t seed = 1 + (w->random >> 1);
     status = pgm_greedy_start(&s, graph, w->own, rule, seed, noise, low);
+    s.watch = w->watch;
     for (int32_t i = w->size; status == 0 && i < w->all; i++)
         pgm_greedy_remove(&s, i), s.slot[i] = -1;
     if (status == 0) status = pgm_greedy_run(&s, 0, limit);
@@ -197,20 +199,25 @@ static int pgm_window_round(pgm_window *w, int32_t most, double low, double *tot
     if (pgm_adjacency_build(&graph, w->all, w->factors, w->start, w->scope, NULL)) return -1;
     w->work += 4 * graph.used;
     int status = 0;
-    for (int tries = 0; status == 0 && tries < 6; tries++)
+    for (int tries = 0; status == 0 && tries < 6; tries++) {
         status = pgm_window_search(w, &graph, limit, low, total);
+        /* each trial computes the cost of the whole component */
+        if (status >= 0 && w->watch.poll && w->watch.poll(w->watch.token))
+            status = PGM_ORDER_STOPPED;
+    }
     pgm_adjacency_free(&graph);
     for (int32_t i = 0; i < w->all; i++) w->local[w->member[i]] = -1;
-    return status < 0 ? -1 : 0;
+    return status < 0 ? status : 0;
 }
 
 static int pgm_windows_improve(const pgm_adjacency *g, const double *bits, int32_t *order,
                                double *total, double low, uint64_t seed, int64_t rounds,
-                               int64_t most, int64_t *work)
+                               int64_t most, int64_t *work, pgm_order_watch watch)
 {
     pgm_window w;
     double largest;
     memset(&w, 0, sizeof w);
+    w.watch = watch;
     w.g = g, w.bits = bits, w.order = order, w.random = seed * 0xd1342543de82ef95u + 1;
     int status = pgm_window_allocate(&w, g);
     if (status == 0) status = pgm_cliques_run(&w.c, g, bits, order, total, &largest);

@@ -40,6 +40,9 @@ from pgmengine.units.base import Draw
 # Sweeps after which all inputs are computed anew, so that rounding errors do not add up.
 SWEEPS_A_REFRESH = 512
 
+# Updates of units in one call, of all chains. Each takes 10 to 300 ns, a call up to half a second.
+UPDATES_A_POLL = 2_000_000
+
 LARGEST_SINGLE = f"{np.finfo(np.float32).max:.1g}"
 
 
@@ -241,9 +244,10 @@ class CompiledChains:
     def _pieces(
         self, count: int, trace: Array | None = None, betas: Array | None = None, **options: Any
     ) -> None:
-        done = 0
+        """Make sweeps, in calls between which Ctrl-C takes effect."""
+        most, done = max(1, UPDATES_A_POLL // max(1, self.target.rows * self.units)), 0
         while done < count:
-            some = min(count - done, SWEEPS_A_REFRESH - self.made % SWEEPS_A_REFRESH)
+            some = min(count - done, most, SWEEPS_A_REFRESH - self.made % SWEEPS_A_REFRESH)
             self._run(
                 some,
                 self.made % SWEEPS_A_REFRESH == 0 or self.stale,

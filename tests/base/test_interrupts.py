@@ -1,13 +1,19 @@
 """Ctrl-C: it arrives from wherever it is lost, and a long update that it stops is taken back."""
 
+import _thread
 import signal
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 
 import pgmengine as pgm
+from pgmengine import _kernels
 from pgmengine.base.work.interrupts import CtrlC, whole_import
+from pgmengine.engine import layerwise
+from pgmengine.engine.chains import make_chains
 from pgmengine.learn import under_way
 from pgmengine.learn.run import Run
 
@@ -131,6 +137,66 @@ def test_an_update_that_was_stopped_half_way_is_taken_back(optimizer, ctrl_c, mo
     np.testing.assert_equal(found.history, three.history)
     on = learned(6, found.state, found.model)
     np.testing.assert_equal(dict(on.model.params), dict(whole.model.params))
+
+
+def pressed_during(call):
+    """Make a call that takes seconds, and press Ctrl-C during it."""
+    begun = threading.Event()
+
+    def press():
+        begun.wait()
+        time.sleep(0.1)
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        begun.set()
+        call()
+    finally:
+        thread.join()
+
+
+def test_a_long_search_for_an_order_stops(ctrl_c):
+    """A search of ten seconds has found no order when it has been stopped."""
+    rng, count = np.random.default_rng(0), 12_000
+    near = np.arange(count)[:, None] - rng.integers(1, 300, (count, 3))
+    scopes = [sorted({i, *(j for j in row if j >= 0)}) for i, row in enumerate(near.tolist())]
+    start = np.concatenate([[0], np.cumsum([len(scope) for scope in scopes])])
+    scope = np.concatenate([np.array(scope) for scope in scopes]).astype(np.int32)
+    orders = _kernels.Orders(np.full(count, 2), start, scope)
+    with pytest.raises(KeyboardInterrupt):
+        pressed_during(lambda: orders.greedy(_kernels.WEIGHT, 0, 0.0, np.inf))
+    assert orders.best() is None
+    # A later search is not stopped.
+    orders.greedy(_kernels.WEIGHT, 0, 0.0, 1e3)
+
+
+def test_long_sweeps_are_divided(monkeypatch):
+    """Calls of compiled sweeps are short, and their results do not depend on it."""
+    model, rows = pgm.rbm(9, 3, rng=1), 30
+    target = model.given({"v": np.full((rows, 9), np.nan)})
+    rng = np.random.default_rng(0)
+    x = {name: (rng.random((rows, n)) < 0.5).astype(float) for name, n in (("v", 9), ("h", 3))}
+    found, made = [], []
+    run = layerwise.CompiledChains._run
+    monkeypatch.setattr(
+        layerwise.CompiledChains,
+        "_run",
+        lambda self, sweeps, *more, **named: (
+            made.append(sweeps * self.target.rows * self.units) or run(self, sweeps, *more, **named)
+        ),
+    )
+    for most in (10**9, 1000):
+        monkeypatch.setattr(layerwise, "UPDATES_A_POLL", most)
+        made.clear()
+        chains = make_chains(target, pgm.Gibbs(), x, np.random.default_rng(1))
+        assert isinstance(chains, layerwise.CompiledChains)
+        weight = chains.anneal(np.linspace(0, 1, 40))
+        trace = chains.trace(700)
+        found.append((weight, trace, chains.values()))
+        assert max(made) <= most
+    np.testing.assert_equal(*found)
 
 
 def test_an_import_is_whole(ctrl_c):
