@@ -22,7 +22,7 @@ def whole(what: str, value: object, least: int = 1) -> int:
     """Return the value as an int; raise PgmError unless it is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise PgmError(f"{what} must be an integer of at least {least}, not {told(value)}")
-    if value > LARGEST_WHOLE:
+    if int(value) > LARGEST_WHOLE:
         raise PgmError(f"{what} must be an integer of at most 2^53, not {told(value)}")
     return int(value)
 

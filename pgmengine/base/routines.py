@@ -32,7 +32,7 @@ def _provide() -> None:
         return
     plain = importlib.import_module("pgmengine.base.plain")
     if asked and find_spec(NAME) is not None:
-        plain.why = plain.TURNED_OFF
+        vars(plain)["why"] = plain.TURNED_OFF
     sys.modules[NAME] = plain
     vars(sys.modules["pgmengine"])["_kernels"] = plain
     if not asked:
