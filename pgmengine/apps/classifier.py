@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.checks import is_missing, seeded
-from pgmengine.base.errors import PgmError
+from pgmengine.base.checks import check_method, check_name, is_missing, seeded
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, RngLike
 from pgmengine.evidence.containers import array_of, is_frame
@@ -78,6 +78,17 @@ class GenerativeClassifier:
     method: Method | None = None
     layer: str = "v"
     rng: RngLike = 0
+
+    def __post_init__(self) -> None:
+        check_name(self, "layer")
+        if self.learn is not None and not callable(self.learn):
+            raise PgmError(
+                "GenerativeClassifier: learn must be a function such as pgm.fit, not "
+                f"{told(self.learn)}"
+            )
+        if self.method is not None:
+            check_method(self.method)
+        seeded(self.rng)
 
     def fit(self, x: Rows, y: ArrayLike) -> GenerativeClassifier:
         """Learn a model from the rows of each class.

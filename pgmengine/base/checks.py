@@ -11,14 +11,19 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import RngLike
+
+# The largest integer of a setting. Larger ones have no double, and no loop comes to their end.
+LARGEST_WHOLE = 2**53
 
 
 def whole(what: str, value: object, least: int = 1) -> int:
     """Return the value as an int; raise PgmError unless it is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise PgmError(f"{what} must be an integer of at least {least}, not {value!r}")
+        raise PgmError(f"{what} must be an integer of at least {least}, not {told(value)}")
+    if int(value) > LARGEST_WHOLE:
+        raise PgmError(f"{what} must be an integer of at most 2^53, not {told(value)}")
     return int(value)
 
 
@@ -54,7 +59,7 @@ def is_missing(value: object) -> bool:
 def amount(what: str, value: object) -> float:
     """Return the value as a float; raise PgmError unless it is finite and not negative."""
     if not 0 <= real(value) < math.inf:
-        raise PgmError(f"{what} must be a finite number of at least 0, not {value!r}")
+        raise PgmError(f"{what} must be a finite number of at least 0, not {told(value)}")
     return real(value)
 
 
@@ -71,7 +76,7 @@ def check_limit(settings: object, *names: str) -> None:
         if not real(value) >= 0:
             raise PgmError(
                 f"{type(settings).__name__}: {name} must be a number of at least 0, or math.inf, "
-                f"not {value!r}"
+                f"not {told(value)}"
             )
 
 
@@ -85,7 +90,8 @@ def check_number(
             limits = f"from 0 to {most:g}" if most < math.inf else "of at least 0"
             limits += f" and below {below:g}" if below < math.inf else ""
             raise PgmError(
-                f"{type(settings).__name__}: {name} must be a finite number {limits}, not {value!r}"
+                f"{type(settings).__name__}: {name} must be a finite number {limits}, not "
+                f"{told(value)}"
             )
 
 
@@ -112,7 +118,34 @@ def check_method(method: object, what: str = "method") -> None:
     """Raise PgmError unless the object has the methods of an inference method."""
     check_instance(method, what)
     if not all(callable(getattr(method, name, None)) for name in ("plan", "run")):
-        raise PgmError(f"{what} must be an inference method such as pgm.Exact(), not {method!r}")
+        raise PgmError(
+            f"{what} must be an inference method such as pgm.Exact(), not {told(method)}"
+        )
+
+
+def check_truth(settings: object, *names: str) -> None:
+    """Raise PgmError unless these attributes are True or False."""
+    for name in names:
+        if not isinstance(getattr(settings, name), (bool, np.bool_)):
+            given = told(getattr(settings, name))
+            raise PgmError(f"{type(settings).__name__}: {name} must be True or False, not {given}")
+
+
+def check_name(settings: object, name: str = "name") -> None:
+    """Raise PgmError unless this attribute is text."""
+    if not isinstance(given := getattr(settings, name), str):
+        raise PgmError(f"{type(settings).__name__}: {name} must be text, not {told(given)}")
+
+
+def check_executor(executor: object) -> None:
+    """Raise PgmError unless the object is None, or has the method `submit` of executors."""
+    if executor is not None:
+        check_instance(executor, "executor")
+        if not callable(getattr(executor, "submit", None)):
+            raise PgmError(
+                "executor must be one of concurrent.futures, or have their method submit, not "
+                f"{told(executor)}"
+            )
 
 
 def check_kernel(kernel: object) -> None:
@@ -121,7 +154,7 @@ def check_kernel(kernel: object) -> None:
     if not callable(getattr(kernel, "transition", None)):
         raise PgmError(
             "kernel must be a kernel such as Gibbs() or FlipState(), with a method transition, "
-            f"not {kernel!r}"
+            f"not {told(kernel)}"
         )
 
 
@@ -131,5 +164,5 @@ def seeded(rng: RngLike) -> np.random.Generator:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise PgmError(
-            f"rng must be an integer of at least 0, None or a numpy Generator, not {rng!r}"
+            f"rng must be an integer of at least 0, None or a numpy Generator, not {told(rng)}"
         ) from None

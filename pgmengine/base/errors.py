@@ -16,6 +16,9 @@ UNSHOWN_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 # Names of a list that a message shows, at most.
 MAX_NAMES_SHOWN = 3
 
+# Characters of a value that a message shows, at most.
+MAX_CHARACTERS_SHOWN = 200
+
 
 class PgmError(ValueError):
     """Unusable input: a model, data, a setting or a file.
@@ -71,6 +74,29 @@ def visible(text: str) -> str:
     return "".join(
         ascii(x)[1:-1] if x != "\n" and category(x) in UNSHOWN_CATEGORIES else x for x in text
     )
+
+
+def told(value: object) -> str:
+    """Return a value that was given, as messages show it.
+
+    Its text is cut where it is long. Values without a text, such as an integer of 5,000 digits or
+    lists within lists without end, are named by their kind.
+
+    >>> told(-1), told("x"), told(10**5000)
+    ('-1', "'x'", 'an int that is too large to be written')
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        kind = type(value).__name__
+        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} that is too large to be written"
+    more = len(text) - MAX_CHARACTERS_SHOWN
+    return text if more <= 0 else f"{text[:MAX_CHARACTERS_SHOWN]} ... and {more} more characters"
+
+
+def reason(error: Exception) -> str:
+    """Return the message of an error of Python, without advice that is meant for programmers."""
+    return str(error).partition("; use sys.")[0]
 
 
 def listed(names: Sequence[str], between: str = ", ") -> str:

@@ -25,7 +25,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import no_room
 
@@ -50,7 +50,7 @@ ERRORS_WITHOUT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
 def as_path(path: object, what: str = "path") -> Path:
     """Return the argument as a path; raise PgmError if it cannot be the path of a file."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(text := os.fspath(path), str):
-        raise PgmError(f"{what} must be a path, text or pathlib.Path, not {path!r}")
+        raise PgmError(f"{what} must be a path, text or pathlib.Path, not {told(path)}")
     if "\0" in text:
         raise PgmError(f"{shown(path)}: has a zero byte in it, which no file name may contain")
     try:
@@ -62,7 +62,7 @@ def as_path(path: object, what: str = "path") -> Path:
 
 def shown(path: object) -> str:
     """Return a path as messages show it: unprintable characters are escaped."""
-    text = str(path)
+    text = str(path) if isinstance(path, (str, os.PathLike)) else told(path)
     return text if text.isprintable() else repr(text)
 
 

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
+from pgmengine.base.errors import told
+
 
 def nearest(name: object, known: Iterable[object]) -> str:
     """Return the end of a message that suggests a known name, or an empty string.
@@ -19,7 +21,8 @@ def nearest(name: object, known: Iterable[object]) -> str:
 
 def closest(name: object, known: Iterable[object]) -> str:
     """Return the text of the known name that is most similar, or an empty string."""
-    return next(iter(difflib.get_close_matches(str(name), map(str, known), n=1)), "")
+    text = name if isinstance(name, str) else told(name)
+    return next(iter(difflib.get_close_matches(text, map(str, known), n=1)), "")
 
 
 def slip_of(name: object, known: Iterable[str]) -> str:

@@ -31,6 +31,8 @@ def _provide() -> None:
     if NAME in sys.modules or (not asked and find_spec(NAME) is not None):
         return
     plain = importlib.import_module("pgmengine.base.plain")
+    if asked and find_spec(NAME) is not None:
+        vars(plain)["why"] = plain.TURNED_OFF
     sys.modules[NAME] = plain
     vars(sys.modules["pgmengine"])["_kernels"] = plain
     if not asked:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
+from pgmengine.base.names import is_sequence
 from pgmengine.base.types import RngLike, Weight
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.model.model import Model
@@ -48,20 +49,24 @@ def rbm(
       couplings: v-h
     """
     b = GraphBuilder()
-    b.layer("v", visible or Binary(), visible_size)
-    b.layer("h", hidden or Binary(), hidden_size)
+    b.layer("v", Binary() if visible is None else visible, visible_size)
+    b.layer("h", Binary() if hidden is None else hidden, hidden_size)
     b.couple("v", "h")
     return b.build(rng)
 
 
 def _stack(sizes: Sequence[int], unit: Unit | None) -> tuple[GraphBuilder, list[str]]:
     """Return a builder with a stack of layers, and their names, visible first."""
-    if len(sizes) < 2:
-        raise PgmError(f"sizes must hold at least two layers, visible first, not {list(sizes)}")
-    names = ["v", *(f"h{i}" for i in range(1, len(sizes)))]
+    counts = list(sizes) if is_sequence(sizes) else []
+    if len(counts) < 2:
+        raise PgmError(
+            "sizes must be the numbers of units of at least two layers, visible first, such as "
+            f"[12, 6], not {told(sizes)}"
+        )
+    names = ["v", *(f"h{i}" for i in range(1, len(counts)))]
     b = GraphBuilder()
-    for name, size in zip(names, sizes, strict=True):
-        b.layer(name, unit or Binary(), size)
+    for name, size in zip(names, counts, strict=True):
+        b.layer(name, Binary() if unit is None else unit, size)
     return b, names
 
 
@@ -226,7 +231,7 @@ def drbm(
     """
     b = GraphBuilder()
     b.layer("x", Input(), inputs)
-    b.layer("h", hidden or MultiValued(math.inf), hidden_size)
+    b.layer("h", MultiValued(math.inf) if hidden is None else hidden, hidden_size)
     b.layer("y", Categorical(classes), 1)
     b.couple("x", "h")
     b.couple("h", "y")
@@ -265,6 +270,6 @@ def boltzmann_machine(
       couplings: x-x
     """
     b = GraphBuilder()
-    b.layer("x", unit or Spin(), size)
+    b.layer("x", Spin() if unit is None else unit, size)
     b.couple("x", "x", weight=weight)
     return b.build(rng)

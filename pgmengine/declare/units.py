@@ -21,7 +21,11 @@ from pgmengine.base.types import Array
 from pgmengine.evidence.names import Member, Names
 
 # A subscript as text: a whole number, a slice of them, or an ellipsis.
-SUBSCRIPT = re.compile(r"\s*(?:(-?\d+)|(-?\d*)\s*:\s*(-?\d*)\s*(?::\s*(-?\d*))?|(\.\.\.))\s*")
+# A number, or the numbers of a slice. One of more digits than these is the number of no unit.
+NUMBER = r"-?\d{1,18}"
+SUBSCRIPT = re.compile(
+    rf"\s*(?:({NUMBER})|({NUMBER})?\s*:\s*({NUMBER})?\s*(?::\s*({NUMBER})?)?|(\.\.\.))\s*", re.ASCII
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

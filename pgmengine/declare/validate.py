@@ -9,8 +9,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.checks import check_text, is_missing
-from pgmengine.base.errors import PgmError
+from pgmengine.base.checks import check_text, is_missing, whole
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.sparse import csr_of
 from pgmengine.base.types import Array, Weight
@@ -72,16 +72,9 @@ def check_size(layer: Layer) -> None:
     """PgmError unless the size is a positive integer, and its numbers fit into memory."""
     if not isinstance(layer.unit, Unit):
         raise PgmError(
-            f"layer {layer.name!r}: the unit must be one such as Binary(), not {layer.unit!r}"
+            f"layer {layer.name!r}: the unit must be one such as Binary(), not {told(layer.unit)}"
         )
-    if (
-        isinstance(layer.size, bool)
-        or not isinstance(layer.size, (int, np.integer))
-        or layer.size < 1
-    ):
-        raise PgmError(
-            f"layer {layer.name!r}: the size must be an integer of at least 1, not {layer.size!r}"
-        )
+    whole(f"layer {layer.name!r}: the size", layer.size)
     check_unit_room(layer.unit, f"layer {layer.name!r}")
     if why := no_room(COPIES_WHILE_CHECKED * 8 * _width(layer), SMALLER_ADVICE):
         raise PgmError(

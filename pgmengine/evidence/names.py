@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.names import closest, hashable, is_several, nearest
 from pgmengine.base.types import Array
 from pgmengine.model.layer import Layer
@@ -101,7 +101,7 @@ class Names:
         known = self.declared()
         near = closest(name, [*known, *self.unique])
         raise PgmError(
-            f"{what} {name!r} is unknown; the {' and '.join(f'{kind}s' for kind in kinds)} are "
+            f"{what} {told(name)} is unknown; the {' and '.join(f'{kind}s' for kind in kinds)} are "
             f"{listed([*map(str, known)])}{f'; did you mean {near!r}?' if near else ''}"
         )
 
@@ -155,14 +155,15 @@ class Names:
             layer, given = self.layers[name[0]], name[1]
             labels = layer.labels or ()
             raise PgmError(
-                f"{what}: layer {layer.name!r} has no unit {given!r}, expected 0..{layer.size - 1}"
+                f"{what}: layer {layer.name!r} has no unit {told(given)}, expected "
+                f"0..{layer.size - 1}"
                 f"{' or a label' if labels else ''}{nearest(given, labels)}"
             )
         if known and isinstance(name, str) and name in self.layers:
             raise PgmError(f"{what}: {name!r} is a layer; name a unit as ({name!r}, number)")
         raise PgmError(
-            f"{what}: {name!r} is no variable{nearest(name, self.unique)}; expected the name of a "
-            "variable, or (layer, number of a unit)"
+            f"{what}: {told(name)} is no variable{nearest(name, self.unique)}; expected the name "
+            "of a variable, or (layer, number of a unit)"
         )
 
     def alone_or_several(self, names: Iterable[Member]) -> tuple[Member, ...]:
@@ -272,8 +273,8 @@ def as_members(given: object, what: str) -> tuple[Member, ...]:
     """Return names of units or layers as a tuple; PgmError for a string or for no sequence."""
     if not is_several(given):
         raise PgmError(
-            f"{what} must be a sequence of layers or variables such as ({given!r},), not "
-            f"{'a string' if isinstance(given, str) else repr(given)}"
+            f"{what} must be a sequence of layers or variables such as ({told(given)},), not "
+            f"{'a string' if isinstance(given, str) else told(given)}"
         )
     names = tuple(given)
     for name in names:

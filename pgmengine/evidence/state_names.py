@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pgmengine.base.checks import is_missing
-from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.names import hashable, nearest
 from pgmengine.base.types import Array
@@ -232,7 +232,10 @@ def _shown(value: object) -> str:
     value = _plain(value)
     if type(value) is float:
         return text_of_number(value)
-    return repr(value) if isinstance(value, str) else reprlib.repr(value)
+    try:
+        return repr(value) if isinstance(value, str) else reprlib.repr(value)
+    except ValueError:
+        return told(value)
 
 
 def state_number(layer: Layer, value: Any, what: str) -> float:

@@ -69,7 +69,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -225,6 +225,9 @@ def _add_layer(b: GraphBuilder, entry: Entry, params: Entry, where: str) -> None
             f"layer {name!r}: {wrong[0]!r} is not an argument of {kind} or of a layer"
             f"{nearest(wrong[0], own | LAYER_ENTRIES)}"
         )
+    needed = [f.name for f in fields(types[kind]) if f.init and f.default is MISSING]
+    if lacking := [key for key in needed if key not in entry]:
+        raise PgmError(f"layer {name!r}: the argument {lacking[0]!r} of {kind} is missing")
     try:
         unit = types[kind](**{key: plain_label(value) for key, value in entry.items()})
     except (TypeError, ValueError, ArithmeticError) as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pgmengine.base.checks import real
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.names import nearest
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.networks.tabular import Network
@@ -103,7 +103,7 @@ def read_network(path: str | Path, tolerance: float = 0.0) -> Network:
     """Return the network of tables in a file, as `read` does before it builds the model."""
     with named(path):
         if not 0 <= real(tolerance) < 1:
-            raise PgmError(f"tolerance must be a number from 0, and below 1, not {tolerance!r}")
+            raise PgmError(f"tolerance must be a number from 0, and below 1, not {told(tolerance)}")
         return _known(path, READERS, "read")(text_of(path), real(tolerance))
 
 

@@ -19,7 +19,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, reason
 from pgmengine.base.files import CHECKSUM_ENTRY, plain_text, read_tensors, write_tensors
 from pgmengine.base.sparse import compressed
 from pgmengine.base.types import Array, RngLike, Weight
@@ -242,7 +242,7 @@ def load(
         try:
             declaration = json.loads(metadata["declaration"])
         except ValueError as error:
-            raise PgmError(f"its declaration cannot be read: {error}") from None
+            raise PgmError(f"its declaration cannot be read: {reason(error)}") from None
         trained = metadata["format"] == FORMAT_WITH_TRAINING or TRAINING_ENTRY in metadata
         training = _take_training(tensors) if trained else None
         tabled = metadata["format"] in FORMATS_WITH_TABLES
@@ -413,7 +413,7 @@ def load_declaration(path: str | Path, rng: RngLike = None) -> Model:
         except PgmError:
             raise
         except ValueError as error:
-            raise PgmError(f"not a readable TOML file: {error}") from None
+            raise PgmError(f"not a readable TOML file: {reason(error)}") from None
         if "weights" not in declaration:
             return declared_model(declaration, {}, rng)
         weights = declaration.pop("weights")

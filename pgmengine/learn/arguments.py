@@ -10,7 +10,7 @@ import numpy as np
 
 from pgmengine.base.checks import check_instance, check_method
 from pgmengine.base.display import few
-from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.evidence.containers import as_floats
@@ -147,12 +147,12 @@ def check_settings(
     if not (negative is None or isinstance(negative, Negative)):
         raise PgmError(
             f"negative must be a negative phase such as pgm.PCD(), with `start` and `precision`, "
-            f"not {negative!r}"
+            f"not {told(negative)}"
         )
     if positive is not None and (isinstance(positive, type) or not isinstance(positive, Positive)):
         check_method(positive, "positive")
     if not isinstance(callbacks, Sequence):
-        raise PgmError(f"callbacks must be a list, not {callbacks!r}")
+        raise PgmError(f"callbacks must be a list, not {told(callbacks)}")
     for callback in callbacks:
         check_instance(callback, "a callback")
         if not (callable(callback) or isinstance(callback, PhaseMonitor)):
@@ -164,9 +164,9 @@ def check_settings(
 def check_start(state: object, checkpoint: object) -> None:
     """Raise PgmError unless `state` and `checkpoint` are of the right kinds."""
     if state is not None and not isinstance(state, Mapping):
-        raise PgmError(f"state must be the `state` of an earlier fit, not {state!r}")
+        raise PgmError(f"state must be the `state` of an earlier fit, not {told(state)}")
     if checkpoint is not None and not isinstance(checkpoint, (str, PathLike)):
-        raise PgmError(f"checkpoint must be a path, not {checkpoint!r}")
+        raise PgmError(f"checkpoint must be a path, not {told(checkpoint)}")
 
 
 def check_left(left: int, least: int, made: int, what: str) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from pgmengine.base.checks import seeded, whole
+from pgmengine.base.checks import check_executor, seeded, whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, RngLike, States
@@ -313,6 +313,7 @@ def fit(
     models = [one.unfolded for one in declared]
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
+    check_executor(executor)
     plan = plan_fit(
         models[0],
         data,

@@ -188,7 +188,7 @@ class Run:
         """Return the compiled updates; None where a part of the update has no operations."""
         try:
             if _kernels.PROCESSOR == "plain":
-                raise NotCompiled("the package was installed without compiled routines")
+                raise NotCompiled("the routines of this process are plain ones")
             if self.idle or self.given or self.by_means or self.executor is not None:
                 raise NotCompiled("the model phase depends on the row, or leaves layers out")
             recorder = Recorder(

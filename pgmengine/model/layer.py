@@ -16,7 +16,7 @@ from pgmengine.evidence.state_names import StateNames, position, text_of_number
 from pgmengine.units.base import Unit, one_hot_rows
 
 # The number of a unit as Python writes it: 0, '0', or np.int64(0).
-NUMBER_AS_WRITTEN = re.compile(r"(?:np\.\w+\()?'?(\d+)'?\)?", re.ASCII)
+NUMBER_AS_WRITTEN = re.compile(r"(?:np\.\w+\()?'?(\d{1,18})'?\)?", re.ASCII)
 
 
 @dataclass(frozen=True)

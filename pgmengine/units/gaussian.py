@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.base.checks import real
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.limits import LARGEST, in_range
 from pgmengine.base.types import Array
 from pgmengine.units.base import Draw, Unit
@@ -43,7 +43,7 @@ class Gaussian(Unit):
         if not 1 / most <= real(self.sigma) <= most:
             raise PgmError(
                 f"Gaussian: sigma must be a number from {1 / most:g} to {most:g}, "
-                f"not {self.sigma!r}"
+                f"not {told(self.sigma)}"
             )
         object.__setattr__(self, "sigma", float(self.sigma))
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.checks import LARGEST_WHOLE
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
 from pgmengine.units.base import Draw, Unit
 
@@ -120,11 +121,13 @@ class MultiValued(Unit):
 
     def __post_init__(self) -> None:
         whole = (
-            isinstance(self.s, (int, np.integer)) and not isinstance(self.s, bool) and self.s >= 1
+            isinstance(self.s, (int, np.integer))
+            and not isinstance(self.s, bool)
+            and 1 <= self.s <= LARGEST_WHOLE
         )
         if not whole and not (isinstance(self.s, float) and self.s == math.inf):
             raise PgmError(
-                f"MultiValued: s must be an integer of at least 1 or math.inf, not {self.s!r}"
+                f"MultiValued: s must be an integer of at least 1 or math.inf, not {told(self.s)}"
             )
         object.__setattr__(self, "s", int(self.s) if whole else math.inf)
 

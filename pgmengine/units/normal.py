@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.base.checks import real
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.limits import LARGEST, in_range
 from pgmengine.base.types import Array
 from pgmengine.units.base import Unit
@@ -84,7 +84,7 @@ class Normal(Unit):
         if not 1 / most <= real(self.least_sigma) <= most:
             raise PgmError(
                 f"Normal: least_sigma must be a number from {1 / most:g} to {most:g}, "
-                f"not {self.least_sigma!r}"
+                f"not {told(self.least_sigma)}"
             )
         object.__setattr__(self, "least_sigma", float(self.least_sigma))
 

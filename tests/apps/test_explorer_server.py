@@ -157,7 +157,7 @@ def test_messages_are_answered_as_the_session_does(server):
     assert json.loads(text) == json.loads(json.dumps(fresh))
 
 
-@pytest.mark.parametrize("body", ["", "{", "[1]", "null", "\xff"])
+@pytest.mark.parametrize("body", ["", "{", "[1]", "null", "\xff", "[" * 100_000])
 def test_messages_that_are_no_object_are_refused(server, body):
     answer, _ = request(
         server,

@@ -294,3 +294,41 @@ def test_a_chain_has_the_names_of_its_steps():
     reply = Session(hmm()).reply({"seq": 0, "hello": True, "actions": []})
     units = {name for node in reply["scene"]["nodes"] for name in node["units"].values()}
     assert "state[3]" in units and "sound[6]" in units
+
+
+def nested(levels):
+    """Lists within lists, as a message of 100,000 brackets has them."""
+    out = []
+    for _ in range(levels):
+        out = [out]
+    return out
+
+
+# Values of JSON as Python reads it, which takes NaN and 1e999 as well.
+VALUES = [math.nan, math.inf, -1, "x", [], None, True, 10**5000, {"a": 1}, nested(100_000)]
+ACTIONS = [
+    {"kind": "set", "at": ["0,0"], "state": 1, "do": False, "toggle": True},
+    {"kind": "soft", "at": "0,0", "state": 1, "to": 0.8},
+    {"kind": "soft", "at": "0,0", "state": 1, "by": 0.5},
+    {"kind": "release", "at": ["0,0"]},
+    {"kind": "focus", "name": "lung"},
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda x: type(x).__name__)
+def test_no_message_raises_an_error(value):
+    """The reply says in words what is wrong, and is JSON."""
+    session = Session(pgm.read(pgm.datasets.asia()))
+    messages = [value, {"seq": 1, "actions": [value]}]
+    messages += [
+        {"seq": 1, "actions": [], key: value} for key in ("seq", "actions", "hello", "why")
+    ]
+    messages += [{"seq": 1, "actions": [a | {key: value}]} for a in ACTIONS for key in a]
+    for message in messages:
+        reply = session.reply(message)
+        assert json.loads(json.dumps(reply, allow_nan=False))["units"]
+    places = ("0,0,0", "0,-1", "9" * 5000 + ",0", "0," + "9" * 5000, "٣,٣", "²,0")
+    for place in places:
+        reply = session.reply({"seq": 1, "actions": [{"kind": "release", "at": [place]}]})
+        assert "no place of a unit" in reply["refused"]
+    assert "no action" in session.reply({"actions": [{"kind": []}]})["refused"]

@@ -175,3 +175,38 @@ def test_states_of_units_without_a_name_take_log_odds_under_every_name():
     truth = pgm.infer(model, soft={("v", 2): weights}).prob["v"]
     by_state = {"v[2]": dict(enumerate(weights))}
     np.testing.assert_array_equal(pgm.infer(model, soft=by_state).prob["v"], truth)
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "inside", ["-:1", ":-", "::-", "1:-:2", DIGITS, f":{DIGITS}", f"-{DIGITS}"]
+)
+def test_a_subscript_that_is_no_number_is_no_unit(inside):
+    """In a scope, in evidence, in a file, and in the columns of a table."""
+    m, name = model_of(), f"v[{inside}]"
+    doors = [
+        lambda: pgm.infer(m, {name: 1}),
+        lambda: pgm.infer(m, soft={name: 0.5}),
+        lambda: pgm.infer(m, want=(pgm.Joint(name),)),
+        lambda: pgm.infer(m, pd.DataFrame({name: [1]})),
+        lambda: pgm.infer(m, {("v", int(DIGITS[:4000]) ** 2): 1}),
+    ]
+    for door in doors:
+        with pytest.raises(pgm.PgmError):
+            door()
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Binary(), 3)
+    b.table((name,), [1.0, 2.0])
+    with pytest.raises(pgm.PgmError):
+        b.build()
+
+
+@pytest.mark.parametrize("size", ["-:1", DIGITS, "9" * 4000])
+def test_numbers_without_end_in_a_declaration_are_refused(size, tmp_path):
+    file = tmp_path / "m.toml"
+    file.write_text(f'[[layers]]\nname = "v"\nunit = "Binary"\nsize = {size}\n')
+    with pytest.raises(pgm.PgmError) as found:
+        pgm.load_declaration(file)
+    assert "sys." not in str(found.value)

@@ -25,12 +25,12 @@ importlib.util.find_spec = lambda name, *more: (
 """
 
 
-def without_routines(code, **environment):
-    """Run lines in a process without the compiled module."""
+def without_routines(code, hidden=True, **environment):
+    """Run lines in a process without the compiled module, or, not `hidden`, with it."""
     paths = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
     variables = {k: v for k, v in os.environ.items() if k != "PGMENGINE_KERNELS"}
     return subprocess.run(
-        [sys.executable, "-c", HIDDEN + code],
+        [sys.executable, "-c", HIDDEN * hidden + code],
         env={**variables, "PYTHONPATH": paths, **environment},
         capture_output=True,
         text=True,
@@ -157,6 +157,25 @@ def test_what_has_no_plain_form_is_refused_with_the_way_out():
     )
     lines = done.stdout.splitlines()
     assert len(lines) == 6 and all("install" in line and "compiler" in line for line in lines), done
+
+
+@pytest.mark.parametrize("hidden", [True, False], ids=["not installed", "installed"])
+def test_the_reason_is_the_true_one_where_plain_routines_are_asked_for(hidden):
+    """The variable where the compiled module is there, and the compiler where it is not."""
+    code = (
+        "from pgmengine import _kernels\n"
+        "from pgmengine.apps.doctor.report import _text_of_routines\n"
+        "from pgmengine.base.routines import build_config\n"
+        "print(_text_of_routines(build_config()))\n"
+        "try: _kernels.Chains()\n"
+        "except ValueError as error: print(error)\n"
+    )
+    done = without_routines(code, hidden=hidden, PGMENGINE_KERNELS="plain")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2, done
+    for line in lines:
+        assert ("without its compiled routines" in line) is hidden
+        assert ("PGMENGINE_KERNELS=plain has turned them off" in line) is not hidden
 
 
 def test_every_routine_has_a_plain_form_or_a_refusal():

@@ -9,6 +9,7 @@ from typing import Any
 
 from pgmengine.apps.doctor import facts
 from pgmengine.apps.doctor.self_test import Check, checks
+from pgmengine.base import plain
 from pgmengine.base.routines import BuildConfig, build_config
 from pgmengine.base.work.threads import THREADS_VARIABLE
 
@@ -113,7 +114,7 @@ def _text_of_routines(found: BuildConfig) -> str:
     if not found.compiled:
         return (
             "NOT COMPILED: small questions are answered slowly, in plain Python, and others are "
-            "refused; install a C compiler (on Debian: gcc and python3-dev), and pgmengine again"
+            f"refused; {plain.why}"
         )
     by = f", chosen by {KERNELS_VARIABLE}" if os.environ.get(KERNELS_VARIABLE) else ""
     others = [kind for kind in found.runs_here if kind != found.used]

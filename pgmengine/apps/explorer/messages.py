@@ -5,11 +5,15 @@ A place is the text "number of the layer,number of the unit".
 
 from __future__ import annotations
 
+import re
 import sys
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.evidence.names import Place
 from pgmengine.model.structure import Structure
+
+# The numbers of a layer and a unit, of which no model has more than a thousand million.
+PLACE = re.compile(r"([0-9]{1,9}),([0-9]{1,9})")
 
 
 def place_text(structure: Structure, place: Place) -> str:
@@ -21,11 +25,11 @@ def places(structure: Structure, given: object) -> list[Place]:
     """Return the places of a message; PgmError if there is none or one is unknown."""
     found, names = [], list(structure.layers)
     for text in list_of(given, "at"):
-        layer, _, unit = str(text).partition(",")
-        known = layer.isdecimal() and unit.isdecimal() and int(layer) < len(names)
-        if not known or int(unit) >= structure.layers[names[int(layer)]].size:
-            raise PgmError(f"the explorer was sent {text!r}, which is no place of a unit")
-        found.append((names[int(layer)], int(unit)))
+        numbers = PLACE.fullmatch(text) if isinstance(text, str) else None
+        layer, unit = map(int, numbers.groups()) if numbers else (len(names), 0)
+        if layer >= len(names) or unit >= structure.layers[names[layer]].size:
+            raise PgmError(f"the explorer was sent {told(text)}, which is no place of a unit")
+        found.append((names[layer], unit))
     if not found:
         raise PgmError("the explorer was sent an action without a unit")
     return found
@@ -36,7 +40,9 @@ def state_number(structure: Structure, place: Place, state: object) -> int:
     count = structure.state_counts[place[0]]
     if type(state) is not int or not 0 <= state < count:
         name = structure.names.of(place)
-        raise PgmError(f"the explorer was sent the state {state!r} of {name!r}, which has {count}")
+        raise PgmError(
+            f"the explorer was sent the state {told(state)} of {name!r}, which has {count}"
+        )
     if structure.layers[place[0]].unit.observed_only:
         raise PgmError(f"{structure.names.of(place)!r} is an input, and stays as it is")
     return state
@@ -45,7 +51,7 @@ def state_number(structure: Structure, place: Place, state: object) -> int:
 def list_of(given: object, what: str) -> list[object]:
     """Return a list of a message; PgmError if it is none."""
     if not isinstance(given, list):
-        raise PgmError(f"the explorer was sent {given!r} as {what}, expected a list")
+        raise PgmError(f"the explorer was sent {told(given)} as {what}, expected a list")
     return given
 
 
@@ -55,4 +61,4 @@ def number(given: object, what: str) -> float:
     if isinstance(given, (int, float)) and not isinstance(given, bool):
         if abs(given) <= sys.float_info.max:
             return float(given)
-    raise PgmError(f"the explorer was sent {given!r} as {what}, expected a number")
+    raise PgmError(f"the explorer was sent {told(given)} as {what}, expected a number")

@@ -36,7 +36,8 @@ def reasons(model: Model, given: Given, at: object) -> dict[str, Any]:
             seconds=MAX_ANSWER_SECONDS,
         )
     except PgmError as error:
-        return {"at": at, "name": "", "error": str(error), "rows": []}
+        place_sent = at if isinstance(at, str) else ""
+        return {"at": place_sent, "name": "", "error": str(error), "rows": []}
     shown = [*found.after]
     if len(shown) == 2:
         # Two states have opposite log-odds. The first one is shown if states have names, and the

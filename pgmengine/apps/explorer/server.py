@@ -139,12 +139,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.FORBIDDEN, "only the page of the explorer may ask")
             return
         size = self.headers.get("Content-Length", "")
-        if not size.isdecimal() or int(size) > MAX_MESSAGE_BYTES:
+        digits = len(str(MAX_MESSAGE_BYTES))
+        if not size.isdecimal() or len(size) > digits or int(size) > MAX_MESSAGE_BYTES:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the message is too long")
             return
         try:
             message = json.loads(self.rfile.read(int(size)))
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
             self._refuse(HTTPStatus.BAD_REQUEST, "the message is no JSON object")

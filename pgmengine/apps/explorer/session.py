@@ -28,8 +28,8 @@ from pgmengine.apps.explorer.messages import list_of
 from pgmengine.apps.explorer.reasons import reasons
 from pgmengine.apps.explorer.replies import evidence_listed, foot_line, picture, units_shown
 from pgmengine.apps.explorer.scenes import first_focus, is_large, scene_around
-from pgmengine.base.display import plain
-from pgmengine.base.errors import PgmError
+from pgmengine.base.checks import LARGEST_WHOLE
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import LayerValues
 from pgmengine.base.work.cache import Cache
 from pgmengine.declare.pictures.scene import Scene
@@ -78,12 +78,16 @@ class Session:
         It never raises: errors are in the reply in words, beside the state, which can be undone.
         """
         refused = ""
+        if not isinstance(message, Mapping):
+            message = {"actions": message}
         try:
             for action in list_of(message.get("actions", []), "actions"):
                 self._apply(action)
         except PgmError as error:
             refused = str(error)
-        out: dict[str, Any] = {"seq": message.get("seq"), "refused": refused}
+        seq = message.get("seq")
+        known = type(seq) is int and abs(seq) <= LARGEST_WHOLE
+        out: dict[str, Any] = {"seq": seq if known else None, "refused": refused}
         if message.get("hello"):
             self._sent = None
             out |= {"title": headline_parts(self.structure, self.model.params)[0]}
@@ -120,17 +124,18 @@ class Session:
             "redo": lambda a: history.redo(),
             "focus": self._focus,
         }
-        if not isinstance(action, Mapping) or action.get("kind") not in kinds:
-            raise PgmError(f"the explorer was sent {action!r}, which is no action")
-        kinds[action["kind"]](action)
+        kind = action.get("kind") if isinstance(action, Mapping) else None
+        if not isinstance(kind, str) or kind not in kinds:
+            raise PgmError(f"the explorer was sent {told(action)}, which is no action")
+        kinds[kind](action)
 
     def _focus(self, action: Mapping[str, Any]) -> None:
         """Draw the neighbourhood of a node of a large model."""
-        names = [n.name for n in self.sketch.nodes]
-        if action.get("name") not in names:
-            raise PgmError(f"there is no variable {plain(action.get('name'))!r}")
+        names, name = [n.name for n in self.sketch.nodes], action.get("name")
+        if not isinstance(name, str) or name not in names:
+            raise PgmError(f"there is no variable {told(name)}")
         if is_large(self.sketch):
-            self.scene = self._scene(names.index(action["name"]))
+            self.scene = self._scene(names.index(name))
 
     def _scene(self, focus: int) -> Scene:
         return scene_around(self.structure, self.sketch, focus, self.given)

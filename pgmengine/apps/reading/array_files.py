@@ -32,7 +32,14 @@ def read_npz(model: pgm.Model, place: Path) -> dict[str, Any]:
     if why := too_large(needed, MEMORY_PER_ARCHIVE_BYTE * place.stat().st_size, "give fewer rows"):
         raise pgm.PgmError(f"its arrays do not fit into memory: {why}")
     with np.load(place, allow_pickle=False) as arrays:
-        found = dict(arrays)
+        try:
+            found = dict(arrays)
+        except ValueError as error:
+            if "pickle" not in str(error):
+                raise
+            raise pgm.PgmError(
+                "holds objects of Python, expected arrays of numbers or texts; save them as such"
+            ) from None
     for name, value in found.items():
         if not isinstance(value, np.ndarray):
             raise pgm.PgmError(f"{name!r} is not an array")

@@ -38,6 +38,14 @@ from pgmengine.base.plain.products import (
 from pgmengine.base.plain.series import CONSTANT, MOVES, SLOW, STUCK, judge
 from pgmengine.base.plain.states import possible_states
 
+# The reason why the plain routines are used, and the way to the compiled ones.
+NOT_INSTALLED = (
+    "pgmengine was installed without its compiled routines: install a C compiler (on Debian: gcc "
+    "and python3-dev), and install pgmengine again"
+)
+TURNED_OFF = "PGMENGINE_KERNELS=plain has turned them off: leave this variable out"
+why = NOT_INSTALLED
+
 PROCESSOR = "plain"
 PROCESSORS = (PROCESSOR,)
 LANES = 1
@@ -68,11 +76,7 @@ def build_record() -> dict[str, Any]:
 
 def missing(what: str) -> PgmError:
     """Return the error of a routine that has no plain form."""
-    return PgmError(
-        f"{what} needs the compiled routines, and pgmengine was installed without them, or "
-        "PGMENGINE_KERNELS=plain turned them off. Install a C compiler (on Debian: gcc and "
-        "python3-dev) and install pgmengine again, or ask for another method"
-    )
+    return PgmError(f"{what} needs the compiled routines. {why}, or ask for another method")
 
 
 class _Missing:

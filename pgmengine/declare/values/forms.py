@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import real
-from pgmengine.base.errors import PgmError, listed
+from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array
 from pgmengine.evidence.containers import array_of, as_floats
@@ -107,7 +107,7 @@ def row_of(given: Any, child: Axis, what: str) -> Array:
     if isinstance(given, Mapping):
         row = np.array([real(x) for x in by_state(given, child, f"{what} {given!r}", 0.0)])
     elif not is_several(given):
-        raise PgmError(f"{what} {given!r}, {expected}")
+        raise PgmError(f"{what} {told(given)}, {expected}")
     else:
         row = _numbers(given, f"{what} {given!r}, {expected}")
     if row.shape != (child.count,):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pgmengine.base.checks import real
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.names import is_several
 from pgmengine.declare.values.noisy_forms import NoisyExtreme, NoisyLogic
 
@@ -204,12 +204,14 @@ def noisy_min(tables: Iterable[Any], leak: Any = None) -> NoisyExtreme:
 def _listed(given: Iterable[Any], name: str) -> tuple[Any, ...]:
     """Return an item for each parent; PgmError unless they are several in order."""
     if not is_several(given) or isinstance(given, (Mapping, set, frozenset)):
-        raise PgmError(f"{name} needs a list with an item for each parent, in order, not {given!r}")
+        raise PgmError(
+            f"{name} needs a list with an item for each parent, in order, not {told(given)}"
+        )
     return tuple(given)
 
 
 def _leak(given: float, name: str) -> float:
     """Return a leak as a float; PgmError unless it is a probability."""
     if not 0 <= real(given) <= 1:
-        raise PgmError(f"{name}: leak must be a probability from 0 to 1, not {given!r}")
+        raise PgmError(f"{name}: leak must be a probability from 0 to 1, not {told(given)}")
     return real(given)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import real
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.names import is_several
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import no_room
@@ -88,7 +88,8 @@ class NoisyLogic(Form):
             return _second_is_on(child, what)
         if (state := child.state(self.on)) is None:
             raise PgmError(
-                f"{what}: on={self.on!r} is no state of {child.name!r}; {child.expected(self.on)}"
+                f"{what}: on={told(self.on)} is no state of {child.name!r}; "
+                f"{child.expected(self.on)}"
             )
         return state
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.checks import check_number
 from pgmengine.base.types import Array
 from pgmengine.engine.kernels.flip_state import FlipState
 
@@ -23,8 +23,7 @@ class Blend:
     alpha: float
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.alpha <= 1.0:
-            raise PgmError(f"Blend: alpha must lie in [0, 1], not {self.alpha!r}")
+        check_number(self, "alpha", most=1.0)
 
     @property
     def flip_share(self) -> float:

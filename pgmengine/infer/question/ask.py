@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.checks import check_method
+from pgmengine.base.checks import check_executor, check_method
 from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_several
@@ -505,6 +505,7 @@ def _answer(
     progress: bool,
 ) -> Result:
     """Answer a prepared question for the values of a target."""
+    check_executor(executor)
     with showing(progress):
         result = checked(target, answer(executor, question.on(target), rng, state))
     # log_z also belongs to log_prob, since it is one of its two terms.

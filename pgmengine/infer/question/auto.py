@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pgmengine.base.checks import check_limit, check_method, real, seeded
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import ENERGY_ROUNDING, NORMAL_95
@@ -121,7 +121,9 @@ class Auto(Method):
     def __post_init__(self) -> None:
         check_limit(self, "max_work", "max_seconds", "confirm_seconds", "retry_seconds")
         if not isinstance(self.candidates, Sequence) or not self.candidates:
-            raise PgmError(f"Auto: candidates must be a tuple of methods, not {self.candidates!r}")
+            raise PgmError(
+                f"Auto: candidates must be a tuple of methods, not {told(self.candidates)}"
+            )
         for method in self.candidates:
             check_method(method)
 
@@ -461,7 +463,7 @@ def within(method: MethodLike, seconds: float | None) -> MethodLike:
     if seconds is None:
         return method
     if not real(seconds) > 0:
-        raise PgmError(f"seconds must be a number above 0, or math.inf, not {seconds!r}")
+        raise PgmError(f"seconds must be a number above 0, or math.inf, not {told(seconds)}")
     if isinstance(method, Auto):
         return replace(method, max_seconds=float(seconds), retry_seconds=float(seconds))
     return only(method, float(seconds))

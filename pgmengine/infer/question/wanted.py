@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.rows import distinct, rows_by_kind, rows_of
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.executors import part_count
@@ -68,7 +68,7 @@ def check_want(s: Structure, want: Iterable[str]) -> tuple[str, ...]:
     if isinstance(want, str):
         want = (want,)
     if not isinstance(want, Iterable):
-        raise PgmError(f"want must be a name or several, not {want!r}; {known}")
+        raise PgmError(f"want must be a name or several, not {told(want)}; {known}")
     wanted = tuple(want)
     modes = "mode" in wanted
     for name in wanted:

@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from pgmengine.base.checks import check_number, check_whole, seeded
-from pgmengine.base.errors import PgmError
+from pgmengine.base.checks import check_number, check_whole, real, seeded
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
@@ -106,20 +105,20 @@ class MeanField(Method):
     restarts: int = 0
 
     def __post_init__(self) -> None:
-        if self.xi is not None and not (
-            isinstance(self.xi, (Real, np.floating)) and 0 <= self.xi <= 1
-        ):
-            raise PgmError(f"MeanField: xi must be None or a number from 0 to 1, not {self.xi!r}")
+        if self.xi is not None and not 0 <= real(self.xi) <= 1:
+            raise PgmError(
+                f"MeanField: xi must be None or a number from 0 to 1, not {told(self.xi)}"
+            )
         check_whole(self, "updates")
         check_whole(self, "restarts", least=0)
         check_number(self, "tolerance")
         try:
             known = np.dtype(self.precision) in (np.float64, np.float32)
-        except TypeError:
+        except (TypeError, ValueError):
             known = False
         if not known:
             raise PgmError(
-                f"MeanField: precision must be np.float64 or np.float32, not {self.precision!r}"
+                f"MeanField: precision must be np.float64 or np.float32, not {told(self.precision)}"
             )
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pgmengine.base.checks import check_method, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, LayerValues
@@ -89,6 +90,12 @@ class VariationalBound(Periodic):
     positive: MeanField = MeanField(precision=np.float32, tolerance=1e-5)
     rng: int = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_method(self.log_z, "VariationalBound: log_z")
+        check_method(self.positive, "VariationalBound: positive")
+        seeded(self.rng)
+
     def measured(self, model: Model) -> Mapping[str, float]:
         """Return the bound and its error."""
         target = model.given(self.data)
@@ -133,6 +140,11 @@ class AISLogLikelihood(Periodic):
     every: int = 1000
     log_z: Method = AIS(chains=100)
     rng: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_method(self.log_z, "AISLogLikelihood: log_z")
+        seeded(self.rng)
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """Return the likelihood and the standard error of log Z."""
@@ -287,6 +299,10 @@ class FreeEnergyGap(Periodic):
     name: str = "free_energy_gap"
     every: int = 100
     positive: MeanField = MeanField(precision=np.float32, tolerance=1e-5)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_method(self.positive, "FreeEnergyGap: positive")
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """Return the gap."""

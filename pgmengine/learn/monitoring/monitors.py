@@ -14,8 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.checks import check_number, check_whole, seeded
-from pgmengine.base.errors import PgmError
+from pgmengine.base.checks import (
+    check_instance,
+    check_kernel,
+    check_name,
+    check_number,
+    check_truth,
+    check_whole,
+    seeded,
+)
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import LayerValues
 from pgmengine.engine.chains import make_chains, start
 from pgmengine.engine.kernels import Gibbs
@@ -38,6 +46,8 @@ class Periodic:
 
     def __post_init__(self) -> None:
         check_whole(self, "every")
+        if hasattr(self, "name"):
+            check_name(self)
 
     @property
     def updates_apart(self) -> int:
@@ -209,6 +219,8 @@ class FlipRates(Periodic):
         super().__post_init__()
         check_whole(self, "chains")
         check_whole(self, "sweeps", least=0)
+        check_kernel(self.kernel)
+        seeded(self.rng)
 
     def measured(self, model: Model) -> Mapping[str, float]:
         """Return shares between 0 and 1."""
@@ -339,8 +351,16 @@ class EarlyStopping:
     name: str = ""
 
     def __post_init__(self) -> None:
+        check_instance(self.monitor, "EarlyStopping: monitor")
+        if not callable(self.monitor):
+            raise PgmError(
+                "EarlyStopping: monitor must be one such as pgm.ExactLogLikelihood(data), not "
+                f"{told(self.monitor)}"
+            )
         check_whole(self, "patience")
         check_number(self, "least")
+        check_truth(self, "rising")
+        check_name(self)
 
     def __call__(self, model: ModelLike, update: int) -> Mapping[str, Any] | None:
         """Return the values of the monitor."""

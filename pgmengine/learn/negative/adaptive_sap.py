@@ -12,7 +12,7 @@ from pgmengine.base.types import Snapshot
 from pgmengine.engine.chains import Chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
-from pgmengine.infer.sampling.ladders.temperatures import Betas, fixed
+from pgmengine.infer.sampling.ladders.temperatures import Betas, check_betas, fixed
 from pgmengine.infer.sampling.ladders.wandering import (
     GammaSchedule,
     OneOverT,
@@ -76,6 +76,7 @@ class AdaptiveSAP:
         check_gamma(self)
         check_whole(self, "every", "steps", "chains")
         check_whole(self, "k", least=0)
+        check_betas(self)
         object.__setattr__(self, "betas", fixed(self.betas))
 
     def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from pgmengine import _kernels
-from pgmengine.base.checks import check_whole
+from pgmengine.base.checks import check_truth, check_whole
 from pgmengine.base.types import Snapshot
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
-from pgmengine.infer.sampling.ladders.temperatures import Betas, fixed, ladder
+from pgmengine.infer.sampling.ladders.temperatures import Betas, check_betas, fixed, ladder
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, check_gamma
 from pgmengine.learn.batch import Batch
 from pgmengine.learn.compiled.recorded_chains import RecordedChains
@@ -84,6 +84,8 @@ class CAST:
     def __post_init__(self) -> None:
         check_gamma(self)
         check_whole(self, "chains", "swap_every", "k")
+        check_betas(self)
+        check_truth(self, "weights_per_chain")
         object.__setattr__(self, "betas", fixed(self.betas))
 
     def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:

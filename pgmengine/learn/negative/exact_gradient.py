@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pgmengine.base.checks import check_limit, check_truth
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.enumeration.product_mixture import Mixture, mixture_of
@@ -43,6 +44,11 @@ class ExactGradient:
     max_bits: float = 25
     single: bool | None = None
     precision: ClassVar[type] = np.float64
+
+    def __post_init__(self) -> None:
+        check_limit(self, "max_bits")
+        if self.single is not None:
+            check_truth(self, "single")
 
     def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:
         """Start the phase; only the prepared question is kept from update to update."""

@@ -10,7 +10,7 @@ import numpy as np
 from pgmengine.base.checks import check_whole
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
-from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, fixed
+from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, check_betas, fixed
 from pgmengine.infer.sampling.methods.tempered_transitions import excursion
 from pgmengine.learn.batch import Batch
 from pgmengine.learn.contracts import ModelPhase
@@ -58,6 +58,7 @@ class TransSAP:
     def __post_init__(self) -> None:
         check_whole(self, "every", "chains")
         check_whole(self, "k", least=0)
+        check_betas(self)
         object.__setattr__(self, "betas", fixed(self.betas))
 
     def start(self, given: Target, rng: np.random.Generator) -> ModelPhase:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pgmengine.base.checks import check_instance
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.evidence.containers import array_of
@@ -78,7 +78,7 @@ class Fixed:
         elif not is_several(given) or not all(isinstance(name, str) for name in given):
             raise PgmError(
                 "Fixed: entries must be names of parameters, or a mapping of names to boolean "
-                f"arrays, not {given!r}"
+                f"arrays, not {told(given)}"
             )
 
     @cached_property

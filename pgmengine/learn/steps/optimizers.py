@@ -20,7 +20,7 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.checks import check_instance, check_number, check_rate
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.base.work.threads import parts
 from pgmengine.learn.contracts import Optimizer
@@ -59,7 +59,7 @@ def check_optimizer(optimizer: object, what: str) -> None:
     """Raise PgmError unless the object is an optimizer."""
     check_instance(optimizer, what)
     if not isinstance(optimizer, Optimizer):
-        raise PgmError(f"{what} must be one such as pgm.Adam(), not {optimizer!r}")
+        raise PgmError(f"{what} must be one such as pgm.Adam(), not {told(optimizer)}")
 
 
 class _Ascent:

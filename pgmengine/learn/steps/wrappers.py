@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import check_number
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.base.work.threads import parts
 from pgmengine.learn.compiled.recorder import NotCompiled, Recorder, Slopes, recording
@@ -280,7 +280,7 @@ class Tied:
             groups = [""]
         if any(isinstance(group, str) for group in groups):
             raise PgmError(
-                f"Tied: groups must be sequences of names of parameters, not {self.groups!r}"
+                f"Tied: groups must be sequences of names of parameters, not {told(self.groups)}"
             )
         if not all(groups):
             raise PgmError("Tied: a group names no parameter; remove it")

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.checks import check_whole, seeded
+from pgmengine.base.checks import check_limit, check_truth, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.division import check_divided
@@ -113,6 +113,8 @@ class ClusterLadder(Method):
     def __post_init__(self) -> None:
         check_whole(self, "chains", "draws")
         check_whole(self, "warmup", least=1)
+        check_limit(self, "rhat_limit")
+        check_truth(self, "frustrated")
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work of all ladders; refuse couplings that are frustrated."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pgmengine.base.checks import check_truth
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains
@@ -65,6 +66,10 @@ class SwendsenWang(MCMC):
 
     warmup: int = 100
     frustrated: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_truth(self, "frustrated")
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains; refuse couplings that are frustrated."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pgmengine.base.checks import check_limit, check_whole
+from pgmengine.base.checks import check_kernel, check_limit, check_whole
 from pgmengine.engine.chains import refusal
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
@@ -52,6 +52,7 @@ class Sampler(Method):
         check_whole(self, "chains", "draws")
         check_whole(self, "warmup", least=0)
         check_limit(self, "rhat_limit")
+        check_kernel(self.kernel)
 
     def unmixed(self, stats: Mapping[str, Any], structure: Structure) -> tuple[str, ...]:
         """Return a warning for each quantity that has not mixed."""

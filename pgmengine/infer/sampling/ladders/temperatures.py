@@ -14,8 +14,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from pgmengine.base.checks import check_whole
-from pgmengine.base.errors import PgmError
+from pgmengine.base.checks import check_instance, check_whole, whole
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
 from pgmengine.engine.chains import make_chains
 from pgmengine.engine.kernels.kernel import Kernel
@@ -183,12 +183,30 @@ def ladder(betas: Betas, target: Target, kernel: Kernel, rng: np.random.Generato
     """Return the rungs in ascending order; raise PgmError unless they lie in [0, 1] and reach 1."""
     schedule = Linear(int(betas)) if isinstance(betas, (int, np.integer)) else betas
     if isinstance(schedule, Schedule):
-        found = schedule.betas(target, kernel, rng)
-    else:
-        found = np.sort(as_floats(schedule, "betas").ravel())
+        return _checked(schedule.betas(target, kernel, rng), betas, "betas")
+    return _rungs(schedule, "betas")
+
+
+def check_betas(settings: object, name: str = "betas") -> None:
+    """Raise PgmError unless this attribute is a schedule, a number of rungs, or the rungs."""
+    betas, what = getattr(settings, name), f"{type(settings).__name__}: {name}"
+    check_instance(betas, what)
+    if isinstance(betas, (int, np.integer)):
+        whole(what, betas)
+    elif not isinstance(betas, Schedule):
+        _rungs(betas, what)
+
+
+def _rungs(betas: object, what: str) -> Array:
+    """Return rungs in ascending order, checked."""
+    return _checked(np.sort(as_floats(betas, what).ravel()), betas, what)
+
+
+def _checked(found: Array, betas: object, what: str) -> Array:
+    """Return ascending rungs; raise PgmError unless they lie in [0, 1] and reach 1."""
     if not len(found) or found[-1] != 1.0 or not found[0] >= 0:
         raise PgmError(
-            f"betas must be numbers in [0, 1] that reach 1, or a schedule, not {betas!r}"
+            f"{what} must be numbers in [0, 1] that reach 1, or a schedule, not {told(betas)}"
         )
     return found
 

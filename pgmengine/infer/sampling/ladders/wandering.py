@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pgmengine.base.checks import check_instance, check_number
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels.kernel import Kernel
@@ -137,7 +137,7 @@ def check_gamma(settings: Any) -> None:
     if not callable(getattr(settings.gamma, "rate", None)):
         raise PgmError(
             f"{type(settings).__name__}: gamma must be a schedule such as OneOverT(initial=2.4), "
-            f"where 2.4 is log(1 + 10), not {settings.gamma!r}"
+            f"where 2.4 is log(1 + 10), not {told(settings.gamma)}"
         )
 
 

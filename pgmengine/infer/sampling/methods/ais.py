@@ -19,11 +19,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from numbers import Number
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.checks import check_whole, seeded
+from pgmengine.base.checks import check_kernel, check_truth, check_whole, seeded
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.engine.chains import refusal, sweep_work
@@ -43,7 +45,13 @@ from pgmengine.infer.question.wanted import peak_bytes
 from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.memory import chain_bytes, packed_bytes, reached_bytes
-from pgmengine.infer.sampling.ladders.temperatures import SWEEPS_OF_PILOT, Adaptive, Betas, count_of
+from pgmengine.infer.sampling.ladders.temperatures import (
+    SWEEPS_OF_PILOT,
+    Adaptive,
+    Betas,
+    check_betas,
+    count_of,
+)
 from pgmengine.infer.sampling.methods.annealing import (
     SNAPSHOTS_PER_CHAIN,
     Annealing,
@@ -154,6 +162,14 @@ class AIS(Method):
     def __post_init__(self) -> None:
         check_whole(self, "chains")
         check_whole(self, "confirm", least=0)
+        check_betas(self)
+        check_kernel(self.kernel)
+        check_truth(self, "reverse")
+        if isinstance(self.reference, (Number, str)):
+            raise PgmError(
+                "AIS: reference must be natural parameters by layer, such as base_rates(model, "
+                f"data), not {told(self.reference)}"
+            )
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work of annealing up and, with reverse, down again."""

@@ -37,7 +37,7 @@ from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
 from pgmengine.infer.sampling.ladders.replicas import Ladders
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones
-from pgmengine.infer.sampling.ladders.temperatures import Betas, count_of, ladder
+from pgmengine.infer.sampling.ladders.temperatures import Betas, check_betas, count_of, ladder
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state
 from pgmengine.infer.sampling.methods.references import training_rates
 from pgmengine.infer.variational.modes import Modes
@@ -119,7 +119,8 @@ class ParallelTempering(Sampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole(self, "thin", *(["rungs"] if isinstance(self.rungs, int) else []))
+        check_whole(self, "thin")
+        check_betas(self, "rungs")
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of all ladders."""

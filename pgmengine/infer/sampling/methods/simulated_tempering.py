@@ -43,7 +43,13 @@ from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws, small, whole
 from pgmengine.infer.sampling.draws.memory import small_bytes
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
-from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, count_of, ladder
+from pgmengine.infer.sampling.ladders.temperatures import (
+    Betas,
+    Linear,
+    check_betas,
+    count_of,
+    ladder,
+)
 from pgmengine.infer.sampling.ladders.wandering import (
     FlatHistogram,
     GammaSchedule,
@@ -128,6 +134,7 @@ class SimulatedTempering(Sampler):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_gamma(self)
+        check_betas(self)
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""

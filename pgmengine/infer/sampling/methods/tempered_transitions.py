@@ -34,7 +34,13 @@ from pgmengine.infer.results.result import Result
 from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
 from pgmengine.infer.sampling.draws.starts import dispersed
-from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, count_of, ladder
+from pgmengine.infer.sampling.ladders.temperatures import (
+    Betas,
+    Linear,
+    check_betas,
+    count_of,
+    ladder,
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,10 @@ class TemperedTransitions(Sampler):
     warmup: int = 100
     draws: int = 500
     rhat_limit: float = 1.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_betas(self)
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
         """Return the work and memory of the chains."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.base.checks import check_whole, seeded
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import sweep_work
@@ -114,7 +114,7 @@ class WangLandau(Sampler):
         check_gamma(self)
         check_whole(self, "bins")
         if not callable(self.partition):
-            raise PgmError(f"WangLandau: partition must be a function, not {self.partition!r}")
+            raise PgmError(f"WangLandau: partition must be a function, not {told(self.partition)}")
         if self.layers is not None:
             # An iterator of names would be exhausted after the first question.
             object.__setattr__(self, "layers", as_members(self.layers, "WangLandau: layers"))
