@@ -25,7 +25,7 @@ def ferromagnet(weight, n=40, field=0.0):
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_good_answers_are_right(number, seeds=2, errors=5.0):
-    """By chains alone, one run in three of these had a good status and was 3 to 28 errors off."""
+    """By chains alone, good answers about models of this kind were up to 28 errors off."""
     found = asked(number, list(range(seeds)))
     assert all(abs(one["z"]) < errors for one in found if one["good"]), found
     assert any(one["good"] for one in found)

@@ -316,9 +316,9 @@ def unmixed_notes(
     variable, the warning names it in place of the layer.
     """
     lost = np.isposinf(stats["energy"]).any(axis=(0, 1))
-    note = _stayed_apart(stats, thin)
+    note: tuple[str, ...] = ()
     if lost.any():
-        note += (
+        note = (
             "some draws are impossible: the evidence may have probability zero, or the warm-up is "
             "too short",
         )
@@ -341,7 +341,7 @@ def unmixed_notes(
     apart += tuple(
         f"R-hat of the sum over {structure.layers[name].title} reaches {np.nanmax(v):.3g}, the "
         f"limit is {limit:g}"
-        for name, v in stats["sum_rhat"].items()
+        for name, v in stats.get("sum_rhat", {}).items()
         if unmixed(v, limit)
     )
     slow = tuple(
@@ -351,6 +351,7 @@ def unmixed_notes(
         if np.mean(v < needed) > MAX_SHARE_BEYOND_LIMIT
     )
     unsettled = log_z_apart(stats.get("log_z_rhat", np.ones(1)), limit)
+    unsettled += _stayed_apart(stats, thin)
     if slow and not note + apart + unsettled:
         # Effective numbers are uncertain, and tend to be too high for short chains.
         least = min(float(np.nanmin(v)) for v in ess.values())
