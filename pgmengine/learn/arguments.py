@@ -19,6 +19,7 @@ from pgmengine.evidence.given import make_target
 from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
 from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
+from pgmengine.learn.probabilities import with_states
 from pgmengine.learn.steps.optimizers import check_optimizer
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import FullBatch
@@ -209,12 +210,19 @@ def mean_one(weights: Array) -> Array:
 
 
 def target_of(
-    model: Model, data: LayerValues, given: Iterable[Member] | None
+    model: Model,
+    data: LayerValues,
+    given: Iterable[Member] | None,
+    probabilities: Mapping[str, Array] | None = None,
 ) -> tuple[Target, dict[str, Any], dict[str, Array]]:
-    """Return the target of the data, the data by layer, and the units that are given."""
+    """Return the target of the data, the data by layer, and the units that are given.
+
+    `probabilities` are the data that are drawn anew in each pass; the target has likely states.
+    """
     table = model.structure.names
     names = () if given is None else table.alone_or_several(as_members(given, "given"))
     rows, known = data_by_layer(model.structure, data), table.units(names, "given")
+    with_states(rows, probabilities or {})
     keys = tuple(getattr(data, "columns", data))
     target = make_target(model, check_data(model, rows, known, names, keys), what="data")
     check_evidence(target, known)
