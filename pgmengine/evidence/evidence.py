@@ -198,10 +198,15 @@ def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
     return np.where(close[..., None] if wide else close, nearest, values), good | close
 
 
+def is_binary(layer: Layer) -> bool:
+    """Whether the values of the units of a layer are 0 and 1."""
+    support = layer.unit.support
+    return support is not None and support.tolist() == [0.0, 1.0]
+
+
 def _as_probability(layer: Layer, value: Array, index: int, what: str) -> str:
     """Return how `fit` reads a number between 0 and 1, as the end of a message about data."""
-    binary = np.array_equal(np.ravel(layer.unit.support), [0.0, 1.0])
-    if what != "data" or layer.state_names or not (binary and 0 < value < 1):
+    if what != "data" or layer.state_names or not (is_binary(layer) and 0 < value < 1):
         return ""
     name = layer.labels[index] if layer.holds_variables and layer.labels else layer.name
     return f"; fit(..., probabilities=({name!r},)) reads it as the probability of 1"

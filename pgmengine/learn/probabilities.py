@@ -16,6 +16,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.evidence.containers import as_floats
+from pgmengine.evidence.evidence import is_binary
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.names import Member, as_members
 from pgmengine.learn.steps.wrappers import holds
@@ -59,7 +60,7 @@ def probabilities_of(
 
 def _checked(layer: Layer, given: Array, units: Array) -> Array:
     """Return the probabilities of some units (rows, size), checked."""
-    binary = np.array_equal(np.ravel(layer.unit.support), [0.0, 1.0])
+    binary = is_binary(layer)
     if not binary or layer.state_table is not None:
         raise PgmError(
             f"probabilities: {layer.title} has {layer.unit!r} units"

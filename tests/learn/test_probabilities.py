@@ -55,7 +55,7 @@ def test_a_fresh_model_starts_at_the_means_of_the_probabilities():
 
 @pytest.mark.parametrize("x", [ROWS, GAPS], ids=["complete", "with gaps"])
 def test_a_fit_goes_on_with_the_same_bits(x, tmp_path):
-    steps = {"optimizer": pgm.SGD(0.1)}
+    steps = {"optimizer": pgm.SGD(0.1), "negative": pgm.PCD()}
     whole, part = learned(x, **steps), learned(x, updates=17, **steps)
     rest = pgm.fit(
         part.model, {"v": x}, state=part.state, probabilities=("v",), updates=30, batch_size=32,
@@ -68,9 +68,10 @@ def test_a_fit_goes_on_with_the_same_bits(x, tmp_path):
 
 
 def test_the_compiled_loop_and_python_make_the_same_updates(monkeypatch):
-    compiled = learned(optimizer=pgm.SGD(0.1), updates=60)
+    settings = {"optimizer": pgm.SGD(0.1), "negative": pgm.PCD(), "updates": 60}
+    compiled = learned(**settings)
     monkeypatch.setattr(Run, "_record", lambda _: None)
-    plain = learned(optimizer=pgm.SGD(0.1), updates=60)
+    plain = learned(**settings)
     for name, value in compiled.model.params.items():
         np.testing.assert_allclose(value, plain.model.params[name], atol=1e-4)
 
@@ -87,7 +88,7 @@ def test_each_pass_is_drawn_once(in_python, monkeypatch):
     monkeypatch.setattr("pgmengine.learn.run.draw", counted)
     if in_python:
         monkeypatch.setattr(Run, "_record", lambda _: None)
-    learned(optimizer=pgm.SGD(0.1), updates=40)
+    learned(optimizer=pgm.SGD(0.1), negative=pgm.PCD(), updates=40)
     assert numbers == [0, 0, 1, 2, 3]
 
 
