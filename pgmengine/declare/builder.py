@@ -106,7 +106,7 @@ class GraphBuilder(Couples):
         size: int | Sequence[int],
         bias: ArrayLike | None = None,
         labels: Iterable[Hashable] | None = None,
-        states: Iterable[str] | None = None,
+        states: Iterable[Hashable] | None = None,
     ) -> Units:
         """Add a layer.
 
@@ -135,14 +135,19 @@ class GraphBuilder(Couples):
         return Units(name, np.arange(layer.size).reshape(layer.grid), name, self)
 
     def variable(
-        self, name: str, states: int | Iterable[str] = 2, shape: int | Sequence[int] | None = None
+        self,
+        name: str,
+        states: int | Iterable[Hashable] = 2,
+        shape: int | Sequence[int] | None = None,
     ) -> Units:
         """Add a variable: Binary for two states, else Categorical; or an array of variables.
 
         Parameters
         ----------
         name : its name, which evidence, answers and scopes of tables use.
-        states : the number of its states, or their names.
+        states : the number of its states, or their names in order: text, numbers or booleans, such
+            as the different values of a column of a table. A value of evidence or data is then the
+            name of a state, and never its number: with the states (2, 1, 0), 2 is the first state.
         shape : the shape of an array of variables, such as 300 or (20, 20); None = one variable.
             The array is a layer without biases. Its variables are "z[0]", "z[1]", ..., or
             "s[0,0]", ...; evidence and answers under its name have its shape.

@@ -172,10 +172,10 @@ def _of_list(given: Sequence[Any], what: str, is_value: Callable[[Any], bool] | 
         lengths = sorted({shape[0] for shape in shapes if shape})
         several = f"lists of {' and '.join(map(str, lengths))} values" if len(lengths) > 1 else ""
         raise ValueError(f"it has {several or f'parts of the shapes {sorted(shapes)}'}")
-    codes = {part.dtype.kind for part in parts}
-    if codes <= {"b"} or codes <= {"m"} or codes <= {"M"}:
+    types = "".join({part.dtype.kind for part in parts})
+    if types in ("b", "m", "M"):
         return np.stack(parts)
-    if codes <= {"i", "u", "f"} and _is_whole(whole := np.stack(parts), codes != {"f"}):
+    if not types.strip("iuf") and _is_whole(whole := np.stack(parts), types != "f"):
         return whole
     return np.stack([_objects(part) for part in parts])
 

@@ -179,6 +179,7 @@ def parse_layer(layer: Layer, given: ArrayLike, what: str) -> tuple[Array, Array
             raise PgmError(
                 f"{what}: {layer.place(index, row if has_rows or layer.size > 1 else None)}: "
                 f"{values[row, index].tolist()} is not a value of {layer.unit!r}{_expected(layer)}"
+                f"{_as_probability(layer, values[row, index], index, what)}"
             )
     return values.reshape(values.shape[0], layer.width), ~nan, has_rows
 
@@ -195,6 +196,20 @@ def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
     near = np.abs(values - nearest) <= SINGLE_ROUNDING * np.abs(nearest)
     close = ~good & (near.all(axis=-1) if wide else near)
     return np.where(close[..., None] if wide else close, nearest, values), good | close
+
+
+def is_binary(layer: Layer) -> bool:
+    """Whether the values of the units of a layer are 0 and 1."""
+    support = layer.unit.support
+    return support is not None and support.tolist() == [0.0, 1.0]
+
+
+def _as_probability(layer: Layer, value: Array, index: int, what: str) -> str:
+    """Return how `fit` reads a number between 0 and 1, as the end of a message about data."""
+    if what != "data" or layer.state_names or not (is_binary(layer) and 0 < value < 1):
+        return ""
+    name = layer.labels[index] if layer.holds_variables and layer.labels else layer.name
+    return f"; fit(..., probabilities=({name!r},)) reads it as the probability of 1"
 
 
 def _expected(layer: Layer) -> str:

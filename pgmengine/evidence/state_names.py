@@ -74,16 +74,16 @@ class StateNames:
         for state, given in enumerate(self.names):
             # numpy would make a second axis of names that are tuples.
             self.array[state] = given
-            name = _plain(given)
+            name = plain(given)
             self.exact[_kind(name), name] = state
-            plain = isinstance(name, (bool, int, float, str))
-            for written in {_written(name), _written(name if plain else text_of(name))}:
+            known = isinstance(name, (bool, int, float, str))
+            for written in {_written(name), _written(name if known else text_of(name))}:
                 self.alike[written] = (*self.alike.get(written, ()), state)
         self.tuples = any(isinstance(name, tuple) for name in self.names)
 
     def matches(self, value: object) -> tuple[int, ...]:
         """Return the states that a value may name: none, one, or several with the same meaning."""
-        value = _plain(value)
+        value = plain(value)
         if not hashable(value):
             return ()
         state = self.exact.get((_kind(value), value))
@@ -152,8 +152,8 @@ class StateNames:
 
     def _instead(self, value: object) -> str:
         """Return the end of a message: the name of the state with this number, or a similar one."""
-        number = None if isinstance(_plain(value), bool) else position(value)
-        numbered = any(isinstance(_plain(name), Number) for name in self.names)
+        number = None if isinstance(plain(value), bool) else position(value)
+        numbered = any(isinstance(plain(name), Number) for name in self.names)
         if number is not None and number < len(self.names) and not numbered:
             name = self.names[number]
             return f"; states that have names are not numbered: for number {number} give {name!r}"
@@ -162,7 +162,7 @@ class StateNames:
         return nearest(value, self.names)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Return a scalar of numpy, or an array without axes, as a Python object."""
     scalar = isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.ndim)
     return value.item() if scalar else value  # type: ignore[attr-defined]
@@ -170,7 +170,7 @@ def _plain(value: object) -> object:
 
 def position(value: object) -> int | None:
     """Return a number or boolean as an integer of at least 0, or None."""
-    value = _plain(value)
+    value = plain(value)
     whole = isinstance(value, (int, float)) and value >= 0 and value % 1 == 0
     return int(value) if whole else None  # type: ignore[call-overload]
 
@@ -185,7 +185,7 @@ def text_of(name: object) -> str:
 
     Numbers have as few digits as possible.
     """
-    name = _plain(name)
+    name = plain(name)
     if isinstance(name, str):
         # A member of an Enum may be a text as well; its own str() would return the name of the
         # member.
@@ -229,7 +229,7 @@ def written_number(text: str) -> int | float | None:
 
 def _shown(value: object) -> str:
     """Return a value for a message, shortened because it may be anything."""
-    value = _plain(value)
+    value = plain(value)
     if type(value) is float:
         return text_of_number(value)
     try:
@@ -290,7 +290,7 @@ def as_entries(layer: Layer, given: Any, what: str) -> Array:
 def _times(layer: Layer, array: Array) -> Array | None:
     """Return times as objects if names of states are times; None for other arrays."""
     names = layer.state_names or ()
-    if array.dtype.kind != "M" or not any(isinstance(_plain(x), datetime) for x in names):
+    if array.dtype.kind != "M" or not any(isinstance(plain(x), datetime) for x in names):
         return None
     times = array.astype("datetime64[us]")
     same = (times == array) | np.isnat(array)

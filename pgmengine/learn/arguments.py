@@ -19,6 +19,7 @@ from pgmengine.evidence.given import make_target
 from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
 from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
+from pgmengine.learn.probabilities import with_states
 from pgmengine.learn.steps.optimizers import check_optimizer
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import FullBatch
@@ -206,14 +207,17 @@ def target_of(
     data: LayerValues,
     given: Iterable[Member] | None,
     sample_weight: ArrayLike | None = None,
+    probabilities: Mapping[str, Array] | None = None,
 ) -> tuple[Target, dict[str, Any], dict[str, Array], Array]:
     """Return the target of the data, the data by layer, the units that are given, and the weights.
 
-    A row of weight 0 does not matter, also if it is impossible.
+    A row of weight 0 does not matter, also if it is impossible. `probabilities` are the data that
+    are drawn anew in each pass; the target has likely states.
     """
     table = model.structure.names
     names = () if given is None else table.alone_or_several(as_members(given, "given"))
     rows, known = data_by_layer(model.structure, data), table.units(names, "given")
+    with_states(rows, probabilities or {})
     keys = tuple(getattr(data, "columns", data))
     target = make_target(model, check_data(model, rows, known, names, keys), what="data")
     weights = row_weights(target.rows, sample_weight)

@@ -140,6 +140,7 @@ def fit(
     executor: Executor | None = None,
     *,
     repeats: None = None,
+    probabilities: Iterable[Member] | None = (),
 ) -> Fit: ...
 
 
@@ -163,6 +164,7 @@ def fit(
     executor: Executor | None = None,
     *,
     repeats: int,
+    probabilities: Iterable[Member] | None = (),
 ) -> list[Fit]: ...
 
 
@@ -186,6 +188,7 @@ def fit(
     executor: Executor | None = None,
     *,
     repeats: int | None = None,
+    probabilities: Iterable[Member] | None = (),
 ) -> Fit | list[Fit]:
     """Learn the parameters of a model from data.
 
@@ -256,6 +259,9 @@ def fit(
         own. They share the data and the threads, which takes less time than one after the other.
         They begin at one model, or `model` is a list of as many models of one structure, such as
         `[pgm.rbm(16, 8, rng=i) for i in range(25)]`. There is no checkpoint then.
+    probabilities : layers, variables or units, of Binary type, whose data are numbers from 0 to 1,
+        such as grey levels: each is the probability of 1, and is drawn anew in each pass over the
+        data. It needs an optimizer of mini-batches.
 
     Returns
     -------
@@ -292,6 +298,11 @@ def fit(
     if (template := as_template(model)) is not None:
         if repeats is not None:
             raise PgmError("repeats: fits of a template are made one by one; leave it out")
+        if probabilities is not None and tuple(probabilities):
+            raise PgmError(
+                "probabilities: a template learns from all rows at once, and draws of the data "
+                "change from pass to pass; give states, such as rng.random(x.shape) < x"
+            )
         more: dict[str, Any] = {
             "negative": negative,
             "positive": positive,
@@ -328,6 +339,7 @@ def fit(
         sample_weight,
         state,
         executor,
+        probabilities,
     )
     # BLAS keeps to one thread from its first product on, because its other threads would go on
     # spinning after a product and occupy the cores.
@@ -391,6 +403,11 @@ def _saver(
         "state": plan.state,
         "started": one.begun,
     }
+    if plan.probabilities:
+        drawn = {
+            name: np.asarray(~np.isnan(p).all(axis=0)) for name, p in plan.probabilities.items()
+        }
+        settings["probabilities"] = written(model.structure, drawn)
     mark = mark_of(model, plan.rows, settings)
     return Saver(checkpoint, mark, SECONDS_BETWEEN_CHECKPOINTS)
 

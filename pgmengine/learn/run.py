@@ -43,6 +43,7 @@ from pgmengine.learn.contracts import (
 from pgmengine.learn.defaults import default_negative, default_optimizer
 from pgmengine.learn.monitoring.finding import Finding
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
+from pgmengine.learn.probabilities import draw
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
 from pgmengine.learn.steps.wrappers import idle_together
@@ -101,6 +102,7 @@ class Run:
         rng: np.random.Generator,
         plan: tuple[int, int] = (100, 1000),
         executor: Executor | None = None,
+        probabilities: Mapping[str, Array] | None = None,
     ) -> None:
         s = model.structure
         self.weights, self.given, self.rng, self.count = weights, given, rng, 0
@@ -122,6 +124,8 @@ class Run:
         self._compiled: CompiledUpdates | None = None
         self._recorded = False
         self._begin(target.with_model(self.model), negative, positive, optimizer, plan)
+        self.probabilities = probabilities or {}
+        self._own_values()
         self.moments = self.optimizer.start(self.model.params)
 
     def _begin(
@@ -169,6 +173,11 @@ class Run:
             self._compiled, self._recorded = self._record(), True
         if self._compiled is None:
             return None
+        if self.probabilities:
+            # The data change between two passes.
+            if not self.order.left:
+                self._draw(self.order.passes)
+            most = min(most, -(-(self.order.left or self.target.rows) // self.size))
         return self._compiled.call(self.model.params, self.count, most, self.rng, self.order)
 
     def finish(self, call: Call | None) -> str:
@@ -191,6 +200,8 @@ class Run:
                 raise NotCompiled("the routines of this process are plain ones")
             if self.idle or self.given or self.by_means or self.executor is not None:
                 raise NotCompiled("the model phase depends on the row, or leaves layers out")
+            if self.probabilities and self.precision is not np.float32:
+                raise NotCompiled("the loop would copy the data, which change in each pass")
             recorder = Recorder(
                 self.target.with_model(self.model),
                 self.weights,
@@ -213,12 +224,27 @@ class Run:
         """Return the next mini-batch of shuffled passes; the last one of a pass may be smaller."""
         order, count = self.order, self.target.rows
         if not order.left:
+            self._draw(order.passes)
             order.rows[:] = _kernels.shuffled(order.key, order.passes, count)
             order.passes, order.left = order.passes + 1, count
         first = count - order.left
         rows = np.sort(order.rows[first : first + size])
         order.left -= len(rows)
         return rows
+
+    def _own_values(self) -> None:
+        """Give the run values of its own where its data are probabilities, and draw them."""
+        e = self.target.evidence
+        own: States = {
+            n: np.array(e.values[n], dtype=self.precision, order="C") for n in self.probabilities
+        }
+        self.target = replace(self.target, evidence=replace(e, values={**e.values, **own}))
+        self._draw(0)
+
+    def _draw(self, number: int) -> None:
+        """Draw the data of a pass that are probabilities."""
+        for name, chance in self.probabilities.items():
+            draw(self.target.evidence.values[name], chance, self.order.key, number)
 
     def update(self, rows: Array) -> None:
         """Step along E[d log_density | data] - E[d log_density | given] of a mini-batch."""
@@ -347,6 +373,7 @@ class Run:
         rows[len(rows) - len(order) :] = order
         key = np.array(state.get("order_key", self.order.key), dtype=np.uint32)
         self.order = RowOrder(key, rows, len(order), passes)
+        self._draw(max(passes - 1, 0))
         self._compiled, self._recorded = None, False
         for name, value in self.moments.items():
             value[...] = state[f"optimizer/{name}"]

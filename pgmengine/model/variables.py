@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Number
 
 import numpy as np
 
@@ -18,12 +17,17 @@ from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import hashable, is_sequence
 from pgmengine.base.work.memory import no_room
+from pgmengine.evidence.state_names import LARGEST_READ, plain, text_of
 from pgmengine.model.layer import Layer
 from pgmengine.units import Binary, Categorical, Constant, Unit
 
 # The most axes of an array of variables: numpy 1 has arrays of up to 32 axes, and broadcasting,
 # rows, draws and states add some.
 MAX_SHAPE_AXES = 16
+
+
+# Types of times of numpy.
+TIMES = np.datetime64, np.timedelta64
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Variable:
 
     name: str
     count: int
-    state_names: tuple[str, ...] | None = None
+    state_names: tuple[Hashable, ...] | None = None
     shape: tuple[int, ...] | None = None
 
     @property
@@ -47,7 +51,7 @@ class Variable:
 
 
 def check_variable(
-    name: object, states: int | Iterable[str], shape: int | Sequence[int] | None = None
+    name: object, states: int | Iterable[Hashable], shape: int | Sequence[int] | None = None
 ) -> Variable:
     """Return a variable, or an array of them; PgmError unless it has a name and a state."""
     one = _single(name, states)
@@ -75,7 +79,7 @@ def check_shape(shape: object, what: str) -> tuple[int, ...]:
     return sizes
 
 
-def _single(name: object, states: int | Iterable[str]) -> Variable:
+def _single(name: object, states: int | Iterable[Hashable]) -> Variable:
     """Return a single variable, checked."""
     if not isinstance(name, str) or not name:
         raise PgmError(f"a variable's name must be a non-empty string, not {name!r}")
@@ -87,17 +91,16 @@ def _single(name: object, states: int | Iterable[str]) -> Variable:
         return Variable(name, int(states))
     if not is_sequence(states):
         raise PgmError(f"{what} must be a number or a list of names in order, not {states!r}")
-    names = tuple(states)
-    if any(isinstance(one, Number) for one in names):
-        texts = tuple(map(str, names))
-        raise PgmError(
-            f"{what} must be names as text, not {names!r}: give {texts!r}; evidence may then be "
-            f"{names[0]!r} as well"
-        )
-    if not all(isinstance(one, str) for one in names) or len(set(names)) < max(len(names), 1):
-        raise PgmError(f"{what} must be one or more different names, not {names!r}")
+    # Times of numpy would become integers.
+    names = tuple(one if isinstance(one, TIMES) else plain(one) for one in states)
     for one in names:
-        check_text(one, f"variable {name!r}: a name of a state")
+        if isinstance(one, str):
+            check_text(one, f"variable {name!r}: a name of a state")
+        elif not isinstance(one, (bool, int, float)) or not abs(one) <= LARGEST_READ:
+            raise PgmError(f"{what} must be text, numbers or booleans, not {one!r:.80}")
+    # True and 1 are equal, and "1" and 1 are the same in a file.
+    if min(len(set(names)), len(set(map(text_of, names)))) < max(len(names), 1):
+        raise PgmError(f"{what} must be one or more names that differ as text, not {names!r:.80}")
     return Variable(name, len(names), names)
 
 
@@ -115,7 +118,8 @@ def layers_of(
     groups: dict[object, list[Variable]] = {}
     for v in variables:
         own = v.name in apart or v.shape is not None
-        key: object = v.name if own else (v.count, v.state_names)
+        # True and 1 are equal, and are names of different states.
+        key: object = v.name if own else (v.count, tuple(map(repr, v.state_names or ())))
         groups.setdefault(key, []).append(v)
     layers, names = list[Layer](), {*taken, *(v.name for v in variables)}
     for key, members in groups.items():

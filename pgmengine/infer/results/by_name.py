@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from pgmengine.base.display import few
-from pgmengine.base.errors import NoSuchName, PgmError
+from pgmengine.base.errors import NoSuchName, PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.names import hashable
@@ -304,18 +304,41 @@ def marginal(
     if whole is not None and (whole.is_array or whole.size > 1):
         check_finite(structure, whole.name)
         found = whole.in_shape(prob[whole.name], -2)
-        return {key: found[..., k] for k, key in enumerate(state_keys(whole))}
+        return OfStates(whole, {key: found[..., k] for k, key in enumerate(state_keys(whole))})
     if isinstance(name, Units):
-        layer, units, _ = units_of_member(structure.names, name, "marginal")
+        of, units, _ = units_of_member(structure.names, name, "marginal")
     else:
-        layer, unit = structure.names.unit(name, "marginal")
+        of, unit = structure.names.unit(name, "marginal")
         units = np.array(unit)
-    check_finite(structure, layer)
-    keys = state_keys(structure.layers[layer])
-    found = prob[layer][..., units, :]
+    check_finite(structure, of)
+    layer = structure.layers[of]
+    keys, found = state_keys(layer), prob[of][..., units, :]
     if found.ndim == 1:
-        return {key: float(p) for key, p in zip(keys, found, strict=True)}
-    return {key: found[..., k] for k, key in enumerate(keys)}
+        return OfStates(layer, {key: float(p) for key, p in zip(keys, found, strict=True)})
+    return OfStates(layer, {key: found[..., k] for k, key in enumerate(keys)})
+
+
+class OfStates(dict[Hashable, Any]):
+    """Numbers by the names of states, which are read in all their spellings, as in evidence."""
+
+    def __init__(self, layer: Layer, numbers: Mapping[Hashable, Any]) -> None:
+        super().__init__(numbers)
+        self.layer = layer
+
+    def __missing__(self, key: Hashable) -> Any:
+        table = self.layer.state_table
+        if table is None:
+            raise NoSuchName(
+                f"{self.layer.title}: {key!r} is no state, expected {listed([*map(repr, self)])}"
+            )
+        try:
+            return self[table.names[table.state(key, self.layer.title)]]
+        except PgmError as error:
+            raise NoSuchName(str(error)) from None
+
+    def __reduce__(self) -> tuple[type[dict[Hashable, Any]], tuple[dict[Hashable, Any]]]:
+        # A copy in another process or a file is plain.
+        return dict, (dict(self),)
 
 
 def state_values(layer: Layer, values: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor
 from pgmengine.learn.defaults import chosen
 from pgmengine.learn.monitoring.findings import watch_of
 from pgmengine.learn.monitoring.history import History
+from pgmengine.learn.probabilities import check_mini_batches, probabilities_of
 from pgmengine.learn.run import Run
 from pgmengine.learn.starting.base_rate_start import observed_means, started
 from pgmengine.learn.steps.wrappers import Tied, holds
@@ -82,6 +83,7 @@ class FitPlan:
     hidden : a note on variables that no row observes, or an empty string.
     means : the mean of each unit over the rows that observe it.
     negative, positive, callbacks, executor, state : see `fit`.
+    probabilities : layer -> (rows, size), the data that are drawn anew in each pass.
     optimizer : the given or the chosen one; None for mini-batches, whose default depends on the
         phases.
     why : why the optimizer sees all rows, if that is a choice made here.
@@ -102,6 +104,7 @@ class FitPlan:
     callbacks: Sequence[Monitor | PhaseMonitor]
     state: Mapping[str, Any] | None
     executor: Executor | None
+    probabilities: Mapping[str, Array]
 
     def begun(
         self, model: Model, target: Target, rng: np.random.Generator, other: UnderWay | None = None
@@ -123,6 +126,7 @@ class FitPlan:
             rng,
             (length.batch_size, length.updates),
             self.executor,
+            self.probabilities,
         )
         notes = {
             "optimizer": self.why,
@@ -157,16 +161,21 @@ def plan_fit(
     sample_weight: ArrayLike | None,
     state: Mapping[str, Any] | None,
     executor: Executor | None,
+    probabilities: Iterable[Member] | None = None,
 ) -> FitPlan:
     """Read the data and choose what was left open; PgmError for data that cannot be learned."""
-    target, rows, known, weights = target_of(model, data, given, sample_weight)
+    chances = probabilities_of(model.structure, data, probabilities)
+    check_mini_batches(optimizer, chances)
+    target, rows, known, weights = target_of(model, data, given, sample_weight, chances)
     further = optimizer.other_rows() if isinstance(optimizer, FullBatch) else ()
     check_scales([(target, known), *((one.target, one.given) for one in further)])
-    optimizer, why = chosen(optimizer, target, known, negative, positive)
+    optimizer, why = (
+        (optimizer, "") if chances else chosen(optimizer, target, known, negative, positive)
+    )
     all_rows = holds(optimizer, FullBatch)
     length = Length.of(target.rows, target.rows if all_rows else batch_size, epochs, updates)
     scaled = mean_one(weights)
-    means = observed_means(target, scaled)
+    means = observed_means(_at_probabilities(target, chances), scaled)
     if all_rows:
         target, weights = with_weight(target, weights), weights[weights > 0]
     else:
@@ -186,4 +195,14 @@ def plan_fit(
         callbacks,
         state,
         executor,
+        chances,
     )
+
+
+def _at_probabilities(target: Target, chances: Mapping[str, Array]) -> Target:
+    """Return the target with probabilities in the place of states, for means of the data."""
+    if not chances:
+        return target
+    own = target.evidence.values
+    drawn = {name: np.where(np.isnan(p), own[name], p) for name, p in chances.items()}
+    return replace(target, evidence=replace(target.evidence, values={**own, **drawn}))

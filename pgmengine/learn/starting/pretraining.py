@@ -77,6 +77,10 @@ def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
     for name in ("checkpoint", "state"):
         if name in settings:
             raise PgmError(f"pretrain takes no {name}: it makes several fits")
+    if settings.get("probabilities"):
+        raise PgmError(
+            "pretrain takes no probabilities: give states, such as rng.random(x.shape) < x"
+        )
     data = data_by_layer(model.structure, data)
     if len(data) != 1:
         raise PgmError("pretrain: data must be layer -> (rows, size) of one layer")
