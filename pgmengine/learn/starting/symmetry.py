@@ -32,6 +32,7 @@ from pgmengine.evidence.relevance import has_soft, informed_units
 from pgmengine.evidence.target import Target
 from pgmengine.model.couplings import Coupling, Lateral
 from pgmengine.model.model import Model
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables
 from pgmengine.model.unit_graph import units_of
@@ -202,7 +203,7 @@ class _Graph:
 class _Part:
     """The units and terms of one model, as vertices of a graph."""
 
-    def __init__(self, graph: _Graph, model: Model, latent: Array, informed: Array) -> None:
+    def __init__(self, graph: _Graph, model: Parameters, latent: Array, informed: Array) -> None:
         s = model.structure
         self.graph, self.model, self.s = graph, model, s
         self.latent, self.informed = latent, informed
@@ -322,13 +323,13 @@ class _Part:
         self._add_entries(key, number, list(zip(ends, kinds, strict=True)), factor)
 
     def _add_entries(
-        self, key: str, number: Array, ends: Sequence[tuple[Array, int]], factor: float = 1.0
+        self, key: str, number: Array, ends: Sequence[tuple[Array, int]], factor: float | None
     ) -> None:
-        """Add entries of a parameter at components, of which the last may belong to a child."""
-        if (
-            key not in self.graph.first
-            or numbers(self.model.params[key]).size != (self.graph.sizes[key])
-        ):
+        """Add entries of a parameter at components, of which the last may belong to a child.
+
+        Entries with a factor are places of shared numbers; others are the numbers themselves.
+        """
+        if numbers(self.model.params[key]).size != self.graph.sizes.get(key):
             # The biases of an array, which stay as they are declared.
             return
         owners = np.stack([self.owner[at] for at, _ in ends])
