@@ -234,9 +234,9 @@ def fit(
     updates : number of updates in all, including the ones that a checkpoint or `state` has made,
         and those of random starts of EM and LBFGS; overrides `epochs`.
     callbacks : monitors, called as callback(model, update) from update 0 (before learning) to the
-        last, but not within random starts; they return name -> number, or None, for the history. A callback with a method
-        `stops(history)` ends the fit when that returns a reason; its history is name -> list of
-        (update, value).
+        last, but not within random starts; they return name -> number, or None, for the history. A
+        callback with a method `stops(history)` ends the fit when that returns a reason; its history
+        is name -> list of (update, value).
     rng : an integer or a numpy Generator; with `state` the random numbers go on from there.
     progress : whether a terminal shows the progress.
     checkpoint : file that is written every few seconds and at the end. A fit of the same model,
