@@ -85,7 +85,8 @@ class Fit(StandsForModel):
         worse. Each is also logged as a warning. Empty where there is none, and where the model has
         no score that is cheap (see `Finding`).
     notes : sentences about choices that the fit has made, such as an optimizer that sees all rows,
-        several starts of EM, and rows of conditionals without data.
+        several starts of EM, rows of conditionals without data, and parameters that no row informs,
+        which keep their numbers.
     """
 
     model: Model
@@ -233,12 +234,12 @@ def fit(
     epochs : passes over the data, in all, as in `updates`; 10 by default. An update of EM or LBFGS
         is a pass. They end when they have converged, and by default after 1,000 passes, or 50 where
         the objective is only estimated.
-    updates : number of updates in all, including the ones that a checkpoint or `state` has made;
-        overrides `epochs`.
+    updates : number of updates in all, including the ones that a checkpoint or `state` has made,
+        and those of random starts of EM and LBFGS; overrides `epochs`.
     callbacks : monitors, called as callback(model, update) from update 0 (before learning) to the
-        last; they return name -> number, or None, for the history. A callback with a method
-        `stops(history)` ends the fit when that returns a reason; its history is name -> list of
-        (update, value).
+        last, but not within random starts; they return name -> number, or None, for the history. A
+        callback with a method `stops(history)` ends the fit when that returns a reason; its history
+        is name -> list of (update, value).
     rng : an integer or a numpy Generator; with `state` the random numbers go on from there.
     progress : whether a terminal shows the progress.
     checkpoint : file that is written every few seconds and at the end. A fit of the same model,

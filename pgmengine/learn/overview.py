@@ -13,7 +13,7 @@ import numpy as np
 from pgmengine.base.display import as_html, as_text, counted, few, plain
 from pgmengine.declare.summary import headline
 from pgmengine.declare.template import as_template
-from pgmengine.learn.whole.starts import BEST_OF
+from pgmengine.learn.starting.starts import BEST_OF
 
 if TYPE_CHECKING:
     from pgmengine.learn.fit import Fit

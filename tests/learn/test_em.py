@@ -198,7 +198,7 @@ def test_several_starts_keep_the_given_one_among_them():
 
 
 def test_the_better_half_of_the_starts_goes_on_until_one_is_left():
-    from pgmengine.learn.whole.starts import _best
+    from pgmengine.learn.starting.starts import _best
 
     made = []
 

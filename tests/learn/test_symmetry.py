@@ -7,7 +7,7 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine.evidence.given import make_target
-from pgmengine.learn.whole.exchangeable import exchangeable
+from pgmengine.learn.starting.exchangeable import exchangeable
 
 
 def found(model, data, fixed=None):
@@ -48,6 +48,17 @@ def test_equal_units_are_left_by_random_starts(optimizer, least=0.02):
     assert score[0] > before + least and "'u' and 'w' are exchangeable" in " ".join(stuck.notes)
     assert any("'u' and 'w' are exchangeable" in note for note in fits[0].notes)
     assert not any("exchangeable" in note for note in fits[1].notes)
+
+
+@pytest.mark.parametrize("around", [lambda steps: steps, pgm.Averaged])
+def test_equal_units_are_left_by_mini_batches(around, least=1e-2):
+    settings = {"updates": 5, "batch_size": 100, "progress": False}
+    fit = pgm.fit(two_causes(), seen(), optimizer=around(pgm.Adam(0.05)), **settings)
+    one, two = (np.exp(fit.model.params[f"{name}|.table"]) for name in "uw")
+    assert np.abs(one - two).max() > least
+    assert any("'u' and 'w' are exchangeable" in note for note in fit.notes)
+    told = pgm.fit(two_causes(0.1), seen(), optimizer=around(pgm.Adam(0.05)), **settings)
+    assert not any("exchangeable" in note for note in told.notes)
 
 
 def layers(same=True):
@@ -220,9 +231,6 @@ def test_ctrl_c_ends_random_starts_with_the_best_model(optimizer, monkeypatch, a
             return of(self, *arguments)
 
         monkeypatch.setattr(kind, name, counted)
-    try:
-        fit = pgm.fit(two_causes(), seen(), optimizer=optimizer, progress=False)
-    except KeyboardInterrupt:
-        pytest.skip("Ctrl-C is handled elsewhere")
+    fit = pgm.fit(two_causes(), seen(), optimizer=optimizer, progress=False)
     assert fit.interrupted and len(made) <= after + 2 and fit.state["update"] == len(made)
     assert np.isfinite(fit.history["objective"]["value"]).all()

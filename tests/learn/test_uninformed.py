@@ -133,7 +133,7 @@ def test_tables_of_a_template_are_kept_if_rows_of_no_length_inform_them(optimize
     for name in ("start", "moves", "shows"):
         assert not np.array_equal(after[name], before[name])
     assert any("'never seen'" in note and "'moves'" not in note for note in fit.notes)
-    # Only the longest row, which is a single step, sees y.
+    # A row of another length than the longest sees y.
     seen = [{"x": [0, 1]}, {"x": [1], "y": [2]}]
     learned = pgm.fit(begin, seen, optimizer=optimizer, updates=4, progress=False).model(2).params
     assert not np.array_equal(learned["never seen"], before["never seen"])

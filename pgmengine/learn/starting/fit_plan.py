@@ -32,6 +32,7 @@ from pgmengine.learn.monitoring.history import History
 from pgmengine.learn.probabilities import check_mini_batches, probabilities_of
 from pgmengine.learn.run import Run
 from pgmengine.learn.starting.base_rate_start import observed_means, started
+from pgmengine.learn.starting.symmetric_start import leave_symmetry
 from pgmengine.learn.steps.wrappers import Tied, holds
 from pgmengine.learn.under_way import UnderWay
 from pgmengine.learn.whole.full_batch import FullBatch
@@ -137,6 +138,8 @@ class FitPlan:
         run.notes |= {subject: note for subject, note in notes.items() if note}
         updates = run.most_updates(length.updates) if length.by_default else length.updates
         run.allowance.updates = updates
+        if self.state is None and not isinstance(run, WholeRun):
+            leave_symmetry(run)
         history = History(self.callbacks, run.model_phase)
         if self.state is not None:
             run.load(self.state)

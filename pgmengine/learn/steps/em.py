@@ -34,10 +34,10 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.target import Target
+from pgmengine.learn.starting.starts import begun
 from pgmengine.learn.whole.fixed_rows import with_kept
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Evaluation, Objective
-from pgmengine.learn.whole.starts import begun
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 
@@ -70,7 +70,8 @@ class EM(FullBatch):
         tolerance of 1e-4 ends many fits on such a plateau.
     starts : number of starts, of which the best after some updates goes on: the given parameters,
         and random changes of the conditionals of latent variables. By default 1, or 12 random ones
-        if the states of a latent variable are exchangeable, because EM could never tell them apart.
+        if latent variables or their states are exchangeable, because EM could never tell them
+        apart; only these change. A fit with few updates has fewer starts, as theirs count.
 
     Notes
     -----

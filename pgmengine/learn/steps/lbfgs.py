@@ -23,10 +23,10 @@ import numpy as np
 from pgmengine.base.checks import check_number, check_whole, whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, Snapshot
+from pgmengine.learn.starting.starts import begun
 from pgmengine.learn.steps.optimizers import floors
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Evaluation, Objective
-from pgmengine.learn.whole.starts import begun
 from pgmengine.model.couplings import Lateral
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
@@ -62,8 +62,9 @@ class LBFGS(FullBatch):
     tolerance : learning ends when no derivative of the objective, in nats a row, is larger.
     memory : number of pairs that approximate the curvature.
     starts : number of starts, of which the best after some updates goes on: the given parameters,
-        and random changes of the parameters of latent units. By default 1, or 12 random ones if the
-        states of a latent unit are exchangeable, because no update could tell them apart.
+        and random changes of the parameters of latent units. By default 1, or 12 random ones if
+        latent units or their states are exchangeable, because no update could tell them apart; only
+        these change. A fit with few updates has fewer starts, as theirs count.
 
     Notes
     -----

@@ -29,12 +29,12 @@ from pgmengine.infer.question.splitting import answer
 from pgmengine.learn.batch import Batch, joint_masks
 from pgmengine.learn.contracts import Allowance, ModelPhase, Positive
 from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
+from pgmengine.learn.starting.exchangeable import exchangeable
+from pgmengine.learn.starting.symmetry import Symmetry
 from pgmengine.learn.statistics import Statistics
 from pgmengine.learn.steps.optimizers import projected
 from pgmengine.learn.whole.counting import CountingModel, counted, is_complete, merged
-from pgmengine.learn.whole.exchangeable import exchangeable
 from pgmengine.learn.whole.fixed_rows import slopes_with_kept, with_kept
-from pgmengine.learn.whole.symmetry import Symmetry
 from pgmengine.model.model import Model
 
 # The largest planned time, in seconds, of exact expectations given all rows.

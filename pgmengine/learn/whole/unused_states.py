@@ -12,8 +12,8 @@ from pgmengine.base.errors import listed
 from pgmengine.base.types import Array
 from pgmengine.evidence.state_names import text_of
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
+from pgmengine.learn.starting.symmetry import latent_units
 from pgmengine.learn.whole.objective import Objective
-from pgmengine.learn.whole.symmetry import latent_units
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 

@@ -420,11 +420,11 @@ class _Part:
     def _add_entries(
         self, key: str, number: Array, ends: Sequence[tuple[Array, int]], factor: float | None
     ) -> None:
-        """Add entries of a parameter at components, of which the last may belong to a child."""
-        if (
-            key not in self.graph.first
-            or numbers(self.model.params[key]).size != (self.graph.sizes[key])
-        ):
+        """Add entries of a parameter at components, of which the last may belong to a child.
+
+        Entries with a factor are places of shared numbers; others are the numbers themselves.
+        """
+        if numbers(self.model.params[key]).size != self.graph.sizes.get(key):
             # The biases of an array, which stay as they are declared.
             return
         owners = np.stack([self.owner[at] for at, _ in ends])

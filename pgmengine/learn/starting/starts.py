@@ -19,9 +19,9 @@ from pgmengine.base.errors import listed
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.evidence.target import Target
+from pgmengine.learn.starting.symmetry import Symmetry, latent_units
 from pgmengine.learn.whole.fixed_rows import with_kept
 from pgmengine.learn.whole.objective import Objective
-from pgmengine.learn.whole.symmetry import Symmetry, latent_units
 from pgmengine.model.model import Model
 from pgmengine.model.tables import normalised
 from pgmengine.model.weights import is_sparse, like, numbers
@@ -118,11 +118,11 @@ def _note(count: int, wanted: int, updates: int, symmetry: Symmetry) -> str:
     kind = "random starts" if symmetry.masks else "starts"
     made = f", after {updates} updates of it" if updates else ""
     fewer = f" ({wanted} would take too many of the updates)" if count < wanted else ""
-    return f"{BEST_OF} {count} {kind}{fewer}{made}{_why(symmetry)}"
+    return f"{BEST_OF} {count} {kind}{fewer}{made}{why_changed(symmetry)}"
 
 
-def _why(symmetry: Symmetry) -> str:
-    """Return why the given start could not be left, in words."""
+def why_changed(symmetry: Symmetry) -> str:
+    """Return why the given start is changed, in words; empty if nothing is exchangeable."""
     units, states = listed(symmetry.units, " and "), listed(symmetry.states)
     if not symmetry.masks:
         return ""
