@@ -89,7 +89,8 @@ class Fit(StandsForModel):
         worse. Each is also logged as a warning. Empty where there is none, and where the model has
         no score that is cheap (see `Finding`).
     notes : sentences about choices that the fit has made, such as an optimizer that sees all rows,
-        several starts of EM, and rows of conditionals without data.
+        several starts of EM, rows of conditionals without data, and a ladder of temperatures of
+        which chains hardly visited a part.
     """
 
     model: Model
@@ -399,7 +400,12 @@ def _resumed(saver: Saver, one: UnderWay) -> bool:
 
 def _ended(one: UnderWay, means: States, interrupted: bool, unsaved: str) -> Fit:
     """Return the result of a fit."""
-    run = one.run
+    run, travels = one.run, one.run.model_phase.travels
+    if travels is not None and (why := travels.hardly_visited()):
+        run.notes["ladder"] = why
+        # Of rungs without any chain there has been a warning.
+        if not travels.warned:
+            log.warning("%s", why)
     if one.stopped:
         log.info("stopped after %d updates: %s", run.count, one.stopped)
     for note in run.notes.values():

@@ -33,6 +33,7 @@ from pgmengine.infer.diagnostics.trust import (
     BATCHES_PER_CHAIN,
     Doubts,
     few_tours,
+    needed_tours,
     interval,
     with_rounding,
     worst,
@@ -187,7 +188,8 @@ class SimulatedTempering(Sampler):
                 (Status.CONTRADICTED, below_a_state(target, kept.highest, ends)),
             ]
         if len(betas) > 1:
-            doubts.append((Status.FEW_TRIPS, few_tours(stats["tours"], target.row_numbers)))
+            tours = needed_tours(target, stats["tours"])
+            doubts.append((Status.FEW_TRIPS, few_tours(tours, target.row_numbers)))
         # The R-hat of log Z is judged like the R-hat of a unit.
         unmixed = absent + unmixed + self.unmixed(stats, target.structure)
         doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
