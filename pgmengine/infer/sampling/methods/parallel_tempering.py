@@ -27,8 +27,8 @@ from pgmengine.infer.diagnostics.trust import (
     MIN_TOURS_FOR_LOG_Z,
     Doubts,
     few_tours,
-    needed_tours,
     log_z_apart,
+    needed_tours,
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme

@@ -33,8 +33,8 @@ from pgmengine.infer.diagnostics.trust import (
     BATCHES_PER_CHAIN,
     Doubts,
     few_tours,
-    needed_tours,
     interval,
+    needed_tours,
     with_rounding,
     worst,
 )
