@@ -40,7 +40,7 @@ from pgmengine.model.weights import count, is_sparse
 # Bytes of the graph (packed_graph.py) for each weight.
 WEIGHT_BYTES = 100.0
 
-# Bytes for each stored weight of a sparse coupling: places and sizes of weights, and copies of them.
+# Bytes for each stored weight of a sparse coupling: its place, its size, and copies of them.
 SPARSE_WEIGHT_BYTES = 32.0
 
 # Bytes of the arrays of tables for each table entry.
