@@ -14,7 +14,7 @@ from pgmengine.learn.contracts import Negative, Optimizer
 from pgmengine.learn.negative import CD, PCD, ExactGradient, PseudoGradient
 from pgmengine.learn.steps.em import EM, counting_suffices, not_counted
 from pgmengine.learn.steps.lbfgs import LBFGS, concave
-from pgmengine.learn.steps.optimizers import SGD, Adam, floors
+from pgmengine.learn.steps.optimizers import SGD, Adam, noisy_or_floors
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import linear_decay
 from pgmengine.learn.steps.wrappers import Centered
@@ -80,7 +80,7 @@ def cheap_posterior(target: Target) -> bool:
     """
     s = target.structure
     real = any(s.arrows_into[name] and s.layers[name].unit.support is None for name in s.layers)
-    if not (s.normalized and (s.tables or real)) or floors(s):
+    if not (s.normalized and (s.tables or real)) or noisy_or_floors(s):
         return False
     exact = Exact(MAX_BATCH_BITS, max_states=MAX_BATCH_ENTRIES, max_work=0)
     plan = exact.plan(target, ("log_z", "gradient"))
@@ -122,7 +122,7 @@ def default_optimizer(target: Target, *, model_phase: bool, exact: bool, updates
     exact : whether the data phase is exact.
     updates : number of updates of the whole run.
     """
-    if target.structure.tables or floors(target.structure):
+    if target.structure.tables or noisy_or_floors(target.structure):
         return Adam(linear_decay(ADAM_RATE, max(updates, 1)))
     if model_phase and not exact:
         rate = falling_rate(SCALED_RATE_OF_BOUNDS, updates, MAX_RATE_FACTOR_OF_BOUNDS)

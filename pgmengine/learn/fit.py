@@ -85,8 +85,9 @@ class Fit(StandsForModel):
         worse. Each is also logged as a warning. Empty where there is none, and where the model has
         no score that is cheap (see `Finding`).
     notes : sentences about choices that the fit has made, such as an optimizer that sees all rows,
-        several starts of EM, rows of conditionals without data, and parameters that no row informs,
-        which keep their numbers.
+        several starts of EM, rows of conditionals without data, parameters that no row informs,
+        which keep their numbers, and a ladder of temperatures of which chains hardly visited a
+        part.
     """
 
     model: Model
@@ -430,7 +431,12 @@ def _ended(
     unsaved: str,
 ) -> Fit:
     """Return the result of a fit of a model that was declared with this structure."""
-    run = one.run
+    run, travels = one.run, one.run.model_phase.travels
+    if travels is not None and (why := travels.hardly_visited()):
+        run.notes["ladder"] = why
+        # Of rungs without any chain there has been a warning.
+        if not travels.warned:
+            log.warning("%s", why)
     if one.stopped:
         log.info("stopped after %d updates: %s", run.count, one.stopped)
     for note in run.notes.values():

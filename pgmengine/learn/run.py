@@ -48,6 +48,7 @@ from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
 from pgmengine.learn.steps.wrappers import idle_together
 from pgmengine.learn.whole.full_batch import FullBatch
+from pgmengine.learn.whole.spreads import collapsed
 from pgmengine.model.model import Model
 from pgmengine.model.weights import elementwise, like, numbers
 
@@ -335,7 +336,7 @@ class Run:
 
     def findings(self) -> tuple[Finding, ...]:
         """Return signs, other than the scores, that the model could be much better."""
-        return ()
+        return collapsed(self.model, [(self.target.with_model(self.model), self.weights)])
 
     def state(self) -> State:
         """Return everything that is needed to go on, except the parameters."""

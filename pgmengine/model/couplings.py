@@ -140,10 +140,11 @@ def only_parameters(coupling: Coupling, weight: Weight, pairs: Array) -> Array:
     # Pairs of components of one unit count too, although no parameter joins them.
     inside = isinstance(coupling, Lateral) and not is_sparse(weight)
     mask: Weight = 1.0 - np.eye(len(weight)) if inside else coupling.parameters(weight)
-    dense = mask.toarray() if is_sparse(mask) else mask
-    joined = (dense > 0) | (dense.T > 0) if coupling.a == coupling.b else dense > 0
-    if not joined.all():
-        pairs[:, ~joined] = np.nan
+    joined = (mask > 0).toarray() if is_sparse(mask) else mask > 0
+    apart = ~(joined | joined.T if coupling.a == coupling.b else joined)
+    if apart.any():
+        # An index of entries would take four times the memory of a row.
+        np.copyto(pairs, np.nan, where=apart)
     return pairs
 
 

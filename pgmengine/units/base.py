@@ -122,6 +122,15 @@ class Unit:
         return None
 
     @property
+    def least_inputs(self) -> tuple[float, ...]:
+        """The smallest input of each component as a child; smaller ones count as this one."""
+        return (-math.inf,) * self.width
+
+    def input_scales(self, zeta: Array) -> Array:
+        """Return squares of steps that change log p of a child about equally, (..., width)."""
+        return np.ones(np.shape(zeta))
+
+    @property
     def support_bytes(self) -> int:
         """The bytes that `support` takes, computed from the arguments before it is made."""
         return 0

@@ -23,10 +23,6 @@ MOST_MEAN, LEAST_SIGMA, MOST_SIGMA = 5.0, 0.1, 10.0
 # finite likelihood.
 MOST_LOG_SIGMA = 200.0
 
-# The power of the smooth maximum of exp(z) and the smallest sigma. Ten times above the latter, it
-# changes sigma by 1e-9 of itself.
-POWER = 8
-
 # The logarithm of the normalizer of N(0, 1).
 LOG_SCALE = math.log(2.0 * math.pi) / 2.0
 
@@ -58,8 +54,9 @@ class Normal(Unit):
 
     Notes
     -----
-    sigma = (least_sigma^8 + exp(8 z))^(1/8), where z is the second input. That is exp(z), and 9 %
-    more where exp(z) is least_sigma. As an exponential family with base measure N(0, 1), the
+    sigma = max(least_sigma, exp(z)), where z is the second input. A fit keeps the row of a state at
+    log least_sigma or above, so that its number is the one in use, and a finding says which states
+    have no other spread than that. As an exponential family with base measure N(0, 1), the
     statistics are (x, x^2), eta = (m / sigma^2, (1 - 1 / sigma^2) / 2), and
     A = m^2 / (2 sigma^2) + log sigma. At beta = 0 a unit is standard normal: standardise data
     before tempering.
@@ -101,12 +98,17 @@ class Normal(Unit):
         """Return x of (x, x^2)."""
         return np.asarray(values)[..., 0]
 
+    @property
+    def least_inputs(self) -> tuple[float, float]:
+        """The smallest m, which has none, and log sigma."""
+        return -math.inf, math.log(self.least_sigma)
+
     def _inputs(self, zeta: Array) -> tuple[Array, Array, Array]:
-        """Return m, sigma^2, and d log sigma / dz, which is 1 well above the smallest sigma."""
-        zeta, least = np.asarray(zeta, dtype=np.float64), math.log(self.least_sigma)
-        z = np.clip(zeta[..., 1], -MOST_LOG_SIGMA, MOST_LOG_SIGMA)
-        log_sigma = np.logaddexp(POWER * least, POWER * z) / POWER
-        return zeta[..., 0], np.exp(2.0 * log_sigma), np.exp(POWER * (z - log_sigma))
+        """Return m, sigma^2, and d log sigma / dz, which is 0 below the smallest sigma."""
+        zeta, least = np.asarray(zeta, dtype=np.float64), self.least_inputs[1]
+        log_sigma = np.clip(zeta[..., 1], least, MOST_LOG_SIGMA)
+        # At the smallest sigma it is the derivative upwards, along which data may widen it again.
+        return zeta[..., 0], np.exp(2.0 * log_sigma), (zeta[..., 1] >= least).astype(np.float64)
 
     def link(self, zeta: Array) -> Array:
         """Return eta = (m / sigma^2, (1 - 1 / sigma^2) / 2)."""
@@ -183,6 +185,11 @@ class Normal(Unit):
             f"units learn from numbers with a mean of at most {MOST_MEAN:g} in size and a standard "
             f"deviation from {LEAST_SIGMA:g} to {MOST_SIGMA:g}: standardise them, (x - mean) / sd"
         )
+
+    def input_scales(self, zeta: Array) -> Array:
+        """Return sigma^2 for m, and 1 for log sigma."""
+        _, variance, _ = self._inputs(zeta)
+        return np.stack([variance, np.ones(np.shape(variance))], axis=-1)
 
     def input_sizes(self, spread: Array) -> Array:
         """Return the standard deviation of the data for m, and a third for log sigma."""

@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from exact_answers import close, shown_mean
 from mixed_questions import Question, Row, inputs_of, question
 from random_graphs import Oracle
-from registry import FEW_DRAWS
+from registry import FEW_DRAWS, GIVE_LOG_Z
+from tiny import MODELS, NORMAL, as_evidence, draw_row
 
 import pgmengine as pgm
 
@@ -49,6 +50,27 @@ def test_log_z_and_means_of_complete_rows(name, *, graphs=12):
                     found = np.ravel(r.mean[layer][row])
                     mean = shown_mean(q.graph, oracle, layer)
                     close(found, mean, f"mean of {layer}, question {q.seed}")
+
+
+@pytest.mark.parametrize("tiny_model", (*MODELS, NORMAL), ids=lambda m: m.name)
+def test_intervals_of_complete_rows_hold_the_sum_in_another_order(tiny_model):
+    """An interval that has no error of sampling still has the rounding of its sums."""
+    model, rng = tiny_model.build(), np.random.default_rng(0)
+    full = [draw_row(tiny_model, rng, 1.0) for _ in range(3)]
+    evidence = as_evidence(tiny_model, full)
+    right = pgm.infer(model, evidence, want=("log_z",), method=pgm.Exact()).log_z
+    for name in GIVE_LOG_Z:
+        method = FEW_DRAWS[name]
+        if not method.prepare(model.given(evidence), ("log_z",)).plan.accepted:
+            continue
+        r = pgm.infer(model, evidence, want=("log_z",), method=method, rng=0)
+        low, high = np.transpose(r.log_z_interval)
+        assert ((low <= right) & (right <= high)).all(), name
+        assert ((low <= r.log_z) & (r.log_z <= high)).all(), name
+        finite = np.isfinite(right)
+        assert (high - low < EXACT)[finite].all(), name
+        # No draws have to travel where nothing is drawn.
+        assert r.status is not pgm.Status.FEW_TRIPS, name
 
 
 def test_sweeps_of_children_without_a_stored_weight():

@@ -56,6 +56,24 @@ def ones(x):
     return np.minimum(x["v"].sum(axis=1).astype(int), 5)
 
 
+def lattice(size):
+    """Spins with shared couplings of neighbours, no two of which are equal."""
+    b, rng = pgm.GraphBuilder(), np.random.default_rng(0)
+    x = b.layer("x", pgm.Spin(), (size, size))
+    b.couple(x[1:], x[:-1], rng.normal(size=(size - 1, size)) * 0.3)
+    b.couple(x[:, 1:], x[:, :-1], rng.normal(size=(size, size - 1)) * 0.3)
+    return b.build()
+
+
+def lattice_of_tables(size):
+    b = pgm.GraphBuilder()
+    x = b.variable("x", states=3, shape=(size, size))
+    table = np.random.default_rng(0).random((3, 3)) + 0.2
+    b.table((x[1:], x[:-1]), table)
+    b.table((x[:, 1:], x[:, :-1]), table.T)
+    return b.build()
+
+
 def rbm(hidden):
     return pgm.rbm(200, hidden, rng=0)
 
@@ -94,6 +112,16 @@ QUESTIONS = {
         rbm(50), pixels(1000, 0.5), "marginals", pgm.MeanField()),
     "mean field, pairs": lambda: (
         rbm(50), pixels(100, 0.5), "pairs", pgm.MeanField()),
+    "mean field, restarts": lambda: (
+        rbm(50), pixels(1000, 0.5), "marginals", pgm.MeanField(restarts=4)),
+    "mean field, lattice": lambda: (
+        lattice(150), None, "log_z", pgm.MeanField()),
+    "mean field, lattice and restarts": lambda: (
+        lattice(150), None, "log_z", pgm.MeanField(restarts=4)),
+    "mean field, lattice of tables and restarts": lambda: (
+        lattice_of_tables(50), None, "log_z", pgm.MeanField(restarts=4)),
+    "mean field, pairs of a lattice": lambda: (
+        lattice(40), None, "pairs", pgm.MeanField(restarts=1)),
 }  # fmt: skip
 
 

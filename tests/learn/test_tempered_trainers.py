@@ -14,6 +14,7 @@ from pgmengine.learn.monitoring.history import History
 
 X = pgm.datasets.bars_and_stripes().x_train
 BETAS = np.linspace(0.5, 1.0, 8)
+HARDLY = re.compile(r"CAST: \d of \d temperatures had less than .* of the sweeps")
 LADDERS = {name: FEW_CHAINS[name] for name in WITH_LADDER}
 each_ladder = pytest.mark.parametrize("negative", LADDERS.values(), ids=LADDERS)
 
@@ -194,15 +195,32 @@ def test_levels_that_stay_unvisited_are_told_of_once(caplog):
     model = pgm.rbm(16, 4).with_params(
         {"v-h.weight": np.zeros((16, 4)), "v.bias": np.full(16, -60.0)}
     )
-    pgm.fit(model, {"v": X}, **settings)
+    f = pgm.fit(model, {"v": X}, **settings)
     told = [r.getMessage() for r in caplog.records if "temperatures" in r.getMessage()]
     assert len(told) == 1 and re.match(
         "CAST: [12] of 3 temperatures have had no chain for 90 sweeps", told[0]
     )
+    assert any(HARDLY.match(note) for note in f.notes)
     caplog.clear()
     settings["negative"] = pgm.CAST(betas=[0.8, 0.9, 1.0], chains=20)
-    pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, **settings)
+    f = pgm.fit(pgm.rbm(16, 4, rng=0), {"v": X}, **settings)
     assert not [r for r in caplog.records if "temperatures" in r.getMessage()]
+    assert not [note for note in f.notes if "temperatures" in note]
+
+
+@pytest.mark.parametrize("callbacks", ((), (pgm.Occupancy(every=10),)), ids=("alone", "watched"))
+def test_a_short_fit_says_that_its_ladder_was_hardly_visited(callbacks, caplog):
+    """The run is too short for the warning of rungs that lost their chains on the way."""
+    model = pgm.rbm(16, 4).with_params(
+        {"v-h.weight": np.zeros((16, 4)), "v.bias": np.full(16, -60.0)}
+    )
+    negative = pgm.CAST(betas=np.linspace(0, 1, 6), chains=5, gamma=pgm.OneOverT(0.0))
+    steps = {"optimizer": pgm.SGD(0.0), "progress": False, "callbacks": callbacks}
+    for updates, said in ((20, 0), (300, 1)):
+        caplog.clear()
+        f = pgm.fit(model, {"v": X}, negative=negative, updates=updates, **steps)
+        assert len([note for note in f.notes if HARDLY.match(note)]) == said
+        assert len([r for r in caplog.records if HARDLY.match(r.getMessage())]) == said
 
 
 @pytest.mark.parametrize("kind", [pgm.CAST, pgm.TransSAP, pgm.AdaptiveSAP])

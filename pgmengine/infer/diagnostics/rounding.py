@@ -303,6 +303,18 @@ def rounding_of_chains(target: Target) -> Array:
     return np.broadcast_to(SINGLE_ROUNDING * np.sqrt(sizes.total * sizes.of_a_unit), (target.rows,))
 
 
+def with_summed_rounding(result: Result, target: Target) -> Result:
+    """Return a result whose interval of log Z allows for the rounding of sums in double precision.
+
+    Of a row without anything to draw, it is all that an interval has.
+    """
+    if "log_z_interval" not in result.answers:
+        return result
+    room = SUM_ROUNDING * np.broadcast_to(magnitudes(target).total, (target.rows,))
+    ends = result.answers["log_z_interval"] + np.multiply.outer(room, (-1.0, 1.0))
+    return replace(result, answers={**result.answers, "log_z_interval": ends})
+
+
 def known_log_z(target: Target) -> Array:
     """Return log Z (rows,) of rows without anything to draw, and NaN for all other rows.
 

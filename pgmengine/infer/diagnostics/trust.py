@@ -230,6 +230,11 @@ def normal_end(log_weights: Array) -> Array:
     return np.where(np.isfinite(end), end, -np.inf)
 
 
+def needed_tours(target: Target, tours: Array) -> Array:
+    """Return tours (rows,), infinitely many in rows without anything to draw, which need none."""
+    return np.where(np.isfinite(known_log_z(target)), np.inf, tours)
+
+
 def few_tours(tours: Array, numbers: Array, least: int = MIN_TOURS) -> tuple[str, ...]:
     """Return a warning where the draws of a row come from too few tours (rows,) on a ladder.
 

@@ -18,7 +18,14 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.rounding import checked_difference, ease, fits, raised, withheld
+from pgmengine.infer.diagnostics.rounding import (
+    checked_difference,
+    ease,
+    fits,
+    raised,
+    with_summed_rounding,
+    withheld,
+)
 from pgmengine.infer.question.wanted import check_rows, check_want
 from pgmengine.infer.results.axes import Statistics
 from pgmengine.infer.results.result import WANTS, Plan, Result, Status, quantity
@@ -221,7 +228,9 @@ class Prepared(Planned):
             result = replace(result, answers={**result.answers, "gradient": gradient})
         check_rows(target, result.answers)
         result = _with_note(result)
-        return result if common is None else raised(result, common, target)
+        if common is not None:
+            result = raised(result, common, target)
+        return with_summed_rounding(result, target) if result.kind == "estimate" else result
 
     def _answered(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
         """Return the answer of the method, with its rounding checked."""

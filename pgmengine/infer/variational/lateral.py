@@ -39,9 +39,11 @@ class Inside:
 
     def __init__(self, target: Target, name: str, quiet: float = 0.0) -> None:
         self.layer, self.quiet = target.structure.layers[name], quiet
-        self.weight: Weight = sum(
+        weights: list[Weight] = [
             target.model.weight(c) for c, other in target.structure.meetings[name] if other == name
-        )
+        ]
+        # A sum of one weight would be a copy.
+        self.weight: Weight = weights[0] if len(weights) == 1 else sum(weights)
         self.free = np.ascontiguousarray(target.free[name]).view(np.uint8)
         self.reference = np.zeros(self.layer.width) + target.reference.get(name, 0.0)
         self.beta = np.ascontiguousarray(target.beta, dtype=np.float64)

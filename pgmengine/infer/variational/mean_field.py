@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine._kernels import LANES
 from pgmengine.base.checks import check_number, check_whole, real, seeded
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, RngLike, Snapshot, States
@@ -24,7 +25,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import peak_bytes, public, squeeze
-from pgmengine.infer.results.result import WANTS, Result, Status
+from pgmengine.infer.results.result import WANTS, Result, Status, quantity
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.prices import rounds_seconds
@@ -32,10 +33,14 @@ from pgmengine.infer.variational.saddles import STEP_OF_START, leave_saddles
 from pgmengine.infer.variational.support import impossible_table
 from pgmengine.infer.variational.unit_tables import Belief
 from pgmengine.model.couplings import Coupling, only_parameters
-from pgmengine.model.weights import count
+from pgmengine.model.layer import Layer
+from pgmengine.model.weights import count, is_sparse
 
 # Bytes of the graph (packed_graph.py) for each weight.
 WEIGHT_BYTES = 100.0
+
+# Bytes for each stored weight of a sparse coupling: its place, its size, and copies of them.
+SPARSE_WEIGHT_BYTES = 32.0
 
 # Bytes of the arrays of tables for each table entry.
 TABLE_ENTRY_BYTES = 40.0
@@ -133,13 +138,17 @@ class MeanField(Method):
         entries = {c: count(target.model.weight(c)) for c in s.couplings}
         work = sum(2.0 * n * (20 if c.directed else 1) for c, n in entries.items())
         work += 8.0 * float(s.table_index.axis_entries.sum())
-        numbers = sum(
-            layer.size * max(1 if layer.unit.support is None else len(layer.unit.support), width)
-            for layer in s.layers.values()
-            for width in [layer.unit.width]
-        )
-        # Means, fields and changes of all states.
-        working = 8.0 * target.rows * (10 if tables else 4) * numbers
+        numbers = sum([_state_numbers(layer) for layer in s.layers.values()])
+        # Means, fields and changes of all states, of the rows of whole vectors where Q has tables;
+        # random starts are beside the best Q so far.
+        rows = -(-target.rows // LANES) * LANES if tables else target.rows
+        arrays = (10 if tables else 8) * (1.6 if self.restarts else 1.0)
+        working = 8.0 * rows * (arrays * numbers + (0 if tables else 4) * _coupled_inside(target))
+        sparse = [n for c, n in entries.items() if is_sparse(target.model.weight(c))]
+        working += SPARSE_WEIGHT_BYTES * sum(sparse) * (not tables)
+        if "pairs" in map(quantity, want):
+            # Masks of the pairs that belong to a parameter.
+            working += sum([4.0 * s.layers[c.a].width * s.layers[c.b].width for c in s.couplings])
         working += WEIGHT_BYTES * sum(entries.values()) * tables
         working += 16.0 * target.rows * len(s.table_index.child)
         working += TABLE_ENTRY_BYTES * len(target.model.table_entries)
@@ -253,18 +262,22 @@ class MeanField(Method):
         self, q: Factors | Belief, rounds: int, rng: np.random.Generator
     ) -> tuple[Factors | Belief, int]:
         """Return the best of several starts for each row, and the number of rounds."""
-        bound, state = q.bound(), q.state
+        target, bound, state = q.target, q.bound(), q.state
         for _ in range(self.restarts):
-            other = self._start(q.target, rng=rng)
-            rounds += other.settle(self.updates, self.tolerance)[0]
-            better = other.bound() > bound
-            bound = np.where(better, other.bound(), bound)
+            found, other, more = self._from_random(target, rng)
+            better, rounds = found > bound, rounds + more
+            bound = np.where(better, found, bound)
             state = {
-                name: np.where(better[:, None], other.state[name], value)
-                for name, value in state.items()
+                name: np.where(better[:, None], other[name], value) for name, value in state.items()
             }
-        q = self._start(q.target, state)
+        q = self._start(target, state)
         return q, rounds + q.settle(self.updates, self.tolerance)[0]
+
+    def _from_random(self, target: Target, rng: np.random.Generator) -> tuple[Array, States, int]:
+        """Return the bound and the snapshot of a random start, and the number of its rounds."""
+        q = self._start(target, rng=rng)
+        rounds = q.settle(self.updates, self.tolerance)[0]
+        return q.bound(), q.state, rounds
 
     def expect(
         self,
@@ -286,6 +299,19 @@ class MeanField(Method):
             raise PgmError(f"MeanField: {warnings[0]}")
         q.add_slopes(weights, total)
         return q
+
+
+def _coupled_inside(target: Target) -> int:
+    """Return the numbers of states of layers that are coupled with themselves."""
+    s = target.structure
+    layers = [s.layers[name] for name in s.layers if any(n == name for _, n in s.meetings[name])]
+    return sum([_state_numbers(layer) for layer in layers])
+
+
+def _state_numbers(layer: Layer) -> int:
+    """Return the numbers of a row that are one for each state of each unit."""
+    support = layer.unit.support
+    return int(layer.size * max(1 if support is None else len(support), layer.unit.width))
 
 
 def _obstacle(target: Target) -> str:
@@ -320,5 +346,5 @@ def _pairs(target: Target, mean: States, c: Coupling) -> Array:
     found, layer = np.einsum("ri,rj->rij", mean[c.a], mean[c.b]), target.structure.layers[c.a]
     if c.a == c.b:
         unit = layer.owners(np.arange(layer.width))
-        found = np.where(unit[:, None] == unit, 0.0, found)
+        np.copyto(found, 0.0, where=unit[:, None] == unit)
     return only_parameters(c, target.model.weight(c), found)

@@ -99,6 +99,7 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
     if not len(rows):
         return q, 0
     best = _better((bound, q.state), other, np.arange(q.target.rows))
+    del other
     target = q.target.take(rows)
     for seed in range(1, _runs(q.target) + 1):
         if seed <= ANNEALING_RUNS:
@@ -108,6 +109,8 @@ def leave_saddles(q: AnyQ, start: Start[AnyQ], updates: int, tolerance: float) -
             other = start(target, far)
             more = other.settle(min(updates, MAX_ROUNDS_AFTER_LARGE_STEP), tolerance)[0]
         best, rounds = _better(best, other, rows), rounds + more
+        # Its arrays are free before the next one has some.
+        del other
     q = start(q.target, best[1])
     return q, rounds + q.settle(updates, tolerance)[0]
 
@@ -139,6 +142,7 @@ def _annealed(
         q = start(target.at(share * target.beta), state)
         rounds += q.settle(each, STEP_OF_ANNEALING / 10)[0]
         state = q.nudged(STEP_OF_ANNEALING, seed + MAX_RUNS * i)
+        del q
     q = start(target, state)
     return q, rounds + q.settle(min(TRIAL_ROUNDS, updates), tolerance)[0]
 

@@ -42,6 +42,11 @@ class FindingKind(Enum):
         "no fit learns sigma; declare this one and fit again, several times if need be, or take "
         "pgm.Normal() units, which learn a standard deviation for each state"
     )
+    COLLAPSED = (
+        "the likelihood would grow without limit there, so that it says nothing about the model: "
+        "take fewer states, begin elsewhere, or declare a larger pgm.Normal(least_sigma=), such as "
+        "the step to which the data are rounded"
+    )
 
 
 @dataclass(frozen=True)
@@ -57,15 +62,17 @@ class Finding:
     kind : the sign: the score rose in the second half of the updates (STILL_RISING), it is hardly
         above the score of independent units (AT_BASE_RATES), it FELL, latent variables have states
         of which the data expect less than one use (UNUSED_STATES, or UNSEEN_STATES where the states
-        have names, so that each has a meaning), or data spread about their means otherwise than the
-        sigma of a layer says (OTHER_SIGMA). The value of the kind says what to do.
+        have names, so that each has a meaning), data spread about their means otherwise than the
+        sigma of a layer says (OTHER_SIGMA), or Normal units have the smallest standard deviation
+        that they can have (COLLAPSED). The value of the kind says what to do.
     nats : the rise or fall of the score, or its difference from independent units, in nats a row;
-        NaN for UNUSED_STATES, UNSEEN_STATES and OTHER_SIGMA.
+        NaN for the other kinds.
     error : standard error of `nats`; 0 for a change that was measured on all rows.
-    states : the unused states and their variables in words, or the layer of OTHER_SIGMA, else an
-        empty string.
+    states : the unused or collapsed states and their variables in words, or the layer of
+        OTHER_SIGMA, else an empty string.
     updates : the number of updates after which learning was STILL_RISING, else 0.
-    sigma : the standard deviation of the data about their means, for OTHER_SIGMA, else 0.
+    sigma : the standard deviation of the data about their means, for OTHER_SIGMA, or the one in
+        use, for COLLAPSED, else 0.
 
     Examples
     --------
@@ -100,6 +107,10 @@ class Finding:
             ),
             FindingKind.OTHER_SIGMA: (
                 f"{self.states}, and the data spread by {self.sigma:.4g} about the means"
+            ),
+            FindingKind.COLLAPSED: (
+                f"{self.states} collapsed onto one value or a few equal ones, with the smallest "
+                f"standard deviation that counts, {self.sigma:.4g}"
             ),
         }
         more = f" ({self.updates} updates were made, try {MORE_UPDATES * self.updates})"

@@ -50,8 +50,14 @@ class CAST:
         rate has a floor. The floor has a price: with a higher floor or fewer chains, the shares of
         modes that chains rarely leave have larger errors, even at fixed parameters, and learning
         suffers (see the results). OneOverT() has no such error, but its weights soon cease to
-        follow the model. Watch `Occupancy`: if rungs are without chains, use a higher floor, or
-        more or closer betas.
+        follow the model. Per update, the log weights of the two ends of the ladder move apart by
+        at most the floor times the difference of their shares of the fast chains. So a ladder of n
+        rungs is held only where log Z of the two ends moves apart by clearly less than floor / n
+        nats per update. While an RBM 784x100 learns 5,000 digits by SGD(0.05), they move apart by
+        0.005, twice as much as 20 rungs and a floor of 0.05 can follow: between updates 500 and
+        1,000, six rungs had less than 1 % of the fast chains each. With a floor of 0.3 each rung
+        had 3 % or more. `Fit.notes` says if rungs were hardly visited, and
+        `Occupancy` shows the shares.
     weights_per_chain : whether each fast chain has its own log weights of the rungs, as in the
         paper; by default all pairs share one set. Weights of its own also adapt to the mode of the
         chain: at fixed parameters and with a floor, they bias the shares of modes more. They take

@@ -10,6 +10,7 @@ parameter that leaves its range is set to the edge of the range.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,9 +28,11 @@ from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.schedules import Rate, rate_at
 from pgmengine.model.parameters import freeze
+from pgmengine.model.shared.shared_term import SharedTerm
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import normalised
 from pgmengine.model.weights import elementwise, like, numbers
+from pgmengine.units import Unit
 
 if TYPE_CHECKING:
     from pgmengine.learn.compiled.recorder import Recorder, Slopes
@@ -40,6 +43,9 @@ PARAMETERS_PER_THREAD = 20_000
 # The smallest leak of a noisy-or unit. With a leak of 0, a row in which no cause is active would be
 # impossible, and nothing could be learned from it.
 MIN_LEAK = 1e-6
+
+# The smallest value of all numbers of a parameter, or of each component along its last axis.
+Floor = float | tuple[float, ...]
 
 
 class Stepped(dict[str, Any]):
@@ -313,8 +319,8 @@ class AdaMax(_Adaptive):
     record = _Ascent._recorded
 
 
-def floors(structure: Structure) -> dict[str, float]:
-    """Return the smallest allowed value of each parameter that has one."""
+def noisy_or_floors(structure: Structure) -> dict[str, float]:
+    """Return the smallest allowed value of each parameter of noisy-or units."""
     out: dict[str, float] = {}
     for name, layer in structure.layers.items():
         if layer.unit.nonnegative:
@@ -325,6 +331,42 @@ def floors(structure: Structure) -> dict[str, float]:
         if (t.directed or t.is_bias) and structure.layers[t.layers[-1]].unit.nonnegative:
             out[key] = 0.0
     return out
+
+
+def floors(structure: Structure) -> dict[str, Floor]:
+    """Return the smallest allowed values of each parameter that has some.
+
+    They are one number, or one for each component of a child whose inputs are rows of the
+    parameter.
+    """
+    out: dict[str, Floor] = {**noisy_or_floors(structure)}
+    for key, unit in rows_of_inputs(structure).items():
+        if max(unit.least_inputs) > -math.inf:
+            out[key] = unit.least_inputs
+    return out
+
+
+def rows_of_inputs(structure: Structure) -> dict[str, Unit]:
+    """Return the parameters whose rows are the whole inputs of children, and their unit type.
+
+    Of several types, it is the one with the smallest inputs.
+    """
+    out = dict[str, Unit]()
+    for key in structure.shared_groups:
+        terms = [t for t in structure.shared if t.key == key]
+        if all(_rows_are_inputs(structure, t) for t in terms):
+            units = [structure.layers[t.layers[-1]].unit for t in terms]
+            out[key] = min(units, key=lambda unit: unit.least_inputs)
+    return out
+
+
+def _rows_are_inputs(s: Structure, term: SharedTerm) -> bool:
+    """Return whether each row of the weight of arrows is the whole input of its children."""
+    child = term.layers[-1]
+    if not term.has_all_rows(s.layers) or any(c in s.weighted for c in s.arrows_into[child]):
+        return False
+    ends = np.concatenate([t.index[:, -1] for t in s.shared if t.layers[-1] == child])
+    return len(np.unique(ends)) == len(ends)
 
 
 def projected(structure: Structure, params: Params) -> Params:
@@ -341,7 +383,7 @@ def with_normalised(structure: Structure, params: Params) -> Params:
     return {**params, **{t.key: normalised(t, params[t.key]) for t in tables}} if tables else params
 
 
-def raised(params: Params, least: Mapping[str, float]) -> Params:
+def raised(params: Params, least: Mapping[str, Floor]) -> Params:
     """Return the parameters, where the named ones are at least these values."""
     if not least:
         return params

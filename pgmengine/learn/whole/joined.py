@@ -5,7 +5,8 @@ each length have an objective of their own. Counts and gradients of shared param
 
     objective = sum over lengths n of  total weight_n * objective_n  /  sum of the total weights.
 
-The model with the most steps holds the parameters; others take theirs from it.
+The model with the most steps holds the parameters; others take theirs from it. Rows that observe
+nothing have the log-likelihood 0 at all parameters, so that only their weights count, in the mean.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ class JoinedObjective(Objective):
     Attributes
     ----------
     parts : the objectives of the rows of each model; the first one holds all parameters.
+    blank : the sum of the weights of rows that observe nothing, and are in no part.
     """
 
-    def __init__(self, parts: Sequence[Objective]) -> None:
+    def __init__(self, parts: Sequence[Objective], blank: float = 0.0) -> None:
         # The first part says which parameters there are, and which units are latent.
         self.__dict__.update(copy(parts[0]).__dict__)
         self.parts = tuple(parts)
-        self.total = sum(part.total for part in parts)
+        self.total = sum(part.total for part in parts) + blank
         self.complete = all(part.complete for part in parts)
         self.fixed = _in_all(parts, [part.fixed for part in parts])
         self.uninformed = _in_all(parts, [part.uninformed for part in parts])

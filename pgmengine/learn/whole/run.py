@@ -18,7 +18,7 @@ from pgmengine.learn.run import Run, compact
 from pgmengine.learn.whole.counting import is_complete
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.objective import Objective
-from pgmengine.learn.whole.spreads import other_spreads
+from pgmengine.learn.whole.spreads import collapsed, other_spreads
 from pgmengine.learn.whole.unused_states import unused_states
 
 # Updates of a fit whose length is not given, with an exact objective, which tells when it has
@@ -107,12 +107,13 @@ class WholeRun(Run):
         return optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return findings of unused states of latent variables, and of standard deviations."""
+        """Return findings of standard deviations, and of unused states of latent variables."""
         whole = self._all_rows()
+        narrow = collapsed(self.model, whole.weighed_rows(self.model))
         # Data of a state that is not used are far from the means of the others.
         if unused := unused_states(whole, self.model):
-            return unused
-        found = []
+            return (*narrow, *unused)
+        found = list(narrow)
         for name, (sigma, spread) in other_spreads(whole, self.model).items():
             what = f"{name!r} has sigma={sigma:.4g}"
             found.append(Finding(FindingKind.OTHER_SIGMA, np.nan, 0.0, what, sigma=spread))

@@ -25,7 +25,7 @@ from pgmengine.learn.defaults import chosen
 from pgmengine.learn.steps.em import EM, not_counted
 from pgmengine.learn.steps.fixed import Fixed
 from pgmengine.learn.steps.lbfgs import LBFGS
-from pgmengine.learn.steps.optimizers import floors
+from pgmengine.learn.steps.optimizers import noisy_or_floors
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.joined import JoinedObjective, check_shared, own_biases
@@ -44,12 +44,14 @@ class OfLengths(FullBatch):
     lengths : the number of steps and of rows of each other length.
     others : the objectives of the rows of other lengths than the longest.
     kept : the parameters that stay as they are declared.
+    blank : the sum of the weights of rows that observe nothing, and belong to no objective.
     """
 
     optimizer: FullBatch | Fixed
     lengths: tuple[tuple[int, int], ...]
     others: tuple[Objective, ...]
     kept: tuple[str, ...]
+    blank: float
 
     def start(self, params: Params) -> Snapshot:
         """Return the moments of the optimizer."""
@@ -72,7 +74,7 @@ class OfLengths(FullBatch):
         """Return the objective of all rows; it is kept, because it remembers complete counts."""
         joined = self.__dict__.get("joined")
         if joined is None or joined.parts[0] is not objective:
-            joined = JoinedObjective((objective, *self.others))
+            joined = JoinedObjective((objective, *self.others), self.blank)
             self.__dict__["joined"] = joined
         return cast(Objective, joined)
 
@@ -107,20 +109,25 @@ def fit_template(
     """
     rows = rows_of_data(template, data, "data")
     weights = None if sample_weight is None else row_weights(len(rows), sample_weight)
-    groups = _with_weight(_with_values(template.groups(rows, "data"), rows), weights)
+    whole = template.groups(rows, "data")
+    seen = _with_values(whole, rows)
+    groups = _with_weight(seen, weights)
     longest, *lengths = sorted(groups, reverse=True)
     first = template(longest).unfolded
     values = _together(first, rows, groups[longest])
     target, _, known, _ = target_of(first, values, settings["given"])
     by, why = chosen(optimizer, target, known, settings["negative"])
     uncounted = not_counted(target, known)
-    if by is None and uncounted and not floors(target.structure):
+    if by is None and uncounted and not noisy_or_floors(target.structure):
         by, why = LBFGS(), f"learned by LBFGS, because EM cannot learn this model: {uncounted}"
     if not (holds(by, FullBatch) and isinstance(by, (FullBatch, Fixed))):
         raise PgmError(_refusal(target, known, by))
-    longer = template(longest + 1).unfolded
+    longer = _with_all_parameters(template, longest + 1).unfolded
     check_shared(longer, first)
     kept = own_biases(longer, first)
+    absent = [key for key in longer.params if key not in first.params]
+    # It checks the settings of all parameters.
+    by.start(longer.params)
     others = []
     for steps in lengths:
         model = template(steps).unfolded
@@ -129,14 +136,16 @@ def fit_template(
         others.append(_objective(model, _together(model, rows, groups[steps]), settings, own))
     counts = tuple((steps, len(groups[steps])) for steps in lengths)
     own = None if weights is None else weights[groups[longest]]
-    joined = OfLengths(by, counts, tuple(others), kept)
+    all_of_them, observing = (_weight_of(part, weights) for part in (whole, seen))
+    blank = all_of_them - observing
+    joined = OfLengths(_without(by, absent), counts, tuple(others), kept, blank)
     # A fresh model would begin at base rates, which biases that stay as declared must not take.
     begins = first.with_params(first.params)
     found = fit(begins, values, optimizer=joined, sample_weight=own, **settings)
     learned = {
         k: v for k, v in found.model.params.items() if k not in kept and _is_shared(first, k)
     }
-    notes = (*found.notes, *filter(None, (why, _note_of_kept(first, kept))))
+    notes = (*found.notes, *filter(None, (why, _note_of_kept(first, kept), _note_of(absent))))
     # Fit.model has the type of the usual case.
     learned_template = cast(Model, template.with_params(learned))
     return replace(found, model=learned_template, optimizer=by, notes=notes)
@@ -146,7 +155,7 @@ def _refusal(target: Target, known: Mapping[str, Array], by: object) -> str:
     """Return why a template cannot learn by mini-batches, and the optimizer that can."""
     given = "the default of mini-batches" if by is None else repr(by)
     what = f"a template learns from all rows at once, not by {given}: "
-    if bounded := floors(target.structure):
+    if bounded := noisy_or_floors(target.structure):
         return (
             f"{what}EM and LBFGS do so, and neither learns noisy-or units, to which "
             f"{next(iter(bounded))!r} belongs; declare units of another type"
@@ -173,6 +182,43 @@ def _note_of_kept(model: Model, kept: Sequence[str]) -> str:
         "because each step has its own; for one that all steps share and learn, declare it by "
         "b.bias(units, 0.0, name=...)"
     )
+
+
+def _with_all_parameters(template: Template, steps: int) -> Model:
+    """Return the model of so many steps, or of more if that has more parameters."""
+    model, longer = template(steps), template(steps + 1)
+    while set(longer.params) > set(model.params):
+        steps += 1
+        model, longer = longer, template(steps + 1)
+    return model
+
+
+def _without(by: FullBatch | Fixed, absent: Sequence[str]) -> FullBatch | Fixed:
+    """Return an optimizer without the settings of some parameters, which no row has."""
+    if isinstance(by, Fixed):
+        given, inner = by.entries, by.optimizer
+        assert isinstance(inner, FullBatch)
+        entries = [name for name in given if name not in absent]
+        own = {name: given[name] for name in entries} if isinstance(given, Mapping) else entries
+        return Fixed(cast(FullBatch, _without(inner, absent)), own)
+    if isinstance(by, EM) and isinstance(by.pseudocount, Mapping):
+        counts = by.pseudocount.items()
+        return replace(by, pseudocount={k: v for k, v in counts if k not in absent})
+    return by
+
+
+def _note_of(absent: Sequence[str]) -> str:
+    """Return a sentence about parameters that no row has, because all rows are too short."""
+    if not absent:
+        return ""
+    names = listed([repr(key) for key in absent])
+    return f"{names} stay as declared, because all rows are too short to have them"
+
+
+def _weight_of(groups: dict[int, list[int]], weights: Array | None) -> float:
+    """Return the sum of the weights of the rows of all groups."""
+    numbers = [i for group in groups.values() for i in group]
+    return float(len(numbers) if weights is None else weights[numbers].sum())
 
 
 def _with_values(groups: dict[int, list[int]], rows: Sequence[Row]) -> dict[int, list[int]]:

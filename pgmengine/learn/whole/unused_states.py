@@ -17,8 +17,9 @@ from pgmengine.learn.whole.objective import Objective
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 
-# A state with fewer expected uses in all rows and places together counts as unused.
-MIN_USES = 1.0
+# A state with fewer expected uses in all rows and places together counts as unused. One that a
+# single row has for itself has nearly one use.
+MIN_USES = 0.5
 
 
 def unused_states(objective: Objective, model: Model) -> tuple[Finding, ...]:

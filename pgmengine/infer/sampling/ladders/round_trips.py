@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 # in one case of ten thousand.
 MAX_CROSSING_TIMES_WITHOUT_CHAIN = 10
 
+# A rung with less than this share of the sweeps that it has where all rungs have as many counts as
+# hardly visited.
+MIN_VISIT_SHARE = 0.2
+
 # The counts that a snapshot holds.
 STORED = ("visits", "seen", "from_below", "counts")
 
@@ -67,6 +71,8 @@ class Travels:
     def __init__(self, trainer: str, rungs: int, chains: int) -> None:
         self.trainer, self.warned = trainer, False
         self.visits = np.zeros(rungs, dtype=np.int64)
+        # The visits of earlier entries.
+        self.before = np.zeros(rungs, dtype=np.int64)
         # The last step at which each rung had a chain.
         self.seen = np.zeros(rungs, dtype=np.int64)
         self.from_below = np.zeros(chains, dtype=bool)
@@ -101,6 +107,22 @@ class Travels:
                 MAX_CROSSING_TIMES_WITHOUT_CHAIN * rungs**2,
             )
 
+    def hardly_visited(self) -> str:
+        """Return a sentence if chains were hardly ever on some rungs, or an empty string.
+
+        Fewer sweeps than a chain needs to cross the ladder say nothing.
+        """
+        visits, rungs = self.before + self.visits, len(self.visits)
+        few = int(np.count_nonzero(rungs * visits < MIN_VISIT_SHARE * visits.sum()))
+        if not few or self.counts[0] < rungs**2:
+            return ""
+        return (
+            f"{self.trainer}: {few} of {rungs} temperatures had less than "
+            f"{100 * MIN_VISIT_SHARE / rungs:.2g} % of the sweeps each, so that tempering did "
+            "little: the log weights of the rungs have not followed the model; take a higher floor "
+            "of gamma, fewer rungs, or smaller steps of learning (pgm.Occupancy shows the shares)"
+        )
+
     def excursions(self, proposed: int, taken: int) -> None:
         """Count excursions from beta = 1 over all rungs and back, and how many were accepted."""
         self.visits += proposed
@@ -114,6 +136,7 @@ class Travels:
     def entry(self) -> Entry:
         """Return the counts since the last entry, and set them to 0."""
         out = Entry(self.visits[::-1].copy(), *(int(n) for n in self.counts[1:]))
+        self.before += self.visits
         self.visits[:], self.counts[1:] = 0, 0
         return out
 

@@ -28,6 +28,7 @@ from pgmengine.infer.diagnostics.trust import (
     Doubts,
     few_tours,
     log_z_apart,
+    needed_tours,
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme
@@ -269,5 +270,6 @@ def _apart(ladders: Ladders, found: FromSteppingStones) -> Doubts:
 def _hardly_travelled(ladders: Ladders, needed: int) -> Doubts:
     """Return doubts where draws come from few tours that began at beta = 0; none with one rung."""
     several = len(ladders.betas) > 1
-    few = few_tours(ladders.tours(), ladders.target.row_numbers, needed)
+    tours = needed_tours(ladders.target, ladders.tours())
+    few = few_tours(tours, ladders.target.row_numbers, needed)
     return [(Status.FEW_TRIPS, few)] * several

@@ -34,6 +34,7 @@ from pgmengine.infer.diagnostics.trust import (
     Doubts,
     few_tours,
     interval,
+    needed_tours,
     with_rounding,
     worst,
 )
@@ -196,7 +197,8 @@ class SimulatedTempering(Sampler):
                 (Status.CONTRADICTED, below_a_state(target, kept.highest, ends)),
             ]
         if len(betas) > 1:
-            doubts.append((Status.FEW_TRIPS, few_tours(stats["tours"], target.row_numbers)))
+            tours = needed_tours(target, stats["tours"])
+            doubts.append((Status.FEW_TRIPS, few_tours(tours, target.row_numbers)))
         # The R-hat of log Z is judged like the R-hat of a unit.
         unmixed = absent + unmixed + self.unmixed(stats, target.structure)
         doubts.append((Status.NOT_MIXED, tuple(dict.fromkeys(unmixed))))
