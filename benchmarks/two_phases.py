@@ -213,7 +213,8 @@ def asked(number: int, seeds: list[int]) -> list[dict[str, Any]]:
     spins = found.kind.name in ("pairs", "RBM")
     for seed in seeds:
         begin = time.perf_counter()
-        r = pgm.infer(model, rng=seed, progress=False)
+        # Models of one kind would have related errors with the same random numbers.
+        r = pgm.infer(model, rng=np.random.default_rng([number, seed]), progress=False)
         mean, error = share_of(found, r.mean["x"]), share_of(found, r.stats["mcse"]["x"])
         mean, error = ((mean + 1) / 2, error / 2) if spins else (mean, error)
         out.append(
