@@ -19,7 +19,7 @@ from pgmengine.evidence.given import make_target
 from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
 from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
-from pgmengine.learn.probabilities import with_states
+from pgmengine.learn.starting.probabilities import with_states
 from pgmengine.learn.steps.optimizers import check_optimizer
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import FullBatch

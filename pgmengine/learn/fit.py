@@ -406,9 +406,7 @@ def _saver(
         "started": one.begun,
     }
     if plan.probabilities:
-        drawn = {
-            name: np.asarray(~np.isnan(p).all(axis=0)) for name, p in plan.probabilities.items()
-        }
+        drawn = {n: np.asarray(~np.isnan(p).all(axis=0)) for n, p in plan.probabilities.items()}
         settings["probabilities"] = written(model.structure, drawn)
     mark = mark_of(model, plan.rows, settings)
     return Saver(checkpoint, mark, SECONDS_BETWEEN_CHECKPOINTS)

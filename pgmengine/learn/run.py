@@ -43,7 +43,7 @@ from pgmengine.learn.contracts import (
 from pgmengine.learn.defaults import default_negative, default_optimizer
 from pgmengine.learn.monitoring.finding import Finding
 from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
-from pgmengine.learn.probabilities import draw
+from pgmengine.learn.starting.probabilities import draw
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
 from pgmengine.learn.steps.wrappers import idle_together
@@ -236,9 +236,9 @@ class Run:
     def _own_values(self) -> None:
         """Give the run values of its own where its data are probabilities, and draw them."""
         e = self.target.evidence
-        own: States = {
-            n: np.array(e.values[n], dtype=self.precision, order="C") for n in self.probabilities
-        }
+        own = dict[str, Array]()
+        for name in self.probabilities:
+            own[name] = np.array(e.values[name], dtype=self.precision, order="C")
         self.target = replace(self.target, evidence=replace(e, values={**e.values, **own}))
         self._draw(0)
 

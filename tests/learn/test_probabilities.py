@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.learn.probabilities import draw
 from pgmengine.learn.run import Run
+from pgmengine.learn.starting.probabilities import draw
 
 ROWS = np.repeat([[0.9, 0.9, 0.1, 0.5], [0.1, 0.2, 0.8, 0.5]], 200, axis=0)
 GAPS = np.where(np.arange(ROWS.size).reshape(ROWS.shape) % 7 == 3, np.nan, ROWS)

@@ -29,9 +29,9 @@ from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor
 from pgmengine.learn.defaults import chosen
 from pgmengine.learn.monitoring.findings import watch_of
 from pgmengine.learn.monitoring.history import History
-from pgmengine.learn.probabilities import check_mini_batches, probabilities_of
 from pgmengine.learn.run import Run
 from pgmengine.learn.starting.base_rate_start import observed_means, started
+from pgmengine.learn.starting.probabilities import check_mini_batches, probabilities_of
 from pgmengine.learn.starting.symmetric_start import leave_symmetry
 from pgmengine.learn.steps.wrappers import Tied, holds
 from pgmengine.learn.under_way import UnderWay
