@@ -279,7 +279,8 @@ class _Path:
         if found is None or self._stays(value, slope, found):
             self.at(self.here)
             return None
-        return np.asarray(np.maximum(found, self.least))
+        raised: Array = np.maximum(found, self.least)
+        return raised
 
     def _stays(self, value: float, slope: Array, found: Array) -> bool:
         """Whether a step has raised the objective within rounding, and not halved the slope."""
@@ -314,7 +315,7 @@ class _Path:
         orthant = np.where(self.here == 0, np.sign(slope), np.sign(self.here))
         size = 1.0
         for _ in range(MAX_EVALUATIONS):
-            point = self.here + size * direction
+            point: Array = self.here + size * direction
             point = np.where((self.l1 > 0) & (point * orthant < 0), 0.0, point)
             point = np.maximum(point, self.least)
             rise = LEAST_RISE_SHARE * float(slope @ (point - self.here))

@@ -23,6 +23,7 @@ from pgmengine import _kernels
 from pgmengine.base.checks import check_instance, check_number, check_rate
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, Params, Snapshot, Weight
+from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.threads import parts
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
@@ -346,6 +347,7 @@ def floors(structure: Structure) -> dict[str, Floor]:
     return out
 
 
+@remembered
 def rows_of_inputs(structure: Structure) -> dict[str, Unit]:
     """Return the parameters whose rows are the whole inputs of children, and their unit type.
 
