@@ -60,9 +60,8 @@ def equal_rows(*arrays: Array) -> tuple[Array, Array]:
     if not bytes_of_rows.size:
         kind = np.zeros(len(bytes_of_rows), dtype=np.int64)
         return kind[:1], kind
-    seen: dict[bytes, int] = {}
-    voids = bytes_of_rows.view(np.dtype((np.void, bytes_of_rows.shape[1]))).ravel()
-    keys: list[Any] = voids.tolist()
+    seen: dict[Any, int] = {}
+    keys = bytes_of_rows.view(np.dtype((np.void, bytes_of_rows.shape[1]))).ravel().tolist()
     kind = np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
     return np.unique(kind, return_index=True)[1], kind
 

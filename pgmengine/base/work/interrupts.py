@@ -11,6 +11,7 @@ Only the main thread gets signals. Handlers of users stay as they are.
 
 from __future__ import annotations
 
+import _signal
 import _thread
 import signal
 import threading
@@ -22,6 +23,10 @@ from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# The functions of the module `signal` make enumerations of handlers, which takes 20 us.
+get_handler, set_handler = _signal.getsignal, _signal.signal
+SIGINT = int(signal.SIGINT)
 
 # Seconds after which a KeyboardInterrupt that has not ended work is raised again.
 SECONDS_BETWEEN = 0.25
@@ -56,23 +61,27 @@ class CtrlC:
     def __init__(self, patience: float | None = 0.0) -> None:
         self.patience, self.pressed, self.over = patience, False, False
         self._usual: Any = None
-        self._ended = threading.Event()
+        self._ended: threading.Event | None = None
 
     def begin(self) -> None:
         """Take Ctrl-C, unless a user or an outer work of the same kind has taken it."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        now = signal.getsignal(signal.SIGINT)
+        now = get_handler(SIGINT)
         outer = isinstance(now, CtrlC) and now.patience == 0 != self.patience
-        if outer or now is signal.default_int_handler:
-            self._usual = now
-            signal.signal(signal.SIGINT, self)
+        if not (outer or now is signal.default_int_handler):
+            return
+        self._usual = now
+        try:
+            set_handler(SIGINT, self)
+        except ValueError:
+            # Another thread than the main one gets no signals.
+            self._usual = None
 
     def end(self) -> None:
         """Give Ctrl-C back."""
-        self._ended.set()
+        if self._ended is not None:
+            self._ended.set()
         if self._usual is not None:
-            signal.signal(signal.SIGINT, self._usual)
+            set_handler(SIGINT, self._usual)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
@@ -80,14 +89,17 @@ class CtrlC:
         if self.over:
             return
         if first and self.patience is not None:
-            seconds = self.patience or SECONDS_BETWEEN
-            threading.Thread(target=self._repeat, args=(seconds,), daemon=True).start()
+            self._ended = threading.Event()
+            given = self._ended, self.patience or SECONDS_BETWEEN
+            threading.Thread(target=_repeat, args=given, daemon=True).start()
         if not first or self.patience == 0:
             raise KeyboardInterrupt
 
-    def _repeat(self, seconds: float) -> None:
-        while not self._ended.wait(seconds):
-            _thread.interrupt_main()
+
+def _repeat(ended: threading.Event, seconds: float) -> None:
+    """Act like a further Ctrl-C every few seconds, until the event is set."""
+    while not ended.wait(seconds):
+        _thread.interrupt_main()
 
 
 def stoppable(function: Callable[P, T]) -> Callable[P, T]:
