@@ -407,7 +407,9 @@ class GenerativeClassifier(_ByProbability, Graphical):
         x, y = checked(self, X, y)
         self.n_iter_ = 0
         check_classification_targets(y)
-        self.scaling_, seed = Scaling.of(x), seed_of(self.random_state)
+        plain, seed = Scaling.of(x), seed_of(self.random_state)
+        # A machine of a class in which a rare value lies far away would model this value alone.
+        self.scaling_ = plain if isinstance(plain.unit, Binary) else Scaling.limited(x)
         self.findings_: tuple[Finding, ...] = ()
         bayes = classifier.GenerativeClassifier(self.empty(seed), self._class, rng=seed)
         self.bayes_ = bayes.fit(self.scaling_.values(x), y)

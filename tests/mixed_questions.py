@@ -326,10 +326,7 @@ class _Draw:
         return self.known[key]
 
     def _hint(self, u):
-        """Log weights of the states, which may exclude some of them, or log-odds of two states.
-
-        The log weights of units with values -1 and 1 that log-odds stand for have the mean 0.
-        """
+        """Log weights of the states, which may exclude some, or that of the larger of two."""
         layer = self.graph.layers[u[0]]
         unit = layer.unit
         if by_state(layer):
@@ -338,6 +335,4 @@ class _Draw:
                 few = self.rng.integers(1, len(weights))
                 weights[self.rng.permutation(len(weights))[:few]] = -np.inf
             return weights
-        odds = self.rng.normal(0, 2)
-        middle = isinstance(unit, (pgm.Spin, pgm.MultiValued))
-        return np.array([-odds / 2, odds / 2] if middle else [0.0, odds])
+        return np.array([0.0, self.rng.normal(0, 2)])

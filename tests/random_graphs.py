@@ -444,9 +444,8 @@ def draw_question(graph, seed, rows=1):
         for u, w in soft.items():
             if by_state(graph.layers[u[0]]):
                 continue
-            # The log-odds w[1] of two values are a field, whose log weights are field * value.
-            x = grid(graph.layers[u[0]].unit)[0][:, 0]
-            w[:] = w[1] / (x[1] - x[0]) * x
+            # One number is the log weight of the larger value.
+            w[:] = 0.0, w[1]
         do = {u: int(rng.integers(len(grid(graph.layers[u[0]].unit)[1]))) for u in forced}
         # Evidence is a draw under the interventions, so that it is possible.
         drawn = Oracle(graph, do=do) if do else oracle

@@ -270,6 +270,9 @@ class _Ask:
             progress=False,
             rng=0,
         )
+        if any("exchangeable" in note for note in fitted.notes):
+            # Such a start is left at random before the step.
+            return
         down = gradient(Question(0, q.graph, (Row({}, {}, {}),)), [0])
         for name, up in gradient(q, index).items():
             moved = dense(model.params[name]) + RATE * (up / len(index) - down[name])

@@ -97,7 +97,8 @@ class Scaling:
         others.
         """
         plain = cls.standard(x)
-        wide = MIN_SCALE_SHARE * (x.max(axis=0) - x.min(axis=0))
+        filled = np.where(np.isnan(x).all(axis=0), 0.0, x)
+        wide = MIN_SCALE_SHARE * (np.nanmax(filled, axis=0) - np.nanmin(filled, axis=0))
         return replace(plain, scale=np.maximum(plain.scale, wide))
 
     def values(self, x: Array) -> Array:

@@ -85,7 +85,8 @@ def as_floats(given: Any, what: str) -> Array:
         # numpy would drop the unit of dates.
         if array.dtype.kind in "mM":
             raise TypeError(f"it has {array.dtype} entries")
-        return with_nan(array).astype(np.float64, copy=False)
+        numbers = with_nan(array) if array.dtype.kind == "O" else array
+        return numbers.astype(np.float64, copy=False)
     except PgmError:
         raise
     except UNREADABLE as error:

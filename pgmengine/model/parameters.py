@@ -135,7 +135,9 @@ class Parameters:
         Large parameters with arrays of their own are replaced by views of this array.
         """
         stored = self.structure.stored_tables.values()
-        entries = joined_entries([t.entries_of(self.params) for t in stored])
+        entries = joined_entries(
+            [t.entries_of(self.params) if t.form else self.params[t.key] for t in stored]
+        )
         own = {t.key: self.params[t.key] for t in stored if not t.form}
         large = len(entries) >= MIN_UNCOPIED_ENTRIES
         if large and len(stored) > 1 and len(own) == len(stored):

@@ -79,13 +79,13 @@ class Tables:
     form: TableForm | None = None
     whole: str = ""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Name of the parameter."""
         name = self.whole or self.name
         return name if self.named else f"{name}.{self.form.kind if self.form else 'table'}"
 
-    @property
+    @cached_property
     def store(self) -> tuple[str, str]:
         """The parameter and the name: tables that are alike in both have the same entries."""
         return self.key, self.name

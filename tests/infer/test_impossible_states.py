@@ -210,7 +210,7 @@ def test_learning_from_a_leak_of_0_starts_along_the_slope(
     b.layer("v", pgm.NoisyOr(), 3)
     b.layer("h", pgm.Binary(), 2, bias=[-0.5, 0.2])
     b.layer("t", pgm.Binary(), 2)
-    b.couple("h", "t", weight=np.zeros((2, 2)))
+    b.couple("h", "t", weight=[[0.0, 0.1], [0.2, 0.0]])
     b.cause("h", "v", weight=np.abs(np.random.default_rng(3).normal(size=(2, 3))))
     model, x = b.build(), {"v": [[1, 0, 1], [0, 1, NAN], [1, NAN, 0], [0, 0, 0]]}
     f = pgm.fit(

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import pgmengine as pgm
 from pgmengine import _kernels
 from pgmengine.engine.packed import Packed, packed, panels
+from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.model.couplings import columns_times, outer, sum_of_rows, weighted_sum
 
 SIZES = [
@@ -213,7 +214,8 @@ def test_optimizers_against_numpy(optimizer, dtype, size, rtol=1e-12):
     own = {k: np.array(v) for k, v in params.items()}
     for t in range(4):
         g = {k: rng.normal(size=v.shape).astype(dtype) for k, v in params.items()}
-        params = optimizer.step(model.structure, params, g, state, t)
+        gradient = Gradient(g, Statistics(dtype))
+        params = optimizer.step(model.structure, params, gradient, state, t)
         for k in own:
             bare = (
                 optimizer

@@ -41,11 +41,12 @@ OBJECTS = {
     "result": pgm.Result,
     "model": pgm.Model,
     "fit": pgm.Fit,
+    "rng": np.random.Generator,
 }
 # Attributes that objects get when they are made.
 ATTRIBUTES = {pgm.Model: vars(pgm.rbm(2, 1, rng=0))}
 # Functions of mathematics, of scikit-learn and of users, and their data.
-OTHERS = {"p", "log", "f", "do", "callback", "make_pipeline"}
+OTHERS = {"to_pandas", "p", "log", "f", "do", "callback", "make_pipeline"}
 FRAMES = {"data": "pandas.DataFrame", "frame": "pandas.DataFrame", "X": "scipy.sparse.csr_matrix"}
 # Names that stand before "=" in evidence of the command line.
 EVIDENCE = {"NAME", "rain", "smoke", "xray", "v"}
@@ -128,7 +129,7 @@ def found(path):
     """The object of a dotted name, True for one that is a field; None if there is no such thing."""
     head, *rest = FRAMES.get(path.split(".")[0], path.split(".")[0]).split(".")
     rest += path.split(".")[1:]
-    thing = OBJECTS.get(head) or (pgm if head == "pgm" else None)
+    thing = (OBJECTS.get(head) if rest else None) or (pgm if head == "pgm" else None)
     if thing is None and not rest:
         return PUBLIC.get(head, True if head in OTHERS or has(builtins, head) else None)
     if thing is None:

@@ -88,8 +88,8 @@ def chain_statistics(
     Returns
     -------
     ess, rhat and mcse by layer, (rows, size[, k]); energy_ess, energy_rhat and energy_mcse (rows,);
-    sum_rhat and sum_mcse of the sum over the units of each layer with several, (rows, width of a
-    unit). Two phases may differ by little in each unit, and by much in a sum or in the energy. The
+    sum_rhat and sum_mcse of the sum over the units of each layer with several, (rows[, k]). Two
+    phases may differ by little in each unit, and by much in a sum or in the energy. The
     R-hat of a single chain compares its halves. All are NaN where chains are `too_short`.
     """
     widths = sum(v.shape[2] for v in trace.values()) * target.rows
@@ -119,7 +119,9 @@ def chain_statistics(
             # Observed units add a constant, which changes neither of the two statistics.
             sums = series.reshape(*series.shape[:2], layer.size, -1).sum(axis=2)
             whole = series_statistics(_by_chain(sums, target.rows, chains))
-            out["sum_rhat"][name], out["sum_mcse"][name] = whole["rhat"], whole["mcse"]
+            shape = (target.rows,) if sums.shape[2] == 1 else (target.rows, sums.shape[2])
+            for key in ("rhat", "mcse"):
+                out[f"sum_{key}"][name] = whole[key].reshape(shape)
     return out
 
 

@@ -505,7 +505,8 @@ def _answer(
     progress: bool,
 ) -> Result:
     """Answer a prepared question for the values of a target."""
-    check_executor(executor)
+    if executor is not None:
+        check_executor(executor)
     with showing(progress):
         result = checked(target, answer(executor, question.on(target), rng, state))
     # log_z also belongs to log_prob, since it is one of its two terms.

@@ -562,6 +562,7 @@ def _differences(target: Target, one: Result, two: Result) -> Iterator[_Differen
         if name in one.stats.get("sum_mcse", {}):
             errors = np.hypot(*(r.stats["sum_mcse"][name] for r in (one, two)))
             sums = [m.reshape(len(errors), layer.size, -1).sum(axis=1) for m in means]
+            errors = errors.reshape(sums[0].shape)
             with np.errstate(divide="ignore", invalid="ignore"):
                 score = np.abs(sums[0] - sums[1]) / errors
             total = tuple(score[np.isfinite(score)].tolist())

@@ -227,10 +227,11 @@ class Prepared(Planned):
             gradient = target.model.in_parameters(result.answers["gradient"])
             result = replace(result, answers={**result.answers, "gradient": gradient})
         check_rows(target, result.answers)
-        result = _with_note(result)
         if common is not None:
             result = raised(result, common, target)
-        return with_summed_rounding(result, target) if result.kind == "estimate" else result
+        if result.kind != "estimate":
+            return result
+        return with_summed_rounding(_with_note(result), target)
 
     def _answered(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
         """Return the answer of the method, with its rounding checked."""
@@ -284,8 +285,7 @@ class Prepared(Planned):
 
 def _with_note(result: Result) -> Result:
     """Return a result that says so where its estimate of log_prob has no standard error."""
-    estimated = result.kind == "estimate" and "log_prob" in result.answers
-    if not estimated or "log_prob_error" in result.stats:
+    if "log_prob" not in result.answers or "log_prob_error" in result.stats:
         return result
     note = f"log_prob has no standard error: {result.plan.method} gives none in its stats"
     return replace(result, warnings=(*result.warnings, note))

@@ -57,7 +57,9 @@ def test_log_z_of_a_complete_state_is_its_log_density(method, name, relative=1e-
         return
     exact = pgm.infer(model, evidence, ("log_z",), method=pgm.Exact()).log_z
     np.testing.assert_allclose(r.log_z, exact, rtol=relative)
-    np.testing.assert_allclose(r.log_z_interval[0], np.repeat(exact, 2), rtol=relative)
+    low, high = r.log_z_interval[0]
+    # The interval has room for the sum of the terms in another order.
+    assert low <= exact[0] <= high and high - low <= 20 * relative * max(abs(exact[0]), 1.0)
     assert r.log_z_error == 0 and r.status.good
 
 
