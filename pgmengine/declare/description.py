@@ -254,6 +254,9 @@ def _in_order(
 ) -> Weight:
     """Return a parameter of tables with the states of each axis in our order."""
     first, out = s.table_groups[key], np.asarray(value)
+    if first.form:
+        # None of its units has states in another order.
+        return value
     for axis in range(len(first.layers)):
         found = {
             tuple(orders.get(_variable(s.layers[t.layers[axis]], int(i)), ()))

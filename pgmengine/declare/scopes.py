@@ -383,9 +383,9 @@ def check_no_bias(structure: Structure, params: Mapping[str, Weight]) -> None:
         if wrong.any():
             unit = structure.names.of((name, int(np.flatnonzero(wrong)[0])))
             raise PgmError(f"unit {unit!r} has a conditional, and a bias, expected 0")
-    for t in structure.shared if structure.tables else ():
+    for t in structure.shared if structure.tables_and_gates else ():
         name, units = t.layers[0], t.index[:, 0]
-        wrong = structure.child_tables[name][units] >= 0
+        wrong = structure.conditioned[name][units]
         if t.is_bias and wrong.any():
             unit = structure.names.of((name, int(units[wrong][0])))
             raise PgmError(

@@ -244,7 +244,7 @@ def _with_earlier_gates(
 
     A table that learning has changed is no gate and stays.
     """
-    out, found = {t.key: t for t in tables}, dict(params)
+    out, found = list(tables), dict(params)
     for gate, numbers in gates:
         before = f"{gate.name}.table"
         with np.errstate(divide="ignore"):
@@ -254,9 +254,11 @@ def _with_earlier_gates(
             one, two = as_floats(found[before], before), gate.form.logs(logs)
             if not np.allclose(one, two, rtol=MAX_GATE_ERROR, atol=MAX_GATE_ERROR):
                 continue
-            del found[before], out[before]
-        out[gate.key], found[gate.key] = gate, logs
-    return [*out.values()], found
+            del found[before]
+            out = [t for t in out if t.key != before]
+        out.append(gate)
+        found[gate.key] = logs
+    return out, found
 
 
 def _gate(structure: Structure, entry: object, what: str) -> tuple[Tables, Array]:

@@ -188,7 +188,7 @@ class Structure:
         of arrows with a row for each state of the parent: such rows are the whole input.
         """
         found = {
-            n: (self.child_tables[n] < 0) & (not (x.is_array or x.unit.observed_only))
+            n: ~self.conditioned[n] & (not (x.is_array or x.unit.observed_only))
             for n, x in self.layers.items()
         }
         for t in self.shared:

@@ -95,6 +95,11 @@ def test_the_state_that_is_on_may_be_the_first_one():
     assert np.allclose(table(pgm.noisy_or([], 0.1, on="yes"), [], yes_first), [0.1, 0.9])
 
 
+def test_a_number_is_no_name_of_a_state_of_a_parent():
+    with pytest.raises(PgmError, match="the second one would count as on"):
+        table(pgm.noisy_or([0.9], on=1), [("yes", "no")], 2)
+
+
 def random_tables(rng, sizes, count, zeros=0.3):
     """Tables (K_i, K) for each parent, and a leak, with some zeros."""
 

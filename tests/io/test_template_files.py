@@ -218,6 +218,29 @@ def test_numbers_of_large_gates_are_in_the_file(tmp_path):
         pgm.load(tmp_path / "t", declare=alarm(0.4, pgm.noisy_and))
 
 
+@pytest.mark.parametrize("causes", [3, 23])
+def test_states_beside_a_gate_are_put_in_order(causes, tmp_path):
+    def chain(states):
+        def declare(steps):
+            b = pgm.GraphBuilder()
+            z = b.variable("z", states=states, shape=steps)
+            b.conditional(z, (), [0.6, 0.4] if states[0] == "a" else [0.4, 0.6], name="first")
+            c, y = b.variable("c", shape=causes), b.variable("y", shape=steps)
+            b.conditional(c, (), [0.9, 0.1], name="cause")
+            b.conditional(y, [c[i] for i in range(causes)], pgm.noisy_or([0.3] * causes), name="g")
+            return b
+
+        return declare
+
+    rows = [{"z": ["a", "b"], "y": [1, 0]}, {"z": ["a", "a"], "y": [1, 1]}]
+    learned = pgm.fit(pgm.Template(chain(("a", "b"))), rows, updates=2, progress=False)
+    pgm.save(learned, tmp_path / "t")
+    again = pgm.load(tmp_path / "t", declare=chain(("b", "a")))
+    one, two = (pgm.infer(t, rows, want=("log_prob",)) for t in (learned, again))
+    for r, q in zip(one, two, strict=True):
+        np.testing.assert_allclose(r.log_prob, q.log_prob, rtol=1e-12)
+
+
 def test_terms_of_a_long_memory_are_compared(tmp_path):
     def memory(*lags):
         def declare(steps):

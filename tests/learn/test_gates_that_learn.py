@@ -222,3 +222,72 @@ def test_a_gate_of_forty_parents_learns():
     # About 55 rows have each cause alone: the standard error is about 0.07.
     assert np.sqrt(np.mean((learned - p) ** 2)) < 0.15
     pgm.infer(f.model, {"y": 1})
+
+
+def equal_names(kind):
+    """Two declarations of one name at different numbers of places."""
+    b = pgm.GraphBuilder()
+    x, y = b.variable("x", shape=3), b.variable("y", shape=3)
+    b.conditional(x, (), [0.5, 0.5])
+    values = {
+        "gate": pgm.noisy_or([0.5], leak=0.1),
+        "table": [[0.9, 0.1], [0.45, 0.55]],
+        "compact": pgm.noisy_or([0.5] * 22, leak=0.1),
+    }[kind]
+    if kind == "compact":
+        c = b.variable("c", shape=22)
+        b.conditional(c, (), [0.9, 0.1])
+        for i in range(2):
+            b.conditional(y[i], [c[k] for k in range(22)], values, name="g")
+        b.conditional(y[2], (), [0.5, 0.5])
+        return b.build()
+    b.conditional(y[:2], (x[:2],), values, name="g")
+    b.conditional(y[2], (x[2],), values, name="g")
+    return b.build()
+
+
+@pytest.mark.parametrize("kind", ["gate", "table", "compact"])
+def test_declarations_of_one_name_survive_files_and_learn(kind, tmp_path):
+    model = equal_names(kind)
+    pgm.save(model, tmp_path / "m")
+    again = pgm.load(tmp_path / "m")
+    data = {"y": [[1, 0, 1], [1, 1, np.nan], [0, 0, 0]] * 5}
+    for want in ("log_prob", "log_z"):
+        one, two = (getattr(pgm.infer(m, data, want), want) for m in (model, again))
+        assert np.array_equal(one, two)
+    f = pgm.fit(again, data, updates=3, progress=False)
+    assert f.model.params["g"].shape == model.params["g"].shape
+
+
+def test_hidden_children_of_gates_of_one_name_are_exchangeable():
+    b = pgm.GraphBuilder()
+    for name in ("x0", "x1"):
+        b.variable(name)
+        b.conditional(name, (), [0.5, 0.5])
+    for name in ("y0", "y1"):
+        b.variable(name)
+        b.conditional(name, ("x0", "x1"), pgm.noisy_or([0.6, 0.3], leak=0.1), name="g")
+    for i in range(4):
+        b.variable(f"v{i}")
+        b.conditional(f"v{i}", ("y0", "y1"), pgm.noisy_or([0.5, 0.5], leak=0.05))
+    rng = np.random.default_rng(0)
+    data = {f"v{i}": rng.integers(0, 2, 60) for i in range(4)}
+    f = pgm.fit(b.build(), data, updates=30, progress=False, rng=0)
+    assert any("'y0' and 'y1' are exchangeable" in note for note in f.notes)
+
+
+def test_a_child_of_a_large_gate_has_no_bias():
+    b = pgm.GraphBuilder()
+    c, y = b.variable("c", shape=22), b.variable("y")
+    b.conditional(c, (), [0.9, 0.1])
+    b.conditional(y, [c[i] for i in range(22)], pgm.noisy_or([0.3] * 22))
+    b.bias("y", 2.0, name="level")
+    with pytest.raises(pgm.PgmError, match="has a conditional, and the shared bias"):
+        b.build()
+    b = pgm.GraphBuilder()
+    c = b.variable("c", shape=22)
+    b.layer("v", pgm.Binary(), 2)
+    b.conditional(c, (), [0.9, 0.1])
+    b.conditional(("v", 0), [c[i] for i in range(22)], pgm.noisy_or([0.3] * 22))
+    started = pgm.base_rate_start(b.build(), {"v": [[1, 1], [0, 1]]})
+    assert started.params["v.bias"][0] == 0 and started.params["v.bias"][1] > 0

@@ -65,6 +65,11 @@ class Axis:
         inside = number is not None and number < self.count
         return number if inside and not found and self._numbered else None
 
+    def named(self, given: object) -> int | None:
+        """Return the number of the state that has this name, or None."""
+        found = self._table.matches(given)
+        return found[0] if len(found) == 1 else None
+
     def expected(self, given: object) -> str:
         """Return the end of a message that lists the states, with the nearest one."""
         near = nearest(given, self.states) if isinstance(given, str) else ""

@@ -95,7 +95,7 @@ class NoisyLogic(Form):
 
     def _on_of_parent(self, parent: Axis, what: str) -> int:
         """Return the state of a parent that is on: the one called as that of the child."""
-        state = None if self.on is None else parent.state(self.on)
+        state = None if self.on is None else parent.named(self.on)
         return _second_is_on(parent, what) if state is None else state
 
     def _by_state(self, parent: Axis, given: Any, what: str) -> Array:

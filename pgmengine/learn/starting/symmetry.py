@@ -224,11 +224,14 @@ class _Gate:
 
 def _gates(s: Structure) -> Iterator[_Gate]:
     """Yield the gates of a structure, also those that stand as their parts."""
-    whole: dict[str, list[Tables]] = {}
+    whole = list[list[Tables]]()
     for t in s.tables:
         if isinstance(t.form, Steps):
-            whole.setdefault(t.whole or t.name, []).append(t)
-    for parts in whole.values():
+            # Parts of a gate follow each other; the chain of the first has one state before it.
+            if t.form.steps[0].rows.shape[0] == 1:
+                whole.append([])
+            whole[-1].append(t)
+    for parts in whole:
         parents, chosen, alone = list[Array](), list[list[int]](), set[int]()
         for t in parts:
             assert isinstance(t.form, Steps)
