@@ -231,6 +231,11 @@ def test_ctrl_c_ends_random_starts_with_the_best_model(optimizer, monkeypatch, a
             return of(self, *arguments)
 
         monkeypatch.setattr(kind, name, counted)
-    fit = pgm.fit(two_causes(), seen(), optimizer=optimizer, progress=False)
+    # A background job starts with Ctrl-C ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        fit = pgm.fit(two_causes(), seen(), optimizer=optimizer, progress=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert fit.interrupted and len(made) <= after + 2 and fit.state["update"] == len(made)
     assert np.isfinite(fit.history["objective"]["value"]).all()
