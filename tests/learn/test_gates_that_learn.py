@@ -291,3 +291,23 @@ def test_a_child_of_a_large_gate_has_no_bias():
     b.conditional(("v", 0), [c[i] for i in range(22)], pgm.noisy_or([0.3] * 22))
     started = pgm.base_rate_start(b.build(), {"v": [[1, 1], [0, 1]]})
     assert started.params["v.bias"][0] == 0 and started.params["v.bias"][1] > 0
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_complete_rows_of_the_longest_length_are_not_all_rows(gaps):
+    """Counting once suffices only where the rows of every length are complete."""
+
+    def chain(steps):
+        b = pgm.GraphBuilder()
+        z, x = b.variable("z", states=2, shape=steps), b.variable("x", states=2, shape=steps)
+        b.conditional(z[0], (), [0.6, 0.4], name="start")
+        b.conditional(z[1:], (z[:-1],), [[0.8, 0.2], [0.3, 0.7]], name="move")
+        b.conditional(x, (z,), [[0.7, 0.3], [0.2, 0.8]], name="show")
+        return b
+
+    rng = np.random.default_rng(0)
+    rows = [{"z": rng.integers(0, 2, 4), "x": rng.integers(0, 2, 4)} for _ in range(5)]
+    hidden = [None] * 3 if gaps else [0, 1, 1]
+    rows += [{"z": hidden, "x": rng.integers(0, 2, 3)} for _ in range(20)]
+    f = pgm.fit(pgm.Template(chain), rows, optimizer=pgm.EM(), progress=False)
+    assert ("counting is enough" in f.stopped) == (not gaps)

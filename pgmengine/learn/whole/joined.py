@@ -43,6 +43,7 @@ class JoinedObjective(Objective):
         self.parts = tuple(parts)
         self.total = sum(part.total for part in parts) + blank
         self.complete = all(part.complete for part in parts)
+        self.counted_once = all(part.counted_once for part in parts)
         self.fixed = _in_all(parts, [part.fixed for part in parts])
         self.uninformed = _in_all(parts, [part.uninformed for part in parts])
         self._last: list[tuple[Model, str, Evaluation]] = []
