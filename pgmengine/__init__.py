@@ -10,6 +10,7 @@ from pgmengine.apps.explorer.explore import explore
 from pgmengine.base.errors import NotAsked, PgmError
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
+from pgmengine.declare.model import Model
 from pgmengine.declare.template import Template
 from pgmengine.declare.values.noisy import noisy_and, noisy_max, noisy_min, noisy_or
 from pgmengine.engine.kernels import Blend, FlipState, Gibbs
@@ -84,7 +85,6 @@ from pgmengine.learn.steps.optimizers import SGD, Adam, AdaMax
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import GrowingBlend, harmonic, linear_decay
 from pgmengine.learn.steps.wrappers import Averaged, Centered, Tied
-from pgmengine.model.model import Model
 from pgmengine.units import (
     Binary,
     Categorical,

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.types import Array
 from pgmengine.engine.spectrum import joint_states, slem, transition_matrix
-from pgmengine.evidence.containers import as_floats
 from pgmengine.infer.diagnostics.autocorrelation import (
     Times,
     autocorrelation_function,
@@ -21,6 +20,7 @@ from pgmengine.infer.diagnostics.autocorrelation import (
     autocorrelation_times,
 )
 from pgmengine.infer.diagnostics.convergence import chain_statistics, series_statistics
+from pgmengine.model.containers import as_floats
 
 __all__ = [
     "Times",

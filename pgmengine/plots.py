@@ -18,9 +18,9 @@ from pgmengine.apps.pictures.images import completions, images, receptive_fields
 from pgmengine.apps.pictures.sequences import sequence
 from pgmengine.apps.pictures.traces import trace
 from pgmengine.base.errors import PgmError, listed
+from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.infer.results.by_name import asked
 from pgmengine.infer.results.result import Result
-from pgmengine.model.model import Model, ModelLike, as_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

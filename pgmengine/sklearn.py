@@ -26,6 +26,7 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.declare.families import drbm
+from pgmengine.declare.model import Model
 from pgmengine.infer.methods import AIS, MCMC, Exact
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.auto import Auto, drawing
@@ -36,7 +37,6 @@ from pgmengine.learn.starting.base_rate_start import base_rate_start
 from pgmengine.learn.steps.optimizers import Adam
 from pgmengine.learn.steps.schedules import linear_decay
 from pgmengine.learn.under_way import unlogged
-from pgmengine.model.model import Model
 from pgmengine.units import Binary, Unit
 
 with needed_by("pgmengine.sklearn"):

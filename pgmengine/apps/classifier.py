@@ -15,13 +15,13 @@ from pgmengine.base.checks import check_method, check_name, is_missing, seeded
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, RngLike
-from pgmengine.evidence.containers import array_of, is_frame
+from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.evidence.frames import in_order, names_of_columns
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.fit import fit, pass_on
 from pgmengine.learn.under_way import report, unlogged
-from pgmengine.model.model import Model, ModelLike, as_model
+from pgmengine.model.containers import array_of, is_frame
 
 if TYPE_CHECKING:
     import pandas as pd

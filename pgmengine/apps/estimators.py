@@ -20,14 +20,14 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
 from pgmengine.declare.families import rbm
-from pgmengine.evidence.containers import array_of, is_frame, with_nan
+from pgmengine.declare.model import Model
 from pgmengine.learn.fit import fit, pass_on
 from pgmengine.learn.negative import PCD
 from pgmengine.learn.starting.base_rate_start import base_rate_start
 from pgmengine.learn.steps.optimizers import SGD, Adam
 from pgmengine.learn.steps.schedules import linear_decay
 from pgmengine.learn.under_way import unlogged
-from pgmengine.model.model import Model
+from pgmengine.model.containers import array_of, is_frame, with_nan
 from pgmengine.units import Binary, Gaussian, Unit
 
 with needed_by("pgmengine.sklearn"):

@@ -17,6 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence
 from pgmengine.base.types import Array, RngLike, Weight
 from pgmengine.base.work.interrupts import stoppable
+from pgmengine.declare.model import Model
 from pgmengine.declare.networks.converters import (
     add_quadratic,
     network_from_pgmpy,
@@ -36,23 +37,27 @@ from pgmengine.declare.shared.declared_term import (
 )
 from pgmengine.declare.units import Units, check_scope, in_words
 from pgmengine.declare.validate import (
-    check_bias,
     check_layers,
     check_name,
     check_parameter,
     check_room,
     check_size,
     check_structure,
-    check_weight,
 )
 from pgmengine.declare.values.declared import Values, check_log, rows_of, values_of
-from pgmengine.evidence.containers import as_floats
-from pgmengine.evidence.names import Member
+from pgmengine.model.containers import as_floats
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model
+from pgmengine.model.names.unit_names import Member
+from pgmengine.model.names.variables import (
+    Variable,
+    check_names,
+    check_shape,
+    check_variable,
+    layers_of,
+)
+from pgmengine.model.parameter_checks import check_bias, check_weight
 from pgmengine.model.structure import Structure, layer_graph
-from pgmengine.model.variables import Variable, check_names, check_shape, check_variable, layers_of
 from pgmengine.units import Binary, Unit
 
 

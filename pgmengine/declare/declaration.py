@@ -11,6 +11,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import MAX_AXES
+from pgmengine.declare.model import Model
 from pgmengine.declare.shared.stored_terms import term_numbers, term_records, term_units
 from pgmengine.declare.stored_tables import (
     table_entries,
@@ -18,9 +19,8 @@ from pgmengine.declare.stored_tables import (
     table_units,
     variable_units,
 )
-from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model
+from pgmengine.model.names.state_names import LARGEST_READ
 from pgmengine.model.structure import Structure
 from pgmengine.units import Unit
 

@@ -21,9 +21,9 @@ import numpy as np
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Weight
 from pgmengine.declare.declaration import layer_entry
+from pgmengine.declare.model import Model
 from pgmengine.declare.stored_forms import whole_numbers
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model
 from pgmengine.model.shared.shared_term import SharedTerm
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables

@@ -9,7 +9,7 @@ from pgmengine.base.errors import PgmError, told
 from pgmengine.base.names import is_sequence
 from pgmengine.base.types import RngLike, Weight
 from pgmengine.declare.builder import GraphBuilder
-from pgmengine.model.model import Model
+from pgmengine.declare.model import Model
 from pgmengine.units import Binary, Categorical, Input, MultiValued, Spin, Unit
 
 

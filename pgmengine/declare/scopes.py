@@ -15,15 +15,16 @@ from pgmengine.base.work.memory import no_room
 from pgmengine.declare.stored_forms import same_form
 from pgmengine.declare.units import Units, broadcast_shape, in_words, units_of_member
 from pgmengine.declare.values.forms import Axis, Form
-from pgmengine.evidence.names import Member, Place
-from pgmengine.evidence.state_names import text_of_number
 from pgmengine.model.forms.gate import Steps, fits_as_table
 from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.forms.unfolding import unfolded_structure
+from pgmengine.model.graph.unit_graph import joined_units
+from pgmengine.model.names.state_names import text_of_number
+from pgmengine.model.names.unit_names import Member, Place
+from pgmengine.model.names.variables import Variable
+from pgmengine.model.parameter_checks import check_no_bias
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_log_table, check_table
-from pgmengine.model.unit_graph import joined_units
-from pgmengine.model.variables import Variable
 
 # Bytes that each entry takes while tables are declared: its logarithm, and one more number in steps
 # that work on a whole table.
@@ -373,22 +374,3 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
         places = [names.at(edge[0]) for edge in nx.find_cycle(graph)]
         cycle = [names.of(place) for place in places if place[0] not in structure.auxiliary]
         raise PgmError(f"the conditionals form a cycle: {' -> '.join([*cycle, cycle[0]])}")
-
-
-def check_no_bias(structure: Structure, params: Mapping[str, Weight]) -> None:
-    """PgmError if a unit with a conditional has a bias."""
-    for name, layer in structure.layers.items() if structure.tables or structure.gates else ():
-        bias = np.asarray(params[f"{name}.bias"]).reshape(layer.size, -1)
-        wrong = structure.conditioned[name] & (bias != 0).any(axis=1)
-        if wrong.any():
-            unit = structure.names.of((name, int(np.flatnonzero(wrong)[0])))
-            raise PgmError(f"unit {unit!r} has a conditional, and a bias, expected 0")
-    for t in structure.shared if structure.tables_and_gates else ():
-        name, units = t.layers[0], t.index[:, 0]
-        wrong = structure.conditioned[name][units]
-        if t.is_bias and wrong.any():
-            unit = structure.names.of((name, int(units[wrong][0])))
-            raise PgmError(
-                f"unit {unit!r} has a conditional, and the shared bias {t.key!r}: give it one of "
-                "them"
-            )

@@ -17,14 +17,14 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
+from pgmengine.declare.model import Model
 from pgmengine.declare.scopes import check_conditionals, check_units
 from pgmengine.declare.stored_forms import Reader, of_links, whole_numbers
-from pgmengine.evidence.containers import as_floats
+from pgmengine.model.containers import as_floats
 from pgmengine.model.forms.gate import Steps, fits_as_table
-from pgmengine.model.model import Model
+from pgmengine.model.names.variables import check_shape
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables, check_finite, check_logs, rows_are_one
-from pgmengine.model.variables import check_shape
 
 # The fields of a record, and their types.
 FIELD_TYPES: dict[str, type] = {

@@ -17,10 +17,10 @@ from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.cache import Cache
 from pgmengine.declare.builder import GraphBuilder
-from pgmengine.evidence.containers import array_of, is_container, is_frame
-from pgmengine.evidence.state_names import as_entries
+from pgmengine.declare.model import Model, StandsForModel
+from pgmengine.model.containers import array_of, is_container, is_frame
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model, StandsForModel
+from pgmengine.model.names.state_names import as_entries
 
 # The number of models that a template keeps, one for each number of steps.
 MAX_KEPT_MODELS = 256

@@ -18,7 +18,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence
 from pgmengine.base.types import Array
-from pgmengine.evidence.names import Member, Names
+from pgmengine.model.names.unit_names import Member, Names
 
 # A subscript as text: a whole number, a slice of them, or an ellipsis.
 # A number, or the numbers of a slice. One of more digits than these is the number of no unit.

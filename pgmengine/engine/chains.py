@@ -14,12 +14,12 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import check_divided
 from pgmengine.base.work.executors import part_count, run_jobs, spawn
+from pgmengine.declare.model import Model
 from pgmengine.engine import layerwise, reference
 from pgmengine.engine.ancestral_draws import Conditionals
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.single_site import sweeps
 from pgmengine.evidence.target import Target
-from pgmengine.model.model import Model
 from pgmengine.model.weights import count
 
 

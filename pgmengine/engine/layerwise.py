@@ -16,6 +16,7 @@ from pgmengine import _kernels
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
+from pgmengine.declare.model import Model
 from pgmengine.engine.densities import base_constant, densities_alone
 from pgmengine.engine.kernels.kernel import Kernel, share_of
 from pgmengine.engine.packed import (
@@ -33,7 +34,6 @@ from pgmengine.engine.packed import (
 from pgmengine.engine.visits import drawable, marginalised_layers, visited
 from pgmengine.evidence.target import Target, times
 from pgmengine.model.couplings import Coupling
-from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.units.base import Draw
 

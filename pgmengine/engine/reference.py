@@ -18,13 +18,13 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.declare.model import Model
 from pgmengine.engine.kernels.gibbs import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.visits import marginalised_layers, visited
 from pgmengine.evidence.target import NEVER_ON, Target, times
 from pgmengine.model.couplings import Arrow
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model
 from pgmengine.model.tables import joined_states
 from pgmengine.model.weights import add_rows, is_sparse
 from pgmengine.units import Unit

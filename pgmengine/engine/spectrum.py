@@ -12,8 +12,8 @@ from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States
 from pgmengine.engine.reference import moves
 from pgmengine.engine.visits import visited
-from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.target import Target
+from pgmengine.model.containers import as_floats
 
 if TYPE_CHECKING:
     from pgmengine.engine.kernels.kernel import Kernel

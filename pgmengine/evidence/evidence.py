@@ -16,12 +16,12 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, SINGLE_ROUNDING
 from pgmengine.base.rows import rows_of, spread
 from pgmengine.base.types import Array, LayerValues
-from pgmengine.evidence.containers import as_floats, is_frame
 from pgmengine.evidence.frames import by_layer
 from pgmengine.evidence.named_units import StateNumbers, ValuesInRows, in_line, values_of_units
 from pgmengine.evidence.relevance import EvidencePattern, pattern_of
-from pgmengine.evidence.state_names import as_entries, text_of_number
+from pgmengine.model.containers import as_floats, is_frame
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.state_names import as_entries, text_of_number
 from pgmengine.model.structure import Structure
 
 

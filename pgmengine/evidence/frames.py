@@ -12,16 +12,16 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
-from pgmengine.evidence.containers import as_floats, is_frame
 from pgmengine.evidence.named_units import (
     StateNumbers,
     check_by_layer,
     numbers_of_layer,
     values_by_layer,
 )
-from pgmengine.evidence.names import Names
-from pgmengine.evidence.state_names import as_entries, state_numbers
+from pgmengine.model.containers import as_floats, is_frame
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.state_names import as_entries, state_numbers
+from pgmengine.model.names.unit_names import Names
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:

@@ -12,9 +12,14 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, SINGLE_ROUNDING, in_range
 from pgmengine.base.types import Array
-from pgmengine.evidence.containers import as_floats, is_frame
-from pgmengine.evidence.state_names import as_entries, state_number, state_numbers, text_of_number
+from pgmengine.model.containers import as_floats, is_frame
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.state_names import (
+    as_entries,
+    state_number,
+    state_numbers,
+    text_of_number,
+)
 from pgmengine.model.structure import Structure
 
 

@@ -26,8 +26,8 @@ from pgmengine.base.rows import distinct, equal_rows, rows_of, spread
 from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
 from pgmengine.model.couplings import Arrow
+from pgmengine.model.graph.unit_graph import acts, ancestors, joined_units
 from pgmengine.model.structure import Structure
-from pgmengine.model.unit_graph import acts, ancestors, joined_units
 from pgmengine.model.weights import is_sparse
 
 if TYPE_CHECKING:

@@ -28,10 +28,8 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.rows import equal_rows
 from pgmengine.base.types import Array, States
-from pgmengine.evidence.containers import as_floats, is_frame
 from pgmengine.evidence.frames import units_of_columns
 from pgmengine.evidence.named_units import apart, check_by_layer
-from pgmengine.evidence.names import Member, Names, Place
 from pgmengine.evidence.state_weights import (
     ByState,
     Likelihoods,
@@ -39,7 +37,9 @@ from pgmengine.evidence.state_weights import (
     count_states,
     log_weights,
 )
+from pgmengine.model.containers import as_floats, is_frame
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.unit_names import Member, Names, Place
 from pgmengine.model.structure import Structure
 
 # Layer, variable, or (layer, number of a unit) -> its soft evidence.

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.types import Array
-from pgmengine.evidence.containers import as_floats, is_frame
-from pgmengine.evidence.state_names import position, state_number
+from pgmengine.model.containers import as_floats, is_frame
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.state_names import position, state_number
 
 # Numbers of states: an array with a last axis of states, or state -> number or number of each row.
 ByState: TypeAlias = "ArrayLike | Mapping[Hashable, ArrayLike]"

@@ -24,11 +24,11 @@ from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.rows import distinct, rows_of, spread
 from pgmengine.base.types import Array, States, Weight
-from pgmengine.declare.summary import headline
-from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.named_units import check_by_layer, fields_by_layer
 from pgmengine.evidence.relevance import EvidencePattern, barren
+from pgmengine.model.containers import as_floats
+from pgmengine.model.headline import headline
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import joined_states

@@ -80,14 +80,14 @@ from pgmengine.base.names import nearest
 from pgmengine.base.types import RngLike
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import LAYER_ENTRIES, plain_label, unit_types
+from pgmengine.declare.model import Model
 from pgmengine.declare.shared.declared_term import Places
 from pgmengine.declare.validate import check_size
-from pgmengine.evidence.names import Member
-from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.forms.table_forms import KINDS
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model
-from pgmengine.model.variables import check_shape
+from pgmengine.model.names.state_names import LARGEST_READ
+from pgmengine.model.names.unit_names import Member
+from pgmengine.model.names.variables import check_shape
 
 # An entry of a declaration, or parameters by name. Functions that add entries take out parameters.
 Entry: TypeAlias = dict[str, Any]

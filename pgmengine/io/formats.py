@@ -14,6 +14,7 @@ from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.names import nearest
 from pgmengine.base.work.interrupts import stoppable
+from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.declare.networks.tabular import Network
 from pgmengine.evidence.named_units import ValuesInRows
 from pgmengine.io.bif import read_bif, write_bif
@@ -23,7 +24,6 @@ from pgmengine.io.opened import named, suffix_of, text_of, write_text
 from pgmengine.io.uai import read_uai, read_uai_evidence, write_uai
 from pgmengine.io.xml.xdsl import read_xdsl
 from pgmengine.io.xml.xmlbif import read_xmlbif, write_xmlbif
-from pgmengine.model.model import Model, ModelLike, as_model
 
 # Suffix -> reader. The second argument of a reader is the tolerance of `read`.
 READERS: dict[str, Callable[[str, float], Network]] = {

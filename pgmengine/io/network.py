@@ -20,12 +20,12 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.rows import distinct_pairs
 from pgmengine.base.types import Array
 from pgmengine.declare.builder import GraphBuilder
-from pgmengine.declare.entries import entries_of
+from pgmengine.declare.model import Model
+from pgmengine.declare.networks.entries import entries_of
 from pgmengine.declare.networks.tabular import Conditional, Declares, Network, Table
-from pgmengine.evidence.names import Place
 from pgmengine.model.couplings import Undirected
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model
+from pgmengine.model.names.unit_names import Place
 from pgmengine.model.weights import is_sparse
 
 

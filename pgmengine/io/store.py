@@ -27,6 +27,7 @@ from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
 from pgmengine.declare.description import Description, description_of, in_order, own_biases
+from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.declare.shared.stored_terms import StoredTerm, stored_terms, term_numbers, term_units
 from pgmengine.declare.stored_tables import (
     has_forms,
@@ -42,7 +43,6 @@ from pgmengine.io.formats import READERS
 from pgmengine.io.opened import named, suffix_of
 from pgmengine.io.words import is_not_zero
 from pgmengine.model.forms.table_forms import KINDS
-from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.training import Training
 from pgmengine.model.weights import is_sparse
 

@@ -13,18 +13,18 @@ from pgmengine.base.display import few
 from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, LayerValues
-from pgmengine.evidence.containers import as_floats
+from pgmengine.declare.model import Model
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
-from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
 from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive
 from pgmengine.learn.starting.probabilities import with_states
 from pgmengine.learn.steps.optimizers import check_optimizer
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import FullBatch
+from pgmengine.model.containers import as_floats
 from pgmengine.model.forms.table_forms import Leaves
-from pgmengine.model.model import Model
+from pgmengine.model.names.unit_names import Member, as_members
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:

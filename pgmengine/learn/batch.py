@@ -20,13 +20,13 @@ import numpy as np
 
 from pgmengine.base.rows import distinct, spread
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.declare.model import Model
 from pgmengine.engine.visits import colors
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.relevance import EvidencePattern, informed_units
 from pgmengine.evidence.target import Target
 from pgmengine.learn.statistics import Statistics
 from pgmengine.model.couplings import Coupling
-from pgmengine.model.model import Model
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables

@@ -31,8 +31,8 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.files import CHECKSUM_ENTRY, clear_parts, read_tensors, writable, write_tensors
 from pgmengine.base.types import Array
 from pgmengine.declare.declaration import declaration_of
+from pgmengine.declare.model import Model
 from pgmengine.declare.stored_tables import table_numbers, table_units
-from pgmengine.model.model import Model
 from pgmengine.model.weights import numbers, pattern
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from pgmengine.base.types import Array, Params, Snapshot, States
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.sampling.ladders.round_trips import Travels
-from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from pgmengine.base.work.executors import spawn
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.declare.declaration import declaration_of, placed_units
+from pgmengine.declare.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.frames import labels_of_columns
-from pgmengine.evidence.names import Member
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import check_left, check_settings, check_start, row_weights, written
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
@@ -42,7 +42,7 @@ from pgmengine.learn.steps.wrappers import averaged
 from pgmengine.learn.under_way import UnderWay, learn, report
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.template_fit import fit_template
-from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
+from pgmengine.model.names.unit_names import Member
 from pgmengine.model.structure import Structure
 from pgmengine.model.training import Training
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgmengine.base.display import as_html, as_text, counted, few, plain
-from pgmengine.declare.summary import headline
 from pgmengine.declare.template import as_template
 from pgmengine.learn.starting.starts import BEST_OF
+from pgmengine.model.headline import headline
 
 if TYPE_CHECKING:
     from pgmengine.learn.fit import Fit

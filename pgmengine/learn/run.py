@@ -14,6 +14,7 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, States, Weight
+from pgmengine.declare.model import Model
 from pgmengine.engine.packed import packed
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
@@ -49,7 +50,6 @@ from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_norma
 from pgmengine.learn.steps.wrappers import idle_together
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.spreads import collapsed
-from pgmengine.model.model import Model
 from pgmengine.model.weights import elementwise, like, numbers
 
 # `Fit.state`: the snapshots of optimizer and model phase under "optimizer/..." and "negative/...",

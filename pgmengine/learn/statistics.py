@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pgmengine.base.types import Array, Params, States, Weight
+from pgmengine.declare.model import Model
 from pgmengine.model.couplings import weighted_sum
-from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import plus
 

@@ -12,7 +12,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
-from pgmengine.evidence.state_names import StateNames, position, text_of_number
+from pgmengine.model.names.state_names import StateNames, position, text_of_number
 from pgmengine.units.base import Unit, one_hot_rows
 
 # The number of a unit as Python writes it: 0, '0', or np.int64(0).

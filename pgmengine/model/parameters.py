@@ -25,13 +25,11 @@ import numpy as np
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.base.work.cache import Cache
-from pgmengine.declare.scopes import check_no_bias
-from pgmengine.declare.shared.checks import check_shared
-from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.couplings import Coupling, weighted_sum
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.forms.unfolding import unfolded_params, unfolded_structure
+from pgmengine.model.graph.unit_graph import arrows_inside, generations
 from pgmengine.model.joined_tables import (
     MIN_UNCOPIED_ENTRIES,
     joined_entries,
@@ -39,6 +37,7 @@ from pgmengine.model.joined_tables import (
     views_of,
     without_base,
 )
+from pgmengine.model.parameter_checks import check_bias, check_no_bias, check_shared, check_weight
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import (
     Tables,
@@ -48,7 +47,6 @@ from pgmengine.model.tables import (
     table_gradient,
 )
 from pgmengine.model.training import Training, check_training
-from pgmengine.model.unit_graph import arrows_inside, generations
 from pgmengine.model.weights import digest, is_sparse
 
 

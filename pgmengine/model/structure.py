@@ -14,10 +14,10 @@ import numpy as np
 
 from pgmengine.base.types import Array, Params
 from pgmengine.base.work.cache import Cache
-from pgmengine.evidence.names import Names
 from pgmengine.model.couplings import Arrow, Coupling, Undirected
+from pgmengine.model.graph.parent_order import Step, conditional_generations, drawing_steps
 from pgmengine.model.layer import Layer
-from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
+from pgmengine.model.names.unit_names import Names
 from pgmengine.model.shared.expansion import Expansion
 from pgmengine.model.shared.shared_term import SharedTerm
 from pgmengine.model.tables import TableIndex, Tables, index_tables

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 import pgmengine as pgm
 from pgmengine.base.display import MOST_LINES, MOST_ROWS
-from pgmengine.declare.summary import parameters
+from pgmengine.model.headline import parameters
 
 # Names that the package gives to layers that hold variables.
 STORAGE = re.compile(r"variables\d")

@@ -17,9 +17,9 @@ from rich.console import Console
 from tiny import MODELS, mixed_target
 
 import pgmengine as pgm
+from pgmengine.declare.model import Model
 from pgmengine.evidence.relevance import barren
-from pgmengine.model.model import Model
-from pgmengine.model.unit_graph import ancestors
+from pgmengine.model.graph.unit_graph import ancestors
 from pgmengine.model.weights import add_rows
 
 DEFAULTS = (

@@ -10,8 +10,8 @@ import pytest
 from quadrature import legendre
 
 import pgmengine as pgm
+from pgmengine.declare.model import Model
 from pgmengine.learn.starting.base_rate_start import observed_means, started
-from pgmengine.model.model import Model
 
 NAN = np.nan
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from random_graphs import random_graph
 
 import pgmengine as pgm
-from pgmengine.model.unit_graph import Rows, acts, joined_units, unit_graph, units_of
+from pgmengine.model.graph.unit_graph import Rows, acts, joined_units, unit_graph, units_of
 
 
 def plain(structure, c, weight):

@@ -15,7 +15,7 @@ from registry import METHODS, MONITORS, MONITORS_OF_DATA
 
 import pgmengine as pgm
 from pgmengine import plots
-from pgmengine.model.model import Model, StandsForModel, as_model
+from pgmengine.declare.model import Model, StandsForModel, as_model
 
 ROWS = np.array([[0.0, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0]])
 DATA = {"v": ROWS}

@@ -15,16 +15,13 @@ import pgmengine
 
 pytestmark = pytest.mark.smoke
 PACKAGE = Path(pgmengine.__file__).parent
-ROOMS = ("base", "units", "graph", "engine", "infer", "learn", "io", "apps")
-
-# Folders of one room.
-GRAPH = ("model", "declare", "evidence")
+ROOMS = ("base", "units", "model", "evidence", "declare", "engine", "infer", "learn", "io", "apps")
 
 # Modules that users import by their path stand beside the rooms; they belong to the last one.
 DOORS = {"__init__", "datasets", "diagnostics", "plots", "sklearn"}
 
 # The compiled routines stand beside the base, whose errors they raise.
-PLACES = dict.fromkeys(DOORS, "apps") | dict.fromkeys(GRAPH, "graph") | {"_kernels": "base"}
+PLACES = dict.fromkeys(DOORS, "apps") | {"_kernels": "base"}
 
 # Optional extras, and packages that take longer to import than small questions take to answer.
 DEFERRED = {

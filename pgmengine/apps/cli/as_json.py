@@ -15,9 +15,9 @@ from pgmengine.apps.cli.files_of_answers import by_name
 from pgmengine.apps.cli.units import NamedUnit, error_of_states, named_units
 from pgmengine.base.types import Array
 from pgmengine.evidence.frames import Shown, shown_units, state_keys
-from pgmengine.evidence.state_names import text_of
 from pgmengine.infer.question.explanation import Explanation
 from pgmengine.infer.results.by_name import asked, marginal
+from pgmengine.model.names.state_names import text_of
 
 # Answers with a number for each row.
 BY_ROW = ("log_z", "log_z_error", "log_z_interval", "log_prob", "bound")

@@ -22,8 +22,8 @@ import pgmengine as pgm
 from pgmengine.apps.reading.calls import NEGATIVES, OPTIMIZERS, methods
 from pgmengine.apps.reading.inputs import read_model
 from pgmengine.evidence.frames import state_keys
-from pgmengine.evidence.state_names import text_of
 from pgmengine.infer.results.result import WANTS
+from pgmengine.model.names.state_names import text_of
 
 # Names that a shell is given, at most.
 MAX_SUGGESTIONS = 2000

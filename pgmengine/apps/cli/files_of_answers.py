@@ -16,9 +16,9 @@ from pgmengine.apps.cli.json_text import as_json, json_text
 from pgmengine.base.files import writable, write_whole
 from pgmengine.base.types import Array
 from pgmengine.evidence.frames import shown_units, state_keys
-from pgmengine.evidence.state_names import text_of
 from pgmengine.infer.results.by_name import state_values
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.state_names import text_of
 from pgmengine.model.structure import Structure
 
 # Names of the answers that have an axis of units.

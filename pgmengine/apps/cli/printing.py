@@ -14,12 +14,12 @@ import pgmengine as pgm
 from pgmengine.apps.cli.files_of_answers import flat_answers
 from pgmengine.apps.cli.units import NamedUnit, error_of_states, named_units
 from pgmengine.base.types import Array
-from pgmengine.declare.summary import headline as model_headline
 from pgmengine.declare.summary import parents
 from pgmengine.evidence.frames import shown_units, state_keys
-from pgmengine.evidence.state_names import text_of
 from pgmengine.infer.results.by_name import asked, state_values
 from pgmengine.infer.results.overview import AT_LEAST, NO_PAIRS, headline, interval_text
+from pgmengine.model.headline import headline as model_headline
+from pgmengine.model.names.state_names import text_of
 
 # Answers with a number for each row, and the statistics with their standard errors. The interval of
 # log_z says more than its standard error, which knows nothing of other runs.

@@ -22,8 +22,8 @@ from scipy.sparse import csr_array, issparse, vstack
 from pgmengine.base.checks import is_missing, real
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
-from pgmengine.evidence.containers import array_of
 from pgmengine.evidence.frames import in_order, names_of_columns
+from pgmengine.model.containers import array_of
 
 # The largest size of a feature: squares of gradients stay finite.
 MAX_FEATURE = 1e100

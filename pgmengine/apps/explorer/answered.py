@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from pgmengine.apps.explorer.given import Given, arguments
 from pgmengine.base.errors import PgmError
+from pgmengine.declare.model import Model
 from pgmengine.declare.pictures.svg import Values
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.results.overview import values_drawn
 from pgmengine.infer.results.result import Result
-from pgmengine.model.model import Model
 
 # The largest time of an answer, as plans estimate it, in seconds.
 MAX_ANSWER_SECONDS = 10.0

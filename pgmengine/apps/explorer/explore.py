@@ -8,7 +8,7 @@ from typing import Any
 from pgmengine.apps.explorer.session import Session
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import LayerValues
-from pgmengine.model.model import ModelLike, as_model
+from pgmengine.declare.model import ModelLike, as_model
 
 # The front end, which the widget and the page share.
 DATA = Path(__file__).parents[2] / "data"

@@ -14,10 +14,10 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import LayerValues
-from pgmengine.evidence.names import Place
+from pgmengine.declare.model import Model
 from pgmengine.evidence.soft import likelihood
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model
+from pgmengine.model.names.unit_names import Place
 from pgmengine.model.structure import Structure
 
 # Units of a layer that are given by their own names; more are given as the array of the layer.

@@ -9,7 +9,7 @@ import re
 import sys
 
 from pgmengine.base.errors import PgmError, told
-from pgmengine.evidence.names import Place
+from pgmengine.model.names.unit_names import Place
 from pgmengine.model.structure import Structure
 
 # The numbers of a layer and a unit, of which no model has more than a thousand million.

@@ -13,9 +13,9 @@ from pgmengine.apps.explorer.messages import place_text
 from pgmengine.base.display import plain
 from pgmengine.declare.pictures.scene import Form, Scene
 from pgmengine.declare.pictures.svg import Values, svg
-from pgmengine.evidence.names import Place
 from pgmengine.infer.results.overview import AT_LEAST, status_text
 from pgmengine.infer.results.result import Result
+from pgmengine.model.names.unit_names import Place
 from pgmengine.model.structure import Structure
 
 # Decimals of log p(evidence) that are shown.

@@ -32,10 +32,10 @@ from pgmengine.base.checks import LARGEST_WHOLE
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import LayerValues
 from pgmengine.base.work.cache import Cache
+from pgmengine.declare.model import Model
 from pgmengine.declare.pictures.scene import Scene
 from pgmengine.declare.pictures.sketch import sketch
-from pgmengine.declare.summary import headline_parts
-from pgmengine.model.model import Model
+from pgmengine.model.headline import headline_parts
 
 # Answers that are remembered.
 MAX_ANSWERS = 64

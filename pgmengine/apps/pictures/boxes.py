@@ -17,10 +17,10 @@ from pgmengine.apps.pictures.style import SMALL, text_width
 from pgmengine.base.types import Array
 from pgmengine.declare.pictures.scene import side_of_square
 from pgmengine.declare.summary import layer_text
-from pgmengine.evidence.names import Place
 from pgmengine.infer.results.result import Result
 from pgmengine.infer.results.state_errors import state_errors
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.unit_names import Place
 from pgmengine.model.structure import Structure
 
 # Names of variables and states are broken, or cut, after so many letters.

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from pgmengine.apps.pictures.style import BLUE, CYCLE, FAINT, SMALL, VERMILION, axes_of, framed
 from pgmengine.base.errors import PgmError
 from pgmengine.diagnostics import autocorrelation_function
-from pgmengine.evidence.containers import as_floats
 from pgmengine.infer.results.result import Result
 from pgmengine.learn.fit import Fit
+from pgmengine.model.containers import as_floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,11 +23,11 @@ from pgmengine.apps.pictures.style import (
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
-from pgmengine.evidence.containers import as_floats
+from pgmengine.declare.model import ModelLike, as_model
 from pgmengine.infer.results.by_name import asked
 from pgmengine.infer.results.result import Result
+from pgmengine.model.containers import as_floats
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import ModelLike, as_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,10 +21,10 @@ from pgmengine.apps.pictures.style import (
 )
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
-from pgmengine.evidence.names import Member
 from pgmengine.infer.results.by_name import asked
 from pgmengine.infer.results.result import Result
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.unit_names import Member
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

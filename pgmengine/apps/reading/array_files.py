@@ -14,9 +14,9 @@ import pgmengine as pgm
 from pgmengine.apps.reading.cells import as_cell, as_entry, one_unit, state, states_of_cells
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
-from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.named_units import numbers_of_layer
-from pgmengine.evidence.state_names import as_entries
+from pgmengine.model.containers import as_floats
+from pgmengine.model.names.state_names import as_entries
 
 # Names of the answers that are states of units.
 ANSWERS_OF_STATES = ("samples", "mode")

@@ -12,8 +12,8 @@ import pgmengine as pgm
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.evidence.named_units import check_states
-from pgmengine.evidence.state_names import state_number
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.state_names import state_number
 
 # Texts by which other programs mark a missing value. They may be names of states, and are not read
 # as missing; the message about them says how to write a missing value.

@@ -20,8 +20,8 @@ import pgmengine as pgm
 from pgmengine.apps.reading.cells import one_unit, state, states_of_cells
 from pgmengine.base.display import few
 from pgmengine.base.names import nearest
-from pgmengine.evidence.names import Place
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.unit_names import Place
 
 # Separators of cells, with their names for messages. The first one is the usual one.
 SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}

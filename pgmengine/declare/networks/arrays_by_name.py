@@ -17,8 +17,8 @@ import math
 import re
 from collections.abc import Sequence
 
-from pgmengine.evidence.names import Member
-from pgmengine.model.variables import MAX_SHAPE_AXES
+from pgmengine.model.names.unit_names import Member
+from pgmengine.model.names.variables import MAX_SHAPE_AXES
 
 # A name with subscripts, as units of arrays are written. No array has a billion variables.
 NAME = re.compile(r"([^\[\]]+)\[((?:0|[1-9]\d{0,8})(?:,(?:0|[1-9]\d{0,8}))*)\]", re.ASCII)

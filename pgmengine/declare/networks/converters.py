@@ -16,7 +16,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.networks.tabular import Conditional, Network, Table
-from pgmengine.model.variables import free_name
+from pgmengine.model.names.variables import free_name
 from pgmengine.units import Binary, Spin, Unit
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence, nearest, slip_of
 from pgmengine.base.types import Array, Weight
 from pgmengine.declare.validate import check_settings, check_unit_room
-from pgmengine.evidence.containers import as_floats
+from pgmengine.model.containers import as_floats
 from pgmengine.model.forms.table_forms import Formed
-from pgmengine.model.variables import Variable, free_name
+from pgmengine.model.names.variables import Variable, free_name
 from pgmengine.units import Unit
 
 if TYPE_CHECKING:

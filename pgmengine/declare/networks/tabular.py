@@ -24,9 +24,9 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
 from pgmengine.declare.networks.arrays_by_name import member_of, shapes_of
-from pgmengine.evidence.containers import as_floats
-from pgmengine.evidence.names import Member
+from pgmengine.model.containers import as_floats
 from pgmengine.model.forms.table_forms import Formed
+from pgmengine.model.names.unit_names import Member
 from pgmengine.model.tables import as_printed
 
 # The most entries of the table of a gate that is written to a file.

@@ -18,7 +18,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import in_range
 from pgmengine.base.types import Array
-from pgmengine.declare.entries import entries_of
+from pgmengine.declare.networks.entries import entries_of
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
 from pgmengine.units import Binary

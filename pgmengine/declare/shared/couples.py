@@ -12,10 +12,10 @@ from pgmengine.base.types import Weight
 from pgmengine.declare.shared.declared_term import DeclaredTerm, Places
 from pgmengine.declare.units import Units, check_scope
 from pgmengine.declare.validate import check_parameter
-from pgmengine.evidence.containers import as_floats
-from pgmengine.evidence.names import Member
+from pgmengine.model.containers import as_floats
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.unit_names import Member
 from pgmengine.model.weights import is_sparse
 
 

@@ -18,10 +18,10 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
 from pgmengine.declare.scopes import free_parameter, numbers_of_places
-from pgmengine.declare.shared.checks import check_shared
 from pgmengine.declare.units import Units, broadcast_shape, in_words, units_of_member
-from pgmengine.evidence.names import Member
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.model.names.unit_names import Member
+from pgmengine.model.parameter_checks import check_shared
 from pgmengine.model.shared.expansion import joins
 from pgmengine.model.shared.shared_term import SharedTerm, place_shape, rows_by_state
 from pgmengine.model.structure import Structure

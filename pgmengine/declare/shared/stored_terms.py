@@ -17,11 +17,11 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.scopes import check_numbers_of_units
 from pgmengine.declare.shared.declared_term import PlacedTerm, takes_rows
-from pgmengine.evidence.containers import as_floats
-from pgmengine.evidence.names import Member
+from pgmengine.model.containers import as_floats
+from pgmengine.model.names.unit_names import Member
+from pgmengine.model.names.variables import check_shape
 from pgmengine.model.shared.shared_term import SharedTerm
 from pgmengine.model.structure import Structure
-from pgmengine.model.variables import check_shape
 
 # The fields of a record, and their types.
 FIELD_TYPES: dict[str, type] = {

@@ -11,7 +11,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.values.forms import Form
 from pgmengine.declare.values.functions import FromFunction, FromRows
-from pgmengine.evidence.containers import as_floats
+from pgmengine.model.containers import as_floats
 from pgmengine.model.forms.table_forms import Formed
 
 Values: TypeAlias = "ArrayLike | Callable[..., Any] | Form | Formed"

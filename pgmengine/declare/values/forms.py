@@ -20,9 +20,9 @@ from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array
-from pgmengine.evidence.containers import array_of, as_floats
-from pgmengine.evidence.state_names import StateNames, position
+from pgmengine.model.containers import array_of, as_floats
 from pgmengine.model.forms.table_forms import Formed
+from pgmengine.model.names.state_names import StateNames, position
 from pgmengine.model.tables import MAX_SUM_ERROR
 
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from pgmengine.base.rows import rows_by_kind
 from pgmengine.base.types import Array
+from pgmengine.model.graph.unit_graph import Rows
 from pgmengine.model.tables import TableIndex, index_scopes
-from pgmengine.model.unit_graph import Rows
 from pgmengine.units import Unit
 
 if TYPE_CHECKING:

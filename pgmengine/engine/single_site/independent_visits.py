@@ -16,8 +16,8 @@ import numpy as np
 
 from pgmengine import _kernels
 from pgmengine.base.types import Array
+from pgmengine.model.graph.unit_graph import Rows, unit_graph
 from pgmengine.model.parameters import Parameters
-from pgmengine.model.unit_graph import Rows, unit_graph
 
 # The number of sweeps in progress at once, as PGM_SWEEPS_TOGETHER in routines.h.
 SWEEPS_TOGETHER = 8

@@ -2,7 +2,7 @@
 
 The units, tables and kinds of units are packed once for a structure, the parameters once for a
 model: float32, with all couplings of a kind as one matrix. Units, weights and parents come from the
-graph of units (model/unit_graph.py).
+graph of units (model/graph/unit_graph.py).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from pgmengine.base.types import Array
 from pgmengine.base.work.cache import remembered
 from pgmengine.engine.single_site.conditional_tables import Children, joined
+from pgmengine.model.graph.unit_graph import JoinedWeights, Rows, unit_graph, units_of
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import TableIndex
-from pgmengine.model.unit_graph import JoinedWeights, Rows, unit_graph, units_of
 from pgmengine.units import Unit
 from pgmengine.units.base import Draw
 

@@ -37,9 +37,9 @@ from pgmengine.engine.single_site.packed_units import (
 )
 from pgmengine.engine.visits import marginalised_layers, visited
 from pgmengine.evidence.target import Target, times
+from pgmengine.model.graph.unit_graph import units_of
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
-from pgmengine.model.unit_graph import units_of
 from pgmengine.model.weights import count
 from pgmengine.units.base import Draw
 

@@ -16,9 +16,9 @@ import numpy as np
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.soft import Finding
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.variables import free_name
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables
-from pgmengine.model.variables import free_name
 from pgmengine.units import Binary
 
 if TYPE_CHECKING:

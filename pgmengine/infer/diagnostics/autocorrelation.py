@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.evidence.containers import as_floats
+from pgmengine.model.containers import as_floats
 
 log = logging.getLogger(__name__)
 

@@ -35,13 +35,13 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.types import Array, States
+from pgmengine.declare.model import Model
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.magnitudes import Magnitudes, largest_terms, magnitudes
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model
 from pgmengine.model.weights import is_sparse
 
 # Largest sum of the sizes of the terms of a log weight, in double precision: its error is 2^-22.

@@ -23,8 +23,8 @@ import numpy as np
 
 from pgmengine.base.rows import distinct_pairs
 from pgmengine.base.types import Array
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
-from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.units import Unit
 

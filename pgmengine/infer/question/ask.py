@@ -28,11 +28,11 @@ from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.progress import showing
+from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.declare.template import Row, Template, as_template
 from pgmengine.declare.units import Units, units_of_member
 from pgmengine.evidence.extended.unfolding import on_model
 from pgmengine.evidence.named_units import StateNumbers
-from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
@@ -45,7 +45,7 @@ from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.templates import answer_rows, questions_of
 from pgmengine.infer.question.wanted import check_want, without_added
 from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
-from pgmengine.model.model import Model, ModelLike, as_model
+from pgmengine.model.names.unit_names import Member, as_members
 from pgmengine.model.parameters import Parameters
 
 if TYPE_CHECKING:

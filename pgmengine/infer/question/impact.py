@@ -29,16 +29,16 @@ from numpy.typing import ArrayLike
 from pgmengine.base.display import as_html, as_text, few, plain
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike
+from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.evidence.frames import state_keys
 from pgmengine.evidence.named_units import StateNumbers
-from pgmengine.evidence.names import Member, Place
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.prepared import MethodLike
 from pgmengine.infer.results.by_name import state_values
 from pgmengine.infer.results.result import Result
-from pgmengine.model.model import Model, ModelLike, as_model
+from pgmengine.model.names.unit_names import Member, Place
 from pgmengine.model.tables import check_finite
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ import numpy as np
 
 from pgmengine.base.display import counted
 from pgmengine.base.errors import InternalError, PgmError, listed
+from pgmengine.declare.model import Model
 from pgmengine.declare.template import Row, Template, rows_of_data, shape_of, stacked
 from pgmengine.evidence.given import make_target
 from pgmengine.infer.question.rows import rows_of
 from pgmengine.infer.question.wanted import SQUEEZED
 from pgmengine.infer.results.result import Result
-from pgmengine.model.model import Model
 
 # Asks a question about a model: evidence, soft evidence and interventions by name.
 Asking = Callable[[Model, Any, Any, Any], Result]

@@ -18,9 +18,9 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.interrupts import whole_import
 from pgmengine.declare.units import Units, units_of_member
 from pgmengine.evidence.frames import shown_units, state_keys
-from pgmengine.evidence.names import Member, Names, Place
 from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.unit_names import Member, Names, Place
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import check_finite
 

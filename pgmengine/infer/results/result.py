@@ -18,7 +18,6 @@ from pgmengine.base.errors import NoSuchName, NotAsked, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Snapshot
 from pgmengine.declare.units import Units
-from pgmengine.evidence.names import Member, Names
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.arviz import to_arviz, to_frame
 from pgmengine.infer.results.by_name import (
@@ -35,6 +34,7 @@ from pgmengine.infer.results.by_name import (
 )
 from pgmengine.infer.results.expectation import Expectation, expectation
 from pgmengine.infer.results.overview import result_html, result_text
+from pgmengine.model.names.unit_names import Member, Names
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,10 +20,10 @@ from pgmengine import _kernels
 from pgmengine._kernels import LANES
 from pgmengine.base.types import Array, Weight
 from pgmengine.model.couplings import Arrow, Coupling
+from pgmengine.model.graph.unit_graph import Rows
 from pgmengine.model.layer import Layer
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
-from pgmengine.model.unit_graph import Rows
 from pgmengine.model.weights import is_sparse, like, numbers
 
 # Values (sets, K, width) and log base (K,) of the terms log sum_k h_k e^(y_k z) of each child.

@@ -31,8 +31,8 @@ from pgmengine.infer.variational.facts import Facts, by_values, facts_of, hard_u
 from pgmengine.infer.variational.infinite_units import Infinite
 from pgmengine.infer.variational.packed_graph import SOURCES
 from pgmengine.infer.variational.support import move_to_possible
+from pgmengine.model.graph.unit_graph import Inputs
 from pgmengine.model.parameters import Parameters
-from pgmengine.model.unit_graph import Inputs
 
 # Numbers of Newton steps in xi: in each round, and for barren units after the last round.
 NEWTON_STEPS = 2

@@ -22,6 +22,7 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
+from pgmengine.declare.model import Model
 from pgmengine.engine.kernels.kernel import Kernel, share_of
 from pgmengine.engine.packed import unit_fields
 from pgmengine.evidence.target import Target
@@ -33,7 +34,6 @@ from pgmengine.model.couplings import (
     Coupling,
     Pair,
 )
-from pgmengine.model.model import Model
 from pgmengine.model.weights import is_sparse
 from pgmengine.units.base import Draw, Unit
 

@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from pgmengine.base.types import Array
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model
 from pgmengine.model.weights import is_sparse
 
 BOUND_METHOD = MeanField(updates=5, tolerance=1e-4, precision=np.float32)

@@ -18,11 +18,11 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, States
+from pgmengine.declare.model import Model
 from pgmengine.learn.monitoring.changes import Pairs
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.monitoring.scores import Score, learned_units, score_for
 from pgmengine.learn.run import Run
-from pgmengine.model.model import Model
 
 # The number of rows measured at each point is a share of the rows of all updates, and lies between
 # MIN_MEASURED_ROWS and MAX_MEASURED_ROWS.

@@ -10,8 +10,8 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
+from pgmengine.declare.model import Model
 from pgmengine.learn.contracts import ModelPhase, Monitor, PhaseMonitor, Stopping
-from pgmengine.model.model import Model
 
 # A number, or a row of numbers.
 Value = float | Array

@@ -11,6 +11,7 @@ from pgmengine.base.checks import check_method, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, LayerValues
+from pgmengine.declare.model import Model
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
@@ -19,7 +20,6 @@ from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.learn.monitoring.monitors import Periodic, check_no_input
-from pgmengine.model.model import Model
 from pgmengine.model.tables import joined_states
 
 

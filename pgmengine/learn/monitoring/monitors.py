@@ -25,6 +25,7 @@ from pgmengine.base.checks import (
 )
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import LayerValues
+from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.engine.chains import make_chains, start
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
@@ -35,7 +36,6 @@ from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.infer.variational.saddles import STEP_OF_START
 from pgmengine.learn.contracts import ModelPhase, Monitor, Records
-from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.weights import numbers
 
 

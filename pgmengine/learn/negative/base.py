@@ -13,6 +13,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Snapshot, States
+from pgmengine.declare.model import Model
 from pgmengine.engine.chains import Chains, engine_for, make_chains, start
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
@@ -22,7 +23,6 @@ from pgmengine.learn.compiled.recorded_chains import RecordedChains
 from pgmengine.learn.compiled.recorder import Recorder
 from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.steps.schedules import Scheduled, at
-from pgmengine.model.model import Model
 
 # A kernel, or a schedule of kernels, update -> kernel.
 Kernels: TypeAlias = Scheduled[Kernel]

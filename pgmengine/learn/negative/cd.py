@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from pgmengine.base.checks import check_whole
+from pgmengine.declare.model import Model
 from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
@@ -18,7 +19,6 @@ from pgmengine.learn.contracts import ModelPhase
 from pgmengine.learn.negative.base import Kernels, adopted
 from pgmengine.learn.statistics import Statistics
 from pgmengine.learn.steps.schedules import at
-from pgmengine.model.model import Model
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pgmengine.base.checks import check_number, check_rate, check_whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import LARGEST
 from pgmengine.base.types import Snapshot
+from pgmengine.declare.model import Model
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.packed import packed
 from pgmengine.evidence.target import Target
@@ -22,7 +23,6 @@ from pgmengine.learn.negative.base import Kernels, Persistent, record_sweeps, sw
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import projected
 from pgmengine.learn.steps.schedules import Rate, rate_at
-from pgmengine.model.model import Model
 from pgmengine.model.weights import elementwise, like, numbers
 
 

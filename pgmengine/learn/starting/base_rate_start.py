@@ -14,12 +14,12 @@ import numpy as np
 from pgmengine.base.checks import amount
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, LayerValues, Params
+from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.methods.base_rates import base_rates
 from pgmengine.learn.steps.optimizers import floors, raised
-from pgmengine.model.model import Model, ModelLike, as_model
 
 # The number of observations, at the mean that belongs to bias 0, that are added to the data of each
 # bounded unit. Without them a mean at the edge of the range would have no finite bias.

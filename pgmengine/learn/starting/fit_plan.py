@@ -11,7 +11,7 @@ import numpy as np
 
 from pgmengine.base.checks import whole
 from pgmengine.base.types import Array
-from pgmengine.evidence.names import Member
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.arguments import (
@@ -37,7 +37,7 @@ from pgmengine.learn.steps.wrappers import Tied, holds
 from pgmengine.learn.under_way import UnderWay
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.run import WholeRun
-from pgmengine.model.model import Model
+from pgmengine.model.names.unit_names import Member
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

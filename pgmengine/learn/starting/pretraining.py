@@ -12,6 +12,7 @@ from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import LayerValues
 from pgmengine.declare.builder import GraphBuilder
+from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.named_units import StateNumbers
@@ -27,7 +28,6 @@ from pgmengine.learn.steps.schedules import linear_decay
 from pgmengine.learn.steps.wrappers import Tied
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import Model, ModelLike, as_model
 from pgmengine.model.weights import is_sparse
 
 # The smallest number of draws of a layer, even if there are fewer rows.

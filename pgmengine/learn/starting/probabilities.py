@@ -15,13 +15,13 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, LayerValues
-from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.evidence import is_binary
 from pgmengine.evidence.frames import data_by_layer
-from pgmengine.evidence.names import Member, as_members
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import FullBatch
+from pgmengine.model.containers import as_floats
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.unit_names import Member, as_members
 from pgmengine.model.structure import Structure
 
 # A number that tells the draws of data from other uses of the key of a fit.

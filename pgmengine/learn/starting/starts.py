@@ -18,11 +18,11 @@ import numpy as np
 from pgmengine.base.errors import listed
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Params, Snapshot, Weight
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.learn.starting.symmetry import Symmetry, latent_units
 from pgmengine.learn.whole.fixed_rows import with_kept
 from pgmengine.learn.whole.objective import Objective
-from pgmengine.model.model import Model
 from pgmengine.model.tables import normalised
 from pgmengine.model.weights import is_sparse, like, numbers
 

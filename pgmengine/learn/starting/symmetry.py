@@ -28,16 +28,16 @@ import numpy as np
 
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array
+from pgmengine.declare.model import Model
 from pgmengine.evidence.relevance import has_soft, informed_units
 from pgmengine.evidence.target import Target
 from pgmengine.model.couplings import Coupling, Lateral
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.forms.table_forms import Leaves
-from pgmengine.model.model import Model
+from pgmengine.model.graph.unit_graph import units_of
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import Tables
-from pgmengine.model.unit_graph import units_of
 from pgmengine.model.weights import acting, is_sparse, like, numbers
 
 # Kinds of vertices and of edges, which enter the hashes.

@@ -32,13 +32,13 @@ from pgmengine.base.errors import InternalError, PgmError, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Params, Snapshot
-from pgmengine.evidence.containers import as_floats
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.learn.starting.starts import begun
 from pgmengine.learn.whole.fixed_rows import with_kept
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Evaluation, Objective
-from pgmengine.model.model import Model
+from pgmengine.model.containers import as_floats
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:

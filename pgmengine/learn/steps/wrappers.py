@@ -12,6 +12,7 @@ from pgmengine.base.checks import check_number
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.base.work.threads import parts
+from pgmengine.declare.model import Model
 from pgmengine.learn.compiled.recorder import NotCompiled, Recorder, Slopes, recording
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
@@ -25,7 +26,6 @@ from pgmengine.learn.steps.optimizers import (
 )
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.model.couplings import Undirected
-from pgmengine.model.model import Model
 from pgmengine.model.shared.expansion import at_entries_of
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count, is_sparse, like, numbers, pattern, plus

@@ -21,6 +21,7 @@ import numpy as np
 from pgmengine.base.numerics import add_at
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Weight
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.chain_sums import Packing, chain_sums
 from pgmengine.infer.exact.emissions import (
@@ -31,7 +32,6 @@ from pgmengine.infer.exact.emissions import (
     observed_children,
     shared_numbers,
 )
-from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import TableIndex
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from pgmengine.base.rows import distinct, equal_rows
 from pgmengine.base.types import Array
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
-from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 
 # Rows times axes of tables whose entries are computed at a time.

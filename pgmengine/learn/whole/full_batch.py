@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from pgmengine.base.types import Params, Snapshot
+from pgmengine.declare.model import Model
 from pgmengine.learn.whole.objective import Objective
-from pgmengine.model.model import Model
 
 
 @dataclass(frozen=True, eq=False)

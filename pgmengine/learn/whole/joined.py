@@ -19,11 +19,11 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.learn.whole.chains import Chains, chains_of
 from pgmengine.learn.whole.fixed_rows import slopes_with_kept
 from pgmengine.learn.whole.objective import Evaluation, Objective
-from pgmengine.model.model import Model
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.weights import plus
 

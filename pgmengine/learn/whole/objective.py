@@ -22,6 +22,7 @@ import numpy as np
 
 from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.types import Array, Params, Weight
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method, Planned, Prepared
@@ -35,7 +36,6 @@ from pgmengine.learn.statistics import Statistics
 from pgmengine.learn.steps.optimizers import projected
 from pgmengine.learn.whole.counting import CountingModel, counted, is_complete, merged
 from pgmengine.learn.whole.fixed_rows import slopes_with_kept, with_kept
-from pgmengine.model.model import Model
 
 # The largest planned time, in seconds, of exact expectations given all rows.
 MAX_ROWS_SECONDS = 600.0

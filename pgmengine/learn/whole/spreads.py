@@ -20,13 +20,13 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array
-from pgmengine.evidence.state_names import text_of
+from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.positive import posterior_draw
 from pgmengine.learn.steps.optimizers import rows_of_inputs
 from pgmengine.learn.whole.objective import Objective
-from pgmengine.model.model import Model
+from pgmengine.model.names.state_names import text_of
 from pgmengine.model.structure import Structure
 from pgmengine.units import Gaussian, Normal
 

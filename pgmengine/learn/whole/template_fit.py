@@ -16,8 +16,8 @@ import numpy as np
 from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, Params, Snapshot
+from pgmengine.declare.model import Model
 from pgmengine.declare.template import Row, Template, rows_of_data
-from pgmengine.evidence.containers import array_of
 from pgmengine.evidence.target import Target
 from pgmengine.learn.arguments import row_weights, target_of
 from pgmengine.learn.contracts import Optimizer
@@ -31,7 +31,7 @@ from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.joined import JoinedObjective, check_shared, own_biases
 from pgmengine.learn.whole.objective import Objective
 from pgmengine.learn.whole.run import WholeRun
-from pgmengine.model.model import Model
+from pgmengine.model.containers import array_of
 
 
 @dataclass(frozen=True, eq=False)

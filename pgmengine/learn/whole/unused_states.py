@@ -10,11 +10,11 @@ import numpy as np
 
 from pgmengine.base.errors import listed
 from pgmengine.base.types import Array
-from pgmengine.evidence.state_names import text_of
+from pgmengine.declare.model import Model
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.starting.symmetry import latent_units
 from pgmengine.learn.whole.objective import Objective
-from pgmengine.model.model import Model
+from pgmengine.model.names.state_names import text_of
 from pgmengine.model.structure import Structure
 
 # A state with fewer expected uses in all rows and places together counts as unused. One that a

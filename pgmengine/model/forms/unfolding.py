@@ -21,8 +21,8 @@ import numpy as np
 from pgmengine.base.types import Weight
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.variables import Variable, free_name
 from pgmengine.model.tables import Tables
-from pgmengine.model.variables import Variable, free_name
 
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure

@@ -7,7 +7,7 @@ import pytest
 from random_graphs import random_graph, unit_numbers
 
 from pgmengine.infer.sampling.draws.blocks import BLOCKS_PER_UNIT, MAX_CLIQUE_SHARE, blocks
-from pgmengine.model.unit_graph import unit_graph
+from pgmengine.model.graph.unit_graph import unit_graph
 
 
 def joined_pairs(graph, model):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 from pgmengine.apps.pictures.boxes import DETAILED_BOXES, Answers, Box, layer_box, unit_box
-from pgmengine.model.model import Model
+from pgmengine.declare.model import Model
 from pgmengine.model.structure import Structure
 
 # Arrays and layers of at most so many units are drawn unit by unit where variables are.

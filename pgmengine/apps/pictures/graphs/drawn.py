@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pgmengine.apps.pictures.boxes import Answers
 from pgmengine.apps.pictures.graphs.canvas import Canvas
 from pgmengine.apps.pictures.graphs.contents import contents
+from pgmengine.declare.model import Model
 from pgmengine.declare.pictures.layout import drawing
 from pgmengine.infer.results.result import Result
-from pgmengine.model.model import Model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -56,7 +56,7 @@ from pgmengine.infer.exact.junction_tree.table_terms import (
     observed_constant,
     table_terms,
 )
-from pgmengine.model.unit_graph import acts
+from pgmengine.model.graph.unit_graph import acts
 
 T = TypeVar("T", bound=Term)
 

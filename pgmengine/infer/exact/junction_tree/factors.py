@@ -29,7 +29,7 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.target import Target
 from pgmengine.model.couplings import Coupling
-from pgmengine.model.unit_graph import joined_units
+from pgmengine.model.graph.unit_graph import joined_units
 from pgmengine.model.weights import is_sparse
 
 

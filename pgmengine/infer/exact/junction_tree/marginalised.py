@@ -38,8 +38,8 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.division import blocks, check_divided
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes, weights_between
+from pgmengine.model.graph.unit_graph import acts
 from pgmengine.model.layer import Layer
-from pgmengine.model.unit_graph import acts
 
 # Largest number of entries of a table of a child, or of a unit with infinitely many values, over
 # its neighbours.

@@ -34,8 +34,8 @@ from pgmengine.infer.question.prepared import Method, OtherPlanNeeded, Prepared,
 from pgmengine.infer.question.wanted import evidence_patterns, peak_bytes
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import Result, quantity
+from pgmengine.model.graph.unit_graph import unit_graph
 from pgmengine.model.structure import Structure
-from pgmengine.model.unit_graph import unit_graph
 
 # Largest rounding error of log Z, as every method promises (diagnostics/rounding.py), and of
 # correlations. The norm of the inverse overestimates both, by a factor of a thousand in lattices.

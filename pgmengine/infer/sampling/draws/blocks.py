@@ -1,10 +1,11 @@
 """Blocks of units whose exact conditional given all other units is cheap.
 
-A block grows from a free unit to random neighbours in the graph of units (model/unit_graph.py). Its
-units are eliminated in the reverse order of its growth: `back` holds the earlier neighbours of each
-unit. Eliminating a unit joins its earlier neighbours with each other, so that the latest of them
-inherits the others. All cliques {unit} + back of a block may have a limited number of states
-together. A unit enters the block if no clique then has more than MAX_CLIQUE_SHARE of this limit.
+A block grows from a free unit to random neighbours in the graph of units
+(model/graph/unit_graph.py). Its units are eliminated in the reverse order of its growth: `back`
+holds the earlier neighbours of each unit. Eliminating a unit joins its earlier neighbours with
+each other, so that the latest of them inherits the others. All cliques {unit} + back of a block
+may have a limited number of states together. A unit enters the block if no clique then has more
+than MAX_CLIQUE_SHARE of this limit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
-from pgmengine.model.unit_graph import UnitGraph, unit_graph
+from pgmengine.model.graph.unit_graph import UnitGraph, unit_graph
 
 # The largest number of states of one clique, as a share of the limit for all cliques together. With
 # 1/16 and 1/64 the comparison found fewer of the chains that could not leave their part of the

@@ -22,8 +22,8 @@ from pgmengine.evidence.relevance import has_soft, of_free_parents
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.wanted import public, squeeze
 from pgmengine.model.couplings import Coupling, Undirected, only_parameters
+from pgmengine.model.graph.unit_graph import Inputs, acts, arrows_inside, joined_units
 from pgmengine.model.layer import Layer
-from pgmengine.model.unit_graph import Inputs, acts, arrows_inside, joined_units
 from pgmengine.model.weights import count, is_sparse
 
 # Numbers (units times draws) that one call of the ancestral draws makes.

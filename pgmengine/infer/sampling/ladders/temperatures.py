@@ -19,8 +19,8 @@ from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
 from pgmengine.engine.chains import make_chains
 from pgmengine.engine.kernels.kernel import Kernel
-from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.target import Target
+from pgmengine.model.containers import as_floats
 
 # Sweeps of a pilot run from one inverse temperature to the next.
 SWEEPS_OF_PILOT = 4

@@ -16,11 +16,11 @@ from pgmengine.base.checks import amount
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import IN_RANGE
 from pgmengine.base.types import Array
-from pgmengine.evidence.containers import as_floats
+from pgmengine.declare.model import ModelLike, as_model
 from pgmengine.evidence.evidence import parse_layer
 from pgmengine.evidence.frames import data_by_layer
+from pgmengine.model.containers import as_floats
 from pgmengine.model.layer import Layer
-from pgmengine.model.model import ModelLike, as_model
 
 
 def base_rates(model: ModelLike, data: Any, shrink: float = 1.0) -> dict[str, Array]:

@@ -24,7 +24,6 @@ from pgmengine.engine.chains import Chains, make_chains, over_chains, sweep_work
 from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
-from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import independent, most_apart
 from pgmengine.infer.question.prepared import Prepared, Scheme
@@ -33,6 +32,7 @@ from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
 from pgmengine.infer.sampling.draws.starts import CHAINS_PER_GROUP, dispersed, sweeps_apart
+from pgmengine.model.containers import as_floats
 
 # Sweeps of the warm-up in one call. Where visits are independent, the sweeps of one call overlap
 # (engine/single_site/independent_visits.py).

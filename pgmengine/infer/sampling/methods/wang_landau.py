@@ -29,7 +29,6 @@ from pgmengine.engine.cost import NS, US, Price, free_units, plain, state_count
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.engine.reference import Tilt, sweep
-from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import few_weights
 from pgmengine.infer.question.prepared import Prepared, Scheme
@@ -39,6 +38,7 @@ from pgmengine.infer.sampling.draws.collected import Draws, small, whole
 from pgmengine.infer.sampling.draws.memory import small_bytes
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, Weights, check_gamma
+from pgmengine.model.names.unit_names import Member, as_members
 
 # The largest number of bins in the estimate of memory, because a larger integer may not fit a
 # float.

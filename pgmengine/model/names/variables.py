@@ -17,8 +17,8 @@ from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import hashable, is_sequence
 from pgmengine.base.work.memory import no_room
-from pgmengine.evidence.state_names import LARGEST_READ, plain, text_of
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.state_names import LARGEST_READ, plain, text_of
 from pgmengine.units import Binary, Categorical, Constant, Unit
 
 # The most axes of an array of variables: numpy 1 has arrays of up to 32 axes, and broadcasting,

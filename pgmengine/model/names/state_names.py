@@ -29,7 +29,7 @@ from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.names import hashable, nearest
 from pgmengine.base.types import Array
-from pgmengine.evidence.containers import array_of
+from pgmengine.model.containers import array_of
 
 if TYPE_CHECKING:
     from pgmengine.model.layer import Layer

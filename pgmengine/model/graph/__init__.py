@@ -1,0 +1,1 @@
+"""The graph of single units, and orders over it."""

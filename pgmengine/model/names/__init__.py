@@ -1,0 +1,1 @@
+"""Names of units, of variables and of their states."""
