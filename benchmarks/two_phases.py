@@ -37,6 +37,9 @@ import pgmengine as pgm
 # Weight of the reversed bond, as a share of the others.
 REVERSED = -0.5
 
+# Seeds of a model that are asked together.
+SEEDS_A_ROUND = 2
+
 # The least depth of the valley between two phases, in nats below the peak of the minority.
 LEAST_DEPTH = 1.0
 
@@ -285,8 +288,10 @@ def main(
     if checkpoint is not None and checkpoint.exists():
         answers = [json.loads(line) for line in checkpoint.read_text().splitlines()]
     done = {(one["model"], one["seed"]) for one in answers}
-    for number in range(first, first + models):
-        left = [seed for seed in range(seeds) if (number, seed) not in done]
+    # All models get some seeds before any gets all, so that an early end leaves no model out.
+    parts = [range(k, min(k + SEEDS_A_ROUND, seeds)) for k in range(0, seeds, SEEDS_A_ROUND)]
+    for part, number in itertools.product(parts, range(first, first + models)):
+        left = [seed for seed in part if (number, seed) not in done]
         some = asked(number, left) if left else []
         answers += some
         if checkpoint is not None:
