@@ -5,8 +5,8 @@ from pgmengine.base.routines import build_config
 
 # isort: split
 from pgmengine import datasets, diagnostics
-from pgmengine.apps.classifier import GenerativeClassifier
 from pgmengine.apps.explorer.explore import explore
+from pgmengine.apps.learners.classifier import GenerativeClassifier
 from pgmengine.base.errors import NotAsked, PgmError
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn

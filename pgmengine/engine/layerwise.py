@@ -35,7 +35,7 @@ from pgmengine.engine.visits import drawable, marginalised_layers, visited
 from pgmengine.evidence.target import Target, times
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.structure import Structure
-from pgmengine.units.base import Draw
+from pgmengine.units.unit import Draw
 
 # Sweeps after which all inputs are computed anew, so that rounding errors do not add up.
 SWEEPS_A_REFRESH = 512

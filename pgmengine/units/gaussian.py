@@ -11,7 +11,7 @@ from pgmengine.base.checks import real
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.limits import LARGEST, in_range
 from pgmengine.base.types import Array
-from pgmengine.units.base import Draw, Unit
+from pgmengine.units.unit import Draw, Unit
 
 
 @dataclass(frozen=True)

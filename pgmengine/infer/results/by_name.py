@@ -16,7 +16,7 @@ from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.base.work.interrupts import whole_import
-from pgmengine.declare.units import Units, units_of_member
+from pgmengine.declare.handles import Units, units_of_member
 from pgmengine.evidence.frames import shown_units, state_keys
 from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer

@@ -32,9 +32,9 @@ from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.frames import data_by_layer, shown_units
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.round_trips import Travels
-from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.infer.variational.saddles import STEP_OF_START
+from pgmengine.infer.variational.unit_families import Factors
 from pgmengine.learn.contracts import ModelPhase, Monitor, Records
 from pgmengine.model.weights import numbers
 

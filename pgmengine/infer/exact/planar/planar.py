@@ -15,21 +15,21 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from pgmengine.base.display import counted
+from pgmengine.base.equal_rows import equal_rows
 from pgmengine.base.errors import PgmError
-from pgmengine.base.rows import equal_rows
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.gathered import Answer, Gathered, exact_answers
 from pgmengine.infer.exact.junction_tree.conditioned_model import NEED_ALL_FACTORS, Form
-from pgmengine.infer.exact.junction_tree.expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits
+from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import NEED_MARGINALS
 from pgmengine.infer.exact.least_width import least_width
 from pgmengine.infer.exact.planar.drawing import drawing
 from pgmengine.infer.exact.planar.kac_ward import COLUMNS_AT_ONCE, KacWard
 from pgmengine.infer.exact.planning import lifted, normalised
-from pgmengine.infer.exact.spins import Spins, conditioned_spins
+from pgmengine.infer.exact.spin_factors import Spins, conditioned_spins
 from pgmengine.infer.question.prepared import Method, OtherPlanNeeded, Prepared, Scheme
 from pgmengine.infer.question.wanted import evidence_patterns, peak_bytes
 from pgmengine.infer.results.by_name import Joint, units_of

@@ -30,8 +30,12 @@ from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws
+from pgmengine.infer.sampling.draws.dispersed_starts import (
+    CHAINS_PER_GROUP,
+    dispersed,
+    sweeps_apart,
+)
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
-from pgmengine.infer.sampling.draws.starts import CHAINS_PER_GROUP, dispersed, sweeps_apart
 from pgmengine.model.containers import as_floats
 
 # Sweeps of the warm-up in one call. Where visits are independent, the sweeps of one call overlap

@@ -42,7 +42,7 @@ from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws, small, whole
-from pgmengine.infer.sampling.draws.memory import small_bytes
+from pgmengine.infer.sampling.draws.draw_memory import small_bytes
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
 from pgmengine.infer.sampling.ladders.temperatures import (
     Betas,

@@ -32,8 +32,8 @@ from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result
 from pgmengine.infer.sampling.draws.collected import Draws
+from pgmengine.infer.sampling.draws.dispersed_starts import dispersed
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
-from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import (
     Betas,
     Linear,

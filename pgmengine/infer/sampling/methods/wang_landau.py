@@ -35,7 +35,7 @@ from pgmengine.infer.question.prepared import Prepared, Scheme
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Named, Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws, small, whole
-from pgmengine.infer.sampling.draws.memory import small_bytes
+from pgmengine.infer.sampling.draws.draw_memory import small_bytes
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.model.names.unit_names import Member, as_members
