@@ -43,10 +43,10 @@ from pgmengine.infer.question.ask import explain, infer, prepare
 from pgmengine.infer.question.auto import Auto
 from pgmengine.infer.question.impact import Contribution, Impact, impact
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
-from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.by_name import Joint, Mode
 from pgmengine.infer.results.expectation import Expectation
 from pgmengine.infer.results.result import Plan, Result, Status
+from pgmengine.infer.results.statistics import Axis
 from pgmengine.io.formats import read, read_evidence, write
 from pgmengine.io.store import load, load_declaration, save
 from pgmengine.learn.fit import Fit, fit

@@ -18,7 +18,7 @@ from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
 from pgmengine.declare.model import Model
 from pgmengine.engine.densities import base_constant, densities_alone
-from pgmengine.engine.kernels.kernel import Kernel, share_of
+from pgmengine.engine.kernels import Kernel, share_of
 from pgmengine.engine.packed import (
     MIN_UPDATES_A_THREAD,
     mask,

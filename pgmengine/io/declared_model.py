@@ -74,8 +74,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pgmengine.base.checks import MAX_AXES
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.names import nearest
 from pgmengine.base.types import RngLike
 from pgmengine.declare.builder import GraphBuilder

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from pgmengine.base.checks import check_text
+from pgmengine.base.checks import MAX_AXES, check_text
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
 from pgmengine.declare.networks.tabular import Conditional, Network, check_different

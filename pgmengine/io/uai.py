@@ -27,8 +27,8 @@ from itertools import islice
 
 import numpy as np
 
+from pgmengine.base.checks import MAX_AXES
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
 from pgmengine.declare.networks.tabular import Conditional, Network, Table, check_acyclic

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pgmengine.base.checks import in_range
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import in_range
 from pgmengine.base.types import Array
 from pgmengine.units.unit import Unit
 

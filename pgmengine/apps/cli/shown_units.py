@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pgmengine as pgm
 from pgmengine.base.types import Array
 from pgmengine.evidence.frames import shown_units
-from pgmengine.infer.results.state_errors import state_errors
+from pgmengine.infer.results.statistics import state_errors
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 

@@ -20,7 +20,7 @@ from pgmengine.base.equal_rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.threads import parts
-from pgmengine.engine.kernels.kernel import Kernel, share_of
+from pgmengine.engine.kernels import Kernel, share_of
 from pgmengine.engine.packed import MIN_UPDATES_A_THREAD, padded, zeros
 from pgmengine.engine.single_site.independent_visits import (
     MIN_VISITS_A_WAVE,

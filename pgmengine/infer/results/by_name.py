@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from pgmengine.base.checks import MAX_AXES
 from pgmengine.base.display import few
 from pgmengine.base.errors import NoSuchName, PgmError, listed
 from pgmengine.base.extras import needed_by
-from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.base.work.interrupts import whole_import

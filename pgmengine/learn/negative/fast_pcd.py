@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from pgmengine.base.checks import check_number, check_rate, check_whole
+from pgmengine.base.checks import LARGEST, check_number, check_rate, check_whole
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import LARGEST
 from pgmengine.base.types import Snapshot
 from pgmengine.declare.model import Model
 from pgmengine.engine.kernels import Gibbs

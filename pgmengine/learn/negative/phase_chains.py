@@ -15,7 +15,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Snapshot, States
 from pgmengine.declare.model import Model
 from pgmengine.engine.chains import Chains, engine_for, make_chains, start
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.round_trips import Travels
 from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder

@@ -9,7 +9,7 @@ import numpy as np
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
 from pgmengine.engine.chains import Chains
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.engine.layerwise import CompiledChains, beyond_single
 from pgmengine.engine.packed import MIN_UPDATES_A_THREAD, panels, stride_of
 from pgmengine.learn.recorded.recorder import CHAINS, NotCompiled, Recorder

@@ -23,7 +23,7 @@ from pgmengine import _kernels
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
 from pgmengine.declare.model import Model
-from pgmengine.engine.kernels.kernel import Kernel, share_of
+from pgmengine.engine.kernels import Kernel, share_of
 from pgmengine.engine.packed import unit_fields
 from pgmengine.evidence.target import Target
 from pgmengine.learn.steps.schedules import Rate, Scheduled

@@ -26,7 +26,7 @@ import numpy as np
 
 from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import Chains, make_chains, start
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.variational.modes import modes, near
 from pgmengine.model.layer import Layer

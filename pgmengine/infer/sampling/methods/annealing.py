@@ -28,7 +28,7 @@ from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import check_divided
 from pgmengine.engine.chains import make_chains, over_chains, start
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.engine.visits import marginalised_layers
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import known_log_z, rounding_of_chains

@@ -1,4 +1,4 @@
-"""Memory of chains and of their draws, for the plans of samplers.
+"""Memory and seconds of chains and of their draws, for the plans of samplers.
 
 The constants are measured peaks (benchmarks/memory.py). Answers and evidence are counted by
 `peak_bytes` of infer/question/wanted.py.
@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 
+from pgmengine.engine.cost import NS, US, Price, free_units, state_count
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.convergence import judging_bytes
+from pgmengine.infer.diagnostics.convergence import MAX_SERIES_EXAMINED, judging_bytes
 from pgmengine.infer.question.wanted import answer_bytes, evidence_bytes, peak_bytes
 from pgmengine.infer.sampling.draws.collected import MAX_TRACE_BATCHES, by_mean, compared
 from pgmengine.infer.sampling.draws.rao_blackwell import (
@@ -19,6 +20,7 @@ from pgmengine.infer.sampling.draws.rao_blackwell import (
     MAX_BLOCKS,
     MAX_DISTINCT_DRAWS,
     MAX_DISTINCT_NUMBERS,
+    comparing,
 )
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count
@@ -150,3 +152,42 @@ def small_bytes(structure: Structure) -> float:
             for x in structure.layers.values()
         )
     )
+
+
+# Series with at most this number of different values are judged by counting, all others by sorting
+# (series.h).
+MAX_COUNTED_VALUES = 32
+
+
+def collecting(target: Target, wanted: tuple[str, ...], chains: float, draws: float) -> float:
+    """Return the seconds of adding draws of chains (of all rows) to the statistics."""
+    s = target.structure
+    each = Price(2 * US * len(s.layers), (1 + 2 * ("samples" in wanted)) * NS * s.width)
+    for name, layer in s.layers.items():
+        if layer.unit.support is not None and not by_mean(layer.unit):
+            each += Price(15 * US, 30 * NS * layer.size * state_count(target, name))
+    for c in s.couplings:
+        if "pairs" in wanted:
+            each += Price(20 * US, 0.6 * NS * s.layers[c.a].width * s.layers[c.b].width)
+        if "gradient" in wanted:
+            each += Price(50 * US, 0.4 * NS * count(target.model.weight(c)))
+    return each.of(chains, draws)
+
+
+def judging(target: Target, chains: float, draws: float, limit: float, drawing: float) -> float:
+    """Return the seconds of R-hat, effective sizes and errors; 0 if R-hat has no limit.
+
+    `drawing` is the seconds of the draws that are judged.
+    """
+    if limit == np.inf:
+        return 0.0
+    seconds = comparing(target, chains, draws, drawing)
+    for name in target.pattern.moving:
+        layer, batch = target.structure.layers[name], max(draws / MAX_TRACE_BATCHES, 1.0)
+        series = min(target.rows * free_units(target, name) * layer.unit.width, MAX_SERIES_EXAMINED)
+        finite = layer.unit.support is not None
+        counted = finite and (state_count(target, name) - 1) * batch < MAX_COUNTED_VALUES
+        seconds += series * (
+            US + (7 if counted else 80) * NS * chains * min(draws, MAX_TRACE_BATCHES)
+        )
+    return seconds

@@ -1,6 +1,7 @@
-"""The flip-the-state kernel; for more than two values it is the Metropolised Gibbs kernel.
+"""Kernels: transitions of one unit given all others; sweeps apply them layer by layer.
 
-For p_1 <= ... <= p_K, the eigenvalues of Metropolised Gibbs besides 1 are, for k = 1 .. K - 1,
+FlipState is the Metropolised Gibbs kernel for more than two values. For p_1 <= ... <= p_K, its
+eigenvalues besides 1 are, for k = 1 .. K - 1,
 
     lambda_k = 1 - sum_{i < k} p_i / (1 - p_i) - (p_k + ... + p_K) / (1 - p_k),
 
@@ -20,11 +21,61 @@ so that it keeps detailed balance, and the gap is at least 1 - e^-c everywhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from numbers import Real
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from pgmengine.base.checks import check_number
+from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
+
+
+class Kernel(Protocol):
+    """A Markov transition of one unit given all others.
+
+    A class that blends FlipState and Gibbs may define `flip_share`, the share of FlipState from 0
+    to 1, and is then run by compiled sweeps. The `transition` of any other class is called.
+    """
+
+    def transition(self, prob: Array, current: Array) -> Array:
+        """Return the probabilities (..., K) of the next state.
+
+        prob (..., K) are the conditional probabilities of the states given all other units, current
+        (...,) the current states.
+        """
+
+
+def share_of(kernel: Kernel) -> float:
+    """Return the share of FlipState that a kernel defines; PgmError unless it is in [0, 1]."""
+    share: Any = getattr(kernel, "flip_share", None)
+    known = isinstance(share, Real) and not isinstance(share, bool)
+    if not known or not 0.0 <= float(share) <= 1.0:
+        raise PgmError(
+            f"the kernel {kernel!r}: flip_share must be a number from 0 to 1, the share "
+            f"of FlipState beside Gibbs, not {share!r}; leave it out, and the reference engine "
+            "(PlainChains) runs the transition"
+        )
+    return float(share)
+
+
+@dataclass(frozen=True)
+class Gibbs:
+    """Draw each unit from its conditional distribution: x_i ~ p(x_i | all others).
+
+    >>> import pgmengine as pgm
+    >>> pgm.Gibbs().transition([0.3, 0.7], 0)
+    array([0.3, 0.7])
+    """
+
+    # Compiled sweeps read this share of FlipState from the class of the kernel itself, so that a
+    # subclass has to define its own.
+    flip_share: ClassVar[float] = 0.0
+
+    def transition(self, prob: Array, current: Array) -> Array:
+        """Return the conditional probabilities (..., K), whatever the current states (...,)."""
+        return np.asarray(prob, dtype=np.float64)
+
 
 # For two values the limit is so small that the kernel is the published one up to rounding. The
 # compiled transitions are pgm_moves (two values) and pgm_draw (K values) in cython_ext/c/draws.h;
@@ -88,3 +139,31 @@ def _tied(prob: Array, others: Array) -> Array:
     rest, own = (np.take_along_axis(sums, second, -1) for sums in (others, prob))
     found: Array = rest < odds * own
     return found
+
+
+@dataclass(frozen=True)
+class Blend:
+    """Move each unit by FlipState with probability alpha, else by Gibbs.
+
+    >>> import pgmengine as pgm
+    >>> pgm.Blend(0.5).transition([0.2, 0.8], 1)
+    array([0.225, 0.775])
+    """
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        check_number(self, "alpha", most=1.0)
+
+    @property
+    def flip_share(self) -> float:
+        """The share of FlipState, from which the compiled sweeps recognise this kernel."""
+        return self.alpha
+
+    def transition(self, prob: Array, current: Array) -> Array:
+        """Return the probabilities (..., K) of the next state.
+
+        prob (..., K) are conditional probabilities, current (...,) the current states.
+        """
+        prob = np.asarray(prob, dtype=np.float64)
+        return self.alpha * FlipState().transition(prob, current) + (1 - self.alpha) * prob
