@@ -156,7 +156,7 @@ def errors(model: pgm.Model, frame: pd.DataFrame, fitted: pgm.Fit) -> str:
 def _row_counts(model: pgm.Model, frame: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return how often each row of each conditional occurs in complete data."""
     from pgmengine.evidence.given import make_target
-    from pgmengine.learn.whole.counting import counted
+    from pgmengine.learn.full_batch.counting import counted
 
     target = make_target(model, frame, what="data")
     found = counted(model.structure, target.states, np.ones(target.rows))

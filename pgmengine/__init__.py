@@ -5,8 +5,8 @@ from pgmengine.base.routines import build_config
 
 # isort: split
 from pgmengine import datasets, diagnostics
-from pgmengine.apps.classifier import GenerativeClassifier
 from pgmengine.apps.explorer.explore import explore
+from pgmengine.apps.learners.classifier import GenerativeClassifier
 from pgmengine.base.errors import NotAsked, PgmError
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
@@ -43,10 +43,10 @@ from pgmengine.infer.question.ask import explain, infer, prepare
 from pgmengine.infer.question.auto import Auto
 from pgmengine.infer.question.impact import Contribution, Impact, impact
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
-from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.by_name import Joint, Mode
 from pgmengine.infer.results.expectation import Expectation
 from pgmengine.infer.results.result import Plan, Result, Status
+from pgmengine.infer.results.statistics import Axis
 from pgmengine.io.formats import read, read_evidence, write
 from pgmengine.io.store import load, load_declaration, save
 from pgmengine.learn.fit import Fit, fit

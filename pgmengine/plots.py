@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pgmengine.apps.pictures.convergence import convergence, levels
+from pgmengine.apps.pictures.chain_diagnostics import convergence, levels
 from pgmengine.apps.pictures.curves import autocorrelation, bound_gap, history
 from pgmengine.apps.pictures.graphs.drawn import graph_drawn
 from pgmengine.apps.pictures.images import completions, images, receptive_fields, samples
-from pgmengine.apps.pictures.sequences import sequence
+from pgmengine.apps.pictures.timelines import sequence
 from pgmengine.apps.pictures.traces import trace
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.declare.model import Model, ModelLike, as_model

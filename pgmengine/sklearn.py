@@ -16,10 +16,17 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.apps import classifier
 from pgmengine.apps.crf.estimator import ChainCRF
-from pgmengine.apps.estimators import Features, Graphical, RandomState, Scaling, checked, seed_of
-from pgmengine.apps.estimators_findings import warn_of
+from pgmengine.apps.learners import classifier
+from pgmengine.apps.learners.estimators import (
+    Features,
+    Graphical,
+    RandomState,
+    Scaling,
+    checked,
+    seed_of,
+)
+from pgmengine.apps.learners.fit_warnings import warn_of
 from pgmengine.base.checks import check_whole, whole
 from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError, listed
@@ -31,12 +38,12 @@ from pgmengine.infer.methods import AIS, MCMC, Exact
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.question.auto import Auto, drawing
 from pgmengine.learn.fit import Fit, fit, pass_on
+from pgmengine.learn.loop import unlogged
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.negative import ExactGradient
 from pgmengine.learn.starting.base_rate_start import base_rate_start
 from pgmengine.learn.steps.optimizers import Adam
 from pgmengine.learn.steps.schedules import linear_decay
-from pgmengine.learn.under_way import unlogged
 from pgmengine.units import Binary, Unit
 
 with needed_by("pgmengine.sklearn"):

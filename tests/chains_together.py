@@ -1,6 +1,7 @@
 """Fits of templates whose rows are summed as chains of all lengths, and one length at a time."""
 
-from pgmengine.learn.whole import chains, joined
+from pgmengine.learn.full_batch import chain_counts as chains
+from pgmengine.learn.full_batch import joined
 
 
 def fits(learned, monkeypatch):

@@ -18,7 +18,7 @@
 
 /* In a tie, flip-the-state draws from the conditional. It is a tie if the second most probable
  * state has log-odds above -PGM_TIE against all others together, or above -PGM_TIE_OF_MANY with
- * more than two states. pgmengine/engine/kernels/flip_state.py has the same numbers. */
+ * more than two states. pgmengine/engine/kernels.py has the same numbers. */
 #define PGM_TIE 1e-5f
 #define PGM_TIE_OF_MANY 0.05f
 

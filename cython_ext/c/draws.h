@@ -7,7 +7,7 @@
  * the new states, and lists the changes in the order of the units. A unit uses the uniform of its
  * own number (random.h), whether it is free or not.
  *
- * Reference: pgmengine/engine/reference.py with engine/kernels/gibbs.py and flip_state.py, on the
+ * Reference: pgmengine/engine/reference.py with engine/kernels.py and flip_state.py, on the
  * same uniforms (test_compiled_sweeps.py); conditionals and detailed balance in
  * test_kernel_contract.py and test_flip_state.py.
  */

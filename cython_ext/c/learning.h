@@ -1,6 +1,6 @@
 /* Updates of learning: a list of operations on fixed arrays, run many times.
  *
- * `fit` prepares the operations of an update once (learn/compiled): the mini-batch, the data phase,
+ * `fit` prepares the operations of an update once (learn/recorded): the mini-batch, the data phase,
  * the sweeps of the chains, the gradient and the step. This loop then makes any number of updates
  * without Python. Each operation is one of the routines of this folder, or a short loop below, and
  * does what one line of the Python update does, in the same order, in the same precision.

@@ -2,6 +2,10 @@
 
 Methods, kernels, trainers and optimizers check their settings when they are made, so that an error
 names the line that is wrong and not a later call that uses it.
+
+LARGEST is the largest absolute value of parameters, data and soft evidence. Compiled chains compute
+in single precision, whose largest number is 3.4e38. Products of two numbers within this limit stay
+below that, and so do sums of such products over many units.
 """
 
 from __future__ import annotations
@@ -10,9 +14,27 @@ import math
 from numbers import Integral, Real
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from pgmengine._kernels import LARGEST as LARGEST
 from pgmengine.base.errors import PgmError, told
-from pgmengine.base.types import RngLike
+from pgmengine.base.types import Array, RngLike
+
+# Relative rounding error of single precision.
+SINGLE_ROUNDING = 2.0**-24
+
+# The most axes of an array of numpy, and the most levels of lists within lists.
+MAX_AXES = 64
+
+IN_RANGE = f"a finite number of size up to {LARGEST:g}"
+
+
+def in_range(values: ArrayLike) -> Array:
+    """Return whether each number is finite and at most LARGEST in size."""
+    # Both comparisons are False for NaN. Absolute values would be a second copy of large weights.
+    values = np.asarray(values)
+    return np.asarray((values <= LARGEST) & (values >= -LARGEST))
+
 
 # The largest integer of a setting. Larger ones have no double, and no loop comes to their end.
 LARGEST_WHOLE = 2**53

@@ -1,9 +1,9 @@
 """The routines: compiled, or plain ones where the package was installed without a compiler.
 
 Other modules import `pgmengine._kernels`: the compiled module of cython_ext/kernels.pyx. Where
-there is none, the plain routines of `base/plain` take its place before anything else of the package
-is imported, and a line of the log says so. PGMENGINE_KERNELS=plain asks for them. A compiled module
-that cannot be loaded remains an error, because it would have to be mended.
+there is none, the plain routines of `base/numpy_routines` take its place before anything else of
+the package is imported, and a line of the log says so. PGMENGINE_KERNELS=plain asks for them. A
+compiled module that cannot be loaded remains an error, because it would have to be mended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _provide() -> None:
     asked = os.environ.get("PGMENGINE_KERNELS") == "plain"
     if NAME in sys.modules or (not asked and find_spec(NAME) is not None):
         return
-    plain = importlib.import_module("pgmengine.base.plain")
+    plain = importlib.import_module("pgmengine.base.numpy_routines")
     if asked and find_spec(NAME) is not None:
         vars(plain)["why"] = plain.TURNED_OFF
     sys.modules[NAME] = plain

@@ -17,6 +17,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_sequence
 from pgmengine.base.types import Array, RngLike, Weight
 from pgmengine.base.work.interrupts import stoppable
+from pgmengine.declare.handles import Units, check_scope, in_words
 from pgmengine.declare.model import Model
 from pgmengine.declare.networks.converters import (
     add_quadratic,
@@ -35,7 +36,6 @@ from pgmengine.declare.shared.declared_term import (
     values_of_terms,
     with_couplings,
 )
-from pgmengine.declare.units import Units, check_scope, in_words
 from pgmengine.declare.validate import (
     check_layers,
     check_name,
@@ -44,7 +44,7 @@ from pgmengine.declare.validate import (
     check_size,
     check_structure,
 )
-from pgmengine.declare.values.declared import Values, check_log, rows_of, values_of
+from pgmengine.declare.values.table_values import Values, check_log, rows_of, values_of
 from pgmengine.model.containers import as_floats
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer

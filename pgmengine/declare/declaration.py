@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.base.checks import MAX_AXES
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import MAX_AXES
 from pgmengine.declare.model import Model
 from pgmengine.declare.shared.stored_terms import term_numbers, term_records, term_units
 from pgmengine.declare.stored_tables import (

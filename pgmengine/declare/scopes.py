@@ -12,8 +12,8 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
+from pgmengine.declare.handles import Units, broadcast_shape, in_words, units_of_member
 from pgmengine.declare.stored_forms import same_form
-from pgmengine.declare.units import Units, broadcast_shape, in_words, units_of_member
 from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.model.forms.gate import Steps, fits_as_table
 from pgmengine.model.forms.table_forms import Formed

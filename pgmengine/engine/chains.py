@@ -17,7 +17,7 @@ from pgmengine.base.work.executors import part_count, run_jobs, spawn
 from pgmengine.declare.model import Model
 from pgmengine.engine import layerwise, reference
 from pgmengine.engine.ancestral_draws import Conditionals
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.engine.single_site import sweeps
 from pgmengine.evidence.target import Target
 from pgmengine.model.weights import count

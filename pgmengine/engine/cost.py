@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.rows import distinct
+from pgmengine.base.equal_rows import distinct
 from pgmengine.engine import layerwise
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.engine.single_site import packed_units, sweeps
 from pgmengine.evidence.target import Target
 from pgmengine.model.weights import count, is_sparse

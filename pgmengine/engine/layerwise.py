@@ -18,7 +18,7 @@ from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
 from pgmengine.declare.model import Model
 from pgmengine.engine.densities import base_constant, densities_alone
-from pgmengine.engine.kernels.kernel import Kernel, share_of
+from pgmengine.engine.kernels import Kernel, share_of
 from pgmengine.engine.packed import (
     MIN_UPDATES_A_THREAD,
     mask,
@@ -35,7 +35,7 @@ from pgmengine.engine.visits import drawable, marginalised_layers, visited
 from pgmengine.evidence.target import Target, times
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.structure import Structure
-from pgmengine.units.base import Draw
+from pgmengine.units.unit import Draw
 
 # Sweeps after which all inputs are computed anew, so that rounding errors do not add up.
 SWEEPS_A_REFRESH = 512

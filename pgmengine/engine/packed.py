@@ -21,7 +21,7 @@ from pgmengine.model.couplings import MIN_PRODUCTS_A_THREAD, Coupling, adds_rows
 from pgmengine.model.layer import Layer
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.weights import is_sparse
-from pgmengine.units.base import Draw, Unit
+from pgmengine.units.unit import Draw, Unit
 
 # The number of floats in the widest vector.
 FLOATS_A_VECTOR = 16

@@ -19,8 +19,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import softmax
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.declare.model import Model
-from pgmengine.engine.kernels.gibbs import Gibbs
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.engine.visits import marginalised_layers, visited
 from pgmengine.evidence.target import NEVER_ON, Target, times
 from pgmengine.model.couplings import Arrow

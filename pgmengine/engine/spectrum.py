@@ -16,7 +16,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.model.containers import as_floats
 
 if TYPE_CHECKING:
-    from pgmengine.engine.kernels.kernel import Kernel
+    from pgmengine.engine.kernels import Kernel
 
 # The most states of a transition matrix, which then takes 0.5 GiB.
 MAX_MATRIX_STATES = 8192

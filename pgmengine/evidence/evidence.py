@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.checks import IN_RANGE, SINGLE_ROUNDING
+from pgmengine.base.equal_rows import rows_of, spread
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.limits import IN_RANGE, SINGLE_ROUNDING
-from pgmengine.base.rows import rows_of, spread
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.evidence.frames import by_layer
 from pgmengine.evidence.named_units import StateNumbers, ValuesInRows, in_line, values_of_units

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.equal_rows import common_rows, spread
 from pgmengine.base.errors import PgmError
-from pgmengine.base.rows import common_rows, spread
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.evidence.evidence import Evidence, parse_evidence, tells_rows
-from pgmengine.evidence.extended.findings import observed_findings, with_findings
+from pgmengine.evidence.extended.virtual_findings import observed_findings, with_findings
 from pgmengine.evidence.relevance import pattern_of
 from pgmengine.evidence.soft import Soft, SoftEvidence, parse_soft
 from pgmengine.evidence.target import Target

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.checks import IN_RANGE, SINGLE_ROUNDING, in_range
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.limits import IN_RANGE, SINGLE_ROUNDING, in_range
 from pgmengine.base.types import Array
 from pgmengine.model.containers import as_floats, is_frame
 from pgmengine.model.layer import Layer

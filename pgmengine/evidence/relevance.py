@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.base.rows import distinct, equal_rows, rows_of, spread
+from pgmengine.base.equal_rows import distinct, equal_rows, rows_of, spread
 from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
 from pgmengine.model.couplings import Arrow

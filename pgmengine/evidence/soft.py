@@ -24,9 +24,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from pgmengine.base.checks import IN_RANGE, in_range
+from pgmengine.base.equal_rows import equal_rows
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import IN_RANGE, in_range
-from pgmengine.base.rows import equal_rows
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.frames import units_of_columns
 from pgmengine.evidence.named_units import apart, check_by_layer

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.checks import IN_RANGE, in_range
 from pgmengine.base.display import counted
+from pgmengine.base.equal_rows import distinct, rows_of, spread
 from pgmengine.base.errors import InternalError, PgmError
-from pgmengine.base.limits import IN_RANGE, in_range
-from pgmengine.base.rows import distinct, rows_of, spread
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.named_units import check_by_layer, fields_by_layer

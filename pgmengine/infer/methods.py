@@ -6,7 +6,7 @@ Each method is a frozen dataclass whose fields are its settings, and follows the
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
-from pgmengine.infer.exact.planar.planar import Planar
+from pgmengine.infer.exact.planar import Planar
 from pgmengine.infer.sampling.clusters.cluster_ladder import ClusterLadder
 from pgmengine.infer.sampling.clusters.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering

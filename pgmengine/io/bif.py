@@ -41,8 +41,8 @@ from pgmengine.base.errors import listed
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
 from pgmengine.declare.networks.tabular import Network
+from pgmengine.io.file_variables import Variables, check_directed, check_quotable
 from pgmengine.io.opened import DATA_MEMORY_PER_TEXT_BYTE
-from pgmengine.io.variables import Variables, check_directed, check_quotable
 from pgmengine.io.words import PAIRED_COMMENT, Words, pattern, unquoted
 
 BIF_WORD = pattern(r"//[^\n]*|" + PAIRED_COMMENT, "{}()[];|")

@@ -18,7 +18,7 @@ from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.declare.networks.tabular import Network
 from pgmengine.evidence.named_units import ValuesInRows
 from pgmengine.io.bif import read_bif, write_bif
-from pgmengine.io.blocks import read_dsl, read_net, write_net
+from pgmengine.io.hugin import read_dsl, read_net, write_net
 from pgmengine.io.network import build, by_unit, finite_units, network_of
 from pgmengine.io.opened import named, suffix_of, text_of, write_text
 from pgmengine.io.uai import read_uai, read_uai_evidence, write_uai

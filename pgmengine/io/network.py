@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from pgmengine.base.equal_rows import distinct_pairs
 from pgmengine.base.errors import PgmError
-from pgmengine.base.rows import distinct_pairs
 from pgmengine.base.types import Array
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.model import Model

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pgmengine.base.checks import MAX_AXES
 from pgmengine.base.errors import PgmError
 from pgmengine.base.files import as_path, readable, shown, write_whole
-from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.work.memory import too_large
 
 # Bytes of memory for each byte of text while a file is read, for lists of words and their numbers.

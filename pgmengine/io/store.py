@@ -38,7 +38,7 @@ from pgmengine.declare.stored_tables import (
     with_stored_tables,
 )
 from pgmengine.declare.template import Template, as_template
-from pgmengine.io.declared import declared_model
+from pgmengine.io.declared_model import declared_model
 from pgmengine.io.formats import READERS
 from pgmengine.io.opened import named, suffix_of
 from pgmengine.io.words import is_not_zero

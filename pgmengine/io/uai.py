@@ -27,14 +27,14 @@ from itertools import islice
 
 import numpy as np
 
+from pgmengine.base.checks import MAX_AXES
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
 from pgmengine.declare.networks.tabular import Conditional, Network, Table, check_acyclic
+from pgmengine.io.file_variables import ADVICE_FOR_ROUNDED_ROWS
 from pgmengine.io.opened import DATA_MEMORY_PER_TEXT_BYTE
 from pgmengine.io.uai_orders import REMARK, Order, order_of
-from pgmengine.io.variables import ADVICE_FOR_ROUNDED_ROWS
 from pgmengine.io.words import as_numbers, fault
 from pgmengine.model.tables import as_printed, rows_are_one, wrong_row
 

@@ -18,8 +18,8 @@ from pgmengine.infer.sampling.ladders.round_trips import Travels
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:
-    from pgmengine.learn.batch import Batch
-    from pgmengine.learn.statistics import Gradient, Statistics
+    from pgmengine.learn.phases.batch import Batch
+    from pgmengine.learn.phases.statistics import Gradient, Statistics
 
 # Values of monitors: name -> all pairs (update, value), in order.
 Records: TypeAlias = "Mapping[str, Sequence[tuple[int, Any]]]"

@@ -1,7 +1,7 @@
 """fit: maximise the mean log-likelihood of data by stochastic gradient ascent.
 
 The arguments are checked and completed first (starting/fit_plan.py). Then updates are made
-(under_way.py, run.py), between which monitors look at the model and checkpoints are written.
+(loop.py, run.py), between which monitors look at the model and checkpoints are written.
 """
 
 from __future__ import annotations
@@ -28,20 +28,26 @@ from pgmengine.declare.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.frames import labels_of_columns
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.arguments import check_left, check_settings, check_start, row_weights, written
-from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
-from pgmengine.learn.lock import Lock
+from pgmengine.learn.fit_overview import fit_html, fit_text
+from pgmengine.learn.full_batch.optimizer_contract import FullBatch
+from pgmengine.learn.full_batch.template_fit import fit_template
+from pgmengine.learn.loop import UnderWay, learn, report
 from pgmengine.learn.monitoring.finding import Finding
 from pgmengine.learn.monitoring.history import History
 from pgmengine.learn.monitoring.monitors import EarlyStopping
-from pgmengine.learn.overview import fit_html, fit_text
 from pgmengine.learn.run import State
+from pgmengine.learn.saving.checkpoint import Saver, mark_of, place_of
+from pgmengine.learn.saving.lock import Lock
+from pgmengine.learn.starting.arguments import (
+    check_left,
+    check_settings,
+    check_start,
+    row_weights,
+    written,
+)
 from pgmengine.learn.starting.fit_plan import FitPlan, plan_fit
 from pgmengine.learn.steps.wrappers import averaged
-from pgmengine.learn.under_way import UnderWay, learn, report
-from pgmengine.learn.whole.full_batch import FullBatch
-from pgmengine.learn.whole.template_fit import fit_template
 from pgmengine.model.names.unit_names import Member
 from pgmengine.model.structure import Structure
 from pgmengine.model.training import Training

@@ -19,8 +19,18 @@ from pgmengine.engine.packed import packed
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.arguments import with_weight
-from pgmengine.learn.batch import (
+from pgmengine.learn.contracts import (
+    Allowance,
+    ModelPhase,
+    Negative,
+    NormalizedPhase,
+    Optimizer,
+    Positive,
+)
+from pgmengine.learn.full_batch.optimizer_contract import FullBatch
+from pgmengine.learn.full_batch.spreads import collapsed
+from pgmengine.learn.monitoring.finding import Finding
+from pgmengine.learn.phases.batch import (
     Batch,
     idle_entries,
     joint_masks,
@@ -30,26 +40,16 @@ from pgmengine.learn.batch import (
     uninformed_entries,
     without,
 )
-from pgmengine.learn.checkpoint import parameters_digest
-from pgmengine.learn.compiled.recorder import NotCompiled, Recorder, recording
-from pgmengine.learn.compiled.updates import Call, CompiledUpdates, RowOrder
-from pgmengine.learn.contracts import (
-    Allowance,
-    ModelPhase,
-    Negative,
-    NormalizedPhase,
-    Optimizer,
-    Positive,
-)
-from pgmengine.learn.defaults import default_negative, default_optimizer
-from pgmengine.learn.monitoring.finding import Finding
-from pgmengine.learn.positive import data_phase, default_positive, factorises, posterior_draw
+from pgmengine.learn.phases.positive import data_phase, default_positive, factorises, posterior_draw
+from pgmengine.learn.phases.statistics import Gradient, Statistics
+from pgmengine.learn.recorded.recorded_updates import Call, CompiledUpdates, RowOrder
+from pgmengine.learn.recorded.recorder import NotCompiled, Recorder, recording
+from pgmengine.learn.saving.checkpoint import parameters_digest
+from pgmengine.learn.starting.arguments import with_weight
+from pgmengine.learn.starting.defaults import default_negative, default_optimizer
 from pgmengine.learn.starting.probabilities import draw
-from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
 from pgmengine.learn.steps.wrappers import idle_together
-from pgmengine.learn.whole.full_batch import FullBatch
-from pgmengine.learn.whole.spreads import collapsed
 from pgmengine.model.weights import elementwise, like, numbers
 
 # `Fit.state`: the snapshots of optimizer and model phase under "optimizer/..." and "negative/...",

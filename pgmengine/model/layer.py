@@ -13,7 +13,7 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.model.names.state_names import StateNames, position, text_of_number
-from pgmengine.units.base import Unit, one_hot_rows
+from pgmengine.units.unit import Unit, one_hot_rows
 
 # The number of a unit as Python writes it: 0, '0', or np.int64(0).
 NUMBER_AS_WRITTEN = re.compile(r"(?:np\.\w+\()?'?(\d{1,18})'?\)?", re.ASCII)

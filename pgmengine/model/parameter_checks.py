@@ -12,8 +12,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.checks import IN_RANGE, in_range
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.sparse import csr_of
 from pgmengine.base.types import Array, Weight
 from pgmengine.model.containers import as_floats

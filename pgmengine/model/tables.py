@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pgmengine.base.checks import IN_RANGE, in_range
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import IN_RANGE, in_range
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, Params, States
 from pgmengine.model.forms.table_forms import TableForm

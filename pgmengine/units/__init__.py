@@ -1,6 +1,5 @@
 """Unit types: one file for each, with a dataclass that derives from Unit."""
 
-from pgmengine.units.base import Unit
 from pgmengine.units.binary import Binary
 from pgmengine.units.categorical import Categorical
 from pgmengine.units.constant import Constant
@@ -10,6 +9,7 @@ from pgmengine.units.multivalued import MultiValued
 from pgmengine.units.noisy_or import NoisyOr
 from pgmengine.units.normal import Normal
 from pgmengine.units.spin import Spin
+from pgmengine.units.unit import Unit
 
 __all__ = [
     "Binary",

@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.base.numerics import expit
 from pgmengine.base.types import Array
-from pgmengine.units.base import Unit
+from pgmengine.units.unit import Unit
 
 # The support and the base measure, made once because methods read them often.
 ZERO_ONE, FLAT = np.array([0.0, 1.0]), np.zeros(2)

@@ -9,7 +9,7 @@ import numpy as np
 from pgmengine.base.checks import whole
 from pgmengine.base.numerics import log_sum, softmax
 from pgmengine.base.types import Array
-from pgmengine.units.base import Unit, one_hot_rows
+from pgmengine.units.unit import Unit, one_hot_rows
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.base.types import Array
-from pgmengine.units.base import Unit
+from pgmengine.units.unit import Unit
 
 
 @dataclass(frozen=True)

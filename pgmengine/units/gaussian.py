@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.checks import real
+from pgmengine.base.checks import LARGEST, in_range, real
 from pgmengine.base.errors import PgmError, told
-from pgmengine.base.limits import LARGEST, in_range
 from pgmengine.base.types import Array
-from pgmengine.units.base import Draw, Unit
+from pgmengine.units.unit import Draw, Unit
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pgmengine.base.checks import in_range
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import in_range
 from pgmengine.base.types import Array
-from pgmengine.units.base import Unit
+from pgmengine.units.unit import Unit
 
 
 @dataclass(frozen=True)

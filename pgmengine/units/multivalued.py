@@ -10,7 +10,7 @@ import numpy as np
 from pgmengine.base.checks import LARGEST_WHOLE
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
-from pgmengine.units.base import Draw, Unit
+from pgmengine.units.unit import Draw, Unit
 
 # For x below this the series of log(sinh(x) / x) and of its derivative are exact to rounding.
 SERIES_BELOW = 0.02

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgmengine.base.types import Array
-from pgmengine.units.base import Draw, Unit
 from pgmengine.units.binary import Binary
+from pgmengine.units.unit import Draw, Unit
 
 BINARY = Binary()
 

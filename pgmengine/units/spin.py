@@ -8,7 +8,7 @@ import numpy as np
 
 from pgmengine.base.numerics import expit
 from pgmengine.base.types import Array
-from pgmengine.units.base import Unit
+from pgmengine.units.unit import Unit
 
 
 @dataclass(frozen=True)

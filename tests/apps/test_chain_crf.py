@@ -9,10 +9,10 @@ from extras import extra
 from scipy import sparse
 
 import pgmengine as pgm
-from pgmengine.apps.crf import objective
+from pgmengine.apps.crf import likelihood as objective
+from pgmengine.apps.crf.likelihood import Likelihood
 from pgmengine.apps.crf.minimise import minimise
-from pgmengine.apps.crf.objective import Likelihood
-from pgmengine.apps.crf.sequences import Steps, features_of, stacked_items
+from pgmengine.apps.crf.stacked_sequences import Steps, features_of, stacked_items
 from pgmengine.base.errors import PgmError
 
 extra("sklearn")

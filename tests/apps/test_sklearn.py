@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pgmengine.apps.estimators_findings import warn_of
+from pgmengine.apps.learners.fit_warnings import warn_of
 
 # Most tests make few passes, which is enough for what they test.
 pytestmark = pytest.mark.filterwarnings(

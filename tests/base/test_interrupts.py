@@ -14,7 +14,7 @@ from pgmengine import _kernels
 from pgmengine.base.work.interrupts import CtrlC, whole_import
 from pgmengine.engine import layerwise
 from pgmengine.engine.chains import make_chains
-from pgmengine.learn import under_way
+from pgmengine.learn import loop
 from pgmengine.learn.run import Run
 
 X = pgm.datasets.bars_and_stripes(3).x_train
@@ -108,9 +108,9 @@ def test_an_interrupt_that_python_loses_arrives(name, ctrl_c, tmp_path):
 
 @pytest.mark.parametrize("optimizer", [pgm.Adam(0.01), pgm.LBFGS()], ids=["batches", "all rows"])
 def test_an_update_that_was_stopped_half_way_is_taken_back(optimizer, ctrl_c, monkeypatch):
-    monkeypatch.setattr(under_way, "LONG_UPDATE_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "LONG_UPDATE_SECONDS", -1.0)
     monkeypatch.setattr(Run, "call", lambda self, most: None)
-    usual = under_way.UnderWay.finish
+    usual = loop.UnderWay.finish
     stop_at = []
 
     def finish(self, call):
@@ -120,7 +120,7 @@ def test_an_update_that_was_stopped_half_way_is_taken_back(optimizer, ctrl_c, mo
             # The second one does not wait for the end of the update.
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(under_way.UnderWay, "finish", finish)
+    monkeypatch.setattr(loop.UnderWay, "finish", finish)
 
     def learned(updates, state=None, model=None):
         return pgm.fit(

@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 
-from pgmengine.base.limits import LARGEST, in_range
+from pgmengine.base.checks import LARGEST, in_range
 
 
 def test_finite_numbers_up_to_the_largest_size_are_in_range():

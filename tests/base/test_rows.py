@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pgmengine
-from pgmengine.base.rows import distinct_pairs, equal_rows, rows_by_kind
+from pgmengine.base.equal_rows import distinct_pairs, equal_rows, rows_by_kind
 
 RNG = np.random.default_rng(3)
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from test_shared_tables import METHODS, broadcast_places, close
 
 import pgmengine as pgm
-from pgmengine.learn.statistics import Gradient
+from pgmengine.learn.phases.statistics import Gradient
 from pgmengine.learn.steps.optimizers import MIN_LEAK
 
 

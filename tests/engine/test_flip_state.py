@@ -9,7 +9,7 @@ from scipy.stats import chi2, poisson
 import pgmengine as pgm
 from pgmengine import _kernels
 from pgmengine.engine import layerwise
-from pgmengine.engine.kernels.flip_state import TIE, TIE_OF_MANY
+from pgmengine.engine.kernels import TIE, TIE_OF_MANY
 
 # Ties of two and more states, near ties, two pairs of them, states that are hardly possible or not.
 BIASES = (

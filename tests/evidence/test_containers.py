@@ -14,7 +14,7 @@ from registry import MONITORS_OF_DATA
 
 import pgmengine as pgm
 from pgmengine import diagnostics
-from pgmengine.apps.explorer.given import given_of
+from pgmengine.apps.explorer.exploration import given_of
 
 pd = extra("pandas")
 extra("sklearn")

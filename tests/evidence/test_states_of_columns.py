@@ -8,7 +8,7 @@ import pytest
 from extras import extra
 
 import pgmengine as pgm
-from pgmengine.apps.explorer.given import arguments, given_of
+from pgmengine.apps.explorer.exploration import arguments, given_of
 from pgmengine.apps.reading.inputs import read_evidence
 
 pd = extra("pandas")

@@ -9,7 +9,7 @@ from registry import FEW_DRAWS, GIVE_LOG_Z, GIVE_MARGINALS
 
 import pgmengine as pgm
 from pgmengine.engine.chains import make_chains
-from pgmengine.learn.positive import default_positive
+from pgmengine.learn.phases.positive import default_positive
 
 NAN = np.nan
 

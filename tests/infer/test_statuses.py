@@ -16,7 +16,7 @@ import pgmengine as pgm
 from pgmengine.engine.cost import engine
 from pgmengine.infer.diagnostics.convergence import least_error, series_statistics
 from pgmengine.infer.diagnostics.trust import few, few_tours, normal_end, pareto_shape
-from pgmengine.infer.sampling.draws.starts import dispersed
+from pgmengine.infer.sampling.draws.dispersed_starts import dispersed
 from pgmengine.infer.sampling.methods import annealing, references
 from pgmengine.infer.sampling.methods.annealed_run import AnnealedRun
 from pgmengine.infer.sampling.methods.simulated_tempering import round_trips

@@ -12,7 +12,7 @@ import pgmengine as pgm
 from pgmengine.engine.chains import make_chains
 from pgmengine.infer.diagnostics.convergence import chain_statistics
 from pgmengine.infer.question.auto import disagreement, with_difference
-from pgmengine.infer.sampling.draws.starts import sweeps_apart
+from pgmengine.infer.sampling.draws.dispersed_starts import sweeps_apart
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from two_phases import KINDS, Case, asked, built, case, share_of, summed  # noqa: E402

@@ -12,8 +12,8 @@ from small_networks import BIF, DSL, NAMES, NET, STATES, TEXTS, drawn, network, 
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.networks.tabular import Network
 from pgmengine.io.bif import read_bif, write_bif
-from pgmengine.io.blocks import read_dsl, read_net
 from pgmengine.io.formats import read_network, write_network
+from pgmengine.io.hugin import read_dsl, read_net
 from pgmengine.io.xml.xdsl import read_xdsl
 from pgmengine.io.xml.xmlbif import read_xmlbif
 

@@ -17,8 +17,8 @@ from limits import no_unnamed_files
 from safetensors.numpy import save_file
 
 import pgmengine as pgm
-from pgmengine.learn.checkpoint import read
-from pgmengine.learn.lock import Lock
+from pgmengine.learn.saving.checkpoint import read
+from pgmengine.learn.saving.lock import Lock
 
 KEPT = Path(__file__).parents[1] / "files"
 X = {"v": pgm.datasets.bars_and_stripes(3).x_train}

@@ -10,8 +10,8 @@ from small_networks import BIF, DSL, NET, TEXTS, XDSL, XMLBIF, network, same
 import pgmengine as pgm
 from pgmengine.base.errors import PgmError
 from pgmengine.io.bif import read_bif
-from pgmengine.io.blocks import read_dsl, read_net
 from pgmengine.io.formats import read_network
+from pgmengine.io.hugin import read_dsl, read_net
 from pgmengine.io.xml.xdsl import read_xdsl
 from pgmengine.io.xml.xmlbif import read_xmlbif
 

@@ -8,10 +8,10 @@ from registry import NEGATIVES, every
 from tiny import MODELS, as_evidence, patterns, weaker
 
 import pgmengine as pgm
-from pgmengine.learn.batch import Batch, layers_by_means
-from pgmengine.learn.positive import data_phase, default_positive, posterior_draw
+from pgmengine.learn.phases.batch import Batch, layers_by_means
+from pgmengine.learn.phases.positive import data_phase, default_positive, posterior_draw
+from pgmengine.learn.phases.statistics import Statistics
 from pgmengine.learn.run import Run
-from pgmengine.learn.statistics import Statistics
 
 DIRECTED = [m for m in MODELS if m.directed and all(x.unit.support is not None for x in m.layers)]
 

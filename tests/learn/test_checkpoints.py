@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from kernels_of_users import OwnGibbs
 
 import pgmengine as pgm
-from pgmengine.learn import checkpoint
+from pgmengine.learn.saving import checkpoint
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_killed_process_leaves_the_last_good_checkpoint(tmp_path):
         time.sleep(0.15)
         child.send_signal(signal.SIGKILL)
         child.wait()
-        from pgmengine.learn.checkpoint import read
+        from pgmengine.learn.saving.checkpoint import read
 
         arrays, _ = read(path, {})
         reached = int(arrays["update"])

@@ -13,9 +13,9 @@ import pgmengine as pgm
 from pgmengine import _kernels
 from pgmengine.base.work.executors import spawn
 from pgmengine.engine.unit_draws import drawn_units
-from pgmengine.learn.compiled.recorder import mean_fields
+from pgmengine.learn.recorded.recorder import mean_fields
 from pgmengine.learn.run import Run
-from pgmengine.units.base import Draw
+from pgmengine.units.unit import Draw
 
 DRAWN = [u for u in UNITS if u.draw not in (None, Draw.COMPLEMENT) and not u.observed_only]
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import pgmengine as pgm
 from pgmengine import _kernels
 from pgmengine.engine.packed import Packed, packed, panels
-from pgmengine.learn.statistics import Gradient, Statistics
+from pgmengine.learn.phases.statistics import Gradient, Statistics
 from pgmengine.model.couplings import columns_times, outer, sum_of_rows, weighted_sum
 
 SIZES = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.learn.batch import outward
+from pgmengine.learn.phases.batch import outward
 
 SIZES = {"v": 3, "h": 2, "g": 1}
 # numbers of no meaning for which CD differs from the likelihood by more than sampling errors

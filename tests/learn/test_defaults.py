@@ -9,7 +9,7 @@ import pytest
 from likelihoods import mean_log_prob
 
 import pgmengine as pgm
-from pgmengine.learn.defaults import SCALED_RATE, SCALED_RATE_OF_BOUNDS, default_optimizer
+from pgmengine.learn.starting.defaults import SCALED_RATE, SCALED_RATE_OF_BOUNDS, default_optimizer
 
 NAN = np.nan
 

@@ -198,7 +198,7 @@ def test_several_starts_keep_the_given_one_among_them():
 
 
 def test_the_better_half_of_the_starts_goes_on_until_one_is_left():
-    from pgmengine.learn.starting.starts import _best
+    from pgmengine.learn.starting.random_starts import _best
 
     made = []
 
@@ -372,7 +372,7 @@ def test_estimated_counts_say_that_the_objective_is_not_known(method, atol=0.1):
 
 def test_a_fit_of_default_length_warns_where_it_has_not_converged(monkeypatch, caplog):
     """Whoever gives a length knows that it may be short."""
-    monkeypatch.setattr("pgmengine.learn.whole.run.MAX_UPDATES", 3)
+    monkeypatch.setattr("pgmengine.learn.full_batch.full_batch_run.MAX_UPDATES", 3)
     start, data = latent_class([[0.6, 0.4], [0.4, 0.6]]), mixed_rows()
     for updates in (3, None):
         caplog.clear()

@@ -8,7 +8,7 @@ import pytest
 from chains_together import fits
 
 import pgmengine as pgm
-from pgmengine.learn.whole import joined
+from pgmengine.learn.full_batch import joined
 
 NAN = np.nan
 UNITS = {

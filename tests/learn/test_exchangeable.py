@@ -7,7 +7,7 @@ from scipy import sparse
 import pgmengine as pgm
 from pgmengine.evidence.given import make_target
 from pgmengine.learn.starting.exchangeable import exchangeable
-from pgmengine.learn.starting.starts import changed
+from pgmengine.learn.starting.random_starts import changed
 
 SIGMA, STATES = 0.8, 3
 

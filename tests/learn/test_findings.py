@@ -12,7 +12,7 @@ import pytest
 import pgmengine as pgm
 from pgmengine.evidence.given import make_target
 from pgmengine.learn.monitoring import findings
-from pgmengine.learn.monitoring.changes import Pairs, changed_units, log_rate
+from pgmengine.learn.monitoring.changed_rows import Pairs, changed_units, log_rate
 from pgmengine.learn.monitoring.scores import base_parameters, learned_units, score_for
 from pgmengine.learn.starting.base_rate_start import observed_means
 

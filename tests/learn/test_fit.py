@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from kept import kept
 
 import pgmengine as pgm
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.phases.statistics import Statistics
 
 
 def exact_value(model, data, given=()):
@@ -236,7 +236,7 @@ def test_completed_data_are_draws_from_the_posterior(hidden, known, rows=20_000,
     Also cross moments: hidden units are independent given the row. Gibbs sweeps draw anew and
     would not show it.
     """
-    from pgmengine.learn.positive import default_positive, posterior_draw
+    from pgmengine.learn.phases.positive import default_positive, posterior_draw
 
     # Weights are small, so that every value occurs often enough for a normal error.
     model = pgm.rbm(4, 2, hidden=hidden, rng=3)

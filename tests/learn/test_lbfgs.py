@@ -9,9 +9,9 @@ from scipy.optimize import minimize
 
 import pgmengine as pgm
 from pgmengine.evidence.given import make_target
+from pgmengine.learn.full_batch.full_batch_run import WholeRun
 from pgmengine.learn.run import compact
 from pgmengine.learn.steps.lbfgs import LBFGS, _Path
-from pgmengine.learn.whole.run import WholeRun
 
 
 def only(data, *names):

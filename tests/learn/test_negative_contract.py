@@ -9,8 +9,8 @@ from likelihoods import mean_log_prob
 from registry import CONVERGED, NEGATIVES, OPTIMIZERS
 
 import pgmengine as pgm
-from pgmengine.learn.batch import Batch, only, outward
-from pgmengine.learn.positive import posterior_draw
+from pgmengine.learn.phases.batch import Batch, only, outward
+from pgmengine.learn.phases.positive import posterior_draw
 
 STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
 

@@ -6,8 +6,8 @@ from learn_models import crf, ising, observed, potts
 
 import pgmengine as pgm
 from pgmengine.evidence.given import make_target
+from pgmengine.learn.full_batch.full_batch_run import WholeRun
 from pgmengine.learn.run import compact
-from pgmengine.learn.whole.run import WholeRun
 
 
 def mixed(seed=0):

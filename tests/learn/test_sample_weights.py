@@ -9,8 +9,8 @@ from registry import ESTIMATES, FEW_DRAWS, METHODS
 
 import pgmengine as pgm
 from pgmengine.infer.sampling.draws import collected
-from pgmengine.learn.positive import data_phase
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.phases.positive import data_phase
+from pgmengine.learn.phases.statistics import Statistics
 
 
 def weighted_case(case):

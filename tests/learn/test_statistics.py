@@ -6,7 +6,7 @@ from registry import NEGATIVES, OPTIMIZERS
 
 import pgmengine as pgm
 from pgmengine.learn.contracts import ModelPhase, Negative, Optimizer, Positive
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.phases.statistics import Statistics
 
 MODEL = pgm.rbm(3, 2, rng=0)
 

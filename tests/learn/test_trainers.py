@@ -10,7 +10,7 @@ from likelihoods import mean_log_prob
 from registry import NEGATIVES
 
 import pgmengine as pgm
-from pgmengine.learn.statistics import Gradient, Statistics
+from pgmengine.learn.phases.statistics import Gradient, Statistics
 
 BARS = pgm.datasets.bars_and_stripes().x_train
 STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
@@ -164,7 +164,7 @@ def test_a_negative_phase_of_ones_own_as_in_the_recipe(tmp_path):
     from dataclasses import dataclass
     from typing import ClassVar
 
-    from pgmengine.learn.negative.base import Persistent
+    from pgmengine.learn.negative.phase_chains import Persistent
 
     @dataclass(frozen=True)
     class Backwards:
@@ -432,7 +432,7 @@ def test_adaptive_sap_is_unbiased_where_temperatures_differ(sure=5.5):
     """Five means of 20,000 chains, of deviations below 1: false alarms are 5 x 4e-8."""
     from tiny import FINITE
 
-    from pgmengine.learn.batch import Batch, only
+    from pgmengine.learn.phases.batch import Batch, only
 
     tiny_model = next(m for m in FINITE if m.name == "rbm three values")
     model, rng, chains = tiny_model.build(), np.random.default_rng(0), 20_000

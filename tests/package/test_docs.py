@@ -21,13 +21,13 @@ NEEDS = {
     "pgmengine.apps.crf.estimator": "sklearn",
     "pgmengine.plots": "matplotlib",
     "pgmengine.sklearn": "sklearn",
-    "pgmengine.apps.pictures.sequences": "matplotlib",
+    "pgmengine.apps.pictures.timelines": "matplotlib",
     "pgmengine.apps.pictures.traces": "matplotlib",
-    "pgmengine.apps.pictures.convergence": "matplotlib",
+    "pgmengine.apps.pictures.chain_diagnostics": "matplotlib",
     "pgmengine.apps.pictures.curves": "matplotlib",
     "pgmengine.apps.pictures.images": "matplotlib",
-    "pgmengine.apps.estimators": "sklearn",
-    "pgmengine.apps.estimators_findings": "sklearn",
+    "pgmengine.apps.learners.estimators": "sklearn",
+    "pgmengine.apps.learners.fit_warnings": "sklearn",
 }
 DOCS = README.parent / "docs"
 # The copies that a build makes are no pages of their own.

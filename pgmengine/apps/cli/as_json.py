@@ -12,7 +12,7 @@ import numpy as np
 
 import pgmengine as pgm
 from pgmengine.apps.cli.files_of_answers import by_name
-from pgmengine.apps.cli.units import NamedUnit, error_of_states, named_units
+from pgmengine.apps.cli.shown_units import NamedUnit, error_of_states, named_units
 from pgmengine.base.types import Array
 from pgmengine.evidence.frames import Shown, shown_units, state_keys
 from pgmengine.infer.question.explanation import Explanation

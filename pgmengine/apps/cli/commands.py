@@ -43,7 +43,7 @@ from pgmengine.apps.doctor.report import examined
 from pgmengine.apps.explorer.command import explore
 from pgmengine.apps.reading.calls import methods, read_call
 from pgmengine.apps.reading.inputs import read_evidence, read_interventions, read_model
-from pgmengine.apps.reading.weights import read_soft
+from pgmengine.apps.reading.soft_words import read_soft
 from pgmengine.base.files import write_whole
 from pgmengine.infer.question.auto import drawing
 from pgmengine.infer.results.overview import headline

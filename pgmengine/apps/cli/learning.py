@@ -26,9 +26,9 @@ from pgmengine.base.files import shown
 from pgmengine.io.formats import WRITERS
 from pgmengine.io.network import network_of
 from pgmengine.io.opened import named, suffix_of
+from pgmengine.learn.full_batch.optimizer_contract import FullBatch
+from pgmengine.learn.loop import unlogged
 from pgmengine.learn.steps.wrappers import holds
-from pgmengine.learn.under_way import unlogged
-from pgmengine.learn.whole.full_batch import FullBatch
 
 # The exit status after Ctrl-C, as is usual for shells.
 STATUS_INTERRUPTED = 130

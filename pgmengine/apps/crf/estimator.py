@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.apps.crf.likelihood import Likelihood, parts_of
 from pgmengine.apps.crf.minimise import minimise
-from pgmengine.apps.crf.objective import Likelihood, parts_of
-from pgmengine.apps.crf.sequences import (
+from pgmengine.apps.crf.stacked_sequences import (
     Labels,
     Sequences,
     Steps,

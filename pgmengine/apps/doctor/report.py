@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pgmengine.apps.doctor import facts
+from pgmengine.apps.doctor import machine as facts
 from pgmengine.apps.doctor.self_test import Check, checks
 from pgmengine.base import plain
 from pgmengine.base.routines import BuildConfig, build_config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pgmengine.apps.explorer.given import Given, arguments
+from pgmengine.apps.explorer.exploration import Given, arguments
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.model import Model
 from pgmengine.declare.pictures.svg import Values

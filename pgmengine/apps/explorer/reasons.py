@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgmengine.apps.explorer.answered import MAX_ANSWER_SECONDS
-from pgmengine.apps.explorer.given import Given, arguments
+from pgmengine.apps.explorer.exploration import Given, arguments
 from pgmengine.apps.explorer.messages import places
 from pgmengine.base.display import plain
 from pgmengine.base.errors import PgmError

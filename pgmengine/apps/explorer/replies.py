@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.apps.explorer.answered import Answered
-from pgmengine.apps.explorer.given import Given, state_given
+from pgmengine.apps.explorer.exploration import Given, state_given
 from pgmengine.apps.explorer.messages import place_text
 from pgmengine.base.display import plain
 from pgmengine.declare.pictures.scene import Form, Scene

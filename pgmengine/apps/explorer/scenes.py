@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgmengine.apps.explorer.given import Given
+from pgmengine.apps.explorer.exploration import Given
 from pgmengine.declare.pictures.scene import Scene, scene
 from pgmengine.declare.pictures.sketch import Sketch
 from pgmengine.model.structure import Structure

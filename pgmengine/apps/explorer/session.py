@@ -21,13 +21,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pgmengine.apps.explorer.answered import MAX_ANSWER_SECONDS, Answered, answered, wanted
-from pgmengine.apps.explorer.changes import observed, released, softly_observed
-from pgmengine.apps.explorer.given import Given, arguments, given_of
-from pgmengine.apps.explorer.history import History
+from pgmengine.apps.explorer.edits import observed, released, softly_observed
+from pgmengine.apps.explorer.exploration import Given, arguments, given_of
 from pgmengine.apps.explorer.messages import list_of
 from pgmengine.apps.explorer.reasons import reasons
 from pgmengine.apps.explorer.replies import evidence_listed, foot_line, picture, units_shown
 from pgmengine.apps.explorer.scenes import first_focus, is_large, scene_around
+from pgmengine.apps.explorer.undo import History
 from pgmengine.base.checks import LARGEST_WHOLE
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import LayerValues

@@ -18,7 +18,7 @@ from pgmengine.base.types import Array
 from pgmengine.declare.pictures.scene import side_of_square
 from pgmengine.declare.summary import layer_text
 from pgmengine.infer.results.result import Result
-from pgmengine.infer.results.state_errors import state_errors
+from pgmengine.infer.results.statistics import state_errors
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.unit_names import Place
 from pgmengine.model.structure import Structure

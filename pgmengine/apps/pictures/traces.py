@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pgmengine.apps.pictures.boxes import state_texts
-from pgmengine.apps.pictures.rows import energies
+from pgmengine.apps.pictures.result_rows import energies
 from pgmengine.apps.pictures.style import (
     CYCLE,
     INK,

@@ -11,7 +11,7 @@ from typing import Any
 import pgmengine as pgm
 from pgmengine.apps.reading.array_files import as_rows, read_json, read_npz
 from pgmengine.apps.reading.cells import as_entry, state, states_of_cells
-from pgmengine.apps.reading.tables import read_csv
+from pgmengine.apps.reading.csv_tables import read_csv
 from pgmengine.base.files import plain_text, readable, shown
 from pgmengine.io.formats import EVIDENCE_SUFFIX, READERS
 from pgmengine.io.opened import suffix_of

@@ -20,8 +20,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.checks import MAX_AXES
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.types import Array
 from pgmengine.declare.networks.arrays_by_name import member_of, shapes_of
 from pgmengine.model.containers import as_floats

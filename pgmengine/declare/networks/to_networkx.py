@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
+from pgmengine.base.checks import in_range
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import in_range
 from pgmengine.base.types import Array
 from pgmengine.declare.networks.entries import entries_of
 from pgmengine.model.structure import Structure

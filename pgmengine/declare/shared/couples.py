@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Weight
+from pgmengine.declare.handles import Units, check_scope
 from pgmengine.declare.shared.declared_term import DeclaredTerm, Places
-from pgmengine.declare.units import Units, check_scope
 from pgmengine.declare.validate import check_parameter
 from pgmengine.model.containers import as_floats
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair

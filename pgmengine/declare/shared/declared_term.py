@@ -17,8 +17,8 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
+from pgmengine.declare.handles import Units, broadcast_shape, in_words, units_of_member
 from pgmengine.declare.scopes import free_parameter, numbers_of_places
-from pgmengine.declare.units import Units, broadcast_shape, in_words, units_of_member
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
 from pgmengine.model.names.unit_names import Member
 from pgmengine.model.parameter_checks import check_shared

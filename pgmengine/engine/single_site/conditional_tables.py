@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pgmengine.base.rows import rows_by_kind
+from pgmengine.base.equal_rows import rows_by_kind
 from pgmengine.base.types import Array
 from pgmengine.model.graph.unit_graph import Rows
 from pgmengine.model.tables import TableIndex, index_scopes

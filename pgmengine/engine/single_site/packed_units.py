@@ -20,7 +20,7 @@ from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import TableIndex
 from pgmengine.units import Unit
-from pgmengine.units.base import Draw
+from pgmengine.units.unit import Draw
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

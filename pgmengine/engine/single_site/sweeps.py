@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pgmengine import _kernels
-from pgmengine.base.rows import distinct
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.threads import parts
-from pgmengine.engine.kernels.kernel import Kernel, share_of
+from pgmengine.engine.kernels import Kernel, share_of
 from pgmengine.engine.packed import MIN_UPDATES_A_THREAD, padded, zeros
 from pgmengine.engine.single_site.independent_visits import (
     MIN_VISITS_A_WAVE,
@@ -41,7 +41,7 @@ from pgmengine.model.graph.unit_graph import units_of
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count
-from pgmengine.units.base import Draw
+from pgmengine.units.unit import Draw
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

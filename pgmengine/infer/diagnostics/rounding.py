@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.base.checks import SINGLE_ROUNDING
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.types import Array, States
 from pgmengine.declare.model import Model
 from pgmengine.evidence.evidence import Evidence

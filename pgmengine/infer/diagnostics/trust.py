@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pgmengine.base.limits import SINGLE_ROUNDING
+from pgmengine.base.checks import SINGLE_ROUNDING
 from pgmengine.base.types import Array
 from pgmengine.base.work.interrupts import whole_import
 from pgmengine.evidence.target import Target

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgmengine.base.rows import distinct_pairs
+from pgmengine.base.equal_rows import distinct_pairs
 from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target

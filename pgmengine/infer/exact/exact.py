@@ -27,7 +27,7 @@ from pgmengine.infer.exact.enumeration.enumeration import Enumeration, cover_bit
 from pgmengine.infer.exact.enumeration.product_mixture import shared_mixture
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.least_width import cycles, free_counts, least_width
-from pgmengine.infer.exact.planar.planar import Planar, may_be_planar
+from pgmengine.infer.exact.planar import Planar, may_be_planar
 from pgmengine.infer.exact.planning import has_narrow_tree, rough_entries
 from pgmengine.infer.exact.weighed_gradient import weighed_gradient
 from pgmengine.infer.question.prepared import Method, OtherPlanNeeded, Planned, Prepared, Scheme

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pgmengine.base.rows import distinct
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.model.parameters import Parameters

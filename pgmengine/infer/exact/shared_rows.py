@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pgmengine.base.rows import distinct, spread
+from pgmengine.base.equal_rows import distinct, spread
 from pgmengine.base.types import Array
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.relevance import EvidencePattern

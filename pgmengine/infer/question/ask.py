@@ -21,17 +21,17 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import check_executor, check_method
 from pgmengine.base.display import counted
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import is_several
-from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.progress import showing
+from pgmengine.declare.handles import Units, units_of_member
 from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.declare.template import Row, Template, as_template
-from pgmengine.declare.units import Units, units_of_member
-from pgmengine.evidence.extended.unfolding import on_model
+from pgmengine.evidence.extended.extended_targets import on_model
 from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Soft

@@ -45,8 +45,8 @@ from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS, met_soon
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.joining import joined_parts, joined_plans, with_rest
 from pgmengine.infer.question.prepared import Method, MethodLike, Planned, Prepared, as_method
-from pgmengine.infer.question.rows import rows_of, unmixed_rows
 from pgmengine.infer.question.splitting import answer
+from pgmengine.infer.question.unmixed_rows import rows_of, unmixed_rows
 from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import Plan, Result, Status, duration
 from pgmengine.infer.sampling.clusters.cluster_ladder import ClusterLadder

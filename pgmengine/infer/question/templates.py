@@ -18,7 +18,7 @@ from pgmengine.base.errors import InternalError, PgmError, listed
 from pgmengine.declare.model import Model
 from pgmengine.declare.template import Row, Template, rows_of_data, shape_of, stacked
 from pgmengine.evidence.given import make_target
-from pgmengine.infer.question.rows import rows_of
+from pgmengine.infer.question.unmixed_rows import rows_of
 from pgmengine.infer.question.wanted import SQUEEZED
 from pgmengine.infer.results.result import Result
 

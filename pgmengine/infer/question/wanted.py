@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from pgmengine.base.equal_rows import distinct, rows_by_kind, rows_of
 from pgmengine.base.errors import PgmError, told
-from pgmengine.base.rows import distinct, rows_by_kind, rows_of
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.executors import part_count
 from pgmengine.evidence.target import Target

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from pgmengine.base.checks import MAX_AXES
 from pgmengine.base.display import few
 from pgmengine.base.errors import NoSuchName, PgmError, listed
 from pgmengine.base.extras import needed_by
-from pgmengine.base.limits import MAX_AXES
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
 from pgmengine.base.work.interrupts import whole_import
-from pgmengine.declare.units import Units, units_of_member
+from pgmengine.declare.handles import Units, units_of_member
 from pgmengine.evidence.frames import shown_units, state_keys
 from pgmengine.evidence.target import Target
 from pgmengine.model.layer import Layer

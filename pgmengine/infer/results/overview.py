@@ -19,7 +19,7 @@ from pgmengine.declare.pictures.svg import Values, picture
 from pgmengine.evidence.frames import Shown, shown_units, state_keys
 from pgmengine.infer.diagnostics.two_phases import TWO_PHASES
 from pgmengine.infer.results.by_name import Mode, asked, assignment_of, marginal, state_values
-from pgmengine.infer.results.state_errors import state_errors
+from pgmengine.infer.results.statistics import state_errors
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:

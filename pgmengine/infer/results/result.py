@@ -17,7 +17,7 @@ import numpy as np
 from pgmengine.base.errors import NoSuchName, NotAsked, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Snapshot
-from pgmengine.declare.units import Units
+from pgmengine.declare.handles import Units
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.arviz import to_arviz, to_frame
 from pgmengine.infer.results.by_name import (

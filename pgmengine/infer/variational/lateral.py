@@ -17,7 +17,7 @@ from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target, times
 from pgmengine.model.couplings import MIN_PRODUCTS_A_THREAD
 from pgmengine.model.weights import add_rows, count, is_sparse
-from pgmengine.units.base import Draw, Unit
+from pgmengine.units.unit import Draw, Unit
 
 
 def compiled(unit: Unit) -> bool:

@@ -27,10 +27,10 @@ from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import peak_bytes, public, squeeze
 from pgmengine.infer.results.result import WANTS, Result, Status, quantity
 from pgmengine.infer.variational.conditions import obstacle
-from pgmengine.infer.variational.factors import Factors
-from pgmengine.infer.variational.prices import rounds_seconds
+from pgmengine.infer.variational.round_prices import rounds_seconds
 from pgmengine.infer.variational.saddles import STEP_OF_START, leave_saddles
 from pgmengine.infer.variational.support import impossible_table
+from pgmengine.infer.variational.unit_families import Factors
 from pgmengine.infer.variational.unit_tables import Belief
 from pgmengine.model.couplings import Coupling, only_parameters
 from pgmengine.model.layer import Layer

@@ -27,8 +27,8 @@ import numpy as np
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import blocks
 from pgmengine.evidence.target import Target
-from pgmengine.infer.variational.factors import Factors, coupled, layer_order
 from pgmengine.infer.variational.mean_field import MeanField, by_tables
+from pgmengine.infer.variational.unit_families import Factors, coupled, layer_order
 from pgmengine.infer.variational.unit_tables import Belief
 from pgmengine.model.layer import Layer
 

@@ -27,9 +27,15 @@ from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.variational.conditions import constant_input
-from pgmengine.infer.variational.facts import Facts, by_values, facts_of, hard_units, repeated
 from pgmengine.infer.variational.infinite_units import Infinite
 from pgmengine.infer.variational.packed_graph import SOURCES
+from pgmengine.infer.variational.pattern_facts import (
+    Facts,
+    by_values,
+    facts_of,
+    hard_units,
+    repeated,
+)
 from pgmengine.infer.variational.support import move_to_possible
 from pgmengine.model.graph.unit_graph import Inputs
 from pgmengine.model.parameters import Parameters

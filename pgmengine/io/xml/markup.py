@@ -19,7 +19,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.io.variables import Variables
+from pgmengine.io.file_variables import Variables
 from pgmengine.io.words import as_numbers, fault
 
 # Group 1 is an entity that XML does not define, outside comments and literal text.

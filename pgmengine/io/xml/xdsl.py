@@ -38,7 +38,7 @@ from pgmengine.base.types import Array
 from pgmengine.declare.networks.tabular import Conditional, Network
 from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.declare.values.noisy_forms import NoisyAverage, NoisyExtreme
-from pgmengine.io.variables import Variables
+from pgmengine.io.file_variables import Variables
 from pgmengine.io.xml.markup import Children, Element, add_table, root_of
 from pgmengine.model.tables import as_printed, wrong_row
 

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 from pgmengine.base.checks import check_text
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.networks.tabular import Network
-from pgmengine.io.variables import Variables, check_directed
+from pgmengine.io.file_variables import Variables, check_directed
 from pgmengine.io.xml.markup import Children, add_table, root_of
 
 XMLBIF_CHILDREN: Children = {

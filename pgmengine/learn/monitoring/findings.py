@@ -19,7 +19,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, States
 from pgmengine.declare.model import Model
-from pgmengine.learn.monitoring.changes import Pairs
+from pgmengine.learn.monitoring.changed_rows import Pairs
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.monitoring.scores import Score, learned_units, score_for
 from pgmengine.learn.run import Run

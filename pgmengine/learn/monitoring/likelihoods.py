@@ -17,8 +17,8 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
 from pgmengine.infer.sampling.methods.ais import AIS
-from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
+from pgmengine.infer.variational.unit_families import Factors
 from pgmengine.learn.monitoring.monitors import Periodic, check_no_input
 from pgmengine.model.tables import joined_states
 

@@ -27,14 +27,13 @@ from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import LayerValues
 from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.engine.chains import make_chains, start
-from pgmengine.engine.kernels import Gibbs
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.frames import data_by_layer, shown_units
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.round_trips import Travels
-from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.infer.variational.saddles import STEP_OF_START
+from pgmengine.infer.variational.unit_families import Factors
 from pgmengine.learn.contracts import ModelPhase, Monitor, Records
 from pgmengine.model.weights import numbers
 

@@ -26,8 +26,8 @@ from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.monitoring.changes import BOUND_METHOD, Pairs, changed_units, log_rate
-from pgmengine.learn.positive import one_of_each_pattern
+from pgmengine.learn.monitoring.changed_rows import BOUND_METHOD, Pairs, changed_units, log_rate
+from pgmengine.learn.phases.positive import one_of_each_pattern
 
 # The largest log2 of the number of states, and the largest number of table entries, for which exact
 # scores are considered.

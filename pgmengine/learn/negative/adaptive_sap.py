@@ -20,10 +20,10 @@ from pgmengine.infer.sampling.ladders.wandering import (
     check_gamma,
     hop,
 )
-from pgmengine.learn.batch import Batch
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.negative.base import Kernels, Laddered, sweep
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.negative.phase_chains import Kernels, Laddered, sweep
+from pgmengine.learn.phases.batch import Batch
+from pgmengine.learn.phases.statistics import Statistics
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
 from pgmengine.infer.sampling.ladders.temperatures import Betas, check_betas, fixed, ladder
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, check_gamma
-from pgmengine.learn.batch import Batch
-from pgmengine.learn.compiled.recorded_chains import RecordedChains
-from pgmengine.learn.compiled.recorder import NotCompiled, Recorder
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.negative.base import Kernels, adopted, restored, unconditioned
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.negative.phase_chains import Kernels, adopted, restored, unconditioned
+from pgmengine.learn.phases.batch import Batch
+from pgmengine.learn.phases.statistics import Statistics
+from pgmengine.learn.recorded.recorded_chains import RecordedChains
+from pgmengine.learn.recorded.recorder import NotCompiled, Recorder
 from pgmengine.learn.steps.schedules import at
 
 

@@ -12,12 +12,12 @@ from pgmengine.declare.model import Model
 from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
-from pgmengine.learn.batch import Batch
-from pgmengine.learn.compiled.recorded_chains import RecordedChains
-from pgmengine.learn.compiled.recorder import NotCompiled, Recorder
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.negative.base import Kernels, adopted
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.negative.phase_chains import Kernels, adopted
+from pgmengine.learn.phases.batch import Batch
+from pgmengine.learn.phases.statistics import Statistics
+from pgmengine.learn.recorded.recorded_chains import RecordedChains
+from pgmengine.learn.recorded.recorder import NotCompiled, Recorder
 from pgmengine.learn.steps.schedules import at
 
 

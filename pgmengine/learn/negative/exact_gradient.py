@@ -12,9 +12,9 @@ from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.enumeration.product_mixture import Mixture, mixture_of
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.learn.batch import Batch
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.phases.batch import Batch
+from pgmengine.learn.phases.statistics import Statistics
 
 # The smallest number of parameters with which matrix products take most of an update.
 MIN_LARGE_PARAMETERS = 10_000

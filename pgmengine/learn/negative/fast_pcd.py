@@ -8,19 +8,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from pgmengine.base.checks import check_number, check_rate, check_whole
+from pgmengine.base.checks import LARGEST, check_number, check_rate, check_whole
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import LARGEST
 from pgmengine.base.types import Snapshot
 from pgmengine.declare.model import Model
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.packed import packed
 from pgmengine.evidence.target import Target
-from pgmengine.learn.batch import Batch
-from pgmengine.learn.compiled.recorder import Recorder, Slopes
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.negative.base import Kernels, Persistent, record_sweeps, sweep
-from pgmengine.learn.statistics import Gradient, Statistics
+from pgmengine.learn.negative.phase_chains import Kernels, Persistent, record_sweeps, sweep
+from pgmengine.learn.phases.batch import Batch
+from pgmengine.learn.phases.statistics import Gradient, Statistics
+from pgmengine.learn.recorded.recorder import Recorder, Slopes
 from pgmengine.learn.steps.optimizers import projected
 from pgmengine.learn.steps.schedules import Rate, rate_at
 from pgmengine.model.weights import elementwise, like, numbers

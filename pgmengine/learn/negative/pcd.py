@@ -10,11 +10,11 @@ import numpy as np
 from pgmengine.base.checks import check_whole
 from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
-from pgmengine.learn.batch import Batch
-from pgmengine.learn.compiled.recorder import Recorder
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.negative.base import Kernels, Persistent, record_sweeps, sweep
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.negative.phase_chains import Kernels, Persistent, record_sweeps, sweep
+from pgmengine.learn.phases.batch import Batch
+from pgmengine.learn.phases.statistics import Statistics
+from pgmengine.learn.recorded.recorder import Recorder
 
 
 @dataclass(frozen=True)

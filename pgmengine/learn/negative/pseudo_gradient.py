@@ -26,9 +26,9 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.evidence.target import Target
-from pgmengine.learn.batch import Batch
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.phases.batch import Batch
+from pgmengine.learn.phases.statistics import Statistics
 from pgmengine.model.weights import plus
 
 # Entries of tables, over rows, axes and states, that are computed at a time.

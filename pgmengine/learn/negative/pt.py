@@ -13,10 +13,10 @@ from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.replicas import Ladders
 from pgmengine.infer.sampling.ladders.round_trips import Travels
-from pgmengine.learn.batch import Batch
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.negative.base import Kernels, adopted, unconditioned
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.negative.phase_chains import Kernels, adopted, unconditioned
+from pgmengine.learn.phases.batch import Batch
+from pgmengine.learn.phases.statistics import Statistics
 from pgmengine.learn.steps.schedules import at
 
 

@@ -12,10 +12,10 @@ from pgmengine.engine.kernels import Gibbs
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.temperatures import Betas, Linear, check_betas, fixed
 from pgmengine.infer.sampling.methods.tempered_transitions import excursion
-from pgmengine.learn.batch import Batch
 from pgmengine.learn.contracts import ModelPhase
-from pgmengine.learn.negative.base import Kernels, Laddered, sweep
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.negative.phase_chains import Kernels, Laddered, sweep
+from pgmengine.learn.phases.batch import Batch
+from pgmengine.learn.phases.statistics import Statistics
 
 
 @dataclass(frozen=True)

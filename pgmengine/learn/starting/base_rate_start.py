@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from pgmengine.base.checks import amount
-from pgmengine.base.rows import distinct
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.types import Array, LayerValues, Params
 from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.evidence.frames import data_by_layer

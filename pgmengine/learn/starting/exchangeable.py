@@ -23,7 +23,7 @@ import numpy as np
 from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
-from pgmengine.learn.batch import in_all_places, joint_masks
+from pgmengine.learn.phases.batch import in_all_places, joint_masks
 from pgmengine.learn.starting.symmetry import Symmetry, learned_latents, rounded, symmetry_of
 from pgmengine.model.weights import is_sparse, numbers
 

@@ -14,7 +14,14 @@ from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.arguments import (
+from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
+from pgmengine.learn.full_batch.full_batch_run import WholeRun
+from pgmengine.learn.full_batch.optimizer_contract import FullBatch
+from pgmengine.learn.loop import UnderWay
+from pgmengine.learn.monitoring.findings import watch_of
+from pgmengine.learn.monitoring.history import History
+from pgmengine.learn.run import Run
+from pgmengine.learn.starting.arguments import (
     check_left,
     check_scales,
     hidden_variables,
@@ -25,18 +32,11 @@ from pgmengine.learn.arguments import (
     with_weight,
     without_impossible,
 )
-from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
-from pgmengine.learn.defaults import chosen
-from pgmengine.learn.monitoring.findings import watch_of
-from pgmengine.learn.monitoring.history import History
-from pgmengine.learn.run import Run
 from pgmengine.learn.starting.base_rate_start import observed_means, started
+from pgmengine.learn.starting.defaults import chosen
 from pgmengine.learn.starting.probabilities import check_mini_batches, probabilities_of
 from pgmengine.learn.starting.symmetric_start import leave_symmetry
 from pgmengine.learn.steps.wrappers import Tied, holds
-from pgmengine.learn.under_way import UnderWay
-from pgmengine.learn.whole.full_batch import FullBatch
-from pgmengine.learn.whole.run import WholeRun
 from pgmengine.model.names.unit_names import Member
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.target import Target
-from pgmengine.learn.arguments import row_weights
-from pgmengine.learn.defaults import SCALED_RATE, falling_rate
 from pgmengine.learn.fit import fit, pass_on
-from pgmengine.learn.positive import posterior_draw
+from pgmengine.learn.phases.positive import posterior_draw
+from pgmengine.learn.starting.arguments import row_weights
 from pgmengine.learn.starting.base_rate_start import observed_means, started
+from pgmengine.learn.starting.defaults import SCALED_RATE, falling_rate
 from pgmengine.learn.steps.optimizers import SGD
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import linear_decay

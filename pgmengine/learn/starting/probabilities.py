@@ -17,8 +17,8 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.evidence.evidence import is_binary
 from pgmengine.evidence.frames import data_by_layer
+from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.steps.wrappers import holds
-from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.model.containers import as_floats
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.unit_names import Member, as_members

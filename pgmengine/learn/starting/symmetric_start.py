@@ -12,12 +12,12 @@ import numpy as np
 from pgmengine.base.types import Array, Params
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.variational.mean_field import MeanField
-from pgmengine.learn.arguments import with_weight
-from pgmengine.learn.batch import joint_masks
 from pgmengine.learn.negative import ExactGradient, PseudoGradient
+from pgmengine.learn.phases.batch import joint_masks
 from pgmengine.learn.run import Run
+from pgmengine.learn.starting.arguments import with_weight
 from pgmengine.learn.starting.exchangeable import exchangeable
-from pgmengine.learn.starting.starts import changed, why_changed
+from pgmengine.learn.starting.random_starts import changed, why_changed
 from pgmengine.learn.steps.fixed import Fixed
 from pgmengine.learn.steps.wrappers import Tied
 

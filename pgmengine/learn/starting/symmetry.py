@@ -26,7 +26,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from pgmengine.base.rows import distinct
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
 from pgmengine.evidence.relevance import has_soft, informed_units

@@ -28,16 +28,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgmengine.base.checks import amount, check_number, whole
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.errors import InternalError, PgmError, listed
 from pgmengine.base.names import nearest
-from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
-from pgmengine.learn.starting.starts import begun
-from pgmengine.learn.whole.fixed_rows import with_kept
-from pgmengine.learn.whole.full_batch import Ascended, FullBatch
-from pgmengine.learn.whole.objective import Evaluation, Objective
+from pgmengine.learn.full_batch.fixed_rows import with_kept
+from pgmengine.learn.full_batch.objective import Evaluation, Objective
+from pgmengine.learn.full_batch.optimizer_contract import Ascended, FullBatch
+from pgmengine.learn.starting.random_starts import begun
 from pgmengine.model.containers import as_floats
 from pgmengine.model.structure import Structure
 

@@ -14,11 +14,11 @@ from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.declare.model import Model
 from pgmengine.learn.contracts import Optimizer
-from pgmengine.learn.statistics import Gradient
+from pgmengine.learn.full_batch.fixed_rows import slopes_with_kept, with_kept
+from pgmengine.learn.full_batch.objective import Objective
+from pgmengine.learn.full_batch.optimizer_contract import Ascended, FullBatch
+from pgmengine.learn.phases.statistics import Gradient
 from pgmengine.learn.steps.optimizers import check_optimizer
-from pgmengine.learn.whole.fixed_rows import slopes_with_kept, with_kept
-from pgmengine.learn.whole.full_batch import Ascended, FullBatch
-from pgmengine.learn.whole.objective import Objective
 from pgmengine.model.containers import array_of
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import like, numbers

@@ -31,10 +31,10 @@ from pgmengine.base.checks import check_number, check_whole, whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.declare.model import Model
-from pgmengine.learn.starting.starts import begun
+from pgmengine.learn.full_batch.objective import Evaluation, Objective
+from pgmengine.learn.full_batch.optimizer_contract import Ascended, FullBatch
+from pgmengine.learn.starting.random_starts import begun
 from pgmengine.learn.steps.optimizers import floors, noisy_or_floors, rows_of_inputs
-from pgmengine.learn.whole.full_batch import Ascended, FullBatch
-from pgmengine.learn.whole.objective import Evaluation, Objective
 from pgmengine.model.couplings import Lateral
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import like, numbers

@@ -26,7 +26,7 @@ from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.threads import parts
 from pgmengine.learn.contracts import Optimizer
-from pgmengine.learn.statistics import Gradient
+from pgmengine.learn.phases.statistics import Gradient
 from pgmengine.learn.steps.schedules import Rate, rate_at
 from pgmengine.model.parameters import freeze
 from pgmengine.model.shared.shared_term import SharedTerm
@@ -36,7 +36,7 @@ from pgmengine.model.weights import elementwise, like, numbers
 from pgmengine.units import Unit
 
 if TYPE_CHECKING:
-    from pgmengine.learn.compiled.recorder import Recorder, Slopes
+    from pgmengine.learn.recorded.recorder import Recorder, Slopes
 
 # The number of parameters for each thread of a step.
 PARAMETERS_PER_THREAD = 20_000

@@ -24,14 +24,14 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, Snapshot
-from pgmengine.learn.compiled.recorder import Recorder, Slopes, recording
 from pgmengine.learn.contracts import Optimizer
-from pgmengine.learn.statistics import Gradient
+from pgmengine.learn.phases.statistics import Gradient
+from pgmengine.learn.recorded.recorder import Recorder, Slopes, recording
 from pgmengine.learn.steps.optimizers import SGD, check_optimizer
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import elementwise
-from pgmengine.units.base import Unit
+from pgmengine.units.unit import Unit
 
 # The total variance of a layer that halves its steps, if units are scaled to values 0 and 1.
 HALVING_VARIANCE = 50.0

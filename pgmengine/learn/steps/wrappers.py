@@ -13,9 +13,9 @@ from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.base.work.threads import parts
 from pgmengine.declare.model import Model
-from pgmengine.learn.compiled.recorder import NotCompiled, Recorder, Slopes, recording
 from pgmengine.learn.contracts import Optimizer
-from pgmengine.learn.statistics import Gradient
+from pgmengine.learn.phases.statistics import Gradient
+from pgmengine.learn.recorded.recorder import NotCompiled, Recorder, Slopes, recording
 from pgmengine.learn.steps.optimizers import (
     PARAMETERS_PER_THREAD,
     SGD,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import networkx as nx
 import numpy as np
 
-from pgmengine.base.rows import distinct_pairs
+from pgmengine.base.equal_rows import distinct_pairs
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.cache import remembered
 from pgmengine.model.couplings import Coupling

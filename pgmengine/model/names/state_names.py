@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.base.checks import is_missing
+from pgmengine.base.checks import SINGLE_ROUNDING, is_missing
 from pgmengine.base.errors import PgmError, listed, told
-from pgmengine.base.limits import SINGLE_ROUNDING
 from pgmengine.base.names import hashable, nearest
 from pgmengine.base.types import Array
 from pgmengine.model.containers import array_of

@@ -18,7 +18,7 @@ import pgmengine as pgm
 from pgmengine.apps.cli import app, main
 from pgmengine.apps.cli.json_text import as_json, json_text
 from pgmengine.apps.reading.calls import NEGATIVES, OPTIMIZERS, known_classes, methods, read_call
-from pgmengine.apps.reading.weights import read_soft
+from pgmengine.apps.reading.soft_words import read_soft
 from pgmengine.infer.methods import __all__ as METHODS
 
 ASIA = str(pgm.datasets.asia())

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import pgmengine as pgm
 from pgmengine.apps.cli import app
+from pgmengine.apps.reading.csv_tables import read_csv
 from pgmengine.apps.reading.inputs import read_evidence
-from pgmengine.apps.reading.tables import read_csv
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 import pgmengine as pgm
 from pgmengine.apps.cli import app
-from pgmengine.apps.doctor import facts, report, self_test
+from pgmengine.apps.doctor import machine as facts
+from pgmengine.apps.doctor import report, self_test
 
 ROOT = Path(__file__).parents[3]
 

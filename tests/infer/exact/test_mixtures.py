@@ -10,7 +10,7 @@ from pgmengine.infer.exact.enumeration.product_mixture import (
     shared_mixture,
 )
 from pgmengine.learn.negative.exact_gradient import _MixturePhase
-from pgmengine.learn.statistics import Statistics
+from pgmengine.learn.phases.statistics import Statistics
 
 UNITS = (
     pgm.Binary(),

@@ -341,7 +341,7 @@ def test_a_prepared_question_answers_whatever_values_come():
 
 
 def test_exact_plans_again_where_the_determinant_does_not_hold(monkeypatch):
-    from pgmengine.infer.exact.planar import planar
+    from pgmengine.infer.exact import planar
 
     model, side = observed_beside(0.5)
     ask = pgm.prepare(model, observed=("o",), want=("log_z",))

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 import pgmengine as pgm
 from pgmengine.infer.sampling.methods.bound_check import MIN_CHECK_SECONDS, check_within
-from pgmengine.infer.variational.factors import Factors
 from pgmengine.infer.variational.lateral import Inside
 from pgmengine.infer.variational.modes import CLIMB, start_count
+from pgmengine.infer.variational.unit_families import Factors
 
 UNITS = (
     pgm.Spin(),

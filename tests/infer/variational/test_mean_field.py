@@ -6,7 +6,7 @@ from brute import Brute
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.infer.variational.factors import Factors
+from pgmengine.infer.variational.unit_families import Factors
 
 # test_bound_with_tables.py has the models with tables.
 UNDIRECTED = [m for m in MODELS if not m.directed and not m.tables]

@@ -8,7 +8,7 @@ from symmetric_models import CASES, inside, symmetric
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.infer.variational.factors import Factors
+from pgmengine.infer.variational.unit_families import Factors
 from pgmengine.infer.variational.unit_tables import Belief
 
 WANT = ("log_z",)

@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from pgmengine._kernels import LANES
-from pgmengine.base.rows import distinct, spread
+from pgmengine.base.equal_rows import distinct, spread
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm

@@ -26,9 +26,9 @@ from functools import cached_property
 
 import numpy as np
 
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import softmax
-from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.engine.packed import packed
 from pgmengine.evidence.evidence import Evidence

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pgmengine.base.equal_rows import distinct, rows_by_kind
 from pgmengine.base.errors import PgmError
-from pgmengine.base.rows import distinct, rows_by_kind
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.relevance import barren, parents_of
 from pgmengine.evidence.target import Target

@@ -24,12 +24,12 @@ from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.division import blocks
-from pgmengine.evidence.extended.unfolding import unfolded_target
+from pgmengine.evidence.extended.extended_targets import unfolded_target
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.junction_tree.causal_independence import shares
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
-from pgmengine.infer.exact.junction_tree.expectations import FromMarginals
+from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
 from pgmengine.infer.exact.planning import PlannedTrees, lifted, normalised, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states

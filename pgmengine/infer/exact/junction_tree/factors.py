@@ -25,7 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pgmengine.base.rows import distinct
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.target import Target
 from pgmengine.model.couplings import Coupling

@@ -32,8 +32,8 @@ from functools import cached_property
 
 import numpy as np
 
+from pgmengine.base.equal_rows import distinct, distinct_pairs
 from pgmengine.base.errors import PgmError
-from pgmengine.base.rows import distinct, distinct_pairs
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.division import blocks, check_divided
 from pgmengine.evidence.target import Target, times

@@ -23,13 +23,13 @@ from functools import cached_property
 import numpy as np
 
 from pgmengine import _kernels
+from pgmengine.base.equal_rows import equal_rows
 from pgmengine.base.errors import PgmError
-from pgmengine.base.rows import equal_rows
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.conditioned_model import Form
-from pgmengine.infer.exact.spins import conditioned_spins
+from pgmengine.infer.exact.spin_factors import conditioned_spins
 from pgmengine.infer.question.wanted import evidence_patterns
 from pgmengine.model.weights import numbers
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pgmengine.base.rows import equal_rows
+from pgmengine.base.equal_rows import equal_rows
 from pgmengine.base.types import Array, States
 from pgmengine.engine.cost import NS, US, free_units
 from pgmengine.evidence.evidence import Evidence

@@ -11,13 +11,12 @@ from typing import Any
 
 from pgmengine.base.checks import check_kernel, check_limit, check_whole
 from pgmengine.engine.chains import refusal
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import unmixed_notes
 from pgmengine.infer.question.prepared import Method, Scheme
-from pgmengine.infer.results.axes import Axis, by_row
-from pgmengine.infer.sampling.draws.memory import sampler_bytes
-from pgmengine.infer.sampling.draws.prices import collecting, judging
+from pgmengine.infer.results.statistics import Axis, by_row
+from pgmengine.infer.sampling.draws.draw_costs import collecting, judging, sampler_bytes
 from pgmengine.infer.sampling.methods.bound_check import Check, check_within
 from pgmengine.model.structure import Structure
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.rows import distinct
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.engine.ancestral_draws import Conditionals
 from pgmengine.engine.cost import NS, US, Price, state_count

@@ -39,7 +39,7 @@ import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains, make_chains
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import with_rounding
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones, SteppingStones

@@ -18,7 +18,7 @@ from pgmengine.base.checks import check_instance, check_whole, whole
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
 from pgmengine.engine.chains import make_chains
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.model.containers import as_floats
 

@@ -26,7 +26,7 @@ from pgmengine.base.checks import check_instance, check_number
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains, make_chains
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.evidence.target import Target
 
 

@@ -30,8 +30,7 @@ from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.engine.chains import refusal, sweep_work
 from pgmengine.engine.cost import engine
-from pgmengine.engine.kernels import Gibbs
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import (
     ERRORS_PER_INTERVAL_SIDE,
@@ -42,9 +41,9 @@ from pgmengine.infer.diagnostics.trust import (
 )
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import peak_bytes
-from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.sampling.draws.memory import chain_bytes, packed_bytes, reached_bytes
+from pgmengine.infer.results.statistics import Axis, by_row
+from pgmengine.infer.sampling.draws.draw_costs import chain_bytes, packed_bytes, reached_bytes
 from pgmengine.infer.sampling.ladders.temperatures import (
     SWEEPS_OF_PILOT,
     Adaptive,

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pgmengine.base.limits import SINGLE_ROUNDING
+from pgmengine.base.checks import SINGLE_ROUNDING
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, States
 from pgmengine.evidence.target import Target

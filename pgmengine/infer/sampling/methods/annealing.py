@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pgmengine.base.equal_rows import rows_by_kind
 from pgmengine.base.numerics import softmax
-from pgmengine.base.rows import rows_by_kind
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.division import check_divided
 from pgmengine.engine.chains import make_chains, over_chains, start
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Kernel
 from pgmengine.engine.visits import marginalised_layers
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import known_log_z, rounding_of_chains
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import quick
 from pgmengine.infer.question.prepared import Prepared
+from pgmengine.infer.sampling.draws.dispersed_starts import dispersed
 from pgmengine.infer.sampling.draws.resampling import systematic
-from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import ladder
 from pgmengine.infer.sampling.methods.annealed_run import (
     AnnealedRun,

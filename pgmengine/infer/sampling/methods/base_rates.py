@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.checks import amount
+from pgmengine.base.checks import IN_RANGE, amount
 from pgmengine.base.errors import PgmError
-from pgmengine.base.limits import IN_RANGE
 from pgmengine.base.types import Array
 from pgmengine.declare.model import ModelLike, as_model
 from pgmengine.evidence.evidence import parse_layer

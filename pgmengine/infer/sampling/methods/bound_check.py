@@ -22,7 +22,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import row_beyond
 from pgmengine.infer.variational.mean_field import by_tables
 from pgmengine.infer.variational.modes import CLIMB, Modes, modes, start_count
-from pgmengine.infer.variational.prices import rounds_seconds
+from pgmengine.infer.variational.round_prices import rounds_seconds
 
 # Rounds of mean field from one start: enough to usually reach a fixed point, and the fewest that
 # still come near one.

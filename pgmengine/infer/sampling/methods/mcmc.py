@@ -22,16 +22,19 @@ from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import Chains, make_chains, over_chains, sweep_work
 from pgmengine.engine.cost import engine
-from pgmengine.engine.kernels import Gibbs
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import independent, most_apart
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.results.statistics import by_row
 from pgmengine.infer.sampling.draws.collected import Draws
+from pgmengine.infer.sampling.draws.dispersed_starts import (
+    CHAINS_PER_GROUP,
+    dispersed,
+    sweeps_apart,
+)
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
-from pgmengine.infer.sampling.draws.starts import CHAINS_PER_GROUP, dispersed, sweeps_apart
 from pgmengine.model.containers import as_floats
 
 # Sweeps of the warm-up in one call. Where visits are independent, the sweeps of one call overlap

@@ -18,8 +18,7 @@ from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import sweep_work
 from pgmengine.engine.cost import NS, US, Price, engine
-from pgmengine.engine.kernels import Gibbs
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import (
     BATCHES_PER_CHAIN,
@@ -32,8 +31,8 @@ from pgmengine.infer.diagnostics.trust import (
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.results.statistics import Axis, by_row
 from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
 from pgmengine.infer.sampling.ladders.replicas import Ladders

@@ -25,8 +25,7 @@ from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import sweep_work
 from pgmengine.engine.cost import NS, US, Price, engine
-from pgmengine.engine.kernels import Gibbs
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import series_statistics
 from pgmengine.infer.diagnostics.trust import (
@@ -39,10 +38,10 @@ from pgmengine.infer.diagnostics.trust import (
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.results.statistics import Axis, by_row
 from pgmengine.infer.sampling.draws.collected import Draws, small, whole
-from pgmengine.infer.sampling.draws.memory import small_bytes
+from pgmengine.infer.sampling.draws.draw_costs import small_bytes
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
 from pgmengine.infer.sampling.ladders.temperatures import (
     Betas,

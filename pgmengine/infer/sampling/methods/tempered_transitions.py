@@ -25,15 +25,14 @@ from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import Chains, make_chains, sweep_work
 from pgmengine.engine.cost import engine
-from pgmengine.engine.kernels import Gibbs
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result
+from pgmengine.infer.results.statistics import by_row
 from pgmengine.infer.sampling.draws.collected import Draws
+from pgmengine.infer.sampling.draws.dispersed_starts import dispersed
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
-from pgmengine.infer.sampling.draws.starts import dispersed
 from pgmengine.infer.sampling.ladders.temperatures import (
     Betas,
     Linear,

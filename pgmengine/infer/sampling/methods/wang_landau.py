@@ -26,16 +26,15 @@ from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import sweep_work
 from pgmengine.engine.cost import NS, US, Price, free_units, plain, state_count
-from pgmengine.engine.kernels import Gibbs
-from pgmengine.engine.kernels.kernel import Kernel
+from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.engine.reference import Tilt, sweep
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import few_weights
 from pgmengine.infer.question.prepared import Prepared, Scheme
-from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Named, Result, Status
+from pgmengine.infer.results.statistics import Axis
 from pgmengine.infer.sampling.draws.collected import Draws, small, whole
-from pgmengine.infer.sampling.draws.memory import small_bytes
+from pgmengine.infer.sampling.draws.draw_costs import small_bytes
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.model.names.unit_names import Member, as_members

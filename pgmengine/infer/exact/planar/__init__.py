@@ -1,1 +1,0 @@
-"""Exact answers on planar graphs of two-state units, by the determinant of Kac and Ward."""

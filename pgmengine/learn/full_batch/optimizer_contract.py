@@ -1,0 +1,51 @@
+"""The contract of optimizers that see all rows at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from pgmengine.base.types import Params, Snapshot
+from pgmengine.declare.model import Model
+from pgmengine.learn.full_batch.objective import Objective
+
+
+@dataclass(frozen=True, eq=False)
+class Ascended:
+    """The result of one update of a full-batch optimizer.
+
+    Attributes
+    ----------
+    model : the model after the update.
+    value : the objective at this model, in nats a row; None if it is not known.
+    stopped : the reason for which learning ends here, or an empty string.
+    updates : the number of updates made, with those of random starts.
+    """
+
+    model: Model
+    value: float | None
+    stopped: str = ""
+    updates: int = 1
+
+
+class FullBatch(ABC):
+    """Base of optimizers whose updates see all rows at once, and which end when they converge.
+
+    Its snapshot, `moments`, changes in place. It keeps nothing else from update to update.
+    """
+
+    @abstractmethod
+    def start(self, params: Params) -> Snapshot:
+        """Return the moments before the first update."""
+
+    def all_rows(self, objective: Objective) -> Objective:
+        """Return the objective of all rows, given that of the rows of the fit."""
+        return objective
+
+    def other_rows(self) -> tuple[Objective, ...]:
+        """Return the objectives of further rows, such as the ones of other lengths."""
+        return ()
+
+    @abstractmethod
+    def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
+        """Return the result of update t, counted from 0, which begins at `model`."""

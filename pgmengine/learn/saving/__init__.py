@@ -1,0 +1,1 @@
+"""Checkpoints of fits, and the lock on them."""
