@@ -60,8 +60,8 @@ class Target:
     order : layers in the order in which a sweep visits them; empty for the order of the colours.
     common : (rows,) log weight of soft evidence that all states have in common, None if it is 0.
         Prepared questions add it to log Z. The targets that methods receive do not have it.
-    found : layer -> (rows, size) bool, units with virtual findings that are no units of this model;
-        the target of a result says so.
+    found : layer -> (rows, size) bool, units with virtual findings; only the target of a result,
+        whose model is without the units of findings, has them.
     """
 
     rows: int = field(init=False, repr=False)
