@@ -56,12 +56,12 @@ class Target:
     beta : (rows,) inverse temperatures.
     reference : layer -> (width,) natural parameters of r; 0 where absent.
     weights : (rows,) weight of each row in a gradient; None = 1.
-    numbers : (rows,) the numbers of the rows in messages, if they are a part of a question.
+    numbers : (rows,) the numbers by which messages name rows that are a part of a question.
     order : layers in the order in which a sweep visits them; empty for the order of the colours.
     common : (rows,) log weight of soft evidence that all states have in common, None if it is 0.
         Prepared questions add it to log Z. The targets that methods receive do not have it.
-    found : layer -> (rows, size) bool, units with virtual findings that are no units of this model;
-        the target of a result says so.
+    found : layer -> (rows, size) bool, units with virtual findings; only the target of a result,
+        whose model is without the units of findings, has them.
     """
 
     rows: int = field(init=False, repr=False)

@@ -121,7 +121,7 @@ class Words:
 
 
 def as_numbers(words: Sequence[str], underscores: bool) -> Array:
-    """Return words as numbers, NaN for words that are none.
+    """Return words as numbers, NaN for words that are not numbers.
 
     `underscores` says whether a word may have one, as numbers have in Python and not in files.
     """

@@ -79,7 +79,8 @@ class Run:
     value : the objective at the model, in nats a row, where the optimizer knows it, else None.
     notes : sentences about this run that a user should read, by subject.
     uninformed : parameter -> mask of its stored numbers that no row informs.
-    idle : the same mask of all numbers that stay, with those that act on given units only.
+    idle : parameter -> mask of the numbers that stay: uninformed ones, and ones that act on
+        given units only.
     watched : whether the findings of the fit need scores of the model.
     """
 
@@ -304,7 +305,7 @@ class Run:
         return self._kept(self.model.params, found)
 
     def _kept(self, before: Params, after: Params) -> Params:
-        """Return parameters in which the idle numbers are those of before."""
+        """Return parameters with the idle numbers of the model before the update."""
         out: dict[str, Weight] = dict(after)
         for name, idle in self.idle.items():
             if after[name] is not before[name]:

@@ -193,7 +193,7 @@ def _of_values(given: Sequence[Any], kinds: set[type]) -> Array:
 
 
 def _is_number(kind: type) -> bool:
-    """Whether a type is one of numbers; booleans are none."""
+    """Return whether a type holds numbers; booleans do not count."""
     return issubclass(kind, (int, float, np.integer, np.floating)) and kind is not bool
 
 

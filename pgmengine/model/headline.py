@@ -69,7 +69,7 @@ def headline_parts(structure: Structure, params: Mapping[str, Weight]) -> list[s
 def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
     """Return the number of free parameters.
 
-    A row of K probabilities has K - 1 of them. In a row of a gate, probabilities of 0 are none,
+    A row of K probabilities has K - 1 of them. In a row of a gate, probabilities of 0 do not count,
     because learning keeps them. Biases without effect do not count. The bias of a
     variable in a potential counts only if it is not 0, because the potential contains it.
     """

@@ -205,7 +205,7 @@ class Structure:
 
     @cached_property
     def tables_and_gates(self) -> tuple[Tables, ...]:
-        """The tables, and the gates that have none."""
+        """The tables, and the gates without a table."""
         return (*self.tables, *self.compact_gates)
 
     @cached_property

@@ -449,7 +449,7 @@ def wrong_row(values: Array, tolerance: float = 0.0) -> tuple[tuple[int, ...], f
 
 
 def _allowed(values: Array, tolerance: float) -> float:
-    """Return the largest distance from 1 of the sum of a row that is taken for rounding."""
+    """Return how far the sum of a row may be from 1 and still count as rounded."""
     return max(MAX_SUM_ERROR + PRINTED_ENTRY_ERROR * int(values.shape[-1]), tolerance)
 
 

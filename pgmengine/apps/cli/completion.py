@@ -91,17 +91,17 @@ def complete_wanted(incomplete: str) -> list[str]:
 
 
 def complete_method(incomplete: str) -> list[str]:
-    """Return the names of methods that begin so."""
+    """Return the names of methods that begin with the text."""
     return [name for name in methods() if name.startswith(incomplete)]
 
 
 def complete_optimizer(incomplete: str) -> list[str]:
-    """Return the names of optimizers that begin so."""
+    """Return the names of optimizers that begin with the text."""
     return [name for name in OPTIMIZERS if name.startswith(incomplete)]
 
 
 def complete_negative(incomplete: str) -> list[str]:
-    """Return the names of negative phases that begin so."""
+    """Return the names of negative phases that begin with the text."""
     return [name for name in NEGATIVES if name.startswith(incomplete)]
 
 
@@ -116,7 +116,7 @@ def complete_intervention(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _states(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the texts `variable=state` that begin so; none where the model cannot be read."""
+    """Return the texts `variable=state` that begin with the text; none if no model is readable."""
     # An option without its value ends the parsing before arguments get their names.
     path = ctx.params.get("model") or next(iter(ctx.args), "")
     try:
@@ -128,7 +128,7 @@ def _states(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _texts(model: pgm.Model, incomplete: str) -> list[str]:
-    """Return `variable=state` for the variables and states that begin so."""
+    """Return `variable=state` for the variables and states that begin with the text."""
     s = model.structure
     found = [place for place in s.variables if _begins(s.names.of(place), incomplete)]
     out = list[str]()
@@ -146,7 +146,7 @@ def _begins(name: str, incomplete: str) -> bool:
 
 
 def _files(incomplete: str) -> list[str]:
-    """Return the paths of files and folders that begin so."""
+    """Return the paths of files and folders that begin with the text."""
     begun = Path(incomplete or ".")
     folder = begun if incomplete.endswith("/") or not incomplete else begun.parent
     try:

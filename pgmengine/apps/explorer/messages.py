@@ -36,7 +36,7 @@ def places(structure: Structure, given: object) -> list[Place]:
 
 
 def state_number(structure: Structure, place: Place, state: object) -> int:
-    """Return the number of a state of a unit; PgmError if it has none such, or is an input."""
+    """Return the number of a state of a unit; PgmError if it has no such state, or is an input."""
     count = structure.state_counts[place[0]]
     if type(state) is not int or not 0 <= state < count:
         name = structure.names.of(place)
@@ -49,14 +49,14 @@ def state_number(structure: Structure, place: Place, state: object) -> int:
 
 
 def list_of(given: object, what: str) -> list[object]:
-    """Return a list of a message; PgmError if it is none."""
+    """Return a list of a message; PgmError if it is something else."""
     if not isinstance(given, list):
         raise PgmError(f"the explorer was sent {told(given)} as {what}, expected a list")
     return given
 
 
 def number(given: object, what: str) -> float:
-    """Return a finite number of a message; PgmError if it is none."""
+    """Return a finite number of a message; PgmError if it is something else."""
     # A bool is an int for Python, and an int of JSON may be too large for a float.
     if isinstance(given, (int, float)) and not isinstance(given, bool):
         if abs(given) <= sys.float_info.max:

@@ -113,7 +113,7 @@ class Session:
         return f"pgm.infer({', '.join(parts)})"
 
     def _apply(self, action: Any) -> None:
-        """Apply one action; PgmError if it is none."""
+        """Apply one action; PgmError if it is not an action."""
         s, history = self.structure, self.history
         kinds: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "set": lambda a: history.step(observed(s, self.given, a)),

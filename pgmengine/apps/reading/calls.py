@@ -49,7 +49,7 @@ def read_call(text: str, what: str, names: Collection[str]) -> Any:
 
     Raises
     ------
-    PgmError for unknown names, for anything that is no such text, and for wrong settings.
+    PgmError for unknown names, for a text that is not a call, and for wrong settings.
 
     >>> read_call("MCMC(chains=4, draws=100)", "method", ["MCMC"]).draws
     100

@@ -82,7 +82,7 @@ def noisy_and(
     Parameters
     ----------
     probabilities : for each parent in order, as in `noisy_or`: a number, or a number for each
-        state. A number for the state that is off lets the condition be met without the parent.
+        state. With a number for the state that is off, a parent may meet its condition when off.
     leak : the probability that the child is on although some condition is not met.
     on : the name or number of the state that is on, as in `noisy_or`.
 

@@ -139,7 +139,8 @@ def few(ess: Array, draws: int) -> bool:
 def few_weights(ess: Array, draws: int, numbers: Array, what: str = "draws") -> tuple[str, ...]:
     """Return a warning where few of a row's draws carry most of the importance weight.
 
-    `ess` (rows,) is their effective number, and `numbers` has the numbers of the rows in messages.
+    `ess` (rows,) is their effective number, and `numbers` has the numbers by which messages name
+    the rows.
     """
     if not few(ess, draws):
         return ()
@@ -238,7 +239,7 @@ def needed_tours(target: Target, tours: Array) -> Array:
 def few_tours(tours: Array, numbers: Array, least: int = MIN_TOURS) -> tuple[str, ...]:
     """Return a warning where the draws of a row come from too few tours (rows,) on a ladder.
 
-    `numbers` has the numbers of the rows in messages.
+    `numbers` has the numbers by which messages name the rows.
     """
     row = int(tours.argmin())
     if tours[row] >= least:

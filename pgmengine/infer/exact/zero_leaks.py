@@ -29,8 +29,8 @@ LIFT, ENUMERATION_LIFT = 1e-100, 1e-9
 def zero_leaks(target: Target) -> dict[str, Array]:
     """Return masks, layer -> (size,), of the leaks of 0 at which an impossible state has a slope.
 
-    Units that are observed to be 0, or that are intervened, have no such states. At beta < 1 there
-    are none, because the slope at 0 is infinite.
+    Units that are observed to be 0, or that are intervened, have no such states. At beta < 1 all
+    masks are empty, because the slope at 0 is infinite.
     """
     s, model, found = target.structure, target.model, dict[str, Array]()
     for name in s.directed_layers if (target.beta == 1).all() else ():

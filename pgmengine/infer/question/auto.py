@@ -148,7 +148,7 @@ class Auto(Method):
         return list(Choice(self, check_want(target.structure, want)).plans(target))
 
     def choices(self, target: Target, want: tuple[str, ...]) -> tuple[Choice, ...]:
-        """Return the parts of a question, as few as their best methods allow.
+        """Return the parts of a question: quantities with the same best method are one part.
 
         The question is not divided if one candidate is the best for each quantity by itself, and
         can answer all of them together.

@@ -159,7 +159,7 @@ def impact(
     evidence : one row of evidence, as in `infer`; each observed unit is an observation.
     name : the variable, or (layer, number of a unit), that is not observed.
     soft : soft evidence, as in `infer`; each entry is an observation.
-    do : interventions, as in `infer`. They are in place in all answers, as values of inputs are.
+    do : interventions, as in `infer`. Like values of inputs, they hold in all answers.
     method, rng, seconds : as in `infer`.
 
     Returns

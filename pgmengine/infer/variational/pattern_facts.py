@@ -38,7 +38,7 @@ MIN_PRODUCT = 1e-290
 
 
 class Facts:
-    """The graph of the rounds, and what its units and terms are under an evidence pattern.
+    """The graph of the rounds, with the roles of its units and terms under an evidence pattern.
 
     Attributes
     ----------

@@ -73,7 +73,7 @@ class Element:
         return name
 
     def numbers(self, shape: tuple[int, ...], meaning: str = "the number of joint states") -> Array:
-        """Return the numbers in the text as an array of this shape; messages say its meaning."""
+        """Return the numbers in the text as an array of this shape; messages name its meaning."""
         words = self.text.replace(",", " ").split()
         if len(words) != math.prod(shape):
             raise self.error(

@@ -144,7 +144,7 @@ class Chains:
 
 
 def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | None:
-    """Return the chains of rows of several lengths, or None where they are no such chains.
+    """Return the chains of rows of several lengths, or None where rows are not chains.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ class WholeRun(Run):
         return self._all_rows().uninformed
 
     def _all_rows(self) -> Objective:
-        """Return the objective of all rows, also of those of other lengths."""
+        """Return the objective of the rows of all lengths."""
         optimizer, objective = self.optimizer, self.objective
         return optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
 

@@ -59,7 +59,7 @@ class JoinedObjective(Objective):
 
     @property
     def chains(self) -> Chains | None:
-        """The rows of all lengths as chains; None where they are none, or not exact."""
+        """The rows of all lengths as chains; None where rows are not chains, or not exact."""
         if not self._chains:
             plain = self.exact and not any(part.complete for part in self.parts)
             targets, weights = zip(*((p.target, p.weights) for p in self.parts), strict=True)

@@ -150,7 +150,7 @@ class Objective:
     def exchangeable(self, model: Model, labels: Mapping[str, Array]) -> Symmetry:
         """Return the numbers that learning from a model could never tell apart.
 
-        `labels` are further numbers by which those of a parameter differ, such as pseudocounts.
+        `labels` are further arrays that tell the numbers of a parameter apart, as pseudocounts do.
         """
         return exchangeable(model, self._rows_and_given(model), self.fixed, labels)
 

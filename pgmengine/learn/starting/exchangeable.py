@@ -42,7 +42,7 @@ def exchangeable(
     rows : the rows of each length, with a model of their own at these parameters, and their units
         that are given.
     fixed : parameter -> mask of the numbers that do not learn.
-    labels : further numbers by which those of a parameter differ, such as pseudocounts.
+    labels : parameter -> further numbers that tell its numbers apart, such as pseudocounts.
     """
     found = symmetry_of(model, rows, fixed, labels)
     alike, others = dict[str, Array](), dict(fixed)

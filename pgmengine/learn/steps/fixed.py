@@ -147,7 +147,7 @@ class Fixed:
 
 
 def _kept(before: Weight, after: Weight, mask: Array, conditional: bool) -> Weight:
-    """Return a parameter after a step with the fixed entries of before it."""
+    """Return a parameter after a step, with its fixed entries as they were before the step."""
     if conditional:
         top = after.max(axis=-1, keepdims=True)
         return with_kept(before, np.exp(after - top), mask)

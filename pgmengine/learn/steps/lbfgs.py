@@ -266,7 +266,7 @@ class _Path:
         return np.where(point == 0, inward, slope - self.l1 * np.sign(point))
 
     def inside(self, direction: Array, slope: Array) -> Array:
-        """Return a direction without what leaves the floors or, with l1, the signs of the slope."""
+        """Return a direction without steps below the floors or, with l1, against the slope."""
         out = np.where((self.here <= self.least) & (direction < 0), 0.0, direction)
         return np.where(out * slope > 0, out, 0.0) if self.settings.l1 else out
 

@@ -206,7 +206,7 @@ def clusters(a: Array, b: Array, units: int) -> Array:
 
 
 def cluster_parts(target: Target) -> Iterator[Part]:
-    """Yield the spins of each evidence pattern; PgmError where free units are no such spins."""
+    """Yield the spins of each evidence pattern; PgmError where free units are not spins."""
     weights = [target.model.weight(c) for c in target.structure.couplings]
     entries = sum(int(np.count_nonzero(numbers(weight))) for weight in weights)
     if entries > MAX_ENTRIES:

@@ -76,7 +76,7 @@ class FromSteppingStones:
     def apart(self, numbers: Array) -> tuple[str, ...]:
         """Return a warning where log Z from above lies far above log Z from below.
 
-        `numbers` has the numbers of the rows in messages.
+        `numbers` has the numbers by which messages name the rows.
         """
         with np.errstate(invalid="ignore"):
             beyond = self.gap - ERRORS_PER_INTERVAL_SIDE * self.gap_error
@@ -90,7 +90,7 @@ class FromSteppingStones:
     def crossed(self, numbers: Array) -> tuple[str, ...]:
         """Return a warning where log Z from below lies above log Z from above.
 
-        `numbers` has the numbers of the rows in messages.
+        `numbers` has the numbers by which messages name the rows.
         """
         with np.errstate(invalid="ignore"):
             beyond = -self.gap - MAX_CROSSED_ERRORS * self.gap_error
