@@ -5,9 +5,9 @@
 
 Each model has two phases, and the minority holds .5 to 20 % of the probability. Its units are
 exchangeable, but for one bond that is reversed, so that cluster moves refuse the model. The exact
-means follow from sums over the numbers of units in each state, while `Exact` refuses the models,
-because they are too wide. The kinds are spins of which all pairs are coupled, the same with tables,
-RBMs, and Potts models of three states.
+means follow from sums over the numbers of units in each state, while `Exact` refuses nearly all of
+the models, because they are too wide; the others are left out. The kinds are spins of which all
+pairs are coupled, the same with tables, RBMs, and Potts models of three states.
 
 The default answer of `infer` is asked for with each seed. z is the mean over the equal units less
 the exact mean, in standard errors, and is positive in the direction of the majority. The verdict:
@@ -213,6 +213,9 @@ def asked(number: int, seeds: list[int]) -> list[dict[str, Any]]:
     """Return the answers about one model."""
     found, out = case(number), []
     model = built(found)
+    # A few of the smallest Potts models have exact answers, which have no error to be judged by.
+    if pgm.explain(model).chosen.guarantee == "exact":
+        return []
     spins = found.kind.name in ("pairs", "RBM")
     for seed in seeds:
         begin = time.perf_counter()
