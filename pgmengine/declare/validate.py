@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from functools import cached_property
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -18,6 +17,7 @@ from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.containers import as_floats
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
+from pgmengine.model.parent_order import cycle_of
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
 from pgmengine.units import Unit
@@ -261,12 +261,8 @@ def _check_child_only(structure: Structure) -> None:
 
 def _check_acyclic(structure: Structure) -> None:
     """PgmError for a directed cycle of layers."""
-    graph: nx.DiGraph = nx.DiGraph([(c.a, c.b) for c in structure.arrows if c.a != c.b])
-    if not nx.is_directed_acyclic_graph(graph):
-        cycle = [edge[0] for edge in nx.find_cycle(graph)]
-        raise PgmError(
-            f"the arrows form a directed cycle: {' -> '.join([*cycle, cycle[0]])}; remove one"
-        )
+    if cycle := cycle_of((c.a, c.b) for c in structure.arrows if c.a != c.b):
+        raise PgmError(f"the arrows form a directed cycle: {' -> '.join(cycle)}; remove one")
 
 
 def check_bias(layer: Layer, bias: ArrayLike | None) -> Array:
@@ -347,11 +343,10 @@ def _check_inside(array: Weight, layer: Layer, directed: bool, what: str) -> Non
             f"{what}[{rows[own[0]]}, {columns[own[0]]}] couples a unit with itself, expected 0"
         )
     if directed:
-        graph: nx.DiGraph = nx.DiGraph(zip(layer.owners(rows), layer.owners(columns), strict=True))
-        if not nx.is_directed_acyclic_graph(graph):
+        if cycle := cycle_of(zip(layer.owners(rows), layer.owners(columns), strict=True)):
             raise PgmError(
                 f"{what}: arrows inside layer {layer.name!r} form a directed cycle through unit "
-                f"{nx.find_cycle(graph)[0][0]}"
+                f"{cycle[0]}"
             )
     else:
         above = abs(array - array.T) > 1e-12 * abs(array).max()

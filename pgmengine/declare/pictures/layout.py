@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import networkx as nx
 import numpy as np
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 # The height of a rank, the gap between boxes, and the width of a node without a box, in inches.
 RANK_INCHES, GAP_INCHES, NARROW_INCHES = 0.95, 0.25, 0.2
@@ -79,6 +81,8 @@ def drawing(
     boxes : node -> (width, height) in inches; other nodes are small.
     lines : the nodes of each line from above; by default parents stand above children.
     """
+    import networkx as nx
+
     ranks = [list(nodes) for nodes in lines] if lines is not None else _ranks(graph)
     line = {node: i for i, nodes in enumerate(ranks) for node in nodes}
     whole, bends = nx.Graph(), dict[tuple[Hashable, Hashable], list[Hashable]]()
@@ -164,6 +168,8 @@ def _sideways(
 
 def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
     """Return the nodes by rank: below all parents, or by the distance from a centre."""
+    import networkx as nx
+
     if graph.is_directed():
         # Only arrows determine ranks, because undirected edges could close a cycle.
         arrows: nx.DiGraph = nx.DiGraph()
@@ -197,6 +203,8 @@ def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
 
 def _neighbours(graph: nx.Graph) -> dict[Hashable, list[Hashable]]:
     """Return the neighbours of each node, whatever the directions of edges."""
+    import networkx as nx
+
     return {node: [n for n in nx.all_neighbors(graph, node) if n != node] for node in graph}
 
 

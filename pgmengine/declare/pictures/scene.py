@@ -12,14 +12,16 @@ import math
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from enum import Enum
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from pgmengine.base.display import plain
 from pgmengine.declare.pictures.layout import Route, drawing
 from pgmengine.declare.pictures.sketch import Sketch
 from pgmengine.evidence.frames import Shown, state_keys
 from pgmengine.model.structure import Structure
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 # Pixels of an inch, in which the layout counts.
 PIXELS_PER_INCH = 96.0
@@ -162,6 +164,8 @@ def _lines(drawn: Sketch, graph: nx.DiGraph) -> list[list[Hashable]] | None:
     )
     if not layers or any(kind for *_, kind in graph.edges(data="directed")):
         return None
+    import networkx as nx
+
     depth: dict[Hashable, int] = {}
     for part in nx.weakly_connected_components(graph):
         depth |= nx.single_source_shortest_path_length(graph.to_undirected(), min(part))

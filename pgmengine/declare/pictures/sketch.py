@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.evidence.frames import Shown, shown_units
 from pgmengine.model.structure import Structure
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,8 @@ class Sketch:
         Arrows on a cycle, as between two arrays that depend on each other's earlier steps, count
         as undirected there.
         """
+        import networkx as nx
+
         graph: nx.DiGraph = nx.DiGraph()
         graph.add_nodes_from(sorted(chosen))
         graph.add_edges_from(sorted(pair for pair in self.arrows if {*pair} <= {*chosen}))

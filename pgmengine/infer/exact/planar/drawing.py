@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.types import Array
@@ -31,6 +30,8 @@ def drawing(vertices: int, edges: Array, structure: Structure) -> Array | None:
 
 
 def _drawn(vertices: int, edges: Array) -> Array | None:
+    import networkx as nx
+
     graph: nx.Graph = nx.Graph()
     graph.add_edges_from(edges.tolist())
     planar, embedding = nx.check_planarity(graph)
