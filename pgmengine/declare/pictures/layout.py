@@ -9,7 +9,7 @@ far as boxes do not overlap.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,8 +18,8 @@ import numpy as np
 if TYPE_CHECKING:
     import networkx as nx
 
-# The height of a rank, the gap between boxes, and the width of a node without a box, in inches.
-RANK_INCHES, GAP_INCHES, NARROW_INCHES = 0.95, 0.25, 0.2
+# The gap between boxes, the width of a node without a box, and the depth of an arch, in inches.
+GAP_INCHES, NARROW_INCHES, ARCH_INCHES = 0.25, 0.2, 0.3
 
 # The distance of lines of boxes, and the width of an edge that passes a line, in inches.
 CHANNEL_INCHES, PASS_INCHES = 0.5, 0.12
@@ -59,13 +59,25 @@ class Drawing:
     routes: dict[tuple[Hashable, Hashable], Route]
 
 
-def places(graph: nx.Graph, widths: Mapping[Hashable, float]) -> Places:
-    """Return node -> (x, y) in inches: ranks from above, in an order with few crossings."""
-    order = _with_few_crossings(graph, _ranks(graph))
-    x = _across(graph, order, widths)
-    return {
-        node: (x[node], -RANK_INCHES * depth) for depth, nodes in enumerate(order) for node in nodes
-    }
+def is_arch(route: Route) -> bool:
+    """Whether a route leaves and enters two boxes of one line at their lower edges."""
+    return len(route) == 4 and route[1][1] == route[2][1]
+
+
+def segments(route: Route, arch: float) -> Iterator[Route]:
+    """Yield the end of each line of a route, and the three points of each of its curves.
+
+    Lines are vertical, and curves stay within their four points, thus between two lines of boxes.
+    `arch` is the depth of an arch, upwards.
+    """
+    for i, (x, y) in enumerate(route[1:], 1):
+        before, level = route[i - 1]
+        if i % 2 == 0:
+            middle = (level + y) / 2 if level != y else y + arch
+            yield [(before, middle), (x, middle), (x, y)]
+        # The head of an arrow has no direction on a line without length.
+        elif len(route) == 2 or not np.allclose((before, level), (x, y)):
+            yield [(x, y)]
 
 
 def drawing(

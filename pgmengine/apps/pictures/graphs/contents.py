@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from pgmengine.apps.pictures.boxes import DETAILED_BOXES, Answers, Box, layer_box, unit_box
+from pgmengine.apps.pictures.boxes import DETAILED_BOXES, Box, layer_box, unit_box
+from pgmengine.declare.pictures.scene import Values
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 
@@ -27,10 +28,10 @@ class Contents:
     lines: list[list[Node]] | None = None
 
 
-def contents(model: Model, answers: Answers | None) -> Contents:
+def contents(model: Model, values: Values | None) -> Contents:
     """Return layers as boxes, or single units where a model has variables or small arrays."""
     apart = _units_apart(model.structure)
-    return _by_unit(model, apart, answers) if apart else _by_layer(model.structure, answers)
+    return _by_unit(model, apart, values) if apart else _by_layer(model.structure, values)
 
 
 def _layer_edges(s: Structure) -> list[tuple[str, str, bool]]:
@@ -42,7 +43,7 @@ def _layer_edges(s: Structure) -> list[tuple[str, str, bool]]:
     return list(dict.fromkeys(found))
 
 
-def _by_layer(s: Structure, answers: Answers | None) -> Contents:
+def _by_layer(s: Structure, values: Values | None) -> Contents:
     """Return the layers as boxes, one above the other."""
     edges = _layer_edges(s)
     inside = {a: directed for a, b, directed in edges if a == b}
@@ -50,7 +51,7 @@ def _by_layer(s: Structure, answers: Answers | None) -> Contents:
     graph.add_nodes_from(s.layers)
     graph.add_edges_from((a, b, {"directed": directed}) for a, b, directed in edges if a != b)
     boxes: dict[Node, Box] = {
-        name: layer_box(layer, name, answers, inside.get(name)) for name, layer in s.layers.items()
+        name: layer_box(layer, name, values, inside.get(name)) for name, layer in s.layers.items()
     }
     return Contents(graph, boxes, [[name] for name in reversed(_children_first(s, edges))])
 
@@ -77,7 +78,7 @@ def _units_apart(s: Structure) -> set[str]:
     }
 
 
-def _by_unit(model: Model, apart: set[str], answers: Answers | None) -> Contents:
+def _by_unit(model: Model, apart: set[str], values: Values | None) -> Contents:
     """Return single units of some layers as boxes, and the other layers whole."""
     s, units = model.structure, model.to_networkx("variables")
     node_of: dict[Hashable, Node] = {
@@ -109,8 +110,8 @@ def _by_unit(model: Model, apart: set[str], answers: Answers | None) -> Contents
     boxes: dict[Node, Box] = {}
     for node in names:
         if isinstance(node, tuple):
-            boxes[node] = unit_box(s, node, answers, detailed)
+            boxes[node] = unit_box(s, node, values, detailed)
         else:
             name = str(node)
-            boxes[node] = layer_box(s.layers[name], name, answers, inside.get(node))
+            boxes[node] = layer_box(s.layers[name], name, values, inside.get(node))
     return Contents(graph, boxes)
