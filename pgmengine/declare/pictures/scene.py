@@ -214,8 +214,8 @@ def scene(structure: Structure, drawn: Sketch, chosen: Collection[int]) -> Scene
         edges += [Edge(way, False)] * (not both)
     factors = tuple(placed(found.places[n]) for n in graph if n not in boxes)
     right = max([*(n.x + n.width for n in out), *(x for e in edges for x, _ in e.route)])
-    ends = (y + ARCH_PIXELS * is_arch(e.route) for e in edges for _, y in e.route)
-    bottom = max([*(n.y + n.height for n in out), *ends])
+    lowest = (y + ARCH_PIXELS * is_arch(e.route) for e in edges for _, y in e.route)
+    bottom = max([*(n.y + n.height for n in out), *lowest])
     return Scene(tuple(out), tuple(edges), factors, right + MARGIN_PIXELS, bottom + MARGIN_PIXELS)
 
 

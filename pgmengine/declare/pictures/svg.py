@@ -87,7 +87,7 @@ def svg(structure: Structure, found: Scene, values: Values, whole: bool = True) 
     return "".join([*parts, "</svg>"])
 
 
-def _tag(name: str, kind: str, inner: str | None = None, **attributes: float | str) -> str:
+def _tag(name: str, kind: str, inner: str | None = None, /, **attributes: float | str) -> str:
     """Return an element; numbers have one decimal, and "_" stands for "-" in attributes."""
     texts = (
         f' {key.replace("_", "-")}="{x if isinstance(x, str) else format(x, ".1f")}"'
@@ -97,7 +97,7 @@ def _tag(name: str, kind: str, inner: str | None = None, **attributes: float | s
     return f"{head}/>" if inner is None else f"{head}>{inner}</{name}>"
 
 
-def _rect(kind: str, x: float, y: float, wide: float, high: float, **look: float | str) -> str:
+def _rect(kind: str, x: float, y: float, wide: float, high: float, /, **look: float | str) -> str:
     return _tag("rect", kind, x=x, y=y, width=wide, height=high, **look)
 
 
@@ -186,8 +186,9 @@ def _bars(node: Node, layer: int, values: Values, has_numbers: bool, whole: bool
                 low, high = x + BAR_PIXELS * np.clip([p - (e := ERRORS_DRAWN * error), p + e], 0, 1)
                 yield _line("spread", f"M{low:.1f} {y + ROW_PIXELS / 2:.1f}H{high:.1f}", "1.4")
             mark = sign if seen is Seen.SOFT or p == 1 else ""
-            place = {"x": x + BAR_PIXELS + NUMBER_PIXELS - 6, "y": y + 13, "text_anchor": "end"}
-            yield _tag("text", "number", f"{mark} {percent(p) if has_numbers else ''}", **place)
+            text = f"{mark} {percent(p) if has_numbers else ''}"
+            right = x + BAR_PIXELS + NUMBER_PIXELS - 6
+            yield _tag("text", "number", text, x=right, y=y + 13, text_anchor="end")
         yield "</g>"
 
 

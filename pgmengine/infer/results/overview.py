@@ -71,8 +71,8 @@ def values_drawn(result: Result, row: int = 0) -> Values:
     errors = {n: state_errors(result.stats, layers[n]) for n in prob}
 
     def of_row(values: Array, name: str) -> Array:
-        each = np.reshape(np.asarray(values, dtype=float), (target.rows, layers[name].size, -1))
-        return each[row]
+        each = np.reshape(values, (target.rows, layers[name].size, -1))
+        return np.asarray(each[row], dtype=float)
 
     return Values(
         {n: of_row(p, n) for n, p in prob.items()},
