@@ -80,10 +80,6 @@ def graph(
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
     """
     model = as_model(model)
-    if result is not None and not isinstance(result, Result):
-        raise PgmError(
-            f"result must be a Result of pgm.infer, not {type(result).__name__}; give Axes as ax="
-        )
     if result is None:
         return Canvas(contents(model, None), "", ax).draw()
     _check_result(model, result)
@@ -102,7 +98,11 @@ def _title(result: Result, row: int) -> str:
 
 
 def _check_result(model: Model, result: Result) -> None:
-    """Raise PgmError unless a result has the layers of a model."""
+    """Raise PgmError unless a result is one, with the layers of a model."""
+    if not isinstance(result, Result):
+        raise PgmError(
+            f"result must be a Result of pgm.infer, not {type(result).__name__}; give Axes as ax="
+        )
     s = asked(result.target).structure
     if s.layers != model.structure.layers:
         theirs, ours = (listed([*map(str, x.names.declared())]) for x in (s, model.structure))

@@ -9,8 +9,9 @@ far as boxes do not overlap.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -30,6 +31,8 @@ PORTS = 0.75
 # An end of an edge: a node, whether the edge leaves it at its lower side, and the other node.
 End: TypeAlias = tuple[Hashable, bool, Hashable]
 
+# Node -> its neighbours.
+Near: TypeAlias = Mapping[Hashable, Collection[Hashable]]
 
 # Node -> (x, y) in inches.
 Places: TypeAlias = dict[Hashable, tuple[float, float]]
@@ -93,31 +96,30 @@ def drawing(
     boxes : node -> (width, height) in inches; other nodes are small.
     lines : the nodes of each line from above; by default parents stand above children.
     """
-    import networkx as nx
-
     ranks = [list(nodes) for nodes in lines] if lines is not None else _ranks(graph)
     line = {node: i for i, nodes in enumerate(ranks) for node in nodes}
-    whole, bends = nx.Graph(), dict[tuple[Hashable, Hashable], list[Hashable]]()
-    whole.add_nodes_from(graph)
+    # Node, or bend -> its neighbours, in the order of the edges.
+    near: dict[Hashable, dict[Hashable, None]] = {node: {} for node in graph}
+    bends = dict[tuple[Hashable, Hashable], list[Hashable]]()
     for one, two in graph.edges():
         if one == two:
             continue
         up, down = (one, two) if line[one] <= line[two] else (two, one)
         passed: list[Hashable] = [Bend((up, down), i) for i in range(line[up] + 1, line[down])]
         bends[up, down] = passed
-        nx.add_path(whole, [up, *passed, down])
         for bend in passed:
             ranks[bend.line].append(bend)  # type: ignore[attr-defined]
+        for above, below in pairwise([up, *passed, down]):
+            near.setdefault(above, {})[below] = None
+            near.setdefault(below, {})[above] = None
     widths = {node: size[0] for node, size in boxes.items()}
-    order = _with_few_crossings(whole, ranks)
-    x = _across(whole, order, widths)
+    order = _with_few_crossings(near, ranks)
+    x = _across(near, order, widths)
     heights = [max(_height(node, boxes) for node in nodes) for nodes in order]
     tops = -np.concatenate(([0.0], np.cumsum(np.add(heights, CHANNEL_INCHES))))
     ends = [(float(top), float(top) - height) for top, height in zip(tops, heights, strict=False)]
     found = {node: (x[node], sum(ends[line[node]]) / 2) for node in graph}
-    beside = {
-        frozenset(pair) for nodes in order for pair in zip(nodes[:-1], nodes[1:], strict=True)
-    }
+    beside = {frozenset(pair) for nodes in order for pair in pairwise(nodes)}
     level = {edge for edge in bends if line[edge[0]] == line[edge[1]]}
     straight = {edge for edge in level if frozenset(edge) in beside}
     towards = dict[End, float]()
@@ -213,24 +215,16 @@ def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
     return out
 
 
-def _neighbours(graph: nx.Graph) -> dict[Hashable, list[Hashable]]:
-    """Return the neighbours of each node, whatever the directions of edges."""
-    import networkx as nx
-
-    return {node: [n for n in nx.all_neighbors(graph, node) if n != node] for node in graph}
-
-
-def _mean_place(node: Hashable, near: Sequence[Hashable], x: Mapping[Hashable, float]) -> float:
+def _mean_place(node: Hashable, near: Collection[Hashable], x: Mapping[Hashable, float]) -> float:
     """Return the mean place of the neighbours of a node, or its own if it has none."""
     return sum(x[other] for other in near) / len(near) if near else x[node]
 
 
-def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[list[Hashable]]:
+def _with_few_crossings(near: Near, ranks: list[list[Hashable]]) -> list[list[Hashable]]:
     """Return the ranks, each sorted by the mean position of the neighbours of its nodes.
 
     Reference: Sugiyama, Tagawa and Toda (1981).
     """
-    near = _neighbours(graph)
     x = {n: i - (len(nodes) - 1) / 2 for nodes in ranks for i, n in enumerate(nodes)}
     for _ in range(24):
         for nodes in (*ranks, *reversed(ranks)):
@@ -241,7 +235,7 @@ def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[li
 
 
 def _across(
-    graph: nx.Graph, order: list[list[Hashable]], widths: Mapping[Hashable, float]
+    near: Near, order: list[list[Hashable]], widths: Mapping[Hashable, float]
 ) -> dict[Hashable, float]:
     """Return the place of each node from left to right, near its neighbours, without overlap."""
     half = {
@@ -257,7 +251,6 @@ def _across(
         for node in nodes:
             x[node] = at + half[node]
             at += 2 * half[node]
-    near = _neighbours(graph)
     for _ in range(12):
         for nodes in (*order, *reversed(order)):
             for i, node in enumerate(nodes):

@@ -250,13 +250,11 @@ def legend_of(found: Contents) -> list[Any]:
 
     boxes = found.boxes.values()
     panels = [panel for box in boxes for panel in box.panels]
+    inferred = any(box.shares and not box.seen.fixed for box in boxes)
     few = " of the most probable state" * (len(boxes) > DETAILED_BOXES)
     means = all(panel.is_mean for panel in panels)
     ends = ("lowest mean", "highest mean") if means else ("probability 0", "probability 1")
-    lightest, darkest = (
-        {"facecolor": get_cmap("Blues")(share), "edgecolor": FAINT, "lw": 0.5}
-        for share in (0.0, 1.0)
-    )
+    blues, thin = get_cmap("Blues"), {"edgecolor": FAINT, "lw": 0.5}
     error = {"color": INK, "marker": "|", "markersize": 5, "lw": 1}
     square = {"color": INK, "marker": "s", "markersize": 5, "lw": 0}
     # Whether the picture has a thing, its label, and how it looks.
@@ -267,14 +265,10 @@ def legend_of(found: Contents) -> list[Any]:
         entries.append((any(box.seen is seen for box in boxes), seen.value, frame))
     mixed = any(panel.seen.any() and not panel.seen.all() for panel in panels)
     entries += [
-        (
-            any(b.shares and not b.seen.fixed for b in boxes),
-            f"probability{few}",
-            {"facecolor": BLUE},
-        ),
+        (inferred, f"probability{few}", {"facecolor": BLUE}),
         (any(x.error > 0 for box in boxes for x in box.shares), "2 standard errors", error),
-        (bool(panels), ends[0], lightest),
-        (bool(panels), ends[1], darkest),
+        (bool(panels), ends[0], {"facecolor": blues(0.0), **thin}),
+        (bool(panels), ends[1], {"facecolor": blues(1.0), **thin}),
         (mixed, "observed unit", {"facecolor": ORANGE}),
         (any(x.soft.any() for x in panels), "unit with soft evidence", {"facecolor": GREEN}),
         (len(found.graph) > len(found.boxes), "table of several variables", square),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from pgmengine.apps.pictures.boxes import DETAILED_BOXES, Box, layer_box, unit_box
 from pgmengine.declare.pictures.scene import Values
 from pgmengine.model.model import Model
+from pgmengine.model.parent_order import cycle_of, parents_first
 from pgmengine.model.structure import Structure
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 # Arrays and layers of at most so many units are drawn unit by unit where variables are.
 MOST_UNITS = 12
@@ -45,6 +48,8 @@ def _layer_edges(s: Structure) -> list[tuple[str, str, bool]]:
 
 def _by_layer(s: Structure, values: Values | None) -> Contents:
     """Return the layers as boxes, one above the other."""
+    import networkx as nx
+
     edges = _layer_edges(s)
     inside = {a: directed for a, b, directed in edges if a == b}
     graph: nx.DiGraph = nx.DiGraph()
@@ -53,17 +58,11 @@ def _by_layer(s: Structure, values: Values | None) -> Contents:
     boxes: dict[Node, Box] = {
         name: layer_box(layer, name, values, inside.get(name)) for name, layer in s.layers.items()
     }
-    return Contents(graph, boxes, [[name] for name in reversed(_children_first(s, edges))])
-
-
-def _children_first(s: Structure, edges: list[tuple[str, str, bool]]) -> list[str]:
-    """Return the layers, children before their parents where arrows close no cycle."""
-    graph: nx.DiGraph = nx.DiGraph()
-    graph.add_nodes_from(s.layers)
-    graph.add_edges_from((b, a) for a, b, directed in edges if directed and a != b)
-    if not nx.is_directed_acyclic_graph(graph):
-        return list(s.layers)
-    return list(nx.lexicographical_topological_sort(graph, key=list(s.layers).index))
+    arrows = [(b, a) for a, b, directed in edges if directed and a != b]
+    names = [*s.layers]
+    # Children stand below their parents where arrows close no cycle.
+    order = names if cycle_of(arrows) else parents_first(names, arrows)
+    return Contents(graph, boxes, [[name] for name in reversed(order)])
 
 
 def _units_apart(s: Structure) -> set[str]:
@@ -80,6 +79,8 @@ def _units_apart(s: Structure) -> set[str]:
 
 def _by_unit(model: Model, apart: set[str], values: Values | None) -> Contents:
     """Return single units of some layers as boxes, and the other layers whole."""
+    import networkx as nx
+
     s, units = model.structure, model.to_networkx("variables")
     node_of: dict[Hashable, Node] = {
         node: (data["layer"], data["index"]) if data["layer"] in apart else data["layer"]
