@@ -206,12 +206,7 @@ def scene(structure: Structure, drawn: Sketch, chosen: Collection[int]) -> Scene
     for n in nodes:
         x, y = placed(found.places[n.number])
         out.append(Node(**{**vars(n), "x": x - n.width / 2, "y": y - n.height / 2}))
-    edges = list[Edge]()
-    for ends, route in found.routes.items():
-        way = [placed(point) for point in route]
-        both = [pair for pair in (ends, ends[::-1]) if pair in drawn.arrows]
-        edges += [Edge(way if pair == ends else way[::-1], True) for pair in both]
-        edges += [Edge(way, False)] * (not both)
+    edges = [Edge([placed(point) for point in way], arrow) for way, arrow in drawn.edges(found)]
     factors = tuple(placed(found.places[n]) for n in graph if n not in boxes)
     right = max([*(n.x + n.width for n in out), *(x for e in edges for x, _ in e.route)])
     lowest = (y + ARCH_PIXELS * is_arch(e.route) for e in edges for _, y in e.route)

@@ -36,14 +36,7 @@ from pgmengine.apps.pictures.style import (
     text_width,
 )
 from pgmengine.base.extras import needed_by
-from pgmengine.declare.pictures.layout import (
-    ARCH_INCHES,
-    Drawing,
-    Route,
-    drawing,
-    is_arch,
-    segments,
-)
+from pgmengine.declare.pictures.layout import ARCH_INCHES, Route, is_arch, segments
 from pgmengine.declare.pictures.scene import ERRORS_DRAWN, Seen
 
 if TYPE_CHECKING:
@@ -66,8 +59,6 @@ class Canvas:
     """Axes with inches as data, on which boxes and edges are drawn."""
 
     def __init__(self, found: Contents, title: str, ax: Axes | None) -> None:
-        sizes = {node: box.size for node, box in found.boxes.items()}
-        self.placed: Drawing = drawing(found.graph, sizes, found.lines)
         self.found, self.title, self.notes = found, title, legend_of(found)
         left, right, low, high = self._extent()
         widest = max((text_width(note.get_label(), SMALL) for note in self.notes), default=0.0)
@@ -93,14 +84,14 @@ class Canvas:
     def _extent(self) -> tuple[float, float, float, float]:
         """Return the left, right, lower and upper end of all boxes and edges."""
         x, y = list[float](), list[float]()
-        for node, (at, level) in self.placed.places.items():
+        for node, (at, level) in self.found.placed.places.items():
             box = self.found.boxes.get(node)
             wide, high = box.size if box else (0.1, 0.1)
             # The loop of edges inside a box stands at its right side.
             loop = 0.3 if box and box.inside is not None else 0.0
             x += [at - wide / 2, at + wide / 2 + loop]
             y += [level - high / 2, level + high / 2]
-        for route in self.placed.routes.values():
+        for route in self.found.placed.routes.values():
             x += [at for at, _ in route]
             y += [level - ARCH_INCHES * is_arch(route) for _, level in route]
         around = AROUND_INCHES
@@ -108,12 +99,10 @@ class Canvas:
 
     def draw(self) -> Axes:
         """Draw everything, and return the Axes."""
-        ax, graph = bare(self.ax), self.found.graph
-        for (up, down), route in self.placed.routes.items():
-            data, back = graph.get_edge_data(up, down), graph.get_edge_data(down, up)
-            arrow = graph.is_directed() and (data or back).get("directed", True)
-            self._edge(arrow, path=path_of(route if data else route[::-1]))
-        for node, at in self.placed.places.items():
+        ax = bare(self.ax)
+        for route, arrow in self.found.drawn.edges(self.found.placed):
+            self._edge(arrow, path=path_of(route))
+        for node, at in self.found.placed.places.items():
             if node in self.found.boxes:
                 self._box(self.found.boxes[node], *at)
             else:
@@ -271,7 +260,7 @@ def legend_of(found: Contents) -> list[Any]:
         (bool(panels), ends[1], {"facecolor": blues(1.0), **thin}),
         (mixed, "observed unit", {"facecolor": ORANGE}),
         (any(x.soft.any() for x in panels), "unit with soft evidence", {"facecolor": GREEN}),
-        (len(found.graph) > len(found.boxes), "table of several variables", square),
+        (bool(found.drawn.factors), "table of several variables", square),
     ]
     return [
         Line2D([], [], label=label, **look) if "marker" in look else Patch(label=label, **look)
