@@ -1,241 +1,54 @@
-"""pgmengine: declare, learn and ask graphical models of energy-based and belief-network layers."""
+"""pgmengine: declare, learn and ask graphical models of energy-based and belief-network layers.
 
-# The first import: everything below needs routines, compiled or plain.
-from pgmengine.base.routines import build_config
+A public name is imported when it is first used, so that a program waits for the parts that it needs
+alone. The stub `__init__.pyi` is the one list of these names and of the modules they come from:
+type checkers read it, and so does this file.
+"""
 
-# isort: split
-from pgmengine import datasets, diagnostics
-from pgmengine.apps.explorer.explore import explore
-from pgmengine.apps.learners.classifier import GenerativeClassifier
-from pgmengine.base.errors import NotAsked, PgmError
-from pgmengine.declare.builder import GraphBuilder
-from pgmengine.declare.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
-from pgmengine.declare.model import Model
-from pgmengine.declare.template import Template
-from pgmengine.declare.values.noisy import noisy_and, noisy_max, noisy_min, noisy_or
-from pgmengine.engine.kernels import Blend, FlipState, Gibbs
-from pgmengine.evidence.soft import likelihood
-from pgmengine.evidence.target import Target
-from pgmengine.infer.methods import (
-    AIS,
-    MCMC,
-    Adaptive,
-    ClusterLadder,
-    CoupledTempering,
-    Elimination,
-    Enumeration,
-    Exact,
-    FlatHistogram,
-    Forward,
-    Linear,
-    MeanField,
-    OneOverT,
-    ParallelTempering,
-    Planar,
-    SimulatedTempering,
-    SwendsenWang,
-    TemperedTransitions,
-    ThreePiece,
-    WangLandau,
-    base_rates,
-)
-from pgmengine.infer.question.ask import explain, infer, prepare
-from pgmengine.infer.question.auto import Auto
-from pgmengine.infer.question.impact import Contribution, Impact, impact
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
-from pgmengine.infer.results.by_name import Joint, Mode
-from pgmengine.infer.results.expectation import Expectation
-from pgmengine.infer.results.result import Plan, Result, Status
-from pgmengine.infer.results.statistics import Axis
-from pgmengine.io.formats import read, read_evidence, write
-from pgmengine.io.store import load, load_declaration, save
-from pgmengine.learn.fit import Fit, fit
-from pgmengine.learn.monitoring.finding import Finding, FindingKind
-from pgmengine.learn.monitoring.likelihoods import (
-    AISLogLikelihood,
-    ExactLogLikelihood,
-    FreeEnergyGap,
-    PseudoLikelihood,
-    VariationalBound,
-)
-from pgmengine.learn.monitoring.monitors import (
-    EarlyStopping,
-    FlipRates,
-    Occupancy,
-    ReconstructionError,
-    WeightNorms,
-)
-from pgmengine.learn.negative import (
-    CAST,
-    CD,
-    PCD,
-    PT,
-    AdaptiveSAP,
-    ExactGradient,
-    FastPCD,
-    PseudoGradient,
-    TransSAP,
-)
-from pgmengine.learn.starting.base_rate_start import base_rate_start
-from pgmengine.learn.starting.pretraining import pretrain
-from pgmengine.learn.steps.em import EM
-from pgmengine.learn.steps.fixed import Fixed
-from pgmengine.learn.steps.lbfgs import LBFGS
-from pgmengine.learn.steps.optimizers import SGD, Adam, AdaMax
-from pgmengine.learn.steps.scaled import Scaled
-from pgmengine.learn.steps.schedules import GrowingBlend, harmonic, linear_decay
-from pgmengine.learn.steps.wrappers import Averaged, Centered, Tied
-from pgmengine.units import (
-    Binary,
-    Categorical,
-    Constant,
-    Gaussian,
-    Input,
-    MultiValued,
-    NoisyOr,
-    Normal,
-    Spin,
-    Unit,
-)
+import ast
+import importlib
 
-__version__: str
+# The first import: everything else needs routines, compiled or plain.
+import pgmengine.base.routines
+
+# A room has the name of the function `infer`. Once it is imported, imports of its modules no longer
+# put it in the place of the function.
+import pgmengine.infer
+
+del pgmengine.infer, pgmengine
+
+_STUB = ast.parse(__spec__.loader.get_data(f"{__file__.removesuffix('c')}i")).body
+
+# Public name -> the module that has it.
+_HOMES = {
+    alias.name: line.module
+    for line in _STUB
+    if isinstance(line, ast.ImportFrom)
+    for alias in line.names
+}
+
+__all__ = next(ast.literal_eval(line.value) for line in _STUB if isinstance(line, ast.Assign))
 
 
 def __getattr__(name: str) -> object:
-    """Import a module that needs an optional package, or ask for the version, at first use."""
+    """Import a public name, or ask for the version, at its first use."""
     if name == "__version__":
         # pyproject.toml has the version, and an installation records it.
         from importlib.metadata import version
 
         return version("pgmengine")
-    if name in {"plots", "sklearn"}:
-        import importlib
-
-        return importlib.import_module(f"pgmengine.{name}")
-    raise AttributeError(f"module 'pgmengine' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pgmengine' has no attribute {name!r}")
+    whole = _HOMES[name] == __name__
+    try:
+        module = importlib.import_module(f"{__name__}.{name}" if whole else _HOMES[name])
+        globals()[name] = found = module if whole else getattr(module, name)
+    except AttributeError as error:
+        # Python takes an AttributeError here for a name that does not exist.
+        raise ImportError(f"pgmengine.{name} cannot be imported: {error}") from error
+    return found
 
 
 def __dir__() -> list[str]:
-    """Return the public names, also of the modules that are imported at first use."""
-    return sorted({*__all__, "__doc__", "__file__", "__version__", "plots", "sklearn"})
-
-
-__all__ = [
-    "AIS",
-    "AISLogLikelihood",
-    "AdaMax",
-    "Adam",
-    "Adaptive",
-    "AdaptiveSAP",
-    "Auto",
-    "Averaged",
-    "Axis",
-    "Binary",
-    "Blend",
-    "CAST",
-    "CD",
-    "Categorical",
-    "Centered",
-    "Constant",
-    "Contribution",
-    "ClusterLadder",
-    "CoupledTempering",
-    "EM",
-    "EarlyStopping",
-    "Elimination",
-    "Enumeration",
-    "Exact",
-    "ExactGradient",
-    "ExactLogLikelihood",
-    "Expectation",
-    "FastPCD",
-    "Finding",
-    "FindingKind",
-    "Fit",
-    "Fixed",
-    "FlatHistogram",
-    "FlipRates",
-    "FlipState",
-    "Forward",
-    "FreeEnergyGap",
-    "Gaussian",
-    "GenerativeClassifier",
-    "Gibbs",
-    "GraphBuilder",
-    "GrowingBlend",
-    "Impact",
-    "Input",
-    "Joint",
-    "LBFGS",
-    "Linear",
-    "MCMC",
-    "MeanField",
-    "Method",
-    "Mode",
-    "Model",
-    "MultiValued",
-    "NoisyOr",
-    "Normal",
-    "NotAsked",
-    "Occupancy",
-    "OneOverT",
-    "PCD",
-    "PT",
-    "ParallelTempering",
-    "PgmError",
-    "Plan",
-    "Planar",
-    "Prepared",
-    "PseudoGradient",
-    "PseudoLikelihood",
-    "ReconstructionError",
-    "Result",
-    "SGD",
-    "Scheme",
-    "SimulatedTempering",
-    "Scaled",
-    "Spin",
-    "Status",
-    "SwendsenWang",
-    "Target",
-    "TemperedTransitions",
-    "Template",
-    "ThreePiece",
-    "Tied",
-    "TransSAP",
-    "Unit",
-    "VariationalBound",
-    "WangLandau",
-    "WeightNorms",
-    "base_rate_start",
-    "base_rates",
-    "boltzmann_machine",
-    "build_config",
-    "datasets",
-    "dbm",
-    "dbn",
-    "diagnostics",
-    "drbm",
-    "explain",
-    "explore",
-    "fit",
-    "harmonic",
-    "impact",
-    "infer",
-    "likelihood",
-    "linear_decay",
-    "load",
-    "load_declaration",
-    "noisy_and",
-    "noisy_max",
-    "noisy_min",
-    "noisy_or",
-    "prepare",
-    "pretrain",
-    "rbm",
-    "read",
-    "read_evidence",
-    "save",
-    "sbn",
-    "write",
-]
+    """Return the public names, also of the modules that need an optional package."""
+    return sorted({*_HOMES, "__doc__", "__file__", "__version__"})

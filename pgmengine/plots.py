@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pgmengine.apps.pictures.chain_diagnostics import convergence, levels
 from pgmengine.apps.pictures.curves import autocorrelation, bound_gap, history
-from pgmengine.apps.pictures.graphs.drawn import graph_drawn
+from pgmengine.apps.pictures.graphs.canvas import Canvas
+from pgmengine.apps.pictures.graphs.contents import contents
 from pgmengine.apps.pictures.images import completions, images, receptive_fields, samples
+from pgmengine.apps.pictures.result_rows import checked_row
 from pgmengine.apps.pictures.timelines import sequence
 from pgmengine.apps.pictures.traces import trace
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.infer.results.by_name import asked
+from pgmengine.infer.results.overview import values_drawn
 from pgmengine.infer.results.result import Result
 
 if TYPE_CHECKING:
@@ -79,17 +80,29 @@ def graph(
     >>> ax = pgm.plots.graph(pgm.dbn([12, 8, 4], rng=0))
     """
     model = as_model(model)
-    if result is not None and not isinstance(result, Result):
+    if result is None:
+        return Canvas(contents(model, None), "", ax).draw()
+    _check_result(model, result)
+    values = values_drawn(result, checked_row(result, row))
+    return Canvas(contents(model, values), _title(result, row), ax).draw()
+
+
+def _title(result: Result, row: int) -> str:
+    """Return the guarantee and the status of a result, and its row if it has several."""
+    kind = {"exact": "exact probabilities", "estimate": "estimated probabilities"}
+    text = kind.get(result.kind, f"probabilities by a {result.kind}")
+    if not result.status.good:
+        text += f": {result.status.value.partition(':')[0]}"
+    rows = asked(result.target).rows
+    return f"{text}, row {row} of 0..{rows - 1}" if rows > 1 else text
+
+
+def _check_result(model: Model, result: Result) -> None:
+    """Raise PgmError unless a result is one, with the layers of a model."""
+    if not isinstance(result, Result):
         raise PgmError(
             f"result must be a Result of pgm.infer, not {type(result).__name__}; give Axes as ax="
         )
-    if result is not None:
-        _check_result(model, result, row)
-    return graph_drawn(model, ax, result, row)
-
-
-def _check_result(model: Model, result: Result, row: int) -> None:
-    """Raise PgmError unless a result has marginals of the units of a model in this row."""
     s = asked(result.target).structure
     if s.layers != model.structure.layers:
         theirs, ours = (listed([*map(str, x.names.declared())]) for x in (s, model.structure))
@@ -97,6 +110,3 @@ def _check_result(model: Model, result: Result, row: int) -> None:
             f"the result belongs to another model, with {theirs}; expected one with {ours}, and "
             "the same states and sizes"
         )
-    rows = asked(result.target).rows
-    if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < rows:
-        raise PgmError(f"row {row!r} is no row of the result, expected 0..{rows - 1}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -59,6 +58,9 @@ from pgmengine.model.names.variables import (
 from pgmengine.model.parameter_checks import check_bias, check_weight
 from pgmengine.model.structure import Structure, layer_graph
 from pgmengine.units import Binary, Unit
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(eq=False)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from inspect import isfunction
 from os import PathLike
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -20,6 +19,9 @@ from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import layer_graph
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class StandsForModel:

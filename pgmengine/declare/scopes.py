@@ -6,7 +6,6 @@ import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.errors import PgmError
@@ -18,6 +17,7 @@ from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.model.forms.gate import Steps, fits_as_table
 from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.forms.unfolding import unfolded_structure
+from pgmengine.model.graph.parent_order import cycle_of
 from pgmengine.model.graph.unit_graph import joined_units
 from pgmengine.model.names.state_names import text_of_number
 from pgmengine.model.names.unit_names import Member, Place
@@ -367,10 +367,8 @@ def check_conditionals(structure: Structure, params: Mapping[str, Weight]) -> No
     # Arrows that all lead to later units close no cycle, as in long chains.
     if (one < two).all():
         return
-    graph: nx.DiGraph = nx.DiGraph()
-    graph.add_edges_from(zip(one.tolist(), two.tolist(), strict=True))
-    if not nx.is_directed_acyclic_graph(graph):
+    if found := cycle_of(zip(one.tolist(), two.tolist(), strict=True)):
         names = structure.names
-        places = [names.at(edge[0]) for edge in nx.find_cycle(graph)]
+        places = [names.at(unit) for unit in found[:-1]]
         cycle = [names.of(place) for place in places if place[0] not in structure.auxiliary]
         raise PgmError(f"the conditionals form a cycle: {' -> '.join([*cycle, cycle[0]])}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from functools import cached_property
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.checks import check_text, is_missing, whole
@@ -13,6 +12,7 @@ from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Weight
 from pgmengine.base.work.memory import no_room
 from pgmengine.model.couplings import Coupling
+from pgmengine.model.graph.parent_order import cycle_of
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
@@ -257,9 +257,5 @@ def _check_child_only(structure: Structure) -> None:
 
 def _check_acyclic(structure: Structure) -> None:
     """PgmError for a directed cycle of layers."""
-    graph: nx.DiGraph = nx.DiGraph([(c.a, c.b) for c in structure.arrows if c.a != c.b])
-    if not nx.is_directed_acyclic_graph(graph):
-        cycle = [edge[0] for edge in nx.find_cycle(graph)]
-        raise PgmError(
-            f"the arrows form a directed cycle: {' -> '.join([*cycle, cycle[0]])}; remove one"
-        )
+    if cycle := cycle_of((c.a, c.b) for c in structure.arrows if c.a != c.b):
+        raise PgmError(f"the arrows form a directed cycle: {' -> '.join(cycle)}; remove one")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import combinations
 
-import networkx as nx
-
 from pgmengine import _kernels
 from pgmengine.base.work.cache import remembered
 from pgmengine.evidence.relevance import EvidencePattern
@@ -24,6 +22,8 @@ def colors(s: Structure) -> tuple[tuple[str, ...], ...]:
     bipartite graph, such as a deep Boltzmann machine, the layers at odd distances from the first
     layer come first, then the layers at even distances. Other graphs are coloured greedily.
     """
+    import networkx as nx
+
     graph: nx.Graph = nx.Graph()
     graph.add_nodes_from(s.layers)
     graph.add_edges_from((c.a, c.b) for c in s.couplings if c.a != c.b)

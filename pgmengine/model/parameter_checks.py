@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -18,6 +17,7 @@ from pgmengine.base.sparse import csr_of
 from pgmengine.base.types import Array, Weight
 from pgmengine.model.containers import as_floats
 from pgmengine.model.couplings import Coupling
+from pgmengine.model.graph.parent_order import cycle_of
 from pgmengine.model.layer import Layer
 from pgmengine.model.shared.shared_term import SharedTerm
 from pgmengine.model.structure import Structure
@@ -102,11 +102,10 @@ def _check_inside(array: Weight, layer: Layer, directed: bool, what: str) -> Non
             f"{what}[{rows[own[0]]}, {columns[own[0]]}] couples a unit with itself, expected 0"
         )
     if directed:
-        graph: nx.DiGraph = nx.DiGraph(zip(layer.owners(rows), layer.owners(columns), strict=True))
-        if not nx.is_directed_acyclic_graph(graph):
+        if cycle := cycle_of(zip(layer.owners(rows), layer.owners(columns), strict=True)):
             raise PgmError(
                 f"{what}: arrows inside layer {layer.name!r} form a directed cycle through unit "
-                f"{nx.find_cycle(graph)[0][0]}"
+                f"{cycle[0]}"
             )
     else:
         above = abs(array - array.T) > 1e-12 * abs(array).max()

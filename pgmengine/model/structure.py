@@ -7,20 +7,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.types import Array, Params
 from pgmengine.base.work.cache import Cache
 from pgmengine.model.couplings import Arrow, Coupling, Undirected
-from pgmengine.model.graph.parent_order import Step, conditional_generations, drawing_steps
+from pgmengine.model.graph.parent_order import (
+    Step,
+    conditional_generations,
+    drawing_steps,
+    parents_first,
+)
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.unit_names import Names
 from pgmengine.model.shared.expansion import Expansion
 from pgmengine.model.shared.shared_term import SharedTerm
 from pgmengine.model.tables import TableIndex, Tables, index_tables
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,14 +304,8 @@ class Structure:
                 and (self.child_tables[name] < 0).all()
             )
         }
-        graph: nx.DiGraph = nx.DiGraph()
-        graph.add_nodes_from(self.layers)
-        graph.add_edges_from((c.a, c.b) for c in self.arrows if c.a != c.b)
-        return tuple(
-            name
-            for name in nx.lexicographical_topological_sort(graph, key=list(self.layers).index)
-            if name in chosen
-        )
+        arrows = [(c.a, c.b) for c in self.arrows if c.a != c.b]
+        return tuple(n for n in parents_first([*self.layers], arrows) if n in chosen)
 
     @cached_property
     def undirected_first(self) -> tuple[str, ...]:
@@ -317,10 +318,7 @@ class Structure:
     @cached_property
     def children_first(self) -> tuple[str, ...]:
         """All layers, children before their parents."""
-        graph: nx.DiGraph = nx.DiGraph()
-        graph.add_nodes_from(self.layers)
-        graph.add_edges_from((c.b, c.a) for c in self.arrows if c.a != c.b)
-        return tuple(nx.lexicographical_topological_sort(graph, key=list(self.layers).index))
+        return parents_first([*self.layers], [(c.b, c.a) for c in self.arrows if c.a != c.b])
 
     @cached_property
     def no_evidence(self) -> dict[str, tuple[Array, Array]]:
@@ -351,6 +349,8 @@ class Structure:
 
 def layer_graph(layers: Iterable[Layer], couplings: Iterable[Coupling]) -> nx.MultiDiGraph:
     """Return layers as nodes with unit and size, and couplings as edges by name with directed."""
+    import networkx as nx
+
     graph: nx.MultiDiGraph = nx.MultiDiGraph()
     for layer in layers:
         graph.add_node(layer.name, unit=layer.unit, size=layer.size)

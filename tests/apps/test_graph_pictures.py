@@ -291,6 +291,16 @@ def test_short_arrays_are_drawn_apart_and_long_ones_as_strips():
     assert len(marks) == 25
 
 
+def test_two_arrays_that_depend_on_each_other_have_an_arrow_each_way():
+    b = pgm.GraphBuilder()
+    x, y = (b.variable(name, states=2, shape=20) for name in "xy")
+    for one, other in ((x, y), (y, x)):
+        b.conditional(one[0], (), [0.5, 0.5])
+        b.conditional(one[1:], (other[:-1],), [[0.8, 0.2], [0.2, 0.8]])
+    ax = pgm.plots.graph(b.build())
+    assert arrows(ax) == len(edges(ax)) == 2 and crossed(ax) == []
+
+
 def test_lattices_are_images():
     b = pgm.GraphBuilder()
     s = b.variable("s", states=("down", "up"), shape=(6, 8))

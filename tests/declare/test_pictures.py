@@ -213,6 +213,22 @@ def test_two_arrays_that_depend_on_each_other_have_an_edge_each_way():
     assert len(of_class(drawn(model), "pgm-head")) == 2
 
 
+def test_lines_between_boxes_side_by_side_pass_below_them():
+    """An edge along the lower side of the boxes between its ends could not be seen."""
+    b = pgm.GraphBuilder()
+    for name in "abcd":
+        b.variable(name, states=2)
+    for pair in combinations("abcd", 2):
+        b.table(pair, [[2.0, 1.0], [1.0, 2.0]])
+    picture = drawn(b.build())
+    low = max(float(e.get("y")) + float(e.get("height")) for e in of_class(picture, "pgm-box"))
+    ways = [re.findall(r"-?[\d.]+", e.get("d")) for e in of_class(picture, "pgm-edge")]
+    arches = [way for way in ways if len(way) > 4]
+    assert len(ways) == 6 and len(arches) == 3
+    assert all(low + 20 < float(max(way[1::2], key=float)) for way in arches)
+    assert all(float(y) <= float(picture.get("height")) for way in ways for y in way[1::2])
+
+
 def test_forms_follow_the_units():
     found = sketch(MODELS["spins"]().structure)
     nodes = scene(MODELS["spins"]().structure, found, range(2)).nodes

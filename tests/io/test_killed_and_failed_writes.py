@@ -12,7 +12,7 @@ import pytest
 from limits import no_unnamed_files
 
 import pgmengine as pgm
-from pgmengine.apps.cli import files_of_answers
+from pgmengine.apps.cli import answers
 from pgmengine.base import files
 
 SAVER = """
@@ -88,8 +88,8 @@ def writers(path):
         "m.safetensors": lambda: pgm.save(model, path / "m.safetensors"),
         "m.uai": lambda: pgm.write(model, path / "m.uai"),
         "m.bif.gz": lambda: pgm.write(model, path / "m.bif.gz"),
-        "m.npz": lambda: files_of_answers.write(path / "m.npz", {"a": np.eye(2)}),
-        "m.json": lambda: files_of_answers.write(path / "m.json", {"a": np.eye(2)}),
+        "m.npz": lambda: answers.write(path / "m.npz", {"a": np.eye(2)}),
+        "m.json": lambda: answers.write(path / "m.json", {"a": np.eye(2)}),
         "c": lambda: pgm.fit(rbm, x, updates=1, checkpoint=path / "c", progress=False),
     }
 

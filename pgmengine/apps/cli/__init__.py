@@ -5,8 +5,8 @@ with the same name, and print the answer or write a file.
 
 entry     the program: errors, Ctrl-C and broken pipes as exit statuses
 commands  the commands and their options
-printing, as_json, files_of_answers
-          answers as lines of text, as JSON and in files
+answers   answers by name: as JSON, and in files
+printing  models and answers as lines of text
 learning  the command `learn`
 
 `pgmengine.apps.reading` reads models, evidence, data and settings.

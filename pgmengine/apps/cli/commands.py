@@ -12,18 +12,19 @@ from rich.console import Console
 
 import pgmengine as pgm
 from pgmengine import plots
-from pgmengine.apps.cli.as_json import plans_as_json, result_as_json
-from pgmengine.apps.cli.completion import complete_negative, complete_optimizer
-from pgmengine.apps.cli.files_of_answers import (
+from pgmengine.apps.cli.answers import (
     by_name,
     check_names_in_files,
     check_out,
     flat_answers,
+    json_text,
+    plans_as_json,
+    result_as_json,
     write,
     write_csv,
     write_rows,
 )
-from pgmengine.apps.cli.json_text import print_json
+from pgmengine.apps.cli.completion import complete_negative, complete_optimizer
 from pgmengine.apps.cli.learning import Settings, learned
 from pgmengine.apps.cli.options import (
     Do,
@@ -111,7 +112,7 @@ def explain(
     question = _question(m, evidence, do, soft, likelihood, want, method, seconds)
     found = pgm.explain(m, **question)
     if json:
-        print_json(plans_as_json(found))
+        print(json_text(plans_as_json(found)))
     elif sys.stdout.isatty() and Console().width >= MIN_COLUMNS_OF_PLANS:
         Console().print(found)
     else:
@@ -174,7 +175,7 @@ def infer(
     question = _question(m, evidence, do, soft, likelihood, want, method, seconds)
     result = pgm.infer(m, **question, rng=seed)
     if json:
-        print_json(result_as_json(result))
+        print(json_text(result_as_json(result)))
     elif out is None:
         for line in lines_of_result(result, _wanted(want)):
             print(line)
@@ -354,7 +355,7 @@ def doctor(json: Json = False) -> None:
     """
     report = examined()
     if json:
-        print_json(report.as_json())
+        print(json_text(report.as_json()))
     else:
         for line in report.lines():
             print(line)

@@ -17,8 +17,7 @@ import numpy as np
 import typer
 
 import pgmengine as pgm
-from pgmengine.apps.cli.files_of_answers import check_folder
-from pgmengine.apps.cli.json_text import print_json
+from pgmengine.apps.cli.answers import check_folder, json_text
 from pgmengine.apps.reading.calls import NEGATIVES, OPTIMIZERS, read_call
 from pgmengine.apps.reading.inputs import read_arrays, read_model
 from pgmengine.base.display import counted, few
@@ -105,7 +104,7 @@ def learned(model: Path, data: Path, out: Path | None, settings: Settings) -> No
     _write(found, out)
     scores = _scores(m, found.model, values) if settings.given is None else None
     if settings.json:
-        print_json(_as_json(found, rows, scores, out))
+        print(json_text(_as_json(found, rows, scores, out)))
     else:
         for line in _lines(found, rows, scores):
             print(line)

@@ -11,14 +11,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 import pgmengine as pgm
-from pgmengine.apps.cli.files_of_answers import flat_answers
-from pgmengine.apps.cli.shown_units import NamedUnit, error_of_states, named_units
+from pgmengine.apps.cli.answers import flat_answers, named_units
 from pgmengine.base.types import Array
 from pgmengine.declare.summary import parents
 from pgmengine.evidence.frames import shown_units, state_keys
 from pgmengine.infer.results.by_name import asked, state_values
 from pgmengine.infer.results.overview import AT_LEAST, NO_PAIRS, headline, interval_text
+from pgmengine.infer.results.statistics import state_errors
 from pgmengine.model.headline import headline as model_headline
+from pgmengine.model.layer import Layer
 from pgmengine.model.names.state_names import text_of
 
 # Answers with a number for each row, and the statistics with their standard errors. The interval of
@@ -122,37 +123,23 @@ def lines_of_result(result: pgm.Result, want: Collection[str]) -> Iterator[str]:
     target = asked(result.target)
     yield headline(result).removeprefix("Result: ")
     yield f"plan: {result.plan.why}; about {', '.join(x for x in result.plan.sizes if x)}"
-    units = [*named_units(target.structure)]
-    rows = range(target.rows) if target.evidence.has_rows else range(1)
-    errors = {u.name: error_of_states(result, u) for u in units} if _has(result, "prob") else {}
-    for row in rows:
+    for row in range(target.rows if target.evidence.has_rows else 1):
         head = f"row {row}, " if target.evidence.has_rows else ""
-        for line in _numbers_of_row(result, want, row):
-            yield f"{head}{line}"
-        for line in _lines_of_row(result, units, errors, row):
+        for line in (*_numbers_of_row(result, want, row), *_lines_of_row(result, row)):
             yield f"{head}{line}"
     seen = {*NUMBERS_OF_ROWS, *NUMBERS_OF_ROWS.values(), "log_z_error", "log_z_interval"}
     if "pairs" in want and not result.answers.get("pairs", True):
         yield f"pairs: {NO_PAIRS}"
-    of_variables = {f"{a}.{v}" for a in ("mean", "prob", "mode", "states") for v in _whole(result)}
+    # Variables, and arrays of variables, have lines of their own.
+    whole = [
+        x.name
+        for x in shown_units(target.structure)
+        if x.variable or (x.layer.is_array and x.layer.unit.support is not None)
+    ]
+    of_variables = {f"{a}.{v}" for a in ("mean", "prob", "mode", "states") for v in whole}
     for name, array in flat_answers(result, target.structure).items():
         if name not in seen | of_variables:
             yield f"{name}: {_text_of_array(array)}"
-
-
-def _has(result: pgm.Result, answer: str) -> bool:
-    """Return whether a result has an answer."""
-    return answer in result.answers
-
-
-def _whole(result: pgm.Result) -> set[str]:
-    """Return the names of the variables, and of arrays of variables, which have lines by unit."""
-    shown = shown_units(asked(result.target).structure)
-    return {
-        x.name
-        for x in shown
-        if x.variable or (x.layer.is_array and x.layer.unit.support is not None)
-    }
 
 
 def _numbers_of_row(result: pgm.Result, want: Collection[str], row: int) -> Iterator[str]:
@@ -168,32 +155,33 @@ def _numbers_of_row(result: pgm.Result, want: Collection[str], row: int) -> Iter
             yield f"{name}{mark}: {text}{f' ± {spread:.2g}' if spread > 0 else ''}"
 
 
-def _lines_of_row(
-    result: pgm.Result, units: Sequence[NamedUnit], errors: Mapping[str, Array | None], row: int
-) -> Iterator[str]:
+def _lines_of_row(result: pgm.Result, row: int) -> Iterator[str]:
     """Yield a line for each variable, with the answers for a row."""
-    has_rows = asked(result.target).evidence.has_rows
-    for unit in units:
-        parts, layer = list[str](), unit.layer.name
-        if _has(result, "prob"):
-            prob = result.answers["prob"][layer]
-            found = errors[unit.name]
-            spreads = None if found is None else found[min(row, len(found) - 1)]
-            parts.append(_shares(unit, (prob[row] if has_rows else prob)[unit.number], spreads))
-        if _has(result, "mode"):
-            mode = result.answers["mode"][layer]
-            states = state_values(unit.layer, mode[row] if has_rows else mode)
-            parts.append(f"mode {texts_of_states(states[unit.number])}")
+    target, answers = asked(result.target), result.answers
+
+    def own(answer: str, layer: str) -> Array:
+        values: Array = answers[answer][layer]
+        return values[row] if target.evidence.has_rows else values
+
+    for name, layer, unit in named_units(target.structure):
+        parts = list[str]()
+        if "prob" in answers:
+            found = state_errors(result.stats, layer)
+            errors = None if found is None else found[min(row, len(found) - 1), unit]
+            parts.append(_shares(layer, own("prob", layer.name)[unit], errors))
+        if "mode" in answers:
+            states = state_values(layer, own("mode", layer.name))
+            parts.append(f"mode {texts_of_states(states[unit])}")
         if parts:
-            yield f"{unit.name}: {'; '.join(parts)}"
+            yield f"{name}: {'; '.join(parts)}"
 
 
-def _shares(unit: NamedUnit, prob: Array, errors: Array | None) -> str:
+def _shares(layer: Layer, prob: Array, errors: Array | None) -> str:
     """Return "yes=0.25, no=0.75", with standard errors where the answer is an estimate."""
     spread = np.zeros(len(prob)) if errors is None else errors
     return ", ".join(
         f"{text_of(state)}={p:.4g}{f' ± {e:.1g}' if e > 0 else ''}"
-        for state, p, e in zip(state_keys(unit.layer), prob, spread, strict=True)
+        for state, p, e in zip(state_keys(layer), prob, spread, strict=True)
     )
 
 

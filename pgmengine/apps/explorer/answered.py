@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pgmengine.apps.explorer.exploration import Given, arguments
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.model import Model
-from pgmengine.declare.pictures.svg import Values
+from pgmengine.declare.pictures.scene import Values
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.ask import infer
 from pgmengine.infer.results.overview import values_drawn

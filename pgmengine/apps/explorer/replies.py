@@ -11,8 +11,8 @@ from pgmengine.apps.explorer.answered import Answered
 from pgmengine.apps.explorer.exploration import Given, state_given
 from pgmengine.apps.explorer.messages import place_text
 from pgmengine.base.display import plain
-from pgmengine.declare.pictures.scene import Form, Scene
-from pgmengine.declare.pictures.svg import Values, svg
+from pgmengine.declare.pictures.scene import Form, Scene, Values
+from pgmengine.declare.pictures.svg import svg
 from pgmengine.infer.results.overview import AT_LEAST, status_text
 from pgmengine.infer.results.result import Result
 from pgmengine.model.names.unit_names import Place
@@ -56,7 +56,7 @@ def units_shown(
     for node in drawn.nodes:
         at = [place_text(structure, (node.layer, u)) for u in node.units]
         if node.form is Form.MEANS:
-            mean = now.values.mean[node.layer]
+            mean = now.values.mean[node.layer][:, 0]
             scale = float(np.nanmax(np.abs(mean), initial=0.0)) or 1.0
             out += [
                 {"at": where, "mean": _json(mean[u]), "share": _json(mean[u] / scale)}

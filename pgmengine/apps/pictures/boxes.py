@@ -7,18 +7,15 @@ a fixed size fits into it.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
 from pgmengine.apps.pictures.style import SMALL, text_width
 from pgmengine.base.types import Array
-from pgmengine.declare.pictures.scene import side_of_square
+from pgmengine.declare.pictures.scene import Seen, Values, side_of_square
 from pgmengine.declare.summary import layer_text
-from pgmengine.infer.results.result import Result
-from pgmengine.infer.results.statistics import state_errors
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.unit_names import Place
 from pgmengine.model.structure import Structure
@@ -41,20 +38,6 @@ STRIP_INCHES, CELL_INCHES, PANEL_INCHES = 4.5, 0.14, 1.5
 
 # Strips of arrays have at most so many states.
 PANEL_STATES = 8
-
-
-class Seen(Enum):
-    """How a unit is known, or all units of a layer."""
-
-    INFERRED = "inferred"
-    OBSERVED = "observed"
-    SOFT = "soft evidence"
-    DONE = "set by do()"
-
-    @property
-    def fixed(self) -> bool:
-        """Whether the state is given."""
-        return self in (Seen.OBSERVED, Seen.DONE)
 
 
 @dataclass(frozen=True)
@@ -148,59 +131,6 @@ class Box:
         return bool(self.panels) and len(self.panels[0].values) == 1
 
 
-class Answers:
-    """Marginals, errors and evidence of one row of a result."""
-
-    def __init__(self, structure: Structure, result: Result, row: int) -> None:
-        self.structure, self.row = structure, row
-        self.prob, self.mean = result.raw("prob"), result.raw("mean")
-        self.stats, self.target = result.stats, result.target
-
-    def _row(self, values: Array, layer: Layer) -> Array:
-        """Return the values of a layer in the row, (size, ...)."""
-        values = np.asarray(values)
-        rows = 1 if self.target is None else self.target.rows
-        own = values.reshape(rows, layer.size, -1)[self.row]
-        return np.asarray(own, dtype=np.float64)
-
-    def probabilities(self, layer: Layer) -> tuple[Array, Array] | None:
-        """Return probabilities of states (size, states) with errors; None for other units."""
-        if layer.name not in self.prob:
-            return None
-        prob = self._row(self.prob[layer.name], layer)
-        errors = state_errors(self.stats, layer)
-        return prob, np.zeros_like(prob) if errors is None else np.asarray(errors[self.row])
-
-    def means(self, layer: Layer) -> Array:
-        """Return the means of a layer (size, components)."""
-        return self._row(self.mean[layer.name], layer)
-
-    def observed(self, layer: Layer) -> Array:
-        """Return which units of a layer are observed, (size,) bool."""
-        if self.target is None:
-            return np.zeros(layer.size, dtype=bool)
-        return np.asarray(~self.target.free[layer.name][self.row])
-
-    def soft(self, layer: Layer) -> Array:
-        """Return which units of a layer have soft evidence, (size,) bool."""
-        if self.target is None:
-            return np.zeros(layer.size, dtype=bool)
-        return np.asarray(self.target.with_soft(layer.name)[self.row])
-
-    def seen(self, layer: Layer, units: Iterable[int]) -> Seen:
-        """Return how the units are known."""
-        if self.target is None:
-            return Seen.INFERRED
-        at = list(units)
-        observed = self.observed(layer)[at]
-        if self.target.intervened[layer.name][self.row][at].any():
-            return Seen.DONE
-        if observed.all():
-            return Seen.OBSERVED
-        # Panels mark their units one by one.
-        return Seen.SOFT if len(at) == 1 and self.soft(layer)[at[0]] else Seen.INFERRED
-
-
 def state_texts(layer: Layer) -> list[str]:
     """Return the names of the states of a unit as short text."""
     support = layer.unit.support
@@ -241,19 +171,19 @@ def name_lines(name: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def unit_box(structure: Structure, place: Place, answers: Answers | None, detailed: bool) -> Box:
+def unit_box(structure: Structure, place: Place, values: Values | None, detailed: bool) -> Box:
     """Return the box of one unit."""
-    layer = structure.layers[place[0]]
+    (layer_name, unit), layer = place, structure.layers[place[0]]
     name = name_lines(structure.names.of(place))
-    if answers is None:
+    if values is None:
         return Box(name)
-    seen = answers.seen(layer, [place[1]])
-    found = answers.probabilities(layer)
-    if found is None:
-        mean = answers.means(layer)[place[1]]
-        return Box(name, f"mean {', '.join(f'{value:.3g}' for value in mean)}", seen=seen)
-    each = (values[place[1]].tolist() for values in found)
-    shares = [Share(*one) for one in zip(state_texts(layer), *each, strict=True)]
+    seen = values.seen(layer_name, [unit])
+    if layer_name not in values.prob:
+        mean = ", ".join(f"{value:.3g}" for value in values.mean[layer_name][unit])
+        return Box(name, f"mean {mean}", seen=seen)
+    prob = values.prob[layer_name][unit].tolist()
+    errors = values.errors_of(layer_name)[unit].tolist()
+    shares = [Share(*one) for one in zip(state_texts(layer), prob, errors, strict=True)]
     return Box(name, shares=tuple(_shown(shares, detailed)), seen=seen)
 
 
@@ -269,34 +199,33 @@ def _shown(shares: list[Share], detailed: bool) -> Iterator[Share]:
         yield Share(f"{len(rest)} others", sum(share.prob for share in rest), 0.0)
 
 
-def layer_box(layer: Layer, name: str, answers: Answers | None, inside: bool | None) -> Box:
+def layer_box(layer: Layer, name: str, values: Values | None, inside: bool | None) -> Box:
     """Return the box of a layer or of an array."""
-    title = name_lines(name) if answers is not None or layer.is_array else None
     text = layer_text(layer)
-    inner = " (coupled inside)" if inside is not None and not layer.is_array else ""
-    if title is None:
-        return Box((f"{name}: {text}{inner}",), inside=inside)
-    panels = () if answers is None else tuple(_panels(layer, answers))
-    seen = Seen.INFERRED if answers is None else answers.seen(layer, range(layer.size))
-    return Box(title, f"{text}{inner}", panels=panels, seen=seen, inside=inside)
+    text += " (coupled inside)" * (inside is not None and not layer.is_array)
+    if values is None:
+        if not layer.is_array:
+            return Box((f"{name}: {text}",), inside=inside)
+        return Box(name_lines(name), text, inside=inside)
+    seen = values.seen(layer.name, range(layer.size))
+    return Box(name_lines(name), text, (), tuple(_panels(layer, values)), seen, inside)
 
 
-def _panels(layer: Layer, answers: Answers) -> Iterator[Panel]:
+def _panels(layer: Layer, values: Values) -> Iterator[Panel]:
     """Yield the probabilities of each state, or the means, of the units of a layer."""
     square = 0 if len(layer.grid) > 1 or layer.is_array else side_of_square(layer.size)
-    columns = square or layer.grid[-1]
-    shape = (layer.size // columns, columns)
-    found, seen = answers.probabilities(layer), answers.observed(layer).reshape(shape)
-    soft = answers.soft(layer).reshape(shape)
-    if found is None:
-        for i, mean in enumerate(answers.means(layer).T):
+    shape = (-1, square or layer.grid[-1])
+    seen, soft = (x[layer.name].reshape(shape) for x in (values.observed, values.soft))
+    if layer.name not in values.prob:
+        means = values.mean[layer.name].T
+        for i, mean in enumerate(means):
             low, high = float(np.nanmin(mean)), float(np.nanmax(mean))
-            number = f" {i}" if answers.means(layer).shape[1] > 1 else ""
+            number = f" {i}" if len(means) > 1 else ""
             label = f"mean{number}, {low:.3g} to {high:.3g}"
             high = high if high > low else low + 1.0
             yield Panel(label, mean.reshape(shape), seen, soft, True, low, high)
         return
-    states, prob = state_texts(layer), found[0]
+    states, prob = state_texts(layer), values.prob[layer.name]
     # Of two states, one says everything.
     first = len(states) - 1 if len(states) == 2 else 0
     for i in range(first, min(len(states), PANEL_STATES)):

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.infer.results.by_name import asked
 from pgmengine.infer.results.result import Result
-
-if TYPE_CHECKING:
-    pass
 
 
 def checked_row(result: Result, row: int) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgmengine.apps.pictures.boxes import Answers, state_texts
+from pgmengine.apps.pictures.boxes import state_texts
 from pgmengine.apps.pictures.result_rows import checked_row
 from pgmengine.apps.pictures.style import (
     CYCLE,
@@ -24,7 +24,9 @@ from pgmengine.apps.pictures.style import (
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import needed_by
 from pgmengine.base.types import Array
+from pgmengine.declare.pictures.scene import ERRORS_DRAWN, Values
 from pgmengine.infer.results.by_name import asked
+from pgmengine.infer.results.overview import values_drawn
 from pgmengine.infer.results.result import Result
 from pgmengine.model.layer import Layer
 
@@ -39,9 +41,6 @@ MARKED_PLACES = 60
 
 # Legends name at most so many states.
 NAMED_STATES = 12
-
-# 95 % of a normal distribution lie within so many standard errors.
-BAND = 2.0
 
 
 def sequence(
@@ -77,11 +76,10 @@ def sequence(
     >>> ax = pgm.plots.sequence(r, "z", observed="x")
     """
     layer = _chain(result, name)
-    answers = Answers(asked(result.target).structure, result, checked_row(result, row))
-    found = answers.probabilities(layer)
-    if found is None:
+    values = values_drawn(result, checked_row(result, row))
+    if layer.name not in values.prob:
         raise PgmError(f"{name!r} has no finite number of states, and no probabilities of them")
-    (prob, error), texts = found, state_texts(layer)
+    prob, error, texts = values.prob[layer.name], values.errors_of(layer.name), state_texts(layer)
     time = np.arange(layer.size)
     ax = axes_of(ax, (7.0, 3.0 if observed is None else 3.4))
     if len(texts) > LINE_STATES:
@@ -98,14 +96,16 @@ def sequence(
             }
             ax.plot(time, prob[:, i], label=text.lstrip("_") or " ", **look)
             if error[:, i].any():
-                low, high = np.clip(prob[:, i] + np.outer((-BAND, BAND), error[:, i]), 0, 1)
+                low, high = np.clip(
+                    prob[:, i] + np.outer((-ERRORS_DRAWN, ERRORS_DRAWN), error[:, i]), 0, 1
+                )
                 ax.fill_between(time, low, high, color=CYCLE[i], alpha=0.2, lw=0)
         ax.set_ylim(-0.02, 1.02)
         title = f"posterior of {name}" + "\nwith 2 standard errors" * bool(error.any())
         legend_beside(ax, title=title, title_fontsize=SMALL + 1, alignment="left")
     framed(ax, "place in the sequence", "" if len(texts) > LINE_STATES else "probability")
     if observed is not None:
-        _draw_observed(ax, result, observed, layer.size, answers)
+        _draw_observed(ax, result, observed, layer.size, values)
     return ax
 
 
@@ -128,7 +128,7 @@ def _as_image(ax: Axes, prob: Array, texts: list[str]) -> None:
     color_scale(ax, picture, "probability", (1.02, 0.0, 0.02, 1.0))
 
 
-def _draw_observed(ax: Axes, result: Result, name: str, size: int, answers: Answers) -> None:
+def _draw_observed(ax: Axes, result: Result, name: str, size: int, values: Values) -> None:
     """Draw the observed states of an array of the same length below the Axes."""
     with needed_by("pgmengine.plots"):
         from matplotlib.patches import Patch
@@ -136,10 +136,10 @@ def _draw_observed(ax: Axes, result: Result, name: str, size: int, answers: Answ
     layer = _chain(result, name)
     if layer.size != size:
         raise PgmError(f"{name!r} has {layer.size} places, expected {size} as the sequence has")
-    found, texts = answers.probabilities(layer), state_texts(layer)
-    if found is None:
+    if layer.name not in values.prob:
         raise PgmError(f"{name!r} has no finite number of states, and cannot be drawn as colours")
-    states = np.where(answers.observed(layer), found[0].argmax(axis=1), np.nan)
+    prob, texts = values.prob[layer.name], state_texts(layer)
+    states = np.where(values.observed[layer.name], prob.argmax(axis=1), np.nan)
     below = ax.inset_axes((0.0, -0.32, 1.0, 0.07), sharex=ax)
     colors = state_colors(len(texts))
     for place in np.flatnonzero(np.isfinite(states)):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.errors import PgmError
@@ -19,10 +18,13 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.declare.validate import check_settings, check_unit_room
 from pgmengine.model.containers import as_floats
 from pgmengine.model.forms.table_forms import Formed
+from pgmengine.model.graph.parent_order import cycle_of
 from pgmengine.model.names.variables import Variable, free_name
 from pgmengine.units import Unit
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from pgmengine.declare.builder import GraphBuilder
 
 # The attributes that are read.
@@ -88,6 +90,8 @@ def add_variables(b: GraphBuilder, graph: nx.Graph, unit: Unit) -> None:
 
 def _check_graph(graph: object) -> None:
     """Raise PgmError unless the argument is a graph with nodes, and not a multigraph."""
+    import networkx as nx
+
     takes = "from_networkx takes an nx.Graph or nx.DiGraph with at least one node"
     if not isinstance(graph, nx.Graph):
         what = f"the class {graph.__name__}" if isinstance(graph, type) else type(graph).__name__
@@ -157,6 +161,8 @@ def _families(graph: nx.Graph) -> dict[Hashable, Family]:
 
 def _tables(graph: nx.Graph) -> list[Family]:
     """Return (scope, values) of the nodes that are factors."""
+    import networkx as nx
+
     out = list[Family]()
     for node, data in graph.nodes(data=True):
         if "table" not in data:
@@ -313,12 +319,11 @@ def _names_of_states(node: Hashable, data: Mapping[str, Any]) -> tuple[Any, ...]
 
 def _groups(graph: nx.Graph, units: dict[Hashable, Any]) -> dict[str, list[Hashable]]:
     """Return layer -> its nodes, which share colour or generation, and the type of unit."""
+    import networkx as nx
+
     if graph.is_directed():
-        if not nx.is_directed_acyclic_graph(graph):
-            cycle = [edge[0] for edge in nx.find_cycle(graph)]
-            raise PgmError(
-                f"the graph has a directed cycle: {' -> '.join(map(str, [*cycle, cycle[0]]))}"
-            )
+        if cycle := cycle_of(graph.edges()):
+            raise PgmError(f"the graph has a directed cycle: {' -> '.join(map(str, cycle))}")
         color = {
             node: i for i, nodes in enumerate(nx.topological_generations(graph)) for node in nodes
         }

@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.checks import in_range
@@ -24,6 +23,8 @@ from pgmengine.model.weights import is_sparse
 from pgmengine.units import Binary
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from pgmengine.model.parameters import Parameters
 
 
@@ -44,6 +45,8 @@ def variable_graph(model: Parameters) -> nx.Graph:
     The graph is an nx.DiGraph if it has arrows or conditionals, else an nx.Graph. Undirected edges
     of an nx.DiGraph go one way and have directed=False.
     """
+    import networkx as nx
+
     s = model.structure
     directed = bool(s.arrows) or any(t.conditional for t in s.tables_and_gates)
     graph: nx.Graph = nx.DiGraph() if directed else nx.Graph()

@@ -9,15 +9,18 @@ far as boxes do not overlap.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
 
-import networkx as nx
 import numpy as np
 
-# The height of a rank, the gap between boxes, and the width of a node without a box, in inches.
-RANK_INCHES, GAP_INCHES, NARROW_INCHES = 0.95, 0.25, 0.2
+if TYPE_CHECKING:
+    import networkx as nx
+
+# The gap between boxes, the width of a node without a box, and the depth of an arch, in inches.
+GAP_INCHES, NARROW_INCHES, ARCH_INCHES = 0.25, 0.2, 0.3
 
 # The distance of lines of boxes, and the width of an edge that passes a line, in inches.
 CHANNEL_INCHES, PASS_INCHES = 0.5, 0.12
@@ -28,6 +31,8 @@ PORTS = 0.75
 # An end of an edge: a node, whether the edge leaves it at its lower side, and the other node.
 End: TypeAlias = tuple[Hashable, bool, Hashable]
 
+# Node -> its neighbours.
+Near: TypeAlias = Mapping[Hashable, Collection[Hashable]]
 
 # Node -> (x, y) in inches.
 Places: TypeAlias = dict[Hashable, tuple[float, float]]
@@ -57,13 +62,25 @@ class Drawing:
     routes: dict[tuple[Hashable, Hashable], Route]
 
 
-def places(graph: nx.Graph, widths: Mapping[Hashable, float]) -> Places:
-    """Return node -> (x, y) in inches: ranks from above, in an order with few crossings."""
-    order = _with_few_crossings(graph, _ranks(graph))
-    x = _across(graph, order, widths)
-    return {
-        node: (x[node], -RANK_INCHES * depth) for depth, nodes in enumerate(order) for node in nodes
-    }
+def is_arch(route: Route) -> bool:
+    """Whether a route leaves and enters two boxes of one line at their lower edges."""
+    return len(route) == 4 and route[1][1] == route[2][1]
+
+
+def segments(route: Route, arch: float) -> Iterator[Route]:
+    """Yield the end of each line of a route, and the three points of each of its curves.
+
+    Lines are vertical, and curves stay within their four points, thus between two lines of boxes.
+    `arch` is the depth of an arch, upwards.
+    """
+    for i, (x, y) in enumerate(route[1:], 1):
+        before, level = route[i - 1]
+        if i % 2 == 0:
+            middle = (level + y) / 2 if level != y else y + arch
+            yield [(before, middle), (x, middle), (x, y)]
+        # The head of an arrow has no direction on a line without length.
+        elif len(route) == 2 or not np.allclose((before, level), (x, y)):
+            yield [(x, y)]
 
 
 def drawing(
@@ -81,27 +98,28 @@ def drawing(
     """
     ranks = [list(nodes) for nodes in lines] if lines is not None else _ranks(graph)
     line = {node: i for i, nodes in enumerate(ranks) for node in nodes}
-    whole, bends = nx.Graph(), dict[tuple[Hashable, Hashable], list[Hashable]]()
-    whole.add_nodes_from(graph)
+    # Node, or bend -> its neighbours, in the order of the edges.
+    near: dict[Hashable, dict[Hashable, None]] = {node: {} for node in graph}
+    bends = dict[tuple[Hashable, Hashable], list[Hashable]]()
     for one, two in graph.edges():
         if one == two:
             continue
         up, down = (one, two) if line[one] <= line[two] else (two, one)
         passed: list[Hashable] = [Bend((up, down), i) for i in range(line[up] + 1, line[down])]
         bends[up, down] = passed
-        nx.add_path(whole, [up, *passed, down])
         for bend in passed:
             ranks[bend.line].append(bend)  # type: ignore[attr-defined]
+        for above, below in pairwise([up, *passed, down]):
+            near.setdefault(above, {})[below] = None
+            near.setdefault(below, {})[above] = None
     widths = {node: size[0] for node, size in boxes.items()}
-    order = _with_few_crossings(whole, ranks)
-    x = _across(whole, order, widths)
+    order = _with_few_crossings(near, ranks)
+    x = _across(near, order, widths)
     heights = [max(_height(node, boxes) for node in nodes) for nodes in order]
     tops = -np.concatenate(([0.0], np.cumsum(np.add(heights, CHANNEL_INCHES))))
     ends = [(float(top), float(top) - height) for top, height in zip(tops, heights, strict=False)]
     found = {node: (x[node], sum(ends[line[node]]) / 2) for node in graph}
-    beside = {
-        frozenset(pair) for nodes in order for pair in zip(nodes[:-1], nodes[1:], strict=True)
-    }
+    beside = {frozenset(pair) for nodes in order for pair in pairwise(nodes)}
     level = {edge for edge in bends if line[edge[0]] == line[edge[1]]}
     straight = {edge for edge in level if frozenset(edge) in beside}
     towards = dict[End, float]()
@@ -164,6 +182,8 @@ def _sideways(
 
 def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
     """Return the nodes by rank: below all parents, or by the distance from a centre."""
+    import networkx as nx
+
     if graph.is_directed():
         # Only arrows determine ranks, because undirected edges could close a cycle.
         arrows: nx.DiGraph = nx.DiGraph()
@@ -195,22 +215,16 @@ def _ranks(graph: nx.Graph) -> list[list[Hashable]]:
     return out
 
 
-def _neighbours(graph: nx.Graph) -> dict[Hashable, list[Hashable]]:
-    """Return the neighbours of each node, whatever the directions of edges."""
-    return {node: [n for n in nx.all_neighbors(graph, node) if n != node] for node in graph}
-
-
-def _mean_place(node: Hashable, near: Sequence[Hashable], x: Mapping[Hashable, float]) -> float:
+def _mean_place(node: Hashable, near: Collection[Hashable], x: Mapping[Hashable, float]) -> float:
     """Return the mean place of the neighbours of a node, or its own if it has none."""
     return sum(x[other] for other in near) / len(near) if near else x[node]
 
 
-def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[list[Hashable]]:
+def _with_few_crossings(near: Near, ranks: list[list[Hashable]]) -> list[list[Hashable]]:
     """Return the ranks, each sorted by the mean position of the neighbours of its nodes.
 
     Reference: Sugiyama, Tagawa and Toda (1981).
     """
-    near = _neighbours(graph)
     x = {n: i - (len(nodes) - 1) / 2 for nodes in ranks for i, n in enumerate(nodes)}
     for _ in range(24):
         for nodes in (*ranks, *reversed(ranks)):
@@ -221,7 +235,7 @@ def _with_few_crossings(graph: nx.Graph, ranks: list[list[Hashable]]) -> list[li
 
 
 def _across(
-    graph: nx.Graph, order: list[list[Hashable]], widths: Mapping[Hashable, float]
+    near: Near, order: list[list[Hashable]], widths: Mapping[Hashable, float]
 ) -> dict[Hashable, float]:
     """Return the place of each node from left to right, near its neighbours, without overlap."""
     half = {
@@ -237,7 +251,6 @@ def _across(
         for node in nodes:
             x[node] = at + half[node]
             at += 2 * half[node]
-    near = _neighbours(graph)
     for _ in range(12):
         for nodes in (*order, *reversed(order)):
             for i, node in enumerate(nodes):

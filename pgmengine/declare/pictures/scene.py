@@ -9,20 +9,31 @@ layer with infinitely many values is a picture of means.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
-import networkx as nx
+import numpy as np
 
 from pgmengine.base.display import plain
-from pgmengine.declare.pictures.layout import Route, drawing
+from pgmengine.base.types import Array
+from pgmengine.declare.pictures.layout import ARCH_INCHES, Route, drawing, is_arch
 from pgmengine.declare.pictures.sketch import Sketch
 from pgmengine.evidence.frames import Shown, state_keys
 from pgmengine.model.structure import Structure
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 # Pixels of an inch, in which the layout counts.
 PIXELS_PER_INCH = 96.0
+
+# The depth of an arch, which the layout has upwards.
+ARCH_PIXELS = ARCH_INCHES * PIXELS_PER_INCH
+
+# Standard errors on both sides of the end of a bar: 95 % of a normal distribution lie within them.
+ERRORS_DRAWN = 2.0
 
 # Heights of the title of a node and of the row of a state, and the margin, in pixels.
 TITLE_PIXELS, ROW_PIXELS, MARGIN_PIXELS = 24.0, 18.0, 8.0
@@ -44,6 +55,56 @@ MAX_COLUMNS = 32
 
 # The size of a picture that its cells should fill, and the limits of a cell, in pixels.
 PICTURE_PIXELS, MIN_CELL_PIXELS, MAX_CELL_PIXELS = 224.0, 6.0, 28.0
+
+
+class Seen(Enum):
+    """How a unit is known, or all units of a layer."""
+
+    INFERRED = "inferred"
+    OBSERVED = "observed"
+    SOFT = "soft evidence"
+    DONE = "set by do()"
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the state is given."""
+        return self in (Seen.OBSERVED, Seen.DONE)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The numbers of a picture for one row of evidence, by layer.
+
+    Attributes
+    ----------
+    prob : (size, states) probabilities; layers may be missing.
+    mean : (size, components) means.
+    observed : (size,) bool, also of units set by do(); layers may be missing.
+    intervened, soft : (size,) bool; layers may be missing.
+    error : (size, states) standard errors of estimated probabilities; layers may be missing.
+    """
+
+    prob: Mapping[str, Array] = field(default_factory=dict)
+    mean: Mapping[str, Array] = field(default_factory=dict)
+    observed: Mapping[str, Array] = field(default_factory=dict)
+    intervened: Mapping[str, Array] = field(default_factory=dict)
+    soft: Mapping[str, Array] = field(default_factory=dict)
+    error: Mapping[str, Array] = field(default_factory=dict)
+
+    def errors_of(self, layer: str) -> Array:
+        """Return the standard errors of a layer's probabilities, 0 where they are exact."""
+        found = self.error.get(layer)
+        return np.zeros_like(self.prob[layer]) if found is None else found
+
+    def seen(self, layer: str, units: Sequence[int]) -> Seen:
+        """Return how units of a layer are known; several count as observed if all of them are."""
+        at = [*units]
+        if layer in self.intervened and self.intervened[layer][at].any():
+            return Seen.DONE
+        if layer in self.observed and self.observed[layer][at].all():
+            return Seen.OBSERVED
+        one = len(at) == 1 and layer in self.soft and self.soft[layer][at[0]]
+        return Seen.SOFT if one else Seen.INFERRED
 
 
 class Form(Enum):
@@ -89,6 +150,11 @@ class Node:
     height: float
     x: float = 0.0
     y: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """The left end of its cells, in pixels."""
+        return self.x + MARGIN_PIXELS + self.indent
 
 
 @dataclass(frozen=True)
@@ -140,15 +206,11 @@ def scene(structure: Structure, drawn: Sketch, chosen: Collection[int]) -> Scene
     for n in nodes:
         x, y = placed(found.places[n.number])
         out.append(Node(**{**vars(n), "x": x - n.width / 2, "y": y - n.height / 2}))
-    edges = list[Edge]()
-    for ends, route in found.routes.items():
-        way = [placed(point) for point in route]
-        both = [pair for pair in (ends, ends[::-1]) if pair in drawn.arrows]
-        edges += [Edge(way if pair == ends else way[::-1], True) for pair in both]
-        edges += [Edge(way, False)] * (not both)
+    edges = [Edge([placed(point) for point in way], arrow) for way, arrow in drawn.edges(found)]
     factors = tuple(placed(found.places[n]) for n in graph if n not in boxes)
     right = max([*(n.x + n.width for n in out), *(x for e in edges for x, _ in e.route)])
-    bottom = max([*(n.y + n.height for n in out), *(y for e in edges for _, y in e.route)])
+    lowest = (y + ARCH_PIXELS * is_arch(e.route) for e in edges for _, y in e.route)
+    bottom = max([*(n.y + n.height for n in out), *lowest])
     return Scene(tuple(out), tuple(edges), factors, right + MARGIN_PIXELS, bottom + MARGIN_PIXELS)
 
 
@@ -162,6 +224,8 @@ def _lines(drawn: Sketch, graph: nx.DiGraph) -> list[list[Hashable]] | None:
     )
     if not layers or any(kind for *_, kind in graph.edges(data="directed")):
         return None
+    import networkx as nx
+
     depth: dict[Hashable, int] = {}
     for part in nx.weakly_connected_components(graph):
         depth |= nx.single_source_shortest_path_length(graph.to_undirected(), min(part))

@@ -7,15 +7,22 @@ nodes. A table without a direction over three or more nodes is a factor, a small
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.types import Array
+from pgmengine.declare.pictures.layout import Drawing, Route
 from pgmengine.evidence.frames import Shown, shown_units
+from pgmengine.model.graph.unit_graph import joined_units
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,14 +35,14 @@ class Sketch:
     arrows : (parent, child).
     lines : pairs that are joined without a direction, the smaller number first.
     factors : the nodes of each table over three or more nodes without a direction.
-    inside : nodes whose own units are joined.
+    inside : the nodes whose own units are joined, and whether arrows join them.
     """
 
     nodes: tuple[Shown, ...]
     arrows: frozenset[tuple[int, int]]
     lines: frozenset[tuple[int, int]]
     factors: tuple[tuple[int, ...], ...]
-    inside: frozenset[int]
+    inside: Mapping[int, bool]
 
     def around(self, node: int) -> list[int]:
         """Return a node with its parents, its children, their other parents, and its partners."""
@@ -60,12 +67,22 @@ class Sketch:
             found += edge
         return found[:most]
 
+    def edges(self, placed: Drawing) -> Iterator[tuple[Route, bool]]:
+        """Yield the route of each edge in its direction, and whether it is an arrow."""
+        for ends, route in placed.routes.items():
+            both = [pair for pair in (ends, ends[::-1]) if pair in self.arrows]
+            yield from ((route if pair == ends else route[::-1], True) for pair in both)
+            if not both:
+                yield route, False
+
     def graph(self, chosen: Collection[int]) -> nx.DiGraph:
         """Return the graph of some nodes for the layout; factors are nodes ("factor", number).
 
         Arrows on a cycle, as between two arrays that depend on each other's earlier steps, count
         as undirected there.
         """
+        import networkx as nx
+
         graph: nx.DiGraph = nx.DiGraph()
         graph.add_nodes_from(sorted(chosen))
         graph.add_edges_from(sorted(pair for pair in self.arrows if {*pair} <= {*chosen}))
@@ -87,13 +104,19 @@ class Sketch:
         return graph
 
 
-def sketch(structure: Structure) -> Sketch:
-    """Return the nodes and edges of the picture of a model."""
-    nodes = tuple(shown_units(structure))
+def sketch(
+    structure: Structure, apart: Collection[str] = (), model: Parameters | None = None
+) -> Sketch:
+    """Return the nodes and edges of the picture of a model.
+
+    The units of the layers `apart` are nodes of their own, and weights of the model other than 0
+    are edges between them.
+    """
+    nodes = tuple(_nodes(structure, apart))
     owner = {name: np.zeros(layer.size, dtype=int) for name, layer in structure.layers.items()}
     for i, node in enumerate(nodes):
         owner[node.layer.name][list(node.units)] = i
-    arrows, lines, inside = set[tuple[int, int]](), set[tuple[int, int]](), set[int]()
+    arrows, lines = set[tuple[int, int]](), set[tuple[int, int]]()
     factors = dict[tuple[int, ...], None]()
     for scope, conditional in _scopes(structure, owner):
         if conditional:
@@ -105,22 +128,36 @@ def sketch(structure: Structure) -> Sketch:
         elif len(members) > 2:
             factors[members] = None
         elif len(scope) > 1:
-            inside.add(members[0])
+            lines.add((members[0], members[0]))
     for c in structure.couplings:
-        for a in np.unique(owner[c.a]).tolist():
-            for b in np.unique(owner[c.b]).tolist():
-                if c.directed:
-                    arrows.add((a, b))
-                else:
-                    lines.add((min(a, b), max(a, b)))
-    inside |= {a for a, b in (*arrows, *lines) if a == b}
+        if model is not None and {c.a, c.b} & {*apart}:
+            one, two = joined_units(structure, c, model.weight(c))
+            pairs = {*zip(owner[c.a][one].tolist(), owner[c.b][two].tolist(), strict=True)}
+        else:
+            pairs = {*product({*owner[c.a].tolist()}, {*owner[c.b].tolist()})}
+        if c.directed:
+            arrows |= pairs
+        else:
+            lines |= {(min(pair), max(pair)) for pair in pairs}
+    inside = {a: kind is arrows for kind in (lines, arrows) for a, b in kind if a == b}
     return Sketch(
         nodes,
         frozenset(pair for pair in arrows if pair[0] != pair[1]),
         frozenset(pair for pair in lines if pair[0] != pair[1]),
         tuple(factors),
-        frozenset(inside),
+        inside,
     )
+
+
+def _nodes(structure: Structure, apart: Collection[str]) -> Iterator[Shown]:
+    """Yield layers, arrays and variables, and the units of layers that are apart."""
+    for x in shown_units(structure):
+        if x.variable or x.layer.name not in apart:
+            yield x
+            continue
+        for unit, label in zip(x.units, x.labels, strict=True):
+            name = structure.names.of((x.layer.name, unit))
+            yield Shown(name, x.layer, (unit,), (label,), True)
 
 
 def _scopes(

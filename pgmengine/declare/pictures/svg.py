@@ -8,14 +8,15 @@ of the state, and the classes are those of `data/explorer.css`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 import numpy as np
 
-from pgmengine.base.types import Array
+from pgmengine.declare.pictures.layout import Route, segments
 from pgmengine.declare.pictures.scene import (
+    ARCH_PIXELS,
     BAR_PIXELS,
+    ERRORS_DRAWN,
     MARGIN_PIXELS,
     MAX_STATE_LETTERS,
     NUMBER_PIXELS,
@@ -24,6 +25,8 @@ from pgmengine.declare.pictures.scene import (
     Form,
     Node,
     Scene,
+    Seen,
+    Values,
     scene,
 )
 from pgmengine.declare.pictures.sketch import sketch
@@ -32,34 +35,19 @@ from pgmengine.model.structure import Structure
 # Colours that people with any colour vision can tell apart (Okabe and Ito 2008).
 BLUE, ORANGE, PURPLE, GREEN = "#2f7fb8", "#d55e00", "#b0579a", "#00896b"
 
+# The mark and the colour of a unit that is known in some way.
+MARKS = {
+    Seen.INFERRED: ("", BLUE),
+    Seen.OBSERVED: ("●", ORANGE),
+    Seen.DONE: ("▲", PURPLE),
+    Seen.SOFT: ("◐", GREEN),
+}
+
 # Bars and cells of a picture in a notebook, and nodes: larger models are shown in words alone.
 MAX_MARKS, MAX_NODES = 1500, 60
 
-# Standard errors on both sides of the end of a bar.
-ERRORS_DRAWN = 2.0
-
 # The length and half the width of the head of an arrow, in pixels.
 HEAD_PIXELS, HALF_HEAD_PIXELS = 8.0, 3.5
-
-
-@dataclass(frozen=True, eq=False)
-class Values:
-    """The numbers of a picture for one row of evidence, by layer.
-
-    Attributes
-    ----------
-    prob : (size, states) probabilities; layers may be missing.
-    mean : (size,) means of layers with infinitely many values.
-    observed, intervened, soft : (size,) bool; layers without soft evidence may be missing.
-    error : (size, states) standard errors of estimated probabilities; layers may be missing.
-    """
-
-    prob: Mapping[str, Array] = field(default_factory=dict)
-    mean: Mapping[str, Array] = field(default_factory=dict)
-    observed: Mapping[str, Array] = field(default_factory=dict)
-    intervened: Mapping[str, Array] = field(default_factory=dict)
-    soft: Mapping[str, Array] = field(default_factory=dict)
-    error: Mapping[str, Array] = field(default_factory=dict)
 
 
 def picture(structure: Structure, values: Values | None = None) -> str:
@@ -86,40 +74,56 @@ def svg(structure: Structure, found: Scene, values: Values, whole: bool = True) 
         f'<svg xmlns="http://www.w3.org/2000/svg" class="pgm-drawing" {size} '
         f'viewBox="0 0 {found.width:.0f} {found.height:.0f}" role="img" '
         'aria-label="the variables and layers of the model" font-family="system-ui, sans-serif" '
-        'font-size="12" fill="currentColor">',
-        *_edges(found),
+        'font-size="12" fill="currentColor">'
     ]
-    for x, y in found.factors:
-        parts.append(
-            f'<rect class="pgm-factor" x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8"/>'
-        )
+    for edge in found.edges:
+        parts.append(_line("edge", _path(edge.route), fill="none", stroke_opacity="0.55"))
+        if edge.arrow:
+            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in _head(edge.route))
+            parts.append(_tag("polygon", "head", points=points, fill_opacity="0.7"))
+    parts += [_rect("factor", x - 4, y - 4, 8, 8) for x, y in found.factors]
     for node in found.nodes:
         parts += _node(node, numbers[node.layer], values, whole)
     return "".join([*parts, "</svg>"])
 
 
-def _edges(found: Scene) -> Iterator[str]:
-    """Yield the lines of edges and the heads of arrows."""
-    for edge in found.edges:
-        way = edge.route
-        text = f"M{way[0][0]:.1f} {way[0][1]:.1f}"
-        for i, (x, y) in enumerate(way[1:], 1):
-            before = way[i - 1]
-            if i % 2:
-                text += f"L{x:.1f} {y:.1f}"
-            else:
-                middle = (before[1] + y) / 2
-                text += f"C{before[0]:.1f} {middle:.1f} {x:.1f} {middle:.1f} {x:.1f} {y:.1f}"
-        yield (
-            f'<path class="pgm-edge" d="{text}" fill="none" stroke="currentColor" '
-            'stroke-opacity="0.55" stroke-width="1.2"/>'
-        )
-        if edge.arrow:
-            yield _head(way)
+def _tag(name: str, kind: str, inner: str | None = None, /, **attributes: float | str) -> str:
+    """Return an element; numbers have one decimal, and "_" stands for "-" in attributes."""
+    texts = (
+        f' {key.replace("_", "-")}="{x if isinstance(x, str) else format(x, ".1f")}"'
+        for key, x in attributes.items()
+    )
+    head = f'<{name} class="pgm-{kind}"{"".join(texts)}'
+    return f"{head}/>" if inner is None else f"{head}>{inner}</{name}>"
 
 
-def _head(way: list[tuple[float, float]]) -> str:
-    """Return the head of an arrow at the end of a route."""
+def _rect(kind: str, x: float, y: float, wide: float, high: float, /, **look: float | str) -> str:
+    return _tag("rect", kind, x=x, y=y, width=wide, height=high, **look)
+
+
+def _line(kind: str, path: str, width: str = "1.2", **look: str) -> str:
+    return _tag("path", kind, d=path, stroke="currentColor", stroke_width=width, **look)
+
+
+def _words(kind: str, x: float, y: float, whole: str, shown: str, **look: str) -> str:
+    """Return a text that shows the whole name under the pointer."""
+    from html import escape
+
+    inner = f"<title>{escape(whole)}</title>{escape(shown)}"
+    return _tag("text", kind, inner, x=x, y=y, **look)
+
+
+def _path(route: Route) -> str:
+    """Return the lines and curves of a route."""
+    parts = (
+        "LC"[len(points) > 1] + " ".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        for points in segments(route, ARCH_PIXELS)
+    )
+    return f"M{route[0][0]:.1f} {route[0][1]:.1f}{''.join(parts)}"
+
+
+def _head(way: Route) -> list[tuple[float, float]]:
+    """Return the corners of the head of an arrow at the end of a route."""
     (x, y), before = way[-1], way[-2]
     # A route may end with a step of no length, after a curve that arrives vertically.
     far = next((p for p in reversed(way[:-1]) if abs(p[0] - x) + abs(p[1] - y) > 0.5), before)
@@ -127,119 +131,65 @@ def _head(way: list[tuple[float, float]]) -> str:
     towards = towards / (np.linalg.norm(towards) or 1.0)
     aside = np.array([-towards[1], towards[0]]) * HALF_HEAD_PIXELS
     back = np.array([x, y]) - towards * HEAD_PIXELS
-    points = [(x, y), tuple(back + aside), tuple(back - aside)]
-    text = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-    return f'<polygon class="pgm-head" points="{text}" fill-opacity="0.7"/>'
+    return [(x, y), tuple(back + aside), tuple(back - aside)]
 
 
 def _node(node: Node, layer: int, values: Values, whole: bool) -> Iterator[str]:
     """Yield the parts of a node."""
-    from html import escape
-
     yield f'<g class="pgm-node pgm-{node.form.value}" data-node="{node.number}">'
-    yield (
-        f'<rect class="pgm-box" x="{node.x:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" '
-        f'height="{node.height:.1f}" rx="5" fill="none" stroke="currentColor" '
-        'stroke-opacity="0.45"/>'
-    )
-    yield (
-        f'<text class="pgm-title" x="{node.x + 8:.1f}" y="{node.y + 16:.1f}" font-weight="600">'
-        f"<title>{escape(node.name)}</title>{escape(node.title)}</text>"
-    )
+    look = {"rx": "5", "fill": "none", "stroke": "currentColor", "stroke_opacity": "0.45"}
+    yield _rect("box", node.x, node.y, node.width, node.height, **look)
+    yield _words("title", node.x + 8, node.y + 16, node.name, node.title, font_weight="600")
     numbers = values.mean if node.form is Form.MEANS else values.prob
     has_numbers = node.layer in numbers
     if node.form is Form.BARS:
         yield from _bars(node, layer, values, has_numbers, whole)
     else:
-        yield from _rows(node)
+        for k in range(len(node.states) if node.form is Form.STRIP else 0):
+            yield _state(node, k, node.cell[1])
         if has_numbers or whole:
             yield from _cells(node, layer, values)
         else:
-            yield _frame(node)
+            x, wide = node.left, min(node.columns, len(node.units)) * node.cell[0]
+            high = node.height - TITLE_PIXELS - MARGIN_PIXELS
+            grey = {"fill": "currentColor", "fill_opacity": "0.08"}
+            yield _rect("frame", x, node.y + TITLE_PIXELS, wide, high, **grey)
     yield "</g>"
 
 
-def _rows(node: Node) -> Iterator[str]:
-    """Yield the names of the states beside a strip."""
-    from html import escape
-
-    for k, state in enumerate(node.states if node.form is Form.STRIP else ()):
-        y = node.y + TITLE_PIXELS + node.cell[1] * k + 13
-        yield (
-            f'<text class="pgm-label" x="{node.x + MARGIN_PIXELS:.1f}" y="{y:.1f}">'
-            f"<title>{escape(state)}</title>{escape(_short(state))}</text>"
-        )
-
-
-def _short(state: str) -> str:
-    """Return a name of a state as it is drawn."""
-    if len(state) <= MAX_STATE_LETTERS:
-        return state
-    return f"{state[: MAX_STATE_LETTERS - 1]}…"
-
-
-def _frame(node: Node) -> str:
-    """Return the outline of the cells of a layer without numbers."""
-    wide = min(node.columns, len(node.units)) * node.cell[0]
-    high = node.height - TITLE_PIXELS - MARGIN_PIXELS
-    x = node.x + MARGIN_PIXELS + node.indent
-    return (
-        f'<rect class="pgm-frame" x="{x:.1f}" y="{node.y + TITLE_PIXELS:.1f}" width="{wide:.1f}" '
-        f'height="{high:.1f}" fill="currentColor" fill-opacity="0.08"/>'
-    )
+def _state(node: Node, k: int, high: float) -> str:
+    """Return the name of a state beside its bar or its cells."""
+    state = node.states[k]
+    short = state if len(state) <= MAX_STATE_LETTERS else f"{state[: MAX_STATE_LETTERS - 1]}…"
+    y = node.y + TITLE_PIXELS + high * k + 13
+    return _words("label", node.x + MARGIN_PIXELS, y, state, short)
 
 
 def _bars(node: Node, layer: int, values: Values, has_numbers: bool, whole: bool) -> Iterator[str]:
     """Yield the rows of the states of a variable."""
-    from html import escape
-
     unit = node.units[0]
-    seen, done, soft = _given(node, values, unit)
-    for k, state in enumerate(node.states):
+    seen = values.seen(node.layer, [unit])
+    sign, color = MARKS[seen]
+    for k in range(len(node.states)):
         p = float(values.prob[node.layer][unit, k]) if has_numbers else 0.0
         y, x = node.y + TITLE_PIXELS + ROW_PIXELS * k, node.x + node.indent
-        mark = "◐" if soft else ("▲" if done else "●") if seen and p == 1 else ""
-        color = GREEN if soft else (PURPLE if done else ORANGE) if seen else BLUE
         yield f'<g class="pgm-state" data-at="{layer},{unit}" data-state="{k}">'
         if whole:
-            yield (
-                f'<rect class="pgm-hit" x="{node.x + 1:.1f}" y="{y:.1f}" '
-                f'width="{node.width - 2:.1f}" height="{ROW_PIXELS:.1f}" fill-opacity="0"/>'
-            )
-        yield (
-            f'<text class="pgm-label" x="{node.x + MARGIN_PIXELS:.1f}" y="{y + 13:.1f}">'
-            f"<title>{escape(state)}</title>{escape(_short(state))}</text>"
-        )
+            yield _rect("hit", node.x + 1, y, node.width - 2, ROW_PIXELS, fill_opacity="0")
+        yield _state(node, k, ROW_PIXELS)
         if whole:
-            yield (
-                f'<rect class="pgm-ghost" x="{x:.1f}" y="{y + 2:.1f}" width="0" '
-                f'height="{ROW_PIXELS - 4:.1f}"/>'
-            )
+            yield _rect("ghost", x, y + 2, 0.0, ROW_PIXELS - 4)
         if has_numbers or whole:
-            yield (
-                f'<rect class="pgm-bar" x="{x:.1f}" y="{y + 4:.1f}" width="{BAR_PIXELS * p:.1f}" '
-                f'height="{ROW_PIXELS - 8:.1f}" fill="{color}"/>'
-            )
-            yield from _error(node, values, unit, k, x, y + ROW_PIXELS / 2)
-            yield (
-                f'<text class="pgm-number" x="{x + BAR_PIXELS + NUMBER_PIXELS - 6:.1f}" '
-                f'y="{y + 13:.1f}" text-anchor="end">{mark} '
-                f"{percent(p) if has_numbers else ''}</text>"
-            )
+            yield _rect("bar", x, y + 4, BAR_PIXELS * p, ROW_PIXELS - 8, fill=color)
+            error = float(values.error[node.layer][unit, k]) if node.layer in values.error else 0.0
+            if error > 0:
+                low, high = x + BAR_PIXELS * np.clip([p - (e := ERRORS_DRAWN * error), p + e], 0, 1)
+                yield _line("spread", f"M{low:.1f} {y + ROW_PIXELS / 2:.1f}H{high:.1f}", "1.4")
+            mark = sign if seen is Seen.SOFT or p == 1 else ""
+            text = f"{mark} {percent(p) if has_numbers else ''}"
+            right = x + BAR_PIXELS + NUMBER_PIXELS - 6
+            yield _tag("text", "number", text, x=right, y=y + 13, text_anchor="end")
         yield "</g>"
-
-
-def _error(node: Node, values: Values, unit: int, k: int, x: float, y: float) -> Iterator[str]:
-    """Yield the line of two standard errors on both sides of the end of a bar."""
-    if node.layer not in values.error:
-        return
-    p, error = (float(part[node.layer][unit, k]) for part in (values.prob, values.error))
-    if error > 0:
-        low, high = max(p - ERRORS_DRAWN * error, 0.0), min(p + ERRORS_DRAWN * error, 1.0)
-        yield (
-            f'<path class="pgm-spread" d="M{x + BAR_PIXELS * low:.1f} {y:.1f}'
-            f'H{x + BAR_PIXELS * high:.1f}" stroke="currentColor" stroke-width="1.4"/>'
-        )
 
 
 def percent(p: float) -> str:
@@ -251,42 +201,27 @@ def percent(p: float) -> str:
     return f"{100 * p:.1f} %"
 
 
-def _given(node: Node, values: Values, unit: int) -> tuple[bool, bool, bool]:
-    """Return whether a unit is observed or set by do(), set by do(), and softly observed."""
-    soft = node.layer in values.soft and bool(values.soft[node.layer][unit])
-    seen = node.layer in values.observed and bool(values.observed[node.layer][unit])
-    done = node.layer in values.intervened and bool(values.intervened[node.layer][unit])
-    return seen or done, done, soft
-
-
 def _cells(node: Node, layer: int, values: Values) -> Iterator[str]:
     """Yield the cells of a strip or a picture; ink is as dark as a state is probable."""
-    means = values.mean.get(node.layer) if node.form is Form.MEANS else None
-    scale = 0.0 if means is None else float(np.abs(means).max(initial=0.0))
-    last = len(node.states) - 1
+    means = values.mean[node.layer][:, 0] if node.layer in values.mean else np.zeros(0)
+    scale = float(np.abs(means).max(initial=0.0)) or 1.0
+    wide, high = node.cell
+    strip, last = node.form is Form.STRIP, len(node.states) - 1
     for i, unit in enumerate(node.units):
-        seen, done, soft = _given(node, values, unit)
-        column, line = i % node.columns, i // node.columns
-        for k in range(len(node.states)) if node.form is Form.STRIP else (last,):
-            x = node.x + MARGIN_PIXELS + node.indent + column * node.cell[0]
-            y = node.y + TITLE_PIXELS + (k if node.form is Form.STRIP else line) * node.cell[1]
+        seen = values.seen(node.layer, [unit])
+        edge = {"stroke": "none" if seen is Seen.INFERRED else MARKS[seen][1]}
+        if seen is Seen.SOFT:
+            edge["stroke_dasharray"] = "1 2"
+        line, column = divmod(i, node.columns)
+        for k in range(len(node.states)) if strip else (last,):
+            y = node.y + TITLE_PIXELS + (k if strip else line) * high
+            place = node.left + column * wide + 0.5, y + 0.5, wide - 1, high - 1
             color, p = BLUE, 0.0
-            if means is not None:
-                p = abs(float(means[unit])) / scale if scale else 0.0
-                color = BLUE if means[unit] >= 0 else ORANGE
+            if node.form is Form.MEANS and len(means):
+                p, color = abs(float(means[unit])) / scale, BLUE if means[unit] >= 0 else ORANGE
             elif node.layer in values.prob:
                 p = float(values.prob[node.layer][unit, k])
-            place = (
-                f'x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{node.cell[0] - 1:.1f}" '
-                f'height="{node.cell[1] - 1:.1f}"'
-            )
-            edge = 'stroke="none"'
-            if seen or soft:
-                edge = f'stroke="{PURPLE if done else ORANGE if seen else GREEN}"'
-                edge += ' stroke-dasharray="1 2"' * soft
-            yield (
-                f'<g class="pgm-cell" data-at="{layer},{unit}" data-state="{k}">'
-                f'<rect class="pgm-paper" {place} fill="currentColor" fill-opacity="0.08"/>'
-                f'<rect class="pgm-ink" {place} fill="{color}" fill-opacity="{p:.3f}" {edge} '
-                'stroke-width="1.5"/></g>'
-            )
+            yield f'<g class="pgm-cell" data-at="{layer},{unit}" data-state="{k}">'
+            yield _rect("paper", *place, fill="currentColor", fill_opacity="0.08")
+            ink = {"fill": color, "fill_opacity": f"{p:.3f}", "stroke_width": "1.5", **edge}
+            yield f"{_rect('ink', *place, **ink)}</g>"

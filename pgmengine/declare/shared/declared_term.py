@@ -11,7 +11,6 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.errors import PgmError
@@ -20,6 +19,7 @@ from pgmengine.base.work.memory import no_room
 from pgmengine.declare.handles import Units, broadcast_shape, in_words, units_of_member
 from pgmengine.declare.scopes import free_parameter, numbers_of_places
 from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.model.graph.parent_order import cycle_of
 from pgmengine.model.names.unit_names import Member
 from pgmengine.model.parameter_checks import check_shared
 from pgmengine.model.shared.expansion import joins
@@ -244,10 +244,9 @@ def check_arrows_inside(structure: Structure, placed: Sequence[PlacedTerm]) -> N
         joined[name] = [edges]
         if (edges[:, 0] < edges[:, 1]).all():
             continue
-        graph: nx.DiGraph = nx.DiGraph(edges.tolist())
-        if not nx.is_directed_acyclic_graph(graph):
-            cycle = [structure.names.of((name, e[0])) for e in nx.find_cycle(graph)]
-            raise PgmError(f"{p.what}: the arrows form a cycle: {' -> '.join([*cycle, cycle[0]])}")
+        if cycle := cycle_of(edges.tolist()):
+            names = (structure.names.of((name, unit)) for unit in cycle)
+            raise PgmError(f"{p.what}: the arrows form a cycle: {' -> '.join(names)}")
 
 
 def values_of_terms(

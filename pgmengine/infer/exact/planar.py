@@ -42,7 +42,6 @@ from functools import cached_property
 from hashlib import sha256
 from weakref import ReferenceType, ref
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.display import counted
@@ -87,6 +86,8 @@ def drawing(vertices: int, edges: Array, structure: Structure) -> Array | None:
 
 
 def _drawn(vertices: int, edges: Array) -> Array | None:
+    import networkx as nx
+
     graph: nx.Graph = nx.Graph()
     graph.add_edges_from(edges.tolist())
     planar, embedding = nx.check_planarity(graph)

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.display import MOST_LINES, MOST_NAMES, MOST_ROWS, as_html, as_text, few, plain
 from pgmengine.base.types import Array
-from pgmengine.declare.pictures.svg import Values, picture
+from pgmengine.declare.pictures.scene import Values
+from pgmengine.declare.pictures.svg import picture
 from pgmengine.evidence.frames import Shown, shown_units, state_keys
 from pgmengine.infer.diagnostics.two_phases import TWO_PHASES
 from pgmengine.infer.results.by_name import Mode, asked, assignment_of, marginal, state_values
@@ -63,18 +64,23 @@ def result_html(result: Result) -> str:
     return table + picture(result.target.structure, values_drawn(result))
 
 
-def values_drawn(result: Result) -> Values:
-    """Return the marginals of one row of evidence, and what is given, for a picture."""
-    target, answers = asked(result.target), result.answers
-    layers = target.structure.layers
-    errors = {n: state_errors(result.stats, layers[n]) for n in answers["prob"]}
+def values_drawn(result: Result, row: int = 0) -> Values:
+    """Return the marginals of a row of evidence, and what is given, for a picture."""
+    target = asked(result.target)
+    layers, prob = target.structure.layers, result.raw("prob")
+    errors = {n: state_errors(result.stats, layers[n]) for n in prob}
+
+    def of_row(values: Array, name: str) -> Array:
+        each = np.reshape(values, (target.rows, layers[name].size, -1))
+        return np.asarray(each[row], dtype=float)
+
     return Values(
-        {n: np.reshape(p, (layers[n].size, -1)) for n, p in answers["prob"].items()},
-        {n: np.reshape(m, (layers[n].size, -1))[:, 0] for n, m in answers["mean"].items()},
-        {n: mask[0] for n, mask in target.pattern.observed.items()},
-        {n: mask[0] for n, mask in target.intervened.items()},
-        {n: target.with_soft(n)[0] for n in layers},
-        {n: error[0] for n, error in errors.items() if error is not None},
+        {n: of_row(p, n) for n, p in prob.items()},
+        {n: of_row(m, n) for n, m in result.raw("mean").items()},
+        {n: ~mask[row] for n, mask in target.free.items()},
+        {n: mask[row] for n, mask in target.intervened.items()},
+        {n: target.with_soft(n)[row] for n in layers},
+        {n: error[row] for n, error in errors.items() if error is not None},
     )
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.equal_rows import distinct, spread
@@ -235,6 +234,8 @@ def outward(target: Target, given: Mapping[str, Array]) -> tuple[tuple[str, ...]
     between it and the data depends on them within one sweep. Paths do not lead through layers whose
     units are all given.
     """
+    import networkx as nx
+
     s = target.structure
     graph: nx.Graph = nx.Graph()
     free = {name: ~given[name] if name in given else np.True_ for name in s.layers}

@@ -8,8 +8,9 @@ on arrays.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from pgmengine.base.types import Array
 
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure
+
+Node = TypeVar("Node")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,34 @@ class Step:
 
     layers: tuple[str, ...]
     units: dict[str, Array]
+
+
+def cycle_of(arrows: Iterable[tuple[Node, Node]]) -> list[Node]:
+    """Return the nodes of a directed cycle, the first one again at its end; empty without one."""
+    pairs = list(arrows)
+    if not pairs:
+        return []
+    import networkx as nx
+
+    graph: nx.DiGraph = nx.DiGraph(pairs)
+    if nx.is_directed_acyclic_graph(graph):
+        return []
+    cycle = [edge[0] for edge in nx.find_cycle(graph)]
+    return [*cycle, cycle[0]]
+
+
+def parents_first(nodes: Sequence[Node], arrows: Iterable[tuple[Node, Node]]) -> tuple[Node, ...]:
+    """Return nodes with parents before their children, else in the order in which they are."""
+    pairs = list(arrows)
+    if not pairs:
+        return tuple(nodes)
+    import networkx as nx
+
+    graph: nx.DiGraph = nx.DiGraph()
+    graph.add_nodes_from(nodes)
+    graph.add_edges_from(pairs)
+    place = {node: i for i, node in enumerate(nodes)}
+    return tuple(nx.lexicographical_topological_sort(graph, key=place.__getitem__))
 
 
 def levels(nodes: Array, parent: Array, child: Array) -> list[Array]:

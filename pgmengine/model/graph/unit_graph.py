@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from pgmengine.base.equal_rows import distinct_pairs
@@ -242,6 +241,8 @@ def generations(layer: Layer, weights: list[Weight]) -> list[Array]:
     """
     if not weights:
         return [np.arange(layer.size)]
+    import networkx as nx
+
     graph: nx.DiGraph = nx.DiGraph()
     graph.add_nodes_from(range(layer.size))
     for weight in weights:

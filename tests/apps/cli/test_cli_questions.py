@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import pgmengine as pgm
 from pgmengine.apps.cli import app, main
-from pgmengine.apps.cli.json_text import as_json, json_text
+from pgmengine.apps.cli.answers import json_text
 from pgmengine.apps.reading.calls import NEGATIVES, OPTIMIZERS, known_classes, methods, read_call
 from pgmengine.apps.reading.soft_words import read_soft
 from pgmengine.infer.methods import __all__ as METHODS
@@ -183,7 +183,7 @@ def test_json_of_layers_and_arrays(tmp_path):
 
 def test_json_has_no_numbers_that_are_not_finite():
     values = {"a": np.array([[np.nan, np.inf], [-np.inf, 1.5]]), "b": np.float32(2), 1: (True, "x")}
-    found = json.loads(json_text(as_json(values)), parse_constant=pytest.fail)
+    found = json.loads(json_text(values), parse_constant=pytest.fail)
     assert found == {"a": [[None, "Infinity"], ["-Infinity", 1.5]], "b": 2.0, "1": [True, "x"]}
     assert float(found["a"][1][0]) == -math.inf
 
