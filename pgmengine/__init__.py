@@ -83,7 +83,7 @@ from pgmengine.learn.steps.lbfgs import LBFGS
 from pgmengine.learn.steps.optimizers import SGD, Adam, AdaMax
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import GrowingBlend, harmonic, linear_decay
-from pgmengine.learn.steps.wrappers import Averaged, Centered, Tied
+from pgmengine.learn.steps.wrappers import Averaged, Centered
 from pgmengine.model.model import Model
 from pgmengine.units import (
     Binary,
@@ -112,7 +112,8 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module(f"pgmengine.{name}")
-    raise AttributeError(f"module 'pgmengine' has no attribute {name!r}")
+    hint = ": couplings, biases and tables of one name= share a parameter" if name == "Tied" else ""
+    raise AttributeError(f"module 'pgmengine' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:
@@ -201,7 +202,6 @@ __all__ = [
     "TemperedTransitions",
     "Template",
     "ThreePiece",
-    "Tied",
     "TransSAP",
     "Unit",
     "VariationalBound",

@@ -46,7 +46,6 @@ from pgmengine.learn.positive import data_phase, default_positive, factorises, p
 from pgmengine.learn.starting.probabilities import draw
 from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
-from pgmengine.learn.steps.wrappers import idle_together
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.spreads import collapsed
 from pgmengine.model.model import Model
@@ -113,8 +112,7 @@ class Run:
         self.allowance = Allowance()
         self.floors = floors(s)
         self.uninformed = uninformed_entries(with_weight(target, weights), given)
-        idle = joint_masks(idle_entries(target, given), self.uninformed)
-        self.idle = idle_together(optimizer, idle)
+        self.idle = joint_masks(idle_entries(target, given), self.uninformed)
         self.model = Model(s, self._kept(model.params, raised(model.params, self.floors)))
         self.normalized = s.normalized and not given
         self.model_phase: ModelPhase = NormalizedPhase()
