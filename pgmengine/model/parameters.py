@@ -26,7 +26,6 @@ from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.base.work.cache import Cache
 from pgmengine.declare.scopes import check_no_bias
-from pgmengine.declare.shared.checks import check_shared
 from pgmengine.declare.validate import check_bias, check_weight
 from pgmengine.model.couplings import Coupling, weighted_sum
 from pgmengine.model.forms.gate import Steps
@@ -39,14 +38,9 @@ from pgmengine.model.joined_tables import (
     views_of,
     without_base,
 )
-from pgmengine.model.structure import Structure
-from pgmengine.model.tables import (
-    Tables,
-    check_logs,
-    joined_states,
-    parameter_counts,
-    table_gradient,
-)
+from pgmengine.model.structure import Structure, first_of
+from pgmengine.model.tables import joined_states, parameter_counts, table_gradient
+from pgmengine.model.term import Term
 from pgmengine.model.training import Training, check_training
 from pgmengine.model.unit_graph import arrows_inside, generations
 from pgmengine.model.weights import digest, is_sparse
@@ -103,8 +97,8 @@ class Parameters:
 
     def shared_bias(self, name: str) -> Array:
         """Return the part of the bias of a layer that its places share, flat (width,)."""
-        s = self.structure
-        return s.expansion.shared_bias(name, self.params) if s.shared else np.zeros(())
+        one = self.structure.expansion.whole.get(f"{name}.bias")
+        return np.zeros(()) if one is None else one.total(np.zeros(one.shape), self.params).ravel()
 
     def weight(self, coupling: Coupling) -> Weight:
         """Return the weight of a coupling, (width of a, width of b), with all shared parts."""
@@ -146,11 +140,11 @@ class Parameters:
             self.__dict__.pop("expanded", None)
         return entries
 
-    def entries_of(self, t: Tables) -> Array:
+    def entries_of(self, t: Term) -> Array:
         """Return the logarithms of the entries of some tables, (*lead, K_1, ..., K_m)."""
         return t.entries_of(self.params)
 
-    def formed(self, t: Tables) -> Formed:
+    def formed(self, t: Term) -> Formed:
         """Return the values of a gate as its numbers."""
         assert t.form is not None
         return Formed(t.form, np.exp(self.params[t.key]))
@@ -183,10 +177,10 @@ class Parameters:
         gates = self.structure.compact_gates
         return self.unfold(gates) if gates else self
 
-    def unfold(self, gates: Sequence[Tables]) -> Self:
+    def unfold(self, gates: Sequence[Term]) -> Self:
         """Return the model with the auxiliary variables of some of its gates."""
         s = self.structure
-        key = ("unfolded", *(one.name for one in gates))
+        key = ("unfolded", *(one.key for one in gates))
 
         def made() -> Any:
             # Structures cache plans, so that equal questions share a structure.
@@ -274,12 +268,8 @@ class Parameters:
             for c in self.structure.weighted
         }
         checks |= {
-            key: lambda value, t=t: check_shared(self.structure.layers, t, value)
-            for key, t in self.structure.shared_groups.items()
-        }
-        checks |= {
-            key: lambda value, t=t: check_logs(self.structure, t, value)
-            for key, t in self.structure.table_groups.items()
+            key: lambda value, t=t: t.checked(self.structure, value)
+            for key, t in first_of(self.structure.terms).items()
         }
         unknown = [name for name in params if name not in checks]
         if unknown:
@@ -340,7 +330,7 @@ class Parameters:
             total += self._gate_log_density(one, joined_states(self.structure, x))
         return np.asarray(total + self.table_log_density(x).sum(axis=1))
 
-    def _gate_log_density(self, one: Tables, states: Array) -> Array:
+    def _gate_log_density(self, one: Term, states: Array) -> Array:
         """Return the term (rows,) of a gate at all of its places, at states of all units."""
         assert isinstance(one.form, Steps)
         units = one.index + [self.structure.first_unit[name] for name in one.layers]

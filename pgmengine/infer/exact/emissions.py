@@ -147,9 +147,9 @@ def _children(
     offsets, first = dict[str, int](), 0
     for name_of_term, term in whole.shared_groups.items():
         offsets[name_of_term] = first
-        first += int(np.prod(term.shape(whole.layers), dtype=np.int64))
-    weights = s.expansion.weights[arrow.key].terms
-    biases = s.expansion.biases.get(name, [])
+        first += int(np.prod(term.shape(whole), dtype=np.int64))
+    weights = s.expansion.terms(f"{arrow.key}.weight")
+    biases = s.expansion.terms(f"{name}.bias")
     above = np.concatenate([e.rows for e in weights])
     column = np.concatenate([e.columns for e in (*weights, *biases)])
     number = np.concatenate([offsets[e.key] + e.numbers for e in (*weights, *biases)])

@@ -36,7 +36,7 @@ from pgmengine.model.forms.table_forms import Leaves
 from pgmengine.model.model import Model
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import Tables
+from pgmengine.model.term import Term
 from pgmengine.model.unit_graph import units_of
 from pgmengine.model.weights import acting, is_sparse, like, numbers
 
@@ -224,7 +224,7 @@ class _Gate:
 
 def _gates(s: Structure) -> Iterator[_Gate]:
     """Yield the gates of a structure, also those that stand as their parts."""
-    whole = list[list[Tables]]()
+    whole = list[list[Term]]()
     for t in s.tables:
         if isinstance(t.form, Steps):
             # Parts of a gate follow each other; the chain of the first has one state before it.
@@ -317,18 +317,17 @@ class _Part:
         for c in self.s.couplings:
             if c in self.s.weighted:
                 self._add_weight(c)
-            shared = self.s.expansion.weights.get(c.key)
-            for term in shared.terms if shared else ():
+            for term in self.s.expansion.terms(f"{c.key}.weight"):
                 self._add_places(term.key, term.numbers, c, term.rows, term.columns, term.factor)
         for name, layer in self.s.layers.items():
             first = units_of(self.s).first_component[name]
             mine = np.flatnonzero(layer.components(self.s.has_bias[name]))
             self._add_entries(f"{name}.bias", mine, [(first + mine, MEMBER)], None)
-            for term in self.s.expansion.biases.get(name, ()):
+            for term in self.s.expansion.terms(f"{name}.bias"):
                 at = first + term.columns
                 self._add_entries(term.key, term.numbers, [(at, MEMBER)], term.factor)
 
-    def _add_tables(self, t: Tables) -> None:
+    def _add_tables(self, t: Term) -> None:
         """Add the entries of tables in places with a latent unit."""
         s = self.s
         units = t.index + np.array([s.first_unit[name] for name in t.layers])

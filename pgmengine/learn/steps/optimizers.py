@@ -29,9 +29,9 @@ from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.statistics import Gradient
 from pgmengine.learn.steps.schedules import Rate, rate_at
 from pgmengine.model.parameters import freeze
-from pgmengine.model.shared.shared_term import SharedTerm
 from pgmengine.model.structure import Structure
 from pgmengine.model.tables import normalised
+from pgmengine.model.term import Term
 from pgmengine.model.weights import elementwise, like, numbers
 from pgmengine.units import Unit
 
@@ -362,10 +362,10 @@ def rows_of_inputs(structure: Structure) -> dict[str, Unit]:
     return out
 
 
-def _rows_are_inputs(s: Structure, term: SharedTerm) -> bool:
+def _rows_are_inputs(s: Structure, term: Term) -> bool:
     """Return whether each row of the weight of arrows is the whole input of its children."""
     child = term.layers[-1]
-    if not term.has_all_rows(s.layers) or any(c in s.weighted for c in s.arrows_into[child]):
+    if not term.has_all_rows(s) or any(c in s.weighted for c in s.arrows_into[child]):
         return False
     ends = np.concatenate([t.index[:, -1] for t in s.shared if t.layers[-1] == child])
     return len(np.unique(ends)) == len(ends)

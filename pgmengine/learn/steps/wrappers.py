@@ -25,8 +25,8 @@ from pgmengine.learn.steps.optimizers import (
 )
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.model.couplings import Undirected
+from pgmengine.model.expansion import at_entries_of
 from pgmengine.model.model import Model
-from pgmengine.model.shared.expansion import at_entries_of
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count, is_sparse, like, numbers, plus
 
@@ -186,7 +186,7 @@ class Centered:
         for c in _centred_couplings(structure, bias):
             a, b = moments[f"offset/{c.a}"], moments[f"offset/{c.b}"]
             terms, key = ((-a, bias[c.b]), (-bias[c.a], b)), f"{c.key}.weight"
-            shared = structure.expansion.weights.get(c.key)
+            shared = structure.expansion.whole.get(key)
             if shared is None:
                 out[key] = c.projected(params[key], _plus_outer(gradient[key], terms))
                 continue
@@ -207,7 +207,7 @@ def _centred_couplings(structure: Structure, means: Container[str]) -> list[Undi
 def _of_whole_layers(structure: Structure, c: Undirected, steps: Params) -> Weight:
     """Return steps of parameters as a change of the weight between two whole layers."""
     key = f"{c.key}.weight"
-    if (shared := structure.expansion.weights.get(c.key)) is None:
+    if (shared := structure.expansion.whole.get(key)) is None:
         return steps[key]
     return shared.total(steps.get(key), steps)
 
