@@ -40,7 +40,7 @@ from pgmengine.declare.validate import (
 from pgmengine.declare.values.declared import Values, check_log, rows_of, values_of
 from pgmengine.evidence.containers import as_floats
 from pgmengine.evidence.names import Member
-from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure, layer_graph
@@ -223,7 +223,7 @@ class GraphBuilder:
             self._share((a, b), weight, name, Kind.COUPLING)
             return
         self._check_unnamed(a, b, name)
-        self.couplings.append(Lateral(cast(str, a)) if a == b else Pair(cast(str, a), cast(str, b)))
+        self.couplings.append(Coupling(cast(str, a), cast(str, b)))
         self.weights.append(weight)
 
     def cause(
@@ -281,7 +281,7 @@ class GraphBuilder:
             self._share((parent, child), weight, name, Kind.ARROW)
             return
         self._check_unnamed(parent, child, name)
-        self.couplings.append(Arrow(cast(str, parent), cast(str, child)))
+        self.couplings.append(Coupling(cast(str, parent), cast(str, child), directed=True))
         self.weights.append(weight)
 
     def bias(

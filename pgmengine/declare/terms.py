@@ -23,7 +23,7 @@ from pgmengine.declare.units import Units, broadcast_shape, in_words, units_of_m
 from pgmengine.declare.validate import check_structure
 from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.evidence.names import Member
-from pgmengine.model.couplings import Arrow, Coupling, Lateral, Pair
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.expansion import joins
 from pgmengine.model.forms.gate import Steps, fits_as_table
 from pgmengine.model.forms.table_forms import Formed
@@ -360,8 +360,7 @@ def _added_couplings(own: Sequence[Coupling], terms: Iterable[Term]) -> list[Cou
         if t.is_bias or t.is_table or any(joins(c, t) for c in (*own, *added)):
             continue
         a, b = t.layers
-        undirected: Coupling = Lateral(a) if a == b else Pair(a, b)
-        added.append(Arrow(a, b) if t.directed else undirected)
+        added.append(Coupling(a, b, t.directed))
     return added
 
 

@@ -7,7 +7,7 @@ the places once. A bias is a weight with one row. Terms that meet at an entry ad
 
 A derivative in the expanded weights and biases becomes one in the parameters by the transposed
 step, which is the sum over places. An undirected coupling inside a layer is stored at (i, j) and at
-(j, i), which are one entry in its derivative (`Lateral.statistics`); the sum takes it once.
+(j, i), which are one entry in its derivative (`Coupling.statistics`); the sum takes it once.
 """
 
 from __future__ import annotations

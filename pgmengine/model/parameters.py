@@ -249,7 +249,7 @@ class Parameters:
     def parameter_places(self) -> tuple[bytes, ...]:
         """Digests of the positions at which the weight of each coupling has a parameter."""
         couplings = self.structure.couplings
-        # Inside a layer, entries of 0 are not parameters of arrows; see Arrow.parameters.
+        # Inside a layer, entries of 0 are not parameters of arrows; see Coupling.parameters.
         return tuple(
             digest(self.weight(c), zeros=not (c.directed and c.a == c.b)) for c in couplings
         )

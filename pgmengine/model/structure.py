@@ -15,7 +15,7 @@ import numpy as np
 from pgmengine.base.types import Array, Params
 from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.names import Names
-from pgmengine.model.couplings import Arrow, Coupling, Undirected
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.expansion import Expansion
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
@@ -49,14 +49,14 @@ class Structure:
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
 
     @cached_property
-    def undirected(self) -> tuple[Undirected, ...]:
+    def undirected(self) -> tuple[Coupling, ...]:
         """The undirected couplings."""
-        return tuple([c for c in self.couplings if isinstance(c, Undirected)])
+        return tuple([c for c in self.couplings if not c.directed])
 
     @cached_property
-    def arrows(self) -> tuple[Arrow, ...]:
+    def arrows(self) -> tuple[Coupling, ...]:
         """The directed couplings."""
-        return tuple([c for c in self.couplings if isinstance(c, Arrow)])
+        return tuple([c for c in self.couplings if c.directed])
 
     @cached_property
     def weighted(self) -> tuple[Coupling, ...]:
@@ -265,7 +265,7 @@ class Structure:
         return frozenset(name for name in named if self.state_counts[name])
 
     @cached_property
-    def meetings(self) -> dict[str, tuple[tuple[Undirected, str], ...]]:
+    def meetings(self) -> dict[str, tuple[tuple[Coupling, str], ...]]:
         """Layer -> (coupling, layer at the other end) of its undirected couplings."""
         return {
             name: tuple(
@@ -275,12 +275,12 @@ class Structure:
         }
 
     @cached_property
-    def arrows_into(self) -> dict[str, tuple[Arrow, ...]]:
+    def arrows_into(self) -> dict[str, tuple[Coupling, ...]]:
         """Layer -> arrows into it."""
         return {name: tuple(c for c in self.arrows if c.b == name) for name in self.layers}
 
     @cached_property
-    def arrows_from(self) -> dict[str, tuple[Arrow, ...]]:
+    def arrows_from(self) -> dict[str, tuple[Coupling, ...]]:
         """Layer -> arrows out of it."""
         return {name: tuple(c for c in self.arrows if c.a == name) for name in self.layers}
 

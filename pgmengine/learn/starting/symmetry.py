@@ -30,7 +30,7 @@ from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array
 from pgmengine.evidence.relevance import has_soft, informed_units
 from pgmengine.evidence.target import Target
-from pgmengine.model.couplings import Coupling, Lateral
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.forms.table_forms import Leaves
 from pgmengine.model.model import Model
@@ -398,7 +398,7 @@ class _Part:
         if is_sparse(count):
             count = like(count, count.data * (kept.data != 0))
         rows, columns, number = acting(count if is_sparse(count) else count * (kept != 0))
-        if isinstance(c, Lateral):
+        if c.lateral:
             # Both entries of a pair are one number.
             some = rows < columns
             rows, columns, number = rows[some], columns[some], number[some]

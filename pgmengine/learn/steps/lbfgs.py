@@ -34,7 +34,6 @@ from pgmengine.learn.starting.starts import begun
 from pgmengine.learn.steps.optimizers import floors, noisy_or_floors, rows_of_inputs
 from pgmengine.learn.whole.full_batch import Ascended, FullBatch
 from pgmengine.learn.whole.objective import Evaluation, Objective
-from pgmengine.model.couplings import Lateral
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import like, numbers
@@ -199,7 +198,7 @@ class _Path:
         sizes = [numbers(model.params[name]).size for name in names]
         self.ends = dict(zip(names, np.cumsum(sizes), strict=True))
         self.sizes = dict(zip(names, sizes, strict=True))
-        inside = {f"{c.key}.weight" for c in s.couplings if isinstance(c, Lateral)}
+        inside = {f"{c.key}.weight" for c in s.couplings if c.lateral}
         penal = {f"{c.key}.weight" for c in s.couplings}
         penal |= {t.key for t in s.tables if not t.conditional}
         penal |= {key for key, term in s.shared_groups.items() if not term.is_bias}

@@ -24,7 +24,7 @@ from pgmengine.learn.steps.optimizers import (
     raised,
 )
 from pgmengine.learn.steps.scaled import Scaled
-from pgmengine.model.couplings import Undirected
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.expansion import at_entries_of
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
@@ -199,12 +199,12 @@ class Centered:
         return out
 
 
-def _centred_couplings(structure: Structure, means: Container[str]) -> list[Undirected]:
+def _centred_couplings(structure: Structure, means: Container[str]) -> list[Coupling]:
     """Return the couplings that are centred: offsets exist only without directed parents."""
     return [c for c in structure.undirected if c.a in means and c.b in means]
 
 
-def _of_whole_layers(structure: Structure, c: Undirected, steps: Params) -> Weight:
+def _of_whole_layers(structure: Structure, c: Coupling, steps: Params) -> Weight:
     """Return steps of parameters as a change of the weight between two whole layers."""
     key = f"{c.key}.weight"
     if (shared := structure.expansion.whole.get(key)) is None:
