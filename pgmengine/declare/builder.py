@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -219,12 +219,7 @@ class GraphBuilder:
         >>> b.build().params["filter"].shape
         (5, 5)
         """
-        if self._places(a, b):
-            self._share((a, b), weight, name, Kind.COUPLING)
-            return
-        self._check_unnamed(a, b, name)
-        self.couplings.append(Coupling(cast(str, a), cast(str, b)))
-        self.weights.append(weight)
+        self._join((a, b), weight, name, Kind.COUPLING)
 
     def cause(
         self,
@@ -277,12 +272,7 @@ class GraphBuilder:
         >>> pgm.infer(b.build(), {"z": 2}).mean["x"]
         array([2.])
         """
-        if self._places(parent, child):
-            self._share((parent, child), weight, name, Kind.ARROW)
-            return
-        self._check_unnamed(parent, child, name)
-        self.couplings.append(Coupling(cast(str, parent), cast(str, child), directed=True))
-        self.weights.append(weight)
+        self._join((parent, child), weight, name, Kind.ARROW)
 
     def bias(
         self, units: Member | Units, value: ArrayLike | None = None, name: str | None = None
@@ -311,7 +301,7 @@ class GraphBuilder:
         >>> round(pgm.infer(b.build()).marginal("s[0,0]")[1], 4)
         0.6225
         """
-        self._share((units,), value, name, Kind.BIAS)
+        self._join((units,), value, name, Kind.BIAS)
 
     def conditional(
         self,
@@ -509,19 +499,19 @@ class GraphBuilder:
         given = [*self.given, *self.weights, *(one.values for one in self.declared)]
         return Model(structure, params, fresh=all(value is None for value in given))
 
-    def _places(self, *ends: object) -> bool:
-        """Whether the ends of a coupling are units in places, and not two whole layers."""
+    def _join(self, scope: tuple[Any, ...], values: Any, name: str | None, kind: Kind) -> None:
+        """Add a coupling, arrows or a bias: of two whole layers, or of units in places."""
         layers = {layer.name for layer in self.layers}
-        return any(
-            isinstance(end, (Units, tuple))
-            or (isinstance(end, str) and "[" in end[1:] and end[-1] == "]" and end not in layers)
-            for end in ends
-        )
-
-    def _share(
-        self, scope: tuple[Member | Units, ...], values: object, name: str | None, kind: Kind
-    ) -> None:
-        """Add a coupling, arrow or bias of places."""
+        if len(scope) == 2 and not any(_is_place(end, layers) for end in scope):
+            a, b = scope
+            if name is not None:
+                raise PgmError(
+                    f"the coupling of {a!r} and {b!r} has the name {name!r}: only weights that "
+                    "places share have names; give handles in place of names of layers"
+                )
+            self.couplings.append(Coupling(a, b, directed=kind is Kind.ARROW))
+            self.weights.append(values)
+            return
         check_scope(scope, self, "the units")
         one = Declared(scope, None, kind, check_parameter(name))
         if is_sparse(values) and len(scope) == 2:
@@ -529,18 +519,8 @@ class GraphBuilder:
                 f"{one.what}: the weight is a sparse matrix, which joins two whole layers; give "
                 "their names in place of handles"
             )
-        self.declared.append(
-            one if values is None else replace(one, values=as_floats(values, one.what))
-        )
-
-    @staticmethod
-    def _check_unnamed(a: object, b: object, name: str | None) -> None:
-        """PgmError for a name of a weight that joins two whole layers."""
-        if name is not None:
-            raise PgmError(
-                f"the coupling of {a!r} and {b!r} has the name {name!r}: only weights that places "
-                "share have names; give handles in place of names of layers"
-            )
+        numbers = None if values is None else as_floats(values, one.what)
+        self.declared.append(replace(one, values=numbers))
 
     def _check_causes(self) -> None:
         """PgmError for arrows between variables without a weight, which may be meant as tables."""
@@ -653,6 +633,12 @@ def _declared(network: Network) -> GraphBuilder:
     b = GraphBuilder()
     network.declare(cast(Declares, b))
     return b
+
+
+def _is_place(end: object, layers: Container[object]) -> bool:
+    """Whether an end of a coupling is units in places, and not a whole layer."""
+    written = isinstance(end, str) and "[" in end[1:] and end[-1] == "]" and end not in layers
+    return written or isinstance(end, (Units, tuple))
 
 
 def _listed(given: Iterable[Any] | None, what: str) -> tuple[Any, ...] | None:

@@ -30,13 +30,14 @@ from pgmengine.model.forms.table_forms import KINDS
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.tables import check_finite, rows_are_one
-from pgmengine.model.term import Kind, Term
+from pgmengine.model.term import KINDS_OF_TABLES, Kind, Term
 from pgmengine.model.variables import check_shape
 
 # The fields of every record, and their types; and those of the records of tables, of tables of
 # earlier files, in which no places shared a table, and of other terms.
 COMMON: dict[str, type] = {"name": str, "layers": list, "count": int}
 OF_TABLES: dict[str, type] = {**COMMON, "conditional": bool, "named": bool, "lead": list}
+OF_FORMED: dict[str, type] = {**OF_TABLES, "form": str}
 OF_EARLIER: dict[str, type] = {**COMMON, "conditional": bool, "single": bool}
 OF_OTHERS: dict[str, type] = {**COMMON, "lead": list, "directed": bool}
 
@@ -200,9 +201,14 @@ def _read(
     reader = None if forms is None else Reader(_whole(forms, f"the forms of {words}").astype(int))
     out, at, place = list[Term](), 0, 0
     for i, record in enumerate(records):
+        what, types = f"{name}[{i}]", OF_OTHERS
+        if name == "tables":
+            types = OF_EARLIER if which is None else OF_FORMED if reader else OF_TABLES
+        elif isinstance(record, Mapping) and "by_state" in record:
+            types = {**OF_OTHERS, "by_state": bool}
+        entry = _checked(structure, record, types, what)
         own = None if which is None else which[place:]
-        make = _table if name == "tables" else _other
-        out.append(make(structure, record, flat[at:], own, reader, f"{name}[{i}]"))
+        out.append(_term(structure, entry, flat[at:], own, reader, what))
         at, place = at + out[-1].index.size, place + len(out[-1].index)
     if at != len(flat) or (which is not None and place != len(which)):
         raise PgmError(f"{words} have {len(flat)} axes, expected {at}")
@@ -224,84 +230,67 @@ def _checked(structure: Structure, record: object, types: Mapping[str, type], wh
     return record
 
 
-def _index(record: Mapping[str, Any], units: Array, word: str, what: str) -> Array:
-    """Return the units (n, m) of a record, which come first in `units`."""
-    count, axes = record["count"], len(record["layers"])
-    if count < 1 or not axes or count * axes > len(units) or (record.get("single") and count > 1):
-        raise PgmError(
-            f"{what}: {min(count, 10**18):.6g} {word} of {axes} axes, where {len(units)} units are "
-            "left"
-        )
-    return units[: count * axes].reshape(count, axes)
+def _kind(entry: Mapping[str, Any]) -> Kind:
+    """Return the kind of the term of a record."""
+    if "conditional" in entry:
+        return Kind.CONDITIONAL if entry["conditional"] else Kind.TABLE
+    if len(entry["layers"]) == 1 or not entry["directed"]:
+        return Kind.BIAS if len(entry["layers"]) == 1 else Kind.COUPLING
+    return Kind.ARROW_BY_STATE if entry.get("by_state") else Kind.ARROW
 
 
-def _lead_and_which(
-    record: Mapping[str, Any], numbers: Array, word: str, what: str
-) -> tuple[tuple[int, ...], Array]:
-    """Return the leading axes of a parameter, and the numbers of its places: each has one."""
-    lead = check_shape(record["lead"], what) if record["lead"] else ()
-    count = record["count"]
-    which = numbers[:count]
-    if len(which) != count or not np.array_equal(
-        np.unique(which), np.arange(min(math.prod(lead), count + 1))
-    ):
-        raise PgmError(f"{what}: the places have other {word} than those of its parameter")
-    return lead, which.astype(np.int64)
-
-
-def _table(
+def _term(
     structure: Structure,
-    record: object,
+    entry: Mapping[str, Any],
     units: Array,
     numbers: Array | None,
     forms: Reader | None,
     what: str,
 ) -> Term:
-    """Return the tables of a record, whose units come first in `units`, as its numbers do."""
-    types = OF_EARLIER if numbers is None else {**OF_TABLES, "form": str} if forms else OF_TABLES
-    entry = _checked(structure, record, types, what)
-    layers = tuple(entry["layers"])
-    for name in layers:
+    """Return the term of a record, whose units come first in `units`, as its numbers do."""
+    kind, count, layers = _kind(entry), entry["count"], tuple(entry["layers"])
+    tables, single = kind in KINDS_OF_TABLES, entry.get("single", False)
+    # The logarithms of entries need finitely many states.
+    for name in layers if tables else ():
         check_finite(structure, name)
-    index = check_units(structure, layers, _index(entry, units, "tables", what), what)
-    kind = Kind.CONDITIONAL if entry["conditional"] else Kind.TABLE
+    size, word = count * len(layers), "tables" if tables else "weights"
+    if count < 1 or not 0 < size <= len(units) or (single and count > 1):
+        raise PgmError(
+            f"{what}: {min(count, 10**18):.6g} {word} of {len(layers)} axes, where {len(units)} "
+            "units are left"
+        )
+    if not tables and (numbers is None or len(layers) > 2):
+        raise PgmError(f"{what} is damaged: it has {len(layers)} layers, expected 1 or 2")
+    check = check_units if tables else check_numbers_of_units
+    index = check(structure, layers, units[:size].reshape(count, -1), what)
     if numbers is None:
-        one = () if entry["single"] else (len(index),)
-        return Term(f"{entry['name']}.table", kind, layers, index, one)
-    lead, which = _lead_and_which(entry, numbers, "tables", what)
+        return Term(f"{entry['name']}.table", kind, layers, index, () if single else (count,))
+    lead, own = _lead_and_which(entry, numbers, word, what)
+    if entry.get("by_state") and not (
+        kind is Kind.ARROW_BY_STATE and takes_rows(structure, layers)
+    ):
+        raise PgmError(f"{what} has rows by state, which are for parents of two states")
+    if not tables:
+        return Term(entry["name"], kind, layers, index, lead, own)
     form = forms.next(entry["form"], what) if forms else None
     states = tuple(structure.state_counts[name] for name in layers)
     fits = form is None or (form.shape == states and not lead)
     if not fits or (isinstance(form, Steps) and kind is not Kind.CONDITIONAL):
         raise PgmError(f"{what} is damaged: its form does not fit its units, with {states} states")
     end = "" if entry["named"] else f".{form.kind if form else 'table'}"
-    plain = np.array_equal(which, np.arange(len(index)))
-    key, own = f"{entry['name']}{end}", None if plain else which
-    return Term(key, kind, layers, index, lead, own, form)
+    which = None if np.array_equal(own, np.arange(count)) else own
+    return Term(f"{entry['name']}{end}", kind, layers, index, lead, which, form)
 
 
-def _other(
-    structure: Structure,
-    record: object,
-    units: Array,
-    numbers: Array | None,
-    forms: Reader | None,
-    what: str,
-) -> Term:
-    """Return the coupling, arrow or bias of a record; the arguments are those of `_table`."""
-    more = {"by_state": bool} if isinstance(record, Mapping) and "by_state" in record else {}
-    entry = _checked(structure, record, OF_OTHERS | more, what)
-    layers, by_state = tuple(entry["layers"]), entry.get("by_state", False)
-    if len(layers) not in (1, 2) or numbers is None:
-        raise PgmError(f"{what} is damaged: it has {len(layers)} layers, expected 1 or 2")
-    index = check_numbers_of_units(structure, layers, _index(entry, units, "places", what), what)
-    lead, which = _lead_and_which(entry, numbers, "weights", what)
-    kind = Kind.BIAS if len(layers) == 1 else Kind.COUPLING
-    if entry["directed"] and len(layers) == 2:
-        kind = Kind.ARROW_BY_STATE if by_state else Kind.ARROW
-    if by_state and (kind is not Kind.ARROW_BY_STATE or not takes_rows(structure, layers)):
-        raise PgmError(f"{what} has rows by state, which are for parents of two states")
-    return Term(entry["name"], kind, layers, index, lead, which)
+def _lead_and_which(
+    entry: Mapping[str, Any], numbers: Array, word: str, what: str
+) -> tuple[tuple[int, ...], Array]:
+    """Return the leading axes of a parameter, and the number of each place; none has no place."""
+    lead, count = check_shape(entry["lead"], what) if entry["lead"] else (), entry["count"]
+    every = np.arange(min(math.prod(lead), count + 1))
+    if len(numbers) < count or not np.array_equal(np.unique(numbers[:count]), every):
+        raise PgmError(f"{what}: the places have other {word} than those of its parameter")
+    return lead, numbers[:count].astype(np.int64)
 
 
 def _with_earlier_gates(
