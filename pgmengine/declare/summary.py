@@ -18,7 +18,7 @@ from pgmengine.declare.pictures.svg import picture
 from pgmengine.evidence.frames import Shown, shown_units
 from pgmengine.evidence.names import Place
 from pgmengine.model.layer import Layer
-from pgmengine.model.structure import Structure
+from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.weights import count
 
 TITLES: tuple[tuple[str, Callable[[Structure], bool]], ...] = (
@@ -57,8 +57,7 @@ def headline_parts(structure: Structure, params: Mapping[str, Weight]) -> list[s
     conditionals = [t for t in structure.tables_and_gates if t.conditional]
     # A variable at the end of a coupling is a layer of one unit.
     single = [c for c in structure.arrows if (c.a, 0) in places and (c.b, 0) in places]
-    joined = [c.directed for c in structure.weighted]
-    joined += [t.directed for t in structure.shared_groups.values() if not t.is_bias]
+    joined = [structure.parameters[key].directed for key in structure.weight_names]
     counts = (
         (variables, "variable"),
         (len(arrays), "array"),
@@ -91,7 +90,7 @@ def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
             continue
         entries = count(params[key])
         total += entries - entries // structure.state_counts[t.layers[-1]] * t.conditional
-    total += sum(count(params[key]) for key in structure.shared_groups)
+    total += sum(count(params[key]) for key in first_of(structure.shared))
     for c in structure.weighted:
         weight = params[f"{c.key}.weight"]
         # Inside a layer, some entries are not parameters, and undirected ones are stored twice.
@@ -204,12 +203,11 @@ def _states(layer: Layer) -> str:
 
 def _couplings(structure: Structure) -> Iterator[str]:
     """Yield lines with the names of the couplings, and of shared biases, if there are any."""
-    shared = structure.shared_groups.items()
-    couplings = [c.key for c in structure.weighted]
-    couplings += [key.removesuffix(".weight") for key, t in shared if not t.is_bias]
-    if couplings:
-        yield f"couplings: {few(couplings)}"
-    if biases := [key.removesuffix(".bias") for key, t in shared if t.is_bias]:
+    terms = structure.parameters.items()
+    weights = [key.removesuffix(".weight") for key, t in terms if key in structure.weight_names]
+    if weights:
+        yield f"couplings: {few(weights)}"
+    if biases := [key.removesuffix(".bias") for key, t in terms if t.is_bias and not t.whole]:
         yield f"shared biases: {few(biases)}"
 
 

@@ -38,7 +38,7 @@ from pgmengine.model.joined_tables import (
     views_of,
     without_base,
 )
-from pgmengine.model.structure import Structure, first_of
+from pgmengine.model.structure import Structure
 from pgmengine.model.tables import joined_states, parameter_counts, table_gradient
 from pgmengine.model.term import Term
 from pgmengine.model.training import Training, check_training
@@ -259,18 +259,7 @@ class Parameters:
 
         Arrays are taken by the position of their entries: they know no names of units and states.
         """
-        checks = {
-            f"{x.name}.bias": lambda value, x=x: check_bias(x, value)
-            for x in self.structure.layers.values()
-        }
-        checks |= {
-            f"{c.key}.weight": lambda value, c=c: check_weight(self.structure, c, value)
-            for c in self.structure.weighted
-        }
-        checks |= {
-            key: lambda value, t=t: t.checked(self.structure, value)
-            for key, t in first_of(self.structure.terms).items()
-        }
+        checks = self.structure.parameters
         unknown = [name for name in params if name not in checks]
         if unknown:
             # Layers that hold variables have internal names, so the message does not list their
@@ -278,10 +267,20 @@ class Parameters:
             held = {f"{name}.bias" for name in self.structure.names.storage}
             known = listed([key for key in checks if key not in held])
             raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")
-        values = {name: checks[name](value) for name, value in params.items()}
+        values = {name: self._checked(checks[name], value) for name, value in params.items()}
         merged = {**self.params, **values}
         check_no_bias(self.structure, merged)
         return type(self)(self.structure, merged, self.training, self.fresh and not params)
+
+    def _checked(self, t: Term, value: Weight) -> Weight:
+        """Return the value of a parameter; PgmError unless it fits the term."""
+        s = self.structure
+        if not t.whole:
+            return t.checked(s, value)
+        if t.is_bias:
+            return check_bias(s.layers[t.layers[0]], value)
+        (coupling,) = (c for c in s.weighted if f"{c.key}.weight" == t.key)
+        return check_weight(s, coupling, value)
 
     def with_training(self, training: Training | None) -> Self:
         """Return the model with base rates and chains of a training, checked against its layers."""

@@ -20,7 +20,7 @@ from pgmengine.model.expansion import Expansion
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
 from pgmengine.model.tables import TableIndex, index_tables
-from pgmengine.model.term import Term
+from pgmengine.model.term import Kind, Term, of_whole_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,14 +79,21 @@ class Structure:
         return tuple([t for t in self.tables_and_gates if t.is_gate])
 
     @cached_property
-    def shared_groups(self) -> dict[str, Term]:
-        """Parameter of couplings, arrows and biases -> the first term that has it, in order."""
-        return first_of(self.shared)
+    def parameters(self) -> dict[str, Term]:
+        """Name of each parameter -> the first term that has it, in order.
+
+        Biases and weights of whole layers come first.
+        """
+        whole = [of_whole_layers(f"{name}.bias", Kind.BIAS, name) for name in self.layers]
+        for c in self.weighted:
+            kind = Kind.ARROW if c.directed else Kind.COUPLING
+            whole.append(of_whole_layers(f"{c.key}.weight", kind, c.a, c.b))
+        return first_of([*whole, *self.terms])
 
     @cached_property
     def shared_counts(self) -> dict[str, float]:
         """Parameter of such terms -> the mean number of places in which each weight is used."""
-        counts: dict[str, float] = dict.fromkeys(self.shared_groups, 0.0)
+        counts: dict[str, float] = dict.fromkeys(first_of(self.shared), 0.0)
         for term in self.shared:
             counts[term.key] += term.places_a_number()
         return counts
@@ -94,8 +101,8 @@ class Structure:
     @cached_property
     def weight_names(self) -> frozenset[str]:
         """The names of all parameters that are weights of couplings."""
-        own = {f"{c.key}.weight" for c in self.weighted}
-        return frozenset(own | {k for k, t in self.shared_groups.items() if not t.is_bias})
+        found = self.parameters.items()
+        return frozenset(key for key, t in found if not (t.is_bias or t.is_table))
 
     @cached_property
     def expansion(self) -> Expansion:

@@ -67,7 +67,8 @@ class Term:
     kind : the way in which it acts.
     layers : the layer of each unit of a place, (m,): of the two ends of a coupling, or of each axis
         of a table, whose last one is the child of a conditional.
-    index : (n, m) units of these layers, a row for each place.
+    index : (n, m) units of these layers, a row for each place; no rows for the parameter of whole
+        layers, which is the bias of all units, or the weight of all pairs.
     lead : the leading axes of the parameter; () for one bias, weight or table, which all places
         share.
     which : (n,) the number of each place, counted over `lead`; None = 0, 1, ..., n-1.
@@ -109,6 +110,11 @@ class Term:
     def directed(self) -> bool:
         """Whether it has arrows from the first unit to the second."""
         return self.kind in (Kind.ARROW, Kind.ARROW_BY_STATE)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is the bias of a whole layer, or the weight of two."""
+        return not len(self.index)
 
     @property
     def store(self) -> tuple[str, int]:
@@ -174,6 +180,11 @@ class Term:
                 place = f"entry {at} " if at else ""
                 raise PgmError(f"{what}: {place}is {array[tuple(at)]}, expected {expected}")
         return array
+
+
+def of_whole_layers(key: str, kind: Kind, *layers: str) -> Term:
+    """Return the term of the bias of a whole layer, or of the weight of two."""
+    return Term(key, kind, layers, np.empty((0, len(layers)), dtype=np.int64))
 
 
 def place_shape(structure: Structure, kind: Kind, layers: tuple[str, ...]) -> tuple[int, ...]:

@@ -550,13 +550,10 @@ def _text(text: str) -> int:
 
 def _kind(s: Structure, key: str) -> int:
     """Return the kind of the numbers of a parameter."""
-    if key in s.table_groups:
-        return CONDITIONAL if s.table_groups[key].conditional else TABLE
-    if key in s.shared_groups:
-        term = s.shared_groups[key]
-        return BIAS if term.is_bias else ARROW if term.directed else LINK
-    directed = any(c.directed for c in s.couplings if f"{c.key}.weight" == key)
-    return BIAS if key.endswith(".bias") else ARROW if directed else LINK
+    t = s.parameters[key]
+    if t.is_table:
+        return CONDITIONAL if t.conditional else TABLE
+    return BIAS if t.is_bias else ARROW if t.directed else LINK
 
 
 def _joined(parts: Iterator[Array] | Sequence[Array]) -> Array:

@@ -199,9 +199,7 @@ class _Path:
         self.ends = dict(zip(names, np.cumsum(sizes), strict=True))
         self.sizes = dict(zip(names, sizes, strict=True))
         inside = {f"{c.key}.weight" for c in s.couplings if c.lateral}
-        penal = {f"{c.key}.weight" for c in s.couplings}
-        penal |= {t.key for t in s.tables if not t.conditional}
-        penal |= {key for key, term in s.shared_groups.items() if not term.is_bias}
+        penal = s.weight_names | {t.key for t in s.tables if not t.conditional}
         flat = np.concatenate([numbers(model.params[name]) for name in names])
         self.scale = self._each(lambda name: np.sqrt(0.5) if name in inside else 1.0)
         penalised = self._each(lambda name: 1.0 if name in penal else 0.0)
