@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.tables import check_finite, rows_are_one
 from pgmengine.model.term import KINDS_OF_TABLES, Kind, Term
 from pgmengine.model.variables import check_shape
+
+# A record, the lists of them in a declaration by name, or parameters by name.
+Record: TypeAlias = "dict[str, Any]"
 
 # The fields of every record, and their types; and those of the records of tables, of tables of
 # earlier files, in which no places shared a table, and of other terms.
@@ -60,10 +63,10 @@ TENSORS = (*UNITS.values(), *NUMBERS.values(), FORMS, VARIABLES)
 MAX_GATE_ERROR = 1e-12
 
 
-def term_records(structure: Structure) -> dict[str, list[dict[str, Any]]]:
+def term_records(structure: Structure) -> dict[str, list[Record]]:
     """Return a record of plain data for each term, in two lists; empty ones are left out."""
     formed = has_forms(structure)
-    out: dict[str, list[dict[str, Any]]] = {name: [] for name in LISTS}
+    out: dict[str, list[Record]] = {name: [] for name in LISTS}
     for t in structure.terms:
         common = {"layers": list(t.layers), "count": len(t.index)}
         if t.is_table:
@@ -106,7 +109,7 @@ def _joined(parts: Iterable[Array]) -> Array:
     return np.concatenate([*parts, np.empty(0)]).astype(np.int64)
 
 
-def parameters_of(lists: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+def parameters_of(lists: Record, names: Iterable[str]) -> list[str]:
     """Return the names of parameters that belong to records, or end as parameters of tables do."""
     named = set[object]()
     for key in LISTS:
@@ -118,7 +121,7 @@ def parameters_of(lists: Mapping[str, Any], names: Iterable[str]) -> list[str]:
 
 
 def with_stored_terms(
-    b: GraphBuilder, lists: Mapping[str, Any], tensors: Mapping[str, Array], params: dict[str, Any]
+    b: GraphBuilder, lists: Record, tensors: Mapping[str, Array], params: Record
 ) -> Model:
     """Return the model of declared layers and couplings with terms and variables of a file.
 
@@ -187,7 +190,7 @@ def _whole(given: object, what: str) -> Array:
 
 
 def _read(
-    structure: Structure, lists: Mapping[str, Any], tensors: Mapping[str, Array], name: str
+    structure: Structure, lists: Record, tensors: Mapping[str, Array], name: str
 ) -> list[Term]:
     """Return the terms of one of the two lists of records."""
     records = _listed(lists.get(name, []), f"'{name}'")
@@ -230,7 +233,7 @@ def _checked(structure: Structure, record: object, types: Mapping[str, type], wh
     return record
 
 
-def _kind(entry: Mapping[str, Any]) -> Kind:
+def _kind(entry: Record) -> Kind:
     """Return the kind of the term of a record."""
     if "conditional" in entry:
         return Kind.CONDITIONAL if entry["conditional"] else Kind.TABLE
@@ -241,7 +244,7 @@ def _kind(entry: Mapping[str, Any]) -> Kind:
 
 def _term(
     structure: Structure,
-    entry: Mapping[str, Any],
+    entry: Record,
     units: Array,
     numbers: Array | None,
     forms: Reader | None,
@@ -266,9 +269,8 @@ def _term(
     if numbers is None:
         return Term(f"{entry['name']}.table", kind, layers, index, () if single else (count,))
     lead, own = _lead_and_which(entry, numbers, word, what)
-    if entry.get("by_state") and not (
-        kind is Kind.ARROW_BY_STATE and takes_rows(structure, layers)
-    ):
+    by_state = kind is Kind.ARROW_BY_STATE and takes_rows(structure, layers)
+    if entry.get("by_state") and not by_state:
         raise PgmError(f"{what} has rows by state, which are for parents of two states")
     if not tables:
         return Term(entry["name"], kind, layers, index, lead, own)
@@ -283,7 +285,7 @@ def _term(
 
 
 def _lead_and_which(
-    entry: Mapping[str, Any], numbers: Array, word: str, what: str
+    entry: Record, numbers: Array, word: str, what: str
 ) -> tuple[tuple[int, ...], Array]:
     """Return the leading axes of a parameter, and the number of each place; none has no place."""
     lead, count = check_shape(entry["lead"], what) if entry["lead"] else (), entry["count"]
@@ -294,8 +296,8 @@ def _lead_and_which(
 
 
 def _with_earlier_gates(
-    tables: Sequence[Term], gates: Sequence[tuple[Term, Array]], params: Mapping[str, Any]
-) -> tuple[list[Term], dict[str, Any]]:
+    tables: Sequence[Term], gates: Sequence[tuple[Term, Array]], params: Record
+) -> tuple[list[Term], Record]:
     """Return tables and parameters with gates of an earlier file in place of their tables.
 
     A table that learning has changed is no gate and stays.

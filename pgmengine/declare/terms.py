@@ -160,12 +160,10 @@ def _placed(bare: Structure, one: Declared, taken: Container[str]) -> Placed:
         axes = _axes(bare, one, layers)
         if isinstance(values, Form):
             values = values.resolved(axes, kind is Kind.CONDITIONAL, what)
+        assert values is not None
+        lead = _lead_of_tables(bare, one, layers, values, len(index))
         if isinstance(values, Formed):
-            # Functions, sparse rows and gates give one table, which all places share.
             form, values = values.form, values.numbers
-        else:
-            assert values is not None
-            lead = _lead_of_tables(bare, one, layers, values, what, len(index))
     else:
         assert not isinstance(values, (Form, Formed))
         kind, lead = _lead_of_weights(bare, one, layers, texts, values, what)
@@ -222,13 +220,16 @@ def numbers_of_places(lead: tuple[int, ...], shape: tuple[int, ...], what: str) 
 
 
 def _lead_of_tables(
-    bare: Structure, one: Declared, layers: tuple[str, ...], values: Array, what: str, places: int
+    bare: Structure, one: Declared, layers: tuple[str, ...], values: Array | Formed, places: int
 ) -> tuple[int, ...]:
     """Return the leading axes of tables; PgmError unless the entries have them, or broadcast."""
-    block = place_shape(bare, one.kind, layers)
-    lead = values.shape[: max(values.ndim - len(block), 0)] if one.index is None else (places,)
-    if values.shape != (*lead, *block) and (one.index is None or values.shape != block):
-        raise PgmError(f"{what} has shape {values.shape}, expected {(*lead, *block)}")
+    block, shape = place_shape(bare, one.kind, layers), values.shape
+    lead = shape[: max(len(shape) - len(block), 0)] if one.index is None else (places,)
+    if isinstance(values, Formed):
+        # Functions, sparse rows and gates give one table, which all places share.
+        lead = ()
+    if shape != (*lead, *block) and (one.index is None or shape != block):
+        raise PgmError(f"{one.what} has shape {shape}, expected {(*lead, *block)}")
     return lead
 
 
