@@ -38,7 +38,8 @@ def __getattr__(name: str) -> object:
 
         return version("pgmengine")
     if name not in _HOMES:
-        raise AttributeError(f"module 'pgmengine' has no attribute {name!r}")
+        hint = ": couplings, biases and tables of one name= share a parameter" * (name == "Tied")
+        raise AttributeError(f"module 'pgmengine' has no attribute {name!r}{hint}")
     whole = _HOMES[name] == __name__
     try:
         module = importlib.import_module(f"{__name__}.{name}" if whole else _HOMES[name])

@@ -83,7 +83,7 @@ from pgmengine.learn.steps.lbfgs import LBFGS
 from pgmengine.learn.steps.optimizers import SGD, Adam, AdaMax
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import GrowingBlend, harmonic, linear_decay
-from pgmengine.learn.steps.wrappers import Averaged, Centered, Tied
+from pgmengine.learn.steps.wrappers import Averaged, Centered
 from pgmengine.units import (
     Binary,
     Categorical,
@@ -180,7 +180,6 @@ __all__ = [
     "TemperedTransitions",
     "Template",
     "ThreePiece",
-    "Tied",
     "TransSAP",
     "Unit",
     "VariationalBound",

@@ -22,12 +22,7 @@ def same_models(one, other):
     a, b = one.structure, other.structure
     assert a.variables == b.variables and list(a.layers) == list(b.layers)
     for x, y in zip(a.tables, b.tables, strict=True):
-        assert (x.name, x.layers, x.conditional, x.lead) == (
-            y.name,
-            y.layers,
-            y.conditional,
-            y.lead,
-        )
+        assert (x.key, x.layers, x.conditional, x.lead) == (y.key, y.layers, y.conditional, y.lead)
         np.testing.assert_array_equal(x.index, y.index)
     assert list(one.params) == list(other.params)
     for name, value in one.params.items():

@@ -168,7 +168,6 @@ OPTIMIZERS = {
     "Averaged": pgm.Averaged(pgm.Adam(0.01)),
     "Scaled": pgm.Scaled(pgm.SGD(0.1)),
     "Fixed": pgm.Fixed(pgm.SGD(0.1, momentum=0.5), ("v.bias",)),
-    "Tied": pgm.Tied(pgm.SGD(0.1), (("v.bias",),)),
 }
 
 # A function that makes the monitor from data.

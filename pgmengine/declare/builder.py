@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -25,23 +26,14 @@ from pgmengine.declare.networks.converters import (
 )
 from pgmengine.declare.networks.from_networkx import add_variables
 from pgmengine.declare.networks.tabular import Declares, Network
-from pgmengine.declare.scopes import Declared, add_tables
-from pgmengine.declare.shared.couples import Couples
-from pgmengine.declare.shared.declared_term import (
-    PlacedTerm,
-    check_arrows_inside,
-    placed_terms,
-    single_names,
-    values_of_terms,
-    with_couplings,
-)
+from pgmengine.declare.scopes import check_complete, check_conditionals
+from pgmengine.declare.terms import Declared, Placed, placed_terms, values_of_terms, with_terms
 from pgmengine.declare.validate import (
     check_layers,
     check_name,
     check_parameter,
     check_room,
     check_size,
-    check_structure,
 )
 from pgmengine.declare.values.table_values import Values, check_log, rows_of, values_of
 from pgmengine.model.containers import as_floats
@@ -57,6 +49,8 @@ from pgmengine.model.names.variables import (
 )
 from pgmengine.model.parameter_checks import check_bias, check_weight
 from pgmengine.model.structure import Structure, layer_graph
+from pgmengine.model.term import KINDS_OF_TABLES, Kind
+from pgmengine.model.weights import is_sparse
 from pgmengine.units import Binary, Unit
 
 if TYPE_CHECKING:
@@ -64,7 +58,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class GraphBuilder(Couples):
+class GraphBuilder:
     """Declare a graph of layers and variables; `build` checks it.
 
     Layers are arrays of units, which couplings join. Variables are single units with names. Tables
@@ -89,19 +83,24 @@ class GraphBuilder(Couples):
     ['smoke', 'lung']
     """
 
+    layers: list[Layer] = field(default_factory=list)
     # The bias of each layer, in order; None = zeros.
     given: list[ArrayLike | None] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
+    # Couplings of whole layers, and the weight of each; None = drawn by build.
+    couplings: list[Coupling] = field(default_factory=list)
+    weights: list[Weight | None] = field(default_factory=list)
+    # Tables, and couplings, arrows and biases of places.
     declared: list[Declared] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        conditionals = sum(one.conditional for one in self.declared)
+        kinds = Counter(one.kind for one in self.declared)
         counts = (
             (len(self.variables), "variable"),
             (len(self.layers), "layer"),
-            (len(self.couplings) + sum(len(s.scope) > 1 for s in self.shared), "coupling"),
-            (conditionals, "conditional"),
-            (len(self.declared) - conditionals, "table"),
+            (len(self.couplings) + kinds[Kind.COUPLING] + kinds[Kind.ARROW], "coupling"),
+            (kinds[Kind.CONDITIONAL], "conditional"),
+            (kinds[Kind.TABLE], "table"),
         )
         parts = [counted(number, word) for number, word in counts if number]
         return f"GraphBuilder: {', '.join(parts) or 'nothing is declared'}"
@@ -172,6 +171,144 @@ class GraphBuilder(Couples):
         self.variables.append(one)
         axes = one.shape or ()
         return Units(name, np.arange(math.prod(axes)).reshape(axes), name, self)
+
+    def couple(
+        self,
+        a: Member | Units,
+        b: Member | Units,
+        weight: Weight | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Couple two layers, or units in many places: the log density gains x_a W x_b.
+
+        Names of two layers couple all units of one with all units of the other. A layer that is
+        coupled with itself gains x S x / 2, S symmetric with a zero diagonal.
+
+        Handles, such as those of `layer` and `variable`, broadcast together as in numpy, and couple
+        the two units at each place. All places share the weight, as one parameter. Places inside a
+        layer are pairs of different units; pairs that are coupled several times add up.
+
+        Parameters
+        ----------
+        a, b : the names of two layers; or handles such as s[1:], also as text.
+        weight : of two layers (width of a, width of b), dense or a scipy sparse array. Of places a
+            number, or (k_a, k_b) for units with several components, such as Categorical(k); leading
+            axes, which broadcast to the places, give them weights of their own. None = drawn by
+            build.
+        name : the name of the parameter of places; couplings of one name share it. None = the name
+            is made from the handles, such as "s[1:]-s[:-1].weight".
+
+        Raises
+        ------
+        PgmError for a name beside two layers, and for weights of places that are no numbers or
+        sparse.
+        `build` checks the rest.
+
+        >>> import numpy as np
+        >>> import pgmengine as pgm
+        >>> b = pgm.GraphBuilder()
+        >>> s = b.layer("s", pgm.Spin(), (20, 20))
+        >>> b.couple(s[1:], s[:-1], 0.3, name="vertical")
+        >>> b.couple(s[:, 1:], s[:, :-1], 0.3, name="horizontal")
+        >>> lattice = b.build()
+        >>> lattice.params["vertical"]
+        array(0.3)
+        >>> pgm.infer(lattice, want=("log_z",)).log_z.round(3)
+        array([314.068])
+
+        A convolutional RBM shares a filter of 5 x 5 weights over all windows of an image:
+
+        >>> b = pgm.GraphBuilder()
+        >>> v = b.layer("v", pgm.Binary(), (28, 28))
+        >>> h = b.layer("h", pgm.Binary(), (24, 24))
+        >>> i, j, k, l = np.ogrid[:24, :24, :5, :5]
+        >>> b.couple(v[i + k, j + l], h[:, :, None, None], np.zeros((5, 5)), name="filter")
+        >>> b.build().params["filter"].shape
+        (5, 5)
+        """
+        self._join((a, b), weight, name, Kind.COUPLING)
+
+    def cause(
+        self,
+        parent: Member | Units,
+        child: Member | Units,
+        weight: Weight | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Add arrows parent -> child: the children's input gains x_parent J.
+
+        A Binary child is 1 with the probability sigmoid(input), and the mean of a Gaussian(sigma)
+        child is sigma**2 times its input: divide means by sigma**2. Use `conditional` to give the
+        distribution of a variable as a table; arrows between two variables need a weight. Handles
+        broadcast together, and share the weight over their places, as in `couple`.
+
+        With handles, a weight with a row for each state of the parent is the whole input that a
+        child gets from it, such as the mean of each state. The layer of such children learns no
+        bias of its own; `bias` adds one.
+
+        Parameters
+        ----------
+        parent, child : names of layers, or of variables; or handles such as z[1:], also as text.
+        weight : (width of the parent, width of the child), dense or a scipy sparse array; of places
+            as in `couple`, so that a parent with three states has one number for each state, (3, 1)
+            above a Binary or Gaussian child. A parent with two states has rows for both, (2, 1), or
+            one number for what its second state adds, (). None = drawn by build.
+        name : the name of the parameter of places, as in `couple`.
+
+        Raises
+        ------
+        PgmError for a name beside two layers, and for weights of places that are no numbers or
+        sparse.
+        `build` checks the rest.
+
+        >>> import pgmengine as pgm
+        >>> b = pgm.GraphBuilder()
+        >>> z = b.layer("z", pgm.Binary(), 10)
+        >>> b.cause(z[:-1], z[1:], 1.5, name="step")
+        >>> b.build().params["step"]
+        array(1.5)
+
+        A Gaussian observation has the mean -1, 0 or 2 and the standard deviation 0.5:
+
+        >>> import numpy as np
+        >>> b = pgm.GraphBuilder()
+        >>> z = b.variable("z", states=3)
+        >>> x = b.layer("x", pgm.Gaussian(sigma=0.5), 1)
+        >>> b.conditional(z, (), [0.2, 0.3, 0.5])
+        >>> b.cause(z, x[0], np.array([[-1.0], [0.0], [2.0]]) / 0.5**2)
+        >>> pgm.infer(b.build(), {"z": 2}).mean["x"]
+        array([2.])
+        """
+        self._join((parent, child), weight, name, Kind.ARROW)
+
+    def bias(
+        self, units: Member | Units, value: ArrayLike | None = None, name: str | None = None
+    ) -> None:
+        """Add a bias that many places share: the log density gains value * x_i at each place.
+
+        It is added to the biases that a layer has of its own. Arrays of variables have no others.
+        For units with arrows into them it is added to their input.
+
+        Parameters
+        ----------
+        units : a handle such as s[1:], also as text, or a single unit.
+        value : a number, or (k,) for units with k components, such as Categorical(k); leading axes,
+            which broadcast to the places, give them values of their own. None = 0.
+        name : the name of the parameter; biases of one name share it. None = the name is made from
+            the handle, such as "s[1:].bias".
+
+        Raises
+        ------
+        PgmError for values that are no numbers. `build` checks the rest.
+
+        >>> import pgmengine as pgm
+        >>> b = pgm.GraphBuilder()
+        >>> s = b.variable("s", states=2, shape=(3, 3))
+        >>> b.bias(s, 0.5, name="field")
+        >>> round(pgm.infer(b.build()).marginal("s[0,0]")[1], 4)
+        0.6225
+        """
+        self._join((units,), value, name, Kind.BIAS)
 
     def conditional(
         self,
@@ -244,7 +381,7 @@ class GraphBuilder(Couples):
             raise PgmError(f"{what}: otherwise= needs rows=, the rows of some joint states")
         own = check_parameter(name)
         self.declared.append(
-            Declared((*parents, child), table, conditional=True, name=own, log=log)
+            Declared((*parents, child), table, Kind.CONDITIONAL, name=own, log=log)
         )
 
     def table(
@@ -298,14 +435,16 @@ class GraphBuilder(Couples):
         """
         check_scope(scope, self, "the scope")
         table = values_of(values, f"table of ({', '.join(map(in_words, scope))})", log)
-        self.declared.append(Declared(tuple(scope), table, name=check_parameter(name), log=log))
+        own = check_parameter(name)
+        self.declared.append(Declared(tuple(scope), table, Kind.TABLE, own, log))
 
     def tables(
         self, layers: Sequence[str], index: ArrayLike, values: ArrayLike, *, log: bool = False
     ) -> None:
-        """Add many potentials of one shape over units of the same layers, or of variables.
+        """Add many potentials of one shape, as `table` does, over units that are given by number.
 
-        Use it for lattices, chains and large networks, because no Python loop visits its tables.
+        `table` with handles, such as (s[1:], s[:-1]), is the same for regular places. Each of these
+        tables has entries of its own.
 
         Parameters
         ----------
@@ -319,7 +458,7 @@ class GraphBuilder(Couples):
             raise PgmError(f"the layers must be a sequence such as ({layers!r},), not {layers!r}")
         check_log(log, f"tables of {layers!r}")
         table, which = as_floats(values, f"tables of {layers!r}"), as_floats(index, "tables: index")
-        self.declared.append(Declared(tuple(layers), table, which, log=log))
+        self.declared.append(Declared(tuple(layers), table, Kind.TABLE, log=log, index=which))
 
     @property
     def graph(self) -> nx.MultiDiGraph:
@@ -345,43 +484,50 @@ class GraphBuilder(Couples):
         """
         check_names(self.variables, self.layers)
         self._check_causes()
-        single = {v.name for v in self.variables if v.shape is None}
+        single = [v.name for v in self.variables if v.shape is None]
         named = [name for c in self.couplings for name in (c.a, c.b)]
-        named += single_names((s.scope for s in self.shared), single)
+        scopes = [one.scope for one in self.declared if one.kind not in KINDS_OF_TABLES]
+        members = (m.name if isinstance(m, Units) else m for scope in scopes for m in scope)
+        # Single variables in scopes of couplings get layers of their own.
+        named += [m for m in members if isinstance(m, str) and m in single]
         taken: list[Hashable] = [layer.name for layer in self.layers]
         # The name of a layer that holds variables must differ from all labels of units.
         taken += [x for layer in self.layers for x in layer.labels or () if isinstance(x, str)]
         grouped = layers_of(self.variables, named, taken)
         check_layers([*self.layers, *grouped])
         layers = {layer.name: layer for layer in (*self.layers, *grouped)}
-        placed = self._placed(layers)
-        terms = tuple(p.term for p in placed)
-        couplings, added = with_couplings(self.couplings, terms)
-        check_structure(Structure(layers, couplings))
-        check_room(Structure(layers, tuple(self.couplings)), self.weights)
-        couplings = tuple(c.within(layers[c.a]) for c in couplings)
-        structure = Structure(layers, couplings, shared=terms, without_weight=added)
-        check_arrows_inside(structure, placed)
-        generator = seeded(rng)
-        params: dict[str, Weight] = {}
+        bare = Structure(layers, tuple(self.couplings))
+        bare = replace(bare, variables=tuple(bare.names.unique[name] for name in single))
+        placed = placed_terms(bare, self.declared)
         biases = (*self.given, *(None for _ in grouped))
-        for layer, bias in zip(layers.values(), biases, strict=True):
-            params[f"{layer.name}.bias"] = check_bias(layer, bias)
-        for coupling, weight in zip(structure.weighted, self.weights, strict=True):
-            if weight is None:
-                weight = draw_weight(structure, coupling, generator)
-            params[f"{coupling.key}.weight"] = check_weight(structure, coupling, weight)
-        params |= values_of_terms(structure, placed, generator)
-        given = [*self.given, *self.weights, *self.declared, *(s.values for s in self.shared)]
-        fresh = all(value is None for value in given)
-        structure, params = add_tables(structure, params, self.declared, self.variables)
-        return Model(structure, params, fresh=fresh)
+        structure, params = assembled(bare, biases, self.weights, placed, seeded(rng))
+        if structure.tables_and_gates:
+            check_complete(structure)
+        given = [*self.given, *self.weights, *(one.values for one in self.declared)]
+        return Model(structure, params, fresh=all(value is None for value in given))
 
-    def _placed(self, layers: dict[str, Layer]) -> list[PlacedTerm]:
-        """Return the shared couplings and biases over these layers."""
-        taken = {f"{name}.bias" for name in layers}
-        taken |= {f"{c.key}.weight" for c in self.couplings}
-        return placed_terms(Structure(layers, ()), self.shared, frozenset(taken))
+    def _join(self, scope: tuple[Any, ...], values: Any, name: str | None, kind: Kind) -> None:
+        """Add a coupling, arrows or a bias: of two whole layers, or of units in places."""
+        layers = {layer.name for layer in self.layers}
+        if len(scope) == 2 and not any(_is_place(end, layers) for end in scope):
+            a, b = scope
+            if name is not None:
+                raise PgmError(
+                    f"the coupling of {a!r} and {b!r} has the name {name!r}: only weights that "
+                    "places share have names; give handles in place of names of layers"
+                )
+            self.couplings.append(Coupling(a, b, directed=kind is Kind.ARROW))
+            self.weights.append(values)
+            return
+        check_scope(scope, self, "the units")
+        one = Declared(scope, None, kind, check_parameter(name))
+        if is_sparse(values) and len(scope) == 2:
+            raise PgmError(
+                f"{one.what}: the weight is a sparse matrix, which joins two whole layers; give "
+                "their names in place of handles"
+            )
+        numbers = None if values is None else as_floats(values, one.what)
+        self.declared.append(replace(one, values=numbers))
 
     def _check_causes(self) -> None:
         """PgmError for arrows between variables without a weight, which may be meant as tables."""
@@ -462,11 +608,44 @@ class GraphBuilder(Couples):
         return b
 
 
+def assembled(
+    bare: Structure,
+    biases: Sequence[ArrayLike | None],
+    weights: Sequence[Weight | None],
+    placed: Sequence[Placed],
+    rng: np.random.Generator,
+) -> tuple[Structure, dict[str, Weight]]:
+    """Return a structure of layers and couplings with terms, and all parameters; PgmError if bad.
+
+    `biases` are those of the layers in order, `weights` those of the couplings; None = the first
+    value, which is drawn for weights.
+    """
+    structure = with_terms(bare, [p.term for p in placed], [p.what for p in placed])
+    check_room(bare, weights)
+    params: dict[str, Weight] = {}
+    for layer, bias in zip(structure.layers.values(), biases, strict=True):
+        params[f"{layer.name}.bias"] = check_bias(layer, bias)
+    for coupling, weight in zip(structure.weighted, weights, strict=True):
+        if weight is None:
+            weight = draw_weight(structure, coupling, rng)
+        params[f"{coupling.key}.weight"] = check_weight(structure, coupling, weight)
+    params |= values_of_terms(structure, placed, rng)
+    if structure.tables_and_gates:
+        check_conditionals(structure, params)
+    return structure, params
+
+
 def _declared(network: Network) -> GraphBuilder:
     """Return a builder with the variables and tables of a network."""
     b = GraphBuilder()
     network.declare(cast(Declares, b))
     return b
+
+
+def _is_place(end: object, layers: Container[object]) -> bool:
+    """Whether an end of a coupling is units in places, and not a whole layer."""
+    written = isinstance(end, str) and "[" in end[1:] and end[-1] == "]" and end not in layers
+    return written or isinstance(end, (Units, tuple))
 
 
 def _listed(given: Iterable[Any] | None, what: str) -> tuple[Any, ...] | None:

@@ -12,13 +12,7 @@ import numpy as np
 from pgmengine.base.checks import MAX_AXES
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.model import Model
-from pgmengine.declare.shared.stored_terms import term_numbers, term_records, term_units
-from pgmengine.declare.stored_tables import (
-    table_entries,
-    table_numbers,
-    table_units,
-    variable_units,
-)
+from pgmengine.declare.stored_terms import term_records, term_tensors
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.state_names import LARGEST_READ
 from pgmengine.model.structure import Structure
@@ -36,27 +30,23 @@ MAX_NAME_DEPTH = MAX_AXES - 4
 def declaration_of(model: Model) -> dict[str, Any]:
     """Return the declaration of a model's graph, without its parameters.
 
-    Tables and shared terms are listed without their units, and variables are left out:
-    `stored_tables` and `stored_terms` have these as arrays.
+    Terms are listed without their units, and variables are left out: `stored_terms` has these as
+    arrays.
     """
     layers = [layer_entry(layer) for layer in model.structure.layers.values()]
     couplings = [
         {"cause" if c.directed else "couple": [c.a, c.b]} for c in model.structure.weighted
     ]
     out: dict[str, Any] = {"layers": layers, "couplings": couplings}
-    if model.structure.tables_and_gates:
-        out["tables"] = table_entries(model.structure)
-    if model.structure.shared:
-        out["shared"] = term_records(model.structure)
+    out |= term_records(model.structure)
     if arrays := [name for name, layer in model.structure.layers.items() if layer.is_array]:
         out["arrays"] = arrays
     return out
 
 
 def placed_units(structure: Structure) -> tuple[bytes, ...]:
-    """Return the units of tables, shared terms and variables, which a declaration leaves out."""
-    parts = (table_units, table_numbers, variable_units, term_units, term_numbers)
-    return tuple(part(structure).tobytes() for part in parts)
+    """Return the units of terms and variables, which a declaration leaves out."""
+    return tuple(part.tobytes() for part in term_tensors(structure).values())
 
 
 def layer_entry(layer: Layer) -> dict[str, Any]:

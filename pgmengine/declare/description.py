@@ -24,9 +24,8 @@ from pgmengine.declare.declaration import layer_entry
 from pgmengine.declare.model import Model
 from pgmengine.declare.stored_forms import whole_numbers
 from pgmengine.model.layer import Layer
-from pgmengine.model.shared.shared_term import SharedTerm
-from pgmengine.model.structure import Structure
-from pgmengine.model.tables import Tables
+from pgmengine.model.structure import Structure, first_of
+from pgmengine.model.term import Term
 
 # A description: {"variables": name -> entry, "terms": parameter -> entry}.
 Description: TypeAlias = Mapping[str, Any]
@@ -93,36 +92,25 @@ def _terms(s: Structure, params: Mapping[str, Weight]) -> Iterator[tuple[str, di
             yield f"{name}.bias", {"kind": "biases", "units": units}
     for c in s.weighted:
         yield f"{c.key}.weight", {"kind": "arrow" if c.directed else "coupling", "of": [c.a, c.b]}
-    for key in (*s.table_groups, *s.shared_groups):
-        terms: list[Tables | SharedTerm] = [t for t in s.tables_and_gates if t.key == key]
-        terms += [t for t in s.shared if t.key == key]
-        entry = {"kind": _kind(terms[0]), "shape": list(np.shape(params[key]))}
-        if isinstance(terms[0], Tables) and terms[0].form:
-            entry["form"] = whole_numbers(terms[0].form).tolist()
-        yield key, {**entry, "places": sorted(place for t in terms for place in _places(s, t))}
+    for key, first in first_of(s.terms).items():
+        kind = f"{first.kind.value} by {first.form.kind}" if first.form else first.kind.value
+        entry = {"kind": kind, "shape": list(np.shape(params[key]))}
+        if first.form:
+            entry["form"] = whole_numbers(first.form).tolist()
+        places = [place for t in s.terms if t.key == key for place in _places(s, t)]
+        yield key, {**entry, "places": sorted(places)}
+
+
+def _places(s: Structure, term: Term) -> Iterator[list[Any]]:
+    """Yield the number of the table or weight of each place, and the names of its units."""
+    for number, units in zip(term.numbers, term.index, strict=True):
+        places = zip(term.layers, map(int, units), strict=True)
+        yield [int(number), [s.names.of(place) for place in places]]
 
 
 def own_biases(s: Structure) -> dict[str, bool]:
     """Return layer -> whether any of its units has a bias, which units with a conditional lack."""
     return {name: bool((has & ~s.conditioned[name]).any()) for name, has in s.has_bias.items()}
-
-
-def _kind(term: Tables | SharedTerm) -> str:
-    """Return the kind of a group of tables, or of a shared term, in a few words."""
-    if isinstance(term, Tables):
-        kind = "conditional" if term.conditional else "table"
-        return f"{kind} by {term.form.kind}" if term.form else kind
-    if term.is_bias:
-        return "bias"
-    return f"{'arrow' if term.directed else 'coupling'}{' by state' if term.by_state else ''}"
-
-
-def _places(s: Structure, term: Tables | SharedTerm) -> Iterator[list[Any]]:
-    """Yield the number of the table or weight of each place, and the names of its units."""
-    numbers = term.numbers if isinstance(term, Tables) else term.which
-    for number, units in zip(numbers, term.index, strict=True):
-        places = zip(term.layers, map(int, units), strict=True)
-        yield [int(number), [s.names.of(place) for place in places]]
 
 
 def in_order(

@@ -117,12 +117,11 @@ def _states(layer: Layer) -> str:
 
 def _couplings(structure: Structure) -> Iterator[str]:
     """Yield lines with the names of the couplings, and of shared biases, if there are any."""
-    shared = structure.shared_groups.items()
-    couplings = [c.key for c in structure.weighted]
-    couplings += [key.removesuffix(".weight") for key, t in shared if not t.is_bias]
-    if couplings:
-        yield f"couplings: {few(couplings)}"
-    if biases := [key.removesuffix(".bias") for key, t in shared if t.is_bias]:
+    terms = structure.parameters.items()
+    weights = [key.removesuffix(".weight") for key, t in terms if key in structure.weight_names]
+    if weights:
+        yield f"couplings: {few(weights)}"
+    if biases := [key.removesuffix(".bias") for key, t in terms if t.is_bias and not t.whole]:
         yield f"shared biases: {few(biases)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cached_property
 
@@ -118,7 +119,7 @@ def _check_names(layer: Layer) -> None:
         raise PgmError(f"layer {layer.name!r}: two units have the label {twice!r}")
 
 
-def check_room(structure: Structure, weights: list[Weight | None]) -> None:
+def check_room(structure: Structure, weights: Sequence[Weight | None]) -> None:
     """PgmError unless all parameters fit into memory, including weights that `build` draws.
 
     Parameters

@@ -22,7 +22,7 @@ from pgmengine.declare.model import Model
 from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.engine.visits import marginalised_layers, visited
 from pgmengine.evidence.target import NEVER_ON, Target, times
-from pgmengine.model.couplings import Arrow
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.tables import joined_states
 from pgmengine.model.weights import add_rows, is_sparse
@@ -284,7 +284,7 @@ class _Tables:
             self.states[:, self.first + unit] = self.layer.unit.state_of(shaped)
 
 
-def _child(target: Target, x: States, arrow: Arrow, own_input: Array | None) -> _Child:
+def _child(target: Target, x: States, arrow: Coupling, own_input: Array | None) -> _Child:
     same = arrow.a == arrow.b and own_input is not None
     zeta = own_input if same else np.array(target.model.inputs(x, arrow.b))
     assert zeta is not None

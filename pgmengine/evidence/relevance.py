@@ -25,7 +25,7 @@ import numpy as np
 from pgmengine.base.equal_rows import distinct, equal_rows, rows_of, spread
 from pgmengine.base.types import Array
 from pgmengine.base.work.cache import Cache
-from pgmengine.model.couplings import Arrow
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.graph.unit_graph import acts, ancestors, joined_units
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
@@ -87,7 +87,7 @@ class EvidencePattern:
         )
 
     @cached_property
-    def acting_arrows(self) -> tuple[Arrow, ...]:
+    def acting_arrows(self) -> tuple[Coupling, ...]:
         """Arrows to a layer with a unit that do() has not set in some row."""
         return tuple(c for c in self.structure.arrows if not distinct(self.intervened[c.b]).all())
 
@@ -173,7 +173,7 @@ def pattern_of(
     return known.recall(key, lambda: EvidencePattern(structure, rows, observed, intervened))
 
 
-def parents_of(target: Target, arrow: Arrow, children: Array, structural: bool = False) -> Array:
+def parents_of(target: Target, arrow: Coupling, children: Array, structural: bool = False) -> Array:
     """Return the parents (rows, size) on which an arrow makes the children (rows, size) depend."""
     a, b = (target.structure.layers[name] for name in (arrow.a, arrow.b))
     if not children.any():

@@ -68,7 +68,7 @@ A declaration lists layers, couplings, variables, shared biases, conditionals an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, TypeAlias
 
@@ -81,7 +81,6 @@ from pgmengine.base.types import RngLike
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import LAYER_ENTRIES, plain_label, unit_types
 from pgmengine.declare.model import Model
-from pgmengine.declare.shared.declared_term import Places
 from pgmengine.declare.validate import check_size
 from pgmengine.model.forms.table_forms import KINDS
 from pgmengine.model.layer import Layer
@@ -98,12 +97,18 @@ COUPLING_ENTRIES = {"couple", "cause", "weight", "name"}
 NUMERIC_ENTRIES = {"bias", "weight", "value", "values", "index"}
 
 
-def declared_model(
-    declaration: object, params: dict[str, Any], rng: RngLike, shared: Iterable[Places] = ()
-) -> Model:
-    """Return the model of a declaration with these parameters, all of which must be used.
+def declared_model(declaration: object, params: dict[str, Any], rng: RngLike) -> Model:
+    """Return the model of a declaration with these parameters, all of which must be used."""
+    b = declared(declaration, params)
+    logs = {key: params.pop(key) for key in list(params) if key.endswith(KINDS)}
+    model = b.build(rng)
+    return model.with_params(logs) if logs else model
 
-    `shared` are couplings and biases of a saved model that places share.
+
+def declared(declaration: object, params: dict[str, Any]) -> GraphBuilder:
+    """Return the builder of a declaration; its parameters are taken out of `params`.
+
+    Those of tables are left. PgmError for parameters of nothing.
     """
     if not isinstance(declaration, Mapping):
         raise PgmError(
@@ -118,7 +123,7 @@ def declared_model(
     for _, where, entry in entries:
         for name in NUMERIC_ENTRIES.intersection(entry):
             _check_numbers(entry[name], f"{where}.{name}")
-    b = GraphBuilder(shared=list(shared))
+    b = GraphBuilder()
     for key, where, entry in entries:
         DECLARATION_LISTS[key](b, dict(entry), params, where)
     unknown = [key for key in declaration if key not in DECLARATION_LISTS]
@@ -127,15 +132,13 @@ def declared_model(
             f"{unknown[0]!r} belongs to no layer or coupling of the declaration"
             f"{nearest(unknown[0], (*DECLARATION_LISTS, 'weights'))}"
         )
-    logs = {key: params.pop(key) for key in list(params) if key.endswith(KINDS)}
-    if params:
+    if left := [key for key in params if not key.endswith(KINDS)]:
         names = [f"{x.name}.bias" for x in b.layers] + [f"{c.key}.weight" for c in b.couplings]
-        extra = next(iter(params))
         raise PgmError(
-            f"{extra!r} belongs to no layer or coupling of the declaration{nearest(extra, names)}"
+            f"{left[0]!r} belongs to no layer or coupling of the declaration"
+            f"{nearest(left[0], names)}"
         )
-    model = b.build(rng)
-    return model.with_params(logs) if logs else model
+    return b
 
 
 def _check_numbers(value: object, where: str) -> None:

@@ -23,7 +23,7 @@ from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.model import Model
 from pgmengine.declare.networks.entries import entries_of
 from pgmengine.declare.networks.tabular import Conditional, Declares, Network, Table
-from pgmengine.model.couplings import Undirected
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.unit_names import Place
 from pgmengine.model.weights import is_sparse
@@ -185,7 +185,7 @@ def _pair_tables(model: Model, number: dict[Place, int]) -> Iterator[Table]:
                 yield Table((number[c.a, i], number[c.b, j]), values)
 
 
-def _blocks(model: Model, c: Undirected) -> Iterator[tuple[int, int, Array]]:
+def _blocks(model: Model, c: Coupling) -> Iterator[tuple[int, int, Array]]:
     """Yield (i, j, weight of units i and j) of a coupling where it is not 0."""
     layers, weight = model.structure.layers, model.weight(c)
     wa, wb = layers[c.a].unit.width, layers[c.b].unit.width

@@ -28,21 +28,21 @@ from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
 from pgmengine.declare.description import Description, description_of, in_order, own_biases
 from pgmengine.declare.model import Model, ModelLike, as_model
-from pgmengine.declare.shared.stored_terms import StoredTerm, stored_terms, term_numbers, term_units
-from pgmengine.declare.stored_tables import (
+from pgmengine.declare.stored_terms import (
+    OWN_LISTS,
+    TENSORS,
+    UNITS,
     has_forms,
-    table_forms,
-    table_numbers,
-    table_units,
-    variable_units,
-    with_stored_tables,
+    parameters_of,
+    term_tensors,
+    with_stored_terms,
 )
 from pgmengine.declare.template import Template, as_template
-from pgmengine.io.declared_model import declared_model
+from pgmengine.io.declared_model import declared, declared_model
 from pgmengine.io.formats import READERS
 from pgmengine.io.opened import named, suffix_of
 from pgmengine.io.words import is_not_zero
-from pgmengine.model.forms.table_forms import KINDS
+from pgmengine.model.structure import first_of
 from pgmengine.model.training import Training
 from pgmengine.model.weights import is_sparse
 
@@ -61,17 +61,6 @@ FORMAT_WITH_GATES, FORMAT_WITH_FORMS = "pgmengine-6", "pgmengine-7"
 # The format of models with tables, variables, or shared couplings and biases. Tables may be shared.
 # The model may have a training.
 FORMAT_WITH_TABLES = "pgmengine-5"
-
-# The names of the tensors with the units of tables and of variables, and with the number of the
-# table of each place.
-TABLE_UNITS, VARIABLE_UNITS = "tables/units", "variables/units"
-TABLE_NUMBERS = "tables/numbers"
-# The name of the tensor with the forms of tables.
-TABLE_FORMS = "tables/forms"
-
-# The names of the tensors with the units of the places of shared couplings and biases, and with the
-# number of the weight of each place.
-SHARED_UNITS, SHARED_NUMBERS = "shared/units", "shared/numbers"
 
 # The tensors of a training are named by one of these prefixes and the layer.
 BASE_RATES_PREFIX, CHAINS_PREFIX = "training/base_rates/", "training/chains/"
@@ -166,18 +155,9 @@ def save(model: ModelLike | Template, path: str | Path) -> None:
         tensors |= {BASE_RATES_PREFIX + name: value for name, value in rates.items()}
         tensors |= {CHAINS_PREFIX + name: value for name, value in chains.items()}
     arrays = any(layer.is_array for layer in structure.layers.values())
-    if structure.tables_and_gates or structure.variables or structure.shared or arrays:
-        form = FORMAT_WITH_TABLES
-        tensors |= {
-            TABLE_UNITS: table_units(structure),
-            TABLE_NUMBERS: table_numbers(structure),
-            VARIABLE_UNITS: variable_units(structure),
-        }
-    if has_forms(structure):
-        form = FORMAT_WITH_FORMS
-        tensors[TABLE_FORMS] = table_forms(structure)
-    if structure.shared:
-        tensors |= {SHARED_UNITS: term_units(structure), SHARED_NUMBERS: term_numbers(structure)}
+    if structure.terms or structure.variables or arrays:
+        form = FORMAT_WITH_FORMS if has_forms(structure) else FORMAT_WITH_TABLES
+        tensors |= term_tensors(structure)
     declaration = json.dumps(declaration_of(model))
     chosen = "by the constructor" if model.fresh else "by hand or by learning"
     metadata = {"format": form, "declaration": declaration, PARAMETERS_ENTRY: chosen}
@@ -246,19 +226,19 @@ def load(
         trained = metadata["format"] == FORMAT_WITH_TRAINING or TRAINING_ENTRY in metadata
         training = _take_training(tensors) if trained else None
         tabled = metadata["format"] in FORMATS_WITH_TABLES
-        tabled |= metadata["format"] == FORMAT_WITH_TRAINING and TABLE_UNITS in tensors
+        tabled |= metadata["format"] == FORMAT_WITH_TRAINING and UNITS["tables"] in tensors
         tabled &= isinstance(declaration, dict)
-        stored = _take_tables(declaration, tensors) if tabled else None
-        units, which = (tensors.pop(name, None) for name in (SHARED_UNITS, SHARED_NUMBERS))
-        params = _parameters(tensors)
-        found = set(params)
-        shared = list[StoredTerm]()
-        if tabled and "shared" in declaration:
-            shared = stored_terms(declaration.pop("shared"), units, which, params)
-        model = declared_model(declaration, params, None, shared)
-        if missing := [name for name in model.params if name not in found]:
+        units = {name: tensors.pop(name) for name in TENSORS if name in tensors}
+        params, own, lists = _parameters(tensors), dict[str, Any](), dict[str, Any]()
+        if tabled:
+            lists = {name: declaration.pop(name) for name in OWN_LISTS if name in declaration}
+            own = {name: params.pop(name) for name in parameters_of(lists, params)}
+        found = {*params}
+        b = declared(declaration, params)
+        whole = with_stored_terms(b, lists, units, own) if tabled else b.build()
+        terms = first_of(whole.structure.terms)
+        if missing := [name for name in whole.params if name not in terms and name not in found]:
             raise PgmError(f"parameter {missing[0]!r} is missing")
-        whole = model if stored is None else with_stored_tables(model, *stored)
         fresh = metadata.get(PARAMETERS_ENTRY) == "by the constructor"
         return Model(whole.structure, whole.params, fresh=fresh).with_training(training)
 
@@ -350,31 +330,6 @@ def _take_training(tensors: dict[str, Array]) -> Training:
         for kind in (BASE_RATES_PREFIX, CHAINS_PREFIX)
     )
     return Training(rates, chains)
-
-
-def _take_tables(
-    declaration: dict[str, Any], tensors: dict[str, Array]
-) -> tuple[object, object, list[str], Array, Array | None, Array | None, Array, dict[str, Array]]:
-    """Take tables and variables out of a declaration and its tensors, as `stored_tables` made them.
-
-    The parts are the entries, the gates of earlier files, the names of arrays of variables, the
-    units, numbers and forms of the tables, the units of the variables, and the logarithms.
-    """
-    if missing := [name for name in (TABLE_UNITS, VARIABLE_UNITS) if name not in tensors]:
-        raise PgmError(f"is damaged: the tensor {missing[0]!r} is missing")
-    entries = declaration.pop("tables", [])
-    records = entries if isinstance(entries, list) else []
-    named = {r["name"] for r in records if isinstance(r, dict) and r.get("named") and "name" in r}
-    own = [name for name in tensors if name.endswith(KINDS) or name in named]
-    logs = {name: tensors.pop(name) for name in own}
-    units, variables = tensors.pop(TABLE_UNITS), tensors.pop(VARIABLE_UNITS)
-    arrays = declaration.pop("arrays", [])
-    known = isinstance(arrays, list) and all(isinstance(name, str) for name in arrays)
-    if not known:
-        raise PgmError("is damaged: 'arrays' must be a list of names")
-    gates = declaration.pop("gates", [])
-    numbers, forms = (tensors.pop(name, None) for name in (TABLE_NUMBERS, TABLE_FORMS))
-    return entries, gates, arrays, units, numbers, forms, variables, logs
 
 
 @stoppable

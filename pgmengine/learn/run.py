@@ -49,7 +49,6 @@ from pgmengine.learn.starting.arguments import with_weight
 from pgmengine.learn.starting.defaults import default_negative, default_optimizer
 from pgmengine.learn.starting.probabilities import draw
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
-from pgmengine.learn.steps.wrappers import idle_together
 from pgmengine.model.weights import elementwise, like, numbers
 
 # `Fit.state`: the snapshots of optimizer and model phase under "optimizer/..." and "negative/...",
@@ -114,8 +113,7 @@ class Run:
         self.allowance = Allowance()
         self.floors = floors(s)
         self.uninformed = uninformed_entries(with_weight(target, weights), given)
-        idle = joint_masks(idle_entries(target, given), self.uninformed)
-        self.idle = idle_together(optimizer, idle)
+        self.idle = joint_masks(idle_entries(target, given), self.uninformed)
         self.model = Model(s, self._kept(model.params, raised(model.params, self.floors)))
         self.normalized = s.normalized and not given
         self.model_phase: ModelPhase = NormalizedPhase()

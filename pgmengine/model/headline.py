@@ -12,7 +12,7 @@ import numpy as np
 
 from pgmengine.base.display import counted
 from pgmengine.base.types import Weight
-from pgmengine.model.structure import Structure
+from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.weights import count
 
 TITLES: tuple[tuple[str, Callable[[Structure], bool]], ...] = (
@@ -49,8 +49,7 @@ def headline_parts(structure: Structure, params: Mapping[str, Weight]) -> list[s
     conditionals = [t for t in structure.tables_and_gates if t.conditional]
     # A variable at the end of a coupling is a layer of one unit.
     single = [c for c in structure.arrows if (c.a, 0) in places and (c.b, 0) in places]
-    joined = [c.directed for c in structure.weighted]
-    joined += [t.directed for t in structure.shared_groups.values() if not t.is_bias]
+    joined = [structure.parameters[key].directed for key in structure.weight_names]
     counts = (
         (variables, "variable"),
         (len(arrays), "array"),
@@ -83,7 +82,7 @@ def parameters(structure: Structure, params: Mapping[str, Weight]) -> int:
             continue
         entries = count(params[key])
         total += entries - entries // structure.state_counts[t.layers[-1]] * t.conditional
-    total += sum(count(params[key]) for key in structure.shared_groups)
+    total += sum(count(params[key]) for key in first_of(structure.shared))
     for c in structure.weighted:
         weight = params[f"{c.key}.weight"]
         # Inside a layer, some entries are not parameters, and undirected ones are stored twice.

@@ -19,7 +19,6 @@ from pgmengine.model.containers import as_floats
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.graph.parent_order import cycle_of
 from pgmengine.model.layer import Layer
-from pgmengine.model.shared.shared_term import SharedTerm
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import is_sparse
 
@@ -114,29 +113,6 @@ def _check_inside(array: Weight, layer: Layer, directed: bool, what: str) -> Non
             raise PgmError(
                 f"{what} is not symmetric at [{i}, {j}]: {array[i, j]:.17g} and {array[j, i]:.17g}"
             )
-
-
-def check_shared(
-    layers: Mapping[str, Layer], term: SharedTerm, values: object, what: str = ""
-) -> Array:
-    """Return the parameter of a shared term as float64; PgmError unless it fits the places.
-
-    Noisy-or units need values of at least 0. `what` is the declaration, for messages.
-    """
-    what = what or f"parameter {term.key!r}"
-    array = np.array(as_floats(values, what), order="C")
-    if array.shape != (shape := term.shape(layers)):
-        raise PgmError(f"{what} has shape {array.shape}, expected {shape}")
-    bounded = (term.is_bias or term.directed) and layers[term.layers[-1]].unit.nonnegative
-    for bad, expected in (
-        (~in_range(array), IN_RANGE),
-        ((array < 0) & bounded, ">= 0 for noisy-or units"),
-    ):
-        if bad.any():
-            at = np.argwhere(bad)[0].tolist()
-            place = f"entry {at} " if at else ""
-            raise PgmError(f"{what}: {place}is {array[tuple(at)]}, expected {expected}")
-    return array
 
 
 def check_no_bias(structure: Structure, params: Mapping[str, Weight]) -> None:

@@ -37,15 +37,10 @@ from pgmengine.model.joined_tables import (
     views_of,
     without_base,
 )
-from pgmengine.model.parameter_checks import check_bias, check_no_bias, check_shared, check_weight
+from pgmengine.model.parameter_checks import check_bias, check_no_bias, check_weight
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import (
-    Tables,
-    check_logs,
-    joined_states,
-    parameter_counts,
-    table_gradient,
-)
+from pgmengine.model.tables import joined_states, parameter_counts, table_gradient
+from pgmengine.model.term import Term
 from pgmengine.model.training import Training, check_training
 from pgmengine.model.weights import digest, is_sparse
 
@@ -101,8 +96,8 @@ class Parameters:
 
     def shared_bias(self, name: str) -> Array:
         """Return the part of the bias of a layer that its places share, flat (width,)."""
-        s = self.structure
-        return s.expansion.shared_bias(name, self.params) if s.shared else np.zeros(())
+        one = self.structure.expansion.whole.get(f"{name}.bias")
+        return np.zeros(()) if one is None else one.total(np.zeros(one.shape), self.params).ravel()
 
     def weight(self, coupling: Coupling) -> Weight:
         """Return the weight of a coupling, (width of a, width of b), with all shared parts."""
@@ -144,11 +139,11 @@ class Parameters:
             self.__dict__.pop("expanded", None)
         return entries
 
-    def entries_of(self, t: Tables) -> Array:
+    def entries_of(self, t: Term) -> Array:
         """Return the logarithms of the entries of some tables, (*lead, K_1, ..., K_m)."""
         return t.entries_of(self.params)
 
-    def formed(self, t: Tables) -> Formed:
+    def formed(self, t: Term) -> Formed:
         """Return the values of a gate as its numbers."""
         assert t.form is not None
         return Formed(t.form, np.exp(self.params[t.key]))
@@ -181,10 +176,10 @@ class Parameters:
         gates = self.structure.compact_gates
         return self.unfold(gates) if gates else self
 
-    def unfold(self, gates: Sequence[Tables]) -> Self:
+    def unfold(self, gates: Sequence[Term]) -> Self:
         """Return the model with the auxiliary variables of some of its gates."""
         s = self.structure
-        key = ("unfolded", *(one.name for one in gates))
+        key = ("unfolded", *(one.key for one in gates))
 
         def made() -> Any:
             # Structures cache plans, so that equal questions share a structure.
@@ -253,7 +248,7 @@ class Parameters:
     def parameter_places(self) -> tuple[bytes, ...]:
         """Digests of the positions at which the weight of each coupling has a parameter."""
         couplings = self.structure.couplings
-        # Inside a layer, entries of 0 are not parameters of arrows; see Arrow.parameters.
+        # Inside a layer, entries of 0 are not parameters of arrows; see Coupling.parameters.
         return tuple(
             digest(self.weight(c), zeros=not (c.directed and c.a == c.b)) for c in couplings
         )
@@ -263,22 +258,7 @@ class Parameters:
 
         Arrays are taken by the position of their entries: they know no names of units and states.
         """
-        checks = {
-            f"{x.name}.bias": lambda value, x=x: check_bias(x, value)
-            for x in self.structure.layers.values()
-        }
-        checks |= {
-            f"{c.key}.weight": lambda value, c=c: check_weight(self.structure, c, value)
-            for c in self.structure.weighted
-        }
-        checks |= {
-            key: lambda value, t=t: check_shared(self.structure.layers, t, value)
-            for key, t in self.structure.shared_groups.items()
-        }
-        checks |= {
-            key: lambda value, t=t: check_logs(self.structure, t, value)
-            for key, t in self.structure.table_groups.items()
-        }
+        checks = self.structure.parameters
         unknown = [name for name in params if name not in checks]
         if unknown:
             # Layers that hold variables have internal names, so the message does not list their
@@ -286,10 +266,20 @@ class Parameters:
             held = {f"{name}.bias" for name in self.structure.names.storage}
             known = listed([key for key in checks if key not in held])
             raise PgmError(f"parameter {unknown[0]!r} is unknown; the parameters are {known}")
-        values = {name: checks[name](value) for name, value in params.items()}
+        values = {name: self._checked(checks[name], value) for name, value in params.items()}
         merged = {**self.params, **values}
         check_no_bias(self.structure, merged)
         return type(self)(self.structure, merged, self.training, self.fresh and not params)
+
+    def _checked(self, t: Term, value: Weight) -> Weight:
+        """Return the value of a parameter; PgmError unless it fits the term."""
+        s = self.structure
+        if not t.whole:
+            return t.checked(s, value)
+        if t.is_bias:
+            return check_bias(s.layers[t.layers[0]], value)
+        (coupling,) = (c for c in s.weighted if f"{c.key}.weight" == t.key)
+        return check_weight(s, coupling, value)
 
     def with_training(self, training: Training | None) -> Self:
         """Return the model with base rates and chains of a training, checked against its layers."""
@@ -338,7 +328,7 @@ class Parameters:
             total += self._gate_log_density(one, joined_states(self.structure, x))
         return np.asarray(total + self.table_log_density(x).sum(axis=1))
 
-    def _gate_log_density(self, one: Tables, states: Array) -> Array:
+    def _gate_log_density(self, one: Term, states: Array) -> Array:
         """Return the term (rows,) of a gate at all of its places, at states of all units."""
         assert isinstance(one.form, Steps)
         units = one.index + [self.structure.first_unit[name] for name in one.layers]

@@ -1,4 +1,4 @@
-"""Structure: the layers, couplings and tables of a model without their parameters."""
+"""Structure: the layers, couplings and terms of a model without their parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from pgmengine.base.types import Array, Params
 from pgmengine.base.work.cache import Cache
-from pgmengine.model.couplings import Arrow, Coupling, Undirected
+from pgmengine.model.couplings import Coupling
+from pgmengine.model.expansion import Expansion
 from pgmengine.model.graph.parent_order import (
     Step,
     conditional_generations,
@@ -22,9 +23,8 @@ from pgmengine.model.graph.parent_order import (
 )
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.unit_names import Names
-from pgmengine.model.shared.expansion import Expansion
-from pgmengine.model.shared.shared_term import SharedTerm
-from pgmengine.model.tables import TableIndex, Tables, index_tables
+from pgmengine.model.tables import TableIndex, index_tables
+from pgmengine.model.term import Kind, Term, of_whole_layers
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -32,40 +32,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Layers in the order of their declaration, couplings and tables; shared during learning.
+    """Layers in the order of their declaration, couplings and terms; shared during learning.
 
+    `terms` are the tables, and the couplings, arrows and biases of places. `couplings` has one
+    coupling for each pair of layers that terms join, and `without_weight` the keys of those that
+    have no weight of their own.
+    `compact` are the gates, by `Term.store`, whose conditional is too large for a table.
     `variables` are the places (layer, unit) of the units that were declared as variables, in order.
-    `gates` are the conditionals with causal independence, whose form are `Steps`; a gate that is
-    not among the tables is compact. `auxiliary` are the layers of auxiliary variables of gates
-    (forms/unfolding.py).
+    `auxiliary` are the layers of auxiliary variables of gates (forms/unfolding.py).
     `findings` is the name of the layer of virtual findings (findings.py), "" if there are none.
-    `shared` are couplings and biases that many places share. `couplings` has one coupling for each
-    pair of layers that they join, and `without_weight` the keys of those that have no weight of
-    their own.
     """
 
     layers: dict[str, Layer]
     couplings: tuple[Coupling, ...]
-    tables: tuple[Tables, ...] = ()
+    terms: tuple[Term, ...] = ()
     variables: tuple[tuple[str, int], ...] = ()
-    gates: tuple[Tables, ...] = ()
     auxiliary: frozenset[str] = frozenset()
     findings: str = ""
-    shared: tuple[SharedTerm, ...] = ()
     without_weight: frozenset[str] = frozenset()
+    compact: frozenset[tuple[str, int]] = frozenset()
     # Covers and belief nets of evidence patterns. They depend on the graph, the pattern and the
     # positions of zero weights. All models of a structure share them, also during learning.
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
 
     @cached_property
-    def undirected(self) -> tuple[Undirected, ...]:
+    def undirected(self) -> tuple[Coupling, ...]:
         """The undirected couplings."""
-        return tuple([c for c in self.couplings if isinstance(c, Undirected)])
+        return tuple([c for c in self.couplings if not c.directed])
 
     @cached_property
-    def arrows(self) -> tuple[Arrow, ...]:
+    def arrows(self) -> tuple[Coupling, ...]:
         """The directed couplings."""
-        return tuple([c for c in self.couplings if isinstance(c, Arrow)])
+        return tuple([c for c in self.couplings if c.directed])
 
     @cached_property
     def weighted(self) -> tuple[Coupling, ...]:
@@ -73,31 +71,50 @@ class Structure:
         return tuple([c for c in self.couplings if c.key not in self.without_weight])
 
     @cached_property
-    def shared_groups(self) -> dict[str, SharedTerm]:
-        """Parameter of shared terms -> the first term that it belongs to, in order."""
-        groups: dict[str, SharedTerm] = {}
-        for term in self.shared:
-            groups.setdefault(term.key, term)
-        return groups
+    def shared(self) -> tuple[Term, ...]:
+        """The couplings, arrows and biases of places."""
+        return tuple([t for t in self.terms if not t.is_table])
+
+    @cached_property
+    def tables(self) -> tuple[Term, ...]:
+        """The tables, also of gates that are small enough."""
+        return tuple([t for t in self.tables_and_gates if t.store not in self.compact])
+
+    @cached_property
+    def gates(self) -> tuple[Term, ...]:
+        """The whole conditionals with causal independence, whose form are `Steps`."""
+        return tuple([t for t in self.tables_and_gates if t.is_gate])
+
+    @cached_property
+    def parameters(self) -> dict[str, Term]:
+        """Name of each parameter -> the first term that has it, in order.
+
+        Biases and weights of whole layers come first.
+        """
+        whole = [of_whole_layers(f"{name}.bias", Kind.BIAS, name) for name in self.layers]
+        for c in self.weighted:
+            kind = Kind.ARROW if c.directed else Kind.COUPLING
+            whole.append(of_whole_layers(f"{c.key}.weight", kind, c.a, c.b))
+        return first_of([*whole, *self.terms])
 
     @cached_property
     def shared_counts(self) -> dict[str, float]:
-        """Parameter of shared terms -> the mean number of places in which each weight is used."""
-        counts: dict[str, float] = dict.fromkeys(self.shared_groups, 0.0)
+        """Parameter of such terms -> the mean number of places in which each weight is used."""
+        counts: dict[str, float] = dict.fromkeys(first_of(self.shared), 0.0)
         for term in self.shared:
-            counts[term.key] += term.places_a_weight()
+            counts[term.key] += term.places_a_number()
         return counts
 
     @cached_property
     def weight_names(self) -> frozenset[str]:
         """The names of all parameters that are weights of couplings."""
-        own = {f"{c.key}.weight" for c in self.weighted}
-        return frozenset(own | {k for k, t in self.shared_groups.items() if not t.is_bias})
+        found = self.parameters.items()
+        return frozenset(key for key, t in found if not (t.is_bias or t.is_table))
 
     @cached_property
     def expansion(self) -> Expansion:
-        """The shared terms as they act on the weights and biases of whole layers."""
-        return Expansion(self.layers, self.couplings, self.shared)
+        """The terms as they act on the weights and biases of whole layers."""
+        return Expansion(self)
 
     def expanded(self, params: Params) -> Params:
         """Return parameters with all biases and weights of whole layers, shared terms included."""
@@ -144,27 +161,29 @@ class Structure:
         return frozenset(self.layers) - flat
 
     @cached_property
-    def table_groups(self) -> dict[str, Tables]:
-        """Parameter of tables and gates -> the first group of tables that it belongs to, in order.
+    def table_groups(self) -> dict[str, Term]:
+        """Parameter of tables and gates -> the first term that has it, in order.
 
-        Parts of a gate belong to its parameter together.
+        Parts of a gate have its parameter together.
         """
-        groups: dict[str, Tables] = {}
-        for tables in self.tables_and_gates:
-            groups.setdefault(tables.key, tables)
-        return groups
+        return first_of(self.tables_and_gates)
 
     @cached_property
-    def stored_tables(self) -> dict[tuple[str, str], Tables]:
-        """`Tables.store` -> the first group of tables with these entries, in order."""
-        groups: dict[tuple[str, str], Tables] = {}
+    def stores_each_table(self) -> bool:
+        """Whether no two terms have the same entries."""
+        return len(self.stored_tables) == len(self.tables)
+
+    @cached_property
+    def stored_tables(self) -> dict[tuple[str, int], Term]:
+        """`Term.store` -> the first term with these entries, in order."""
+        groups: dict[tuple[str, int], Term] = {}
         for tables in self.tables:
             groups.setdefault(tables.store, tables)
         return groups
 
     @cached_property
-    def table_places(self) -> dict[tuple[str, str], slice]:
-        """`Tables.store` -> their entries among all entries that are stored."""
+    def table_places(self) -> dict[tuple[str, int], slice]:
+        """`Term.store` -> their entries among all entries that are stored."""
         sizes = [math.prod(tables.shape(self)) for tables in self.stored_tables.values()]
         ends = list(accumulate(sizes, initial=0))
         return {store: slice(*ends[i : i + 2]) for i, store in enumerate(self.stored_tables)}
@@ -200,20 +219,19 @@ class Structure:
         }
         for t in self.shared:
             # The bias of a noisy-or unit is its leak, without which its likelihood has a pole.
-            if t.has_all_rows(self.layers) and not self.layers[t.layers[1]].unit.nonnegative:
+            if t.has_all_rows(self) and not self.layers[t.layers[1]].unit.nonnegative:
                 found[t.layers[1]][t.index[:, 1]] = False
         return found
 
     @cached_property
-    def compact_gates(self) -> tuple[Tables, ...]:
+    def compact_gates(self) -> tuple[Term, ...]:
         """The gates whose conditional is too large for a table."""
-        whole = {tables.store for tables in self.tables} if self.gates else set[tuple[str, str]]()
-        return tuple([one for one in self.gates if one.store not in whole])
+        return tuple([t for t in self.tables_and_gates if t.store in self.compact])
 
     @cached_property
-    def tables_and_gates(self) -> tuple[Tables, ...]:
+    def tables_and_gates(self) -> tuple[Term, ...]:
         """The tables, and the gates without a table."""
-        return (*self.tables, *self.compact_gates)
+        return tuple([t for t in self.terms if t.is_table])
 
     @cached_property
     def conditioned(self) -> dict[str, Array]:
@@ -261,7 +279,7 @@ class Structure:
         return frozenset(name for name in named if self.state_counts[name])
 
     @cached_property
-    def meetings(self) -> dict[str, tuple[tuple[Undirected, str], ...]]:
+    def meetings(self) -> dict[str, tuple[tuple[Coupling, str], ...]]:
         """Layer -> (coupling, layer at the other end) of its undirected couplings."""
         return {
             name: tuple(
@@ -271,12 +289,12 @@ class Structure:
         }
 
     @cached_property
-    def arrows_into(self) -> dict[str, tuple[Arrow, ...]]:
+    def arrows_into(self) -> dict[str, tuple[Coupling, ...]]:
         """Layer -> arrows into it."""
         return {name: tuple(c for c in self.arrows if c.b == name) for name in self.layers}
 
     @cached_property
-    def arrows_from(self) -> dict[str, tuple[Arrow, ...]]:
+    def arrows_from(self) -> dict[str, tuple[Coupling, ...]]:
         """Layer -> arrows out of it."""
         return {name: tuple(c for c in self.arrows if c.a == name) for name in self.layers}
 
@@ -345,6 +363,14 @@ class Structure:
             and all(t.conditional for t in self.tables)
             and all(n in directed or self.conditioned[n].all() for n in self.layers)
         )
+
+
+def first_of(terms: Iterable[Term]) -> dict[str, Term]:
+    """Return parameter -> the first of some terms that has it, in order."""
+    groups: dict[str, Term] = {}
+    for term in terms:
+        groups.setdefault(term.key, term)
+    return groups
 
 
 def layer_graph(layers: Iterable[Layer], couplings: Iterable[Coupling]) -> nx.MultiDiGraph:

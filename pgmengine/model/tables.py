@@ -5,12 +5,10 @@ density: the entry at the states of the units in its scope. An entry of 0, whose
 makes these states impossible. A conditional is a table p(child | parents), whose rows sum to one;
 its last axis is the child.
 
-Tables of one shape over units of the same layers can be grouped in one `Tables` object, which has
-one parameter. A table may be used in many places: then it is stored once, its entries are added in
-each place, and its gradient is the sum over the places. The entries may follow from fewer numbers
-by a form (forms/table_forms.py), which are then the parameter. `TableIndex` lists the tables of all
-places of a structure, one after the other, as arrays, so that no operation loops over tables in
-Python.
+A term (term.py) has tables of one shape over units of the same layers. A table may be used in many
+places: then it is stored once, its entries are added in each place, and its gradient is the sum
+over the places. `TableIndex` lists the tables of all places of a structure, one after the other, as
+arrays, so that no operation loops over tables in Python.
 All units of a structure are numbered in the order of their layers (`Structure.first_unit`).
 
     log density gains  sum over places f of  entries[first_f + sum over axes a of stride_fa x_fa]
@@ -30,10 +28,10 @@ from pgmengine.base.checks import IN_RANGE, in_range
 from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, Params, States
-from pgmengine.model.forms.table_forms import TableForm
 
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure
+    from pgmengine.model.term import Term
 
 # The largest distance from 1 of the sum of a conditional's row that is taken for rounding: 1e-6 and
 # the rounding of the sum itself, so that 0.999999 passes.
@@ -48,74 +46,6 @@ MAX_KEPT_ERROR = 1e-12
 
 # Entries of a table for which temporary arrays are made at a time.
 BLOCK_ENTRIES = 2**18
-
-
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """The places of tables of one shape over units of the same layers.
-
-    Attributes
-    ----------
-    name : its parameter is params[name + ".table"], or params[name] if the user has named it:
-        (*lead, K_1, ..., K_m) logarithms of entries.
-    layers : the layer of each axis, (m,).
-    index : (n, m) units of these layers, a row for each place.
-    conditional : whether each is p(last | others).
-    lead : the leading axes of the parameter; () for one table, which all places share.
-    which : (n,) the number of the table of each place, counted over `lead`; None = 0, 1, ..., n-1.
-    named : whether the user has named the parameter. Groups of the same name share it.
-    form : the way from the parameter to the entries; None where it has the entries themselves. The
-        parameter then has the shape of the form, and ends with its kind in place of "table".
-    whole : for a part of a gate, the name of the whole gate, whose parameter it has.
-    """
-
-    name: str
-    layers: tuple[str, ...]
-    index: Array
-    conditional: bool = False
-    lead: tuple[int, ...] = ()
-    which: Array | None = None
-    named: bool = False
-    form: TableForm | None = None
-    whole: str = ""
-
-    @cached_property
-    def key(self) -> str:
-        """Name of the parameter."""
-        name = self.whole or self.name
-        return name if self.named else f"{name}.{self.form.kind if self.form else 'table'}"
-
-    @cached_property
-    def store(self) -> tuple[str, str]:
-        """The parameter and the name: tables that are alike in both have the same entries."""
-        return self.key, self.name
-
-    def entries_of(self, params: Params) -> Array:
-        """Return the logarithms of the entries, (*lead, K_1, ..., K_m)."""
-        own: Array = params[self.key]
-        return self.form.logs(own) if self.form else own
-
-    @property
-    def first_child(self) -> tuple[str, int]:
-        """The place (layer, unit) of the last unit of the first scope, for messages."""
-        return self.layers[-1], int(self.index[0, -1])
-
-    @property
-    def numbers(self) -> Array:
-        """The number of the table of each place, (n,)."""
-        return np.arange(len(self.index)) if self.which is None else self.which
-
-    def one_by_one(self, values: Array) -> Array:
-        """Return the parameter as (tables, K_1, ..., K_m); `numbers` are their places."""
-        return values.reshape(-1, *values.shape[len(self.lead) :])
-
-    def shape(self, structure: Structure) -> tuple[int, ...]:
-        """Return the shape of the entries, (*lead, K_1, ..., K_m)."""
-        return (*self.lead, *(structure.state_counts[name] for name in self.layers))
-
-    def parameter_shape(self, structure: Structure) -> tuple[int, ...]:
-        """Return the shape of the parameter."""
-        return self.form.size if self.form else self.shape(structure)
 
 
 def check_finite(structure: Structure, name: str) -> None:
@@ -240,7 +170,7 @@ def index_tables(structure: Structure) -> TableIndex:
         begin = np.array([structure.first_unit[name] for name in tables.layers])
         parts.append((tables.index + begin, counts, tables.conditional))
     index = index_scopes(parts)
-    if all(t.which is None and not t.named for t in structure.tables):
+    if all(t.which is None for t in structure.tables) and structure.stores_each_table:
         return index
     starts = structure.table_places
     first = [
@@ -337,7 +267,7 @@ def table_gradient(structure: Structure, params: Params, counts: Array) -> dict[
     return out
 
 
-def check_logs(structure: Structure, tables: Tables, logs: object) -> Array:
+def check_logs(structure: Structure, tables: Term, logs: object) -> Array:
     """Return the logarithms of tables as a parameter of the right shape, conditionals normalised.
 
     PgmError if an entry is NaN or +inf, if no entry is possible, or if the shape is another one.
@@ -488,7 +418,7 @@ def check_sums(sums: Array, what: str, scope: Sequence[Axis]) -> None:
         )
 
 
-def normalised(tables: Tables, logs: Array, copy: bool = False) -> Array:
+def normalised(tables: Term, logs: Array, copy: bool = False) -> Array:
     """Return the logarithms of tables, with the rows of conditionals normalised.
 
     Rows that are normalised already keep their bits. Tables that are not conditionals are returned

@@ -82,7 +82,7 @@ def test_logarithms_become_the_parameter_as_they_are_and_survive_a_file(tmp_path
         np.testing.assert_array_equal(found.params["v,v.table"], [values, values.T])
         # Its two results are leaves.
         np.testing.assert_array_equal(found.params["far"], [-1e5, -inf])
-        (far,) = (t for t in found.structure.tables if t.name == "far")
+        (far,) = (t for t in found.structure.tables if t.key == "far")
         np.testing.assert_array_equal(found.entries_of(far), [[-1e5, -inf], [-inf, -1e5]])
     for suffix in ("uai", "bif"):
         with pytest.raises(pgm.PgmError):

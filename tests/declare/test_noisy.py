@@ -265,3 +265,24 @@ def test_conditionals_are_checked_with_gates(many):
     layer = next(iter(model.structure.layers))
     with pytest.raises(PgmError, match="has a conditional, and a bias"):
         model.with_params({f"{layer}.bias": np.eye(1, many + 1, many).ravel()})
+
+
+def test_numbers_of_a_gate_need_as_many_parents():
+    """A gate of a built model, as `to_networkx` gives it, fits its own scope only."""
+
+    def declared(parents, gate):
+        b = pgm.GraphBuilder()
+        for name in "abcy":
+            b.variable(name)
+        for name in "abc":
+            b.conditional(name, (), [0.4, 0.6])
+        b.conditional("y", parents, gate)
+        return b.build()
+
+    model = declared(tuple("abc"), pgm.noisy_or([0.2, 0.3, 0.4]))
+    gate = model.formed(model.structure.gates[0])
+    for parents in ("ab", "a"):
+        with pytest.raises(pgm.PgmError, match=r"'y' has shape \(2, 2, 2, 2\), expected \(2, 2"):
+            declared(tuple(parents), gate)
+    again = declared(tuple("abc"), gate)
+    assert pgm.infer(again).marginal("y") == pgm.infer(model).marginal("y")

@@ -709,7 +709,10 @@ BAD = {
         r"whose shape is \(\), not \(3,\)",
     ),
     "two kinds": (lambda b, s: b.bias(s, 0.3, name="vertical"), "one is a bias, and the other"),
-    "table": (lambda b, s: b.table((s[0],), [1, 2], name="field"), "taken by another parameter"),
+    "table": (
+        lambda b, s: b.table((s[0],), [1, 2], name="field"),
+        "'field' is also of bias 'field' of s: one is a table, and the other a bias",
+    ),
     "taken": (lambda b, s: b.bias(s, 0.3, name="s.bias"), "'s.bias' is taken by a parameter"),
     "taken by a weight": (
         lambda b, s: b.couple(s[0], s[1], name="s-s.weight"),
@@ -804,7 +807,7 @@ def test_damaged_places_in_files_are_refused(tmp_path):
     damage = {
         "units": ("shared/units", lambda a: a + 100, "expected a unit of layer 's'"),
         "numbers": ("shared/numbers", lambda a: a + 1, "other weights than those"),
-        "short": ("shared/units", lambda a: a[:-3], "where fewer are left"),
+        "short": ("shared/units", lambda a: a[:-3], "where 6 units are left"),
         "missing": ("vertical", None, "parameter 'vertical' is missing"),
     }
     for name, change, match in damage.values():

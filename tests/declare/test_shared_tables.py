@@ -307,7 +307,7 @@ BAD = {
     ),
     "two values": (lambda b, s: b.table((s,), [3, 1], name="field"), "has other values"),
     "two kinds": (lambda b, s: b.conditional(s, (), [0.5, 0.5], name="field"), "is a conditional"),
-    "taken": (lambda b, s: b.table((s,), [1, 1], name="s.bias"), "taken by another parameter"),
+    "taken": (lambda b, s: b.table((s,), [1, 1], name="s.bias"), "taken by a parameter"),
     "name": (lambda b, s: b.table((s,), [1, 1], name=3), "name of a parameter must be"),
     "shape": (lambda b, s: b.variable("t", shape=(2, 0)), r"shape must be .* not \(2, 0\)"),
     "fraction": (lambda b, s: b.variable("t", shape=2.5), "shape must be an integer"),

@@ -23,7 +23,7 @@ def builder(*names, plain=()):
 def entries(b, key):
     """The entries of a table of the built model."""
     model = b.build()
-    (tables,) = (t for t in model.structure.tables if t.name == key)
+    (tables,) = (t for t in model.structure.tables if t.key.rpartition(".")[0] == key)
     return np.exp(model.entries_of(tables))
 
 

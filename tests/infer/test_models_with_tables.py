@@ -110,5 +110,5 @@ def test_do_cuts_conditionals_and_leaves_couplings(m, errors=7.0, rtol=1e-9):
         mcse = np.ravel(sampled.stats["mcse"][x.name])
         far = np.abs(np.ravel(sampled.mean[x.name]) - truth.mean(x.name))
         assert np.all(far <= errors * np.maximum(mcse, 0.02))
-    cut = next(t for t in m.build().structure.tables if t.name.startswith(f"{name}[{i}]|"))
+    cut = next(t for t in m.build().structure.tables if t.key.startswith(f"{name}[{i}]|"))
     np.testing.assert_array_equal(r.gradient[cut.key], 0.0)

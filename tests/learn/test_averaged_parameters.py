@@ -17,7 +17,6 @@ X = pgm.datasets.bars_and_stripes().x_train
         (pgm.Averaged(pgm.Adam(0.02), follow=0.004), 0.004),
         (pgm.Centered(pgm.Averaged(pgm.SGD(0.1, momentum=0.5), follow=0.004)), 0.004),
         (pgm.Averaged(pgm.Centered(pgm.SGD(0.1)), follow=0.5), 0.5),
-        (pgm.Tied(pgm.Averaged(), (("v.bias",),)), 0.001),
     ],
     ids=repr,
 )

@@ -29,7 +29,7 @@ def numbers(model, child="y"):
 
 def entries(model, child="y"):
     """The whole conditional of a child."""
-    (tables,) = (t for t in model.structure.tables if t.name.startswith(f"{child}|"))
+    (tables,) = (t for t in model.structure.tables if t.key.startswith(f"{child}|"))
     return np.exp(model.entries_of(tables))
 
 

@@ -47,14 +47,6 @@ def ask(method=None, **settings):
         (lambda: pgm.Adam(beta2=1.0), "Adam: beta2"),
         (lambda: pgm.AdaMax(weight_decay=-1), "AdaMax: weight_decay"),
         (lambda: pgm.Centered(follow=2), "Centered: follow"),
-        (
-            lambda: pgm.Tied(pgm.Averaged(pgm.Centered()), (("v.bias",),)),
-            "Tied does not go with Centered",
-        ),
-        (
-            lambda: pgm.Centered(pgm.Tied(pgm.SGD(), (("v.bias",),))),
-            "Centered does not go with Tied",
-        ),
         (lambda: pgm.harmonic(1, 0), "harmonic: b"),
         (lambda: pgm.linear_decay(-1, 5), "linear_decay: rate"),
         (
@@ -85,7 +77,6 @@ def ask(method=None, **settings):
             lambda: pgm.Averaged(follow="x"),
             "Averaged: follow must be a finite number from 0 to 1, not 'x'",
         ),
-        (lambda: pgm.Tied(pgm.SGD(), ((),)), "Tied: a group names no parameter"),
         (
             lambda: pgm.GrowingBlend("a", 1),
             "GrowingBlend: begin must be an integer of at least 0, not 'a'",
@@ -223,7 +214,6 @@ def test_settings_that_mean_something():
             {"negative": pgm.FastPCD(rate=lambda t: None)},
             "update 1: the schedule of the rate returned None, expected a number",
         ),
-        ({"optimizer": pgm.Tied(pgm.SGD(), (("v.bias", "v.bias"),))}, "'v.bias' is named twice"),
         (
             {"callbacks": [pgm.ExactLogLikelihood({"v": X}), pgm.ExactLogLikelihood({"v": X[:3]})]},
             "two callbacks say 'log_likelihood'",

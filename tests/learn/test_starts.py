@@ -319,18 +319,6 @@ def test_a_saved_fresh_model_is_fresh_when_loaded(tmp_path):
         np.testing.assert_array_equal(second.model.params[name], value)
 
 
-def test_tied_parameters_stay_equal():
-    """Base rates would set the tied biases apart, so that they are left alone."""
-    x, model = draw("Binary", 30), pgm.rbm(SIZE, SIZE, rng=0)
-    tied = pgm.Tied(pgm.SGD(0.1), (("v.bias", "h.bias"),))
-    assert begun(model, {"v": x}, optimizer=tied).started == ()
-    found = pgm.fit(model, {"v": x}, optimizer=tied, updates=5, progress=False).model
-    np.testing.assert_array_equal(found.bias("v"), found.bias("h"))
-    assert found.bias("v").any()
-    inside = pgm.Averaged(tied)
-    assert begun(model, {"v": x}, optimizer=inside).started == ()
-
-
 def test_weights_count_by_their_ratios_alone():
     """They are 1 on average, and rows of weight 0 are not seen."""
     x = draw("Binary", 30)

@@ -57,8 +57,8 @@ STEPS = [
     pgm.Averaged(pgm.Adam(0.05), follow=0.1),
     pgm.Scaled(pgm.SGD(0.1)),
 ]
-# Parameters that are tied or fixed have names; they are tested below and in test_em.py.
-every([o for name, o in OPTIMIZERS.items() if name not in ("Tied", "Fixed")], STEPS)
+# Parameters that are fixed have names; they are tested in test_em.py.
+every([o for name, o in OPTIMIZERS.items() if name != "Fixed"], STEPS)
 
 
 @pytest.mark.parametrize("negative", FEW_CHAINS.values(), ids=repr)
@@ -99,33 +99,6 @@ def test_a_checkpoint_of_other_units_is_refused(tmp_path):
     learned(lattice([[0, 1], [2, 3]]), x, updates=2, checkpoint=tmp_path / "c")
     with pytest.raises(pgm.PgmError, match="another fit, which differs in parameters"):
         learned(lattice([[0, 2], [1, 3]]), x, updates=3, checkpoint=tmp_path / "c")
-
-
-def test_tied_tables_stay_equal():
-    b = pgm.GraphBuilder()
-    for name in "abc":
-        b.variable(name)
-    b.table(("a", "b"), [[1.0, 2.0], [0.0, 1.0]])
-    b.table(("b", "c"), [[1.0, 2.0], [0.0, 1.0]])
-    b.conditional("c", (), [0.5, 0.5])
-    model = b.build()
-    names = ("a,b.table", "b,c.table")
-    tied = pgm.Tied(pgm.SGD(0.1), (names,))
-    found = learned(model, drawn(model), optimizer=tied, negative=pgm.ExactGradient())
-    np.testing.assert_array_equal(*(found.model.params[name] for name in names))
-    check_possible(found.model, model)
-
-
-def test_a_table_and_a_conditional_are_not_tied():
-    b = pgm.GraphBuilder()
-    b.variable("a")
-    b.variable("b")
-    b.conditional("b", ("a",), [[0.5, 0.5]] * 2)
-    b.table(("a", "b"), [[0.5, 0.5]] * 2)
-    model = b.build()
-    tied = pgm.Tied(pgm.SGD(0.1), (("b|a.table", "a,b.table"),))
-    with pytest.raises(pgm.PgmError, match="is a conditional, whose rows are normalised"):
-        learned(model, drawn(model), optimizer=tied)
 
 
 def test_conditionals_learn_the_frequencies_of_the_data(rows=2000, seed=3, atol=1e-3):

@@ -93,32 +93,6 @@ def test_the_centred_gradient_is_that_of_the_centred_parameters():
     np.testing.assert_allclose(f.model.params["h.bias"], new_b, atol=1e-12)
 
 
-def test_tied_parameters_stay_equal_and_follow_the_common_gradient():
-    b = pgm.GraphBuilder()
-    for name, size in (("a", 4), ("b", 4), ("h", 3)):
-        b.layer(name, pgm.Binary(), size)
-    w = np.random.default_rng(0).normal(size=(4, 3))
-    b.couple("a", "h", weight=w)
-    b.couple("b", "h", weight=w)
-    model, x = b.build(), np.random.default_rng(1).integers(0, 2, (20, 4)).astype(float)
-    tied = pgm.Tied(pgm.SGD(0.1), (("a-h.weight", "b-h.weight"), ("a.bias", "b.bias")))
-    f = pgm.fit(model, {"a": x, "b": x}, optimizer=tied, updates=10)
-    np.testing.assert_array_equal(f.model.params["a-h.weight"], f.model.params["b-h.weight"])
-    state, gradient = (
-        tied.start(model.params),
-        Gradient({k: np.ones(v.shape) for k, v in model.params.items()}, Statistics(float)),
-    )
-    stepped = tied.step(model.structure, model.params, gradient, state, 0)
-    np.testing.assert_allclose(stepped["a-h.weight"] - w, 0.2)
-    np.testing.assert_allclose(stepped["h.bias"], 0.1)
-    with pytest.raises(pgm.PgmError, match="differ"):
-        pgm.Tied(pgm.SGD(), (("a.bias", "h.bias"),)).start(
-            {"a.bias": np.ones(2), "h.bias": np.zeros(2)}
-        )
-    with pytest.raises(pgm.PgmError, match="unknown"):
-        pgm.Tied(pgm.SGD(), (("z.bias",),)).start(model.params)
-
-
 def test_pretraining_halves_the_weights_between_two_undirected_couplings():
     """Both ends of such a coupling get as much again from its neighbours; ends of the stack get it
     from copies.
@@ -477,36 +451,6 @@ def test_centred_gradients_of_weighted_rows_and_mixed_graphs():
         assert (
             pgm.fit(b.build(rng=0), {"v": x}, optimizer=optimizer, updates=3).state["update"] == 3
         )
-
-
-def test_parameters_that_cannot_stay_equal_are_not_tied():
-    b, w = pgm.GraphBuilder(), np.full((2, 2), 0.2)
-    b.layer("h", pgm.Binary(), 2)
-    b.layer("v", pgm.NoisyOr(), 2, bias=[0.3, 0.3])
-    b.layer("u", pgm.Binary(), 2)
-    b.cause("h", "v", weight=w)
-    b.cause("h", "u", weight=w)
-    x, tied = np.eye(2), pgm.Tied(pgm.SGD(0.3), (("h->v.weight", "h->u.weight"),))
-    with pytest.raises(
-        pgm.PgmError, match="'h->u.weight' and 'h->v.weight' have not the same range"
-    ):
-        pgm.fit(b.build(), {"h": x, "v": x, "u": x}, optimizer=tied, updates=2)
-    entries = [
-        sp.csr_array(([0.5, 0.5, 0.0], ([0, 1, i], [0, 1, j])), shape=(2, 2))
-        for i, j in ((0, 1), (1, 0))
-    ]
-    with pytest.raises(pgm.PgmError, match="differ"):
-        pgm.Tied(pgm.SGD(), (("a", "b"),)).start(dict(zip("ab", entries)))
-
-
-def test_groups_from_an_iterator_are_tied():
-    x = np.random.default_rng(0).integers(0, 2, (30, 4)).astype(float)
-    tied = pgm.Tied(pgm.SGD(0.1), zip(["v.bias"], ["h.bias"]))
-    f = pgm.fit(pgm.rbm(4, 4, rng=0), {"v": x}, optimizer=tied, updates=20)
-    np.testing.assert_array_equal(f.model.params["v.bias"], f.model.params["h.bias"])
-    for groups in (None, "v.bias", ("v.bias", "h.bias")):
-        with pytest.raises(pgm.PgmError, match="Tied: groups must be sequences"):
-            pgm.Tied(pgm.SGD(0.1), groups)
 
 
 def test_base_rates_of_real_values_are_their_means():

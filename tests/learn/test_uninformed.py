@@ -174,19 +174,6 @@ def test_biases_and_arrows_of_barren_units_keep_their_bits(optimizer):
             assert (np.asarray(model.params[name]) != start.params[name]).all()
 
 
-def test_a_tied_bias_moves_with_the_one_that_is_informed():
-    b = pgm.GraphBuilder()
-    for name in ("h", "v", "w"):
-        b.layer(name, pgm.Binary(), 2, bias=[0.3, -0.2])
-    b.cause("h", "v", np.ones((2, 2)))
-    b.cause("h", "w", np.ones((2, 2)))
-    steps = pgm.Tied(pgm.SGD(0.1, weight_decay=0.1), (("v.bias", "w.bias"),))
-    fit = pgm.fit(b.build(), {"v": [[0, 1], [1, 1]]}, optimizer=steps, updates=3, progress=False)
-    np.testing.assert_array_equal(fit.model.params["v.bias"], fit.model.params["w.bias"])
-    assert (fit.model.params["w.bias"] != [0.3, -0.2]).all()
-    np.testing.assert_array_equal(fit.model.params["h->w.weight"], np.ones((2, 2)))
-
-
 def test_rows_of_weight_0_inform_nothing():
     cards, parents, tables, rows, _ = case(3)
     start, weights = model_of(cards, parents, tables), np.ones(len(rows))

@@ -58,7 +58,6 @@ GIVEN = {
     "Template": {"declare": lambda steps: pgm.GraphBuilder()},
     "TemperedTransitions": CHAINS | {"betas": [0.4, 1.0]},
     "ThreePiece": {"count": 10},
-    "Tied": {"optimizer": pgm.SGD(), "groups": (("v.bias",),)},
     "WangLandau": CHAINS | {"partition": registry.first_of_v, "bins": 2},
     "base_rate_start": {"model": RBM, "data": ROWS},
     "base_rates": {"model": RBM, "data": ROWS},

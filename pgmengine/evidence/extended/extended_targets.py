@@ -16,13 +16,13 @@ from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.extended.virtual_findings import units_with_findings
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
-from pgmengine.model.tables import Tables
+from pgmengine.model.term import Term
 
 if TYPE_CHECKING:
     from pgmengine.model.parameters import Parameters
 
 
-def unfolded_target(target: Target, gates: Sequence[Tables]) -> Target:
+def unfolded_target(target: Target, gates: Sequence[Term]) -> Target:
     """Return the target with the auxiliary variables of some gates, which are free."""
     model, rows = target.model.unfold(gates), target.rows
     values, observed = dict(target.evidence.values), dict(target.pattern.observed)

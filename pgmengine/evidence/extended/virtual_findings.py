@@ -18,7 +18,7 @@ from pgmengine.evidence.soft import Finding
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.variables import free_name
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import Tables
+from pgmengine.model.term import Kind, Term
 from pgmengine.units import Binary
 
 if TYPE_CHECKING:
@@ -51,19 +51,19 @@ def _with_units(s: Structure, findings: Sequence[Finding]) -> Structure:
     by_parent: dict[str, list[tuple[int, int]]] = {}
     for i, finding in enumerate(findings):
         by_parent.setdefault(finding.place[0], []).append((finding.place[1], i))
-    taken = {tables.name for tables in s.tables}
+    taken = {t.key for t in s.tables}
     tables = tuple(
-        Tables(
-            free_name(f"{name}|{parent}", taken),
+        Term(
+            free_name(f"{name}|{parent}.table", taken),
+            Kind.CONDITIONAL,
             (parent, name),
             np.array(index, dtype=np.int64),
-            conditional=True,
-            lead=(len(index),),
+            (len(index),),
         )
         for parent, index in by_parent.items()
     )
     layers = {**s.layers, name: Layer(name, Binary(), len(findings))}
-    return replace(s, layers=layers, tables=(*s.tables, *tables), findings=name)
+    return replace(s, layers=layers, terms=(*s.terms, *tables), findings=name)
 
 
 def observed_findings(findings: Sequence[Finding], rows: int) -> Array:

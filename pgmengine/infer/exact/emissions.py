@@ -25,7 +25,7 @@ from pgmengine.base.equal_rows import distinct_pairs
 from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
-from pgmengine.model.structure import Structure
+from pgmengine.model.structure import Structure, first_of
 from pgmengine.units import Unit
 
 
@@ -81,14 +81,14 @@ class Observed:
 
 def shared_numbers(model: Model) -> Array:
     """Return the numbers of all parameters that places share, in order."""
-    groups = model.structure.shared_groups
+    groups = first_of(model.structure.shared)
     return np.concatenate([np.empty(0), *(np.ravel(model.params[key]) for key in groups)])
 
 
 def by_parameter(model: Model, slope: Array) -> dict[str, Array]:
     """Return a derivative in the shared numbers by parameter."""
     out, first = dict[str, Array](), 0
-    for key in model.structure.shared_groups:
+    for key in first_of(model.structure.shared):
         value = np.asarray(model.params[key])
         out[key] = slope[first : first + value.size].reshape(value.shape)
         first += value.size
@@ -145,11 +145,11 @@ def _children(
     (arrow,) = s.arrows_into[name]
     child, parent = s.layers[name], s.layers[arrow.a]
     offsets, first = dict[str, int](), 0
-    for name_of_term, term in whole.shared_groups.items():
+    for name_of_term, term in first_of(whole.shared).items():
         offsets[name_of_term] = first
-        first += int(np.prod(term.shape(whole.layers), dtype=np.int64))
-    weights = s.expansion.weights[arrow.key].terms
-    biases = s.expansion.biases.get(name, [])
+        first += int(np.prod(term.shape(whole), dtype=np.int64))
+    weights = s.expansion.terms(f"{arrow.key}.weight")
+    biases = s.expansion.terms(f"{name}.bias")
     above = np.concatenate([e.rows for e in weights])
     column = np.concatenate([e.columns for e in (*weights, *biases)])
     number = np.concatenate([offsets[e.key] + e.numbers for e in (*weights, *biases)])

@@ -86,18 +86,15 @@ def with_weights(target: Target) -> Target:
     part of the slope of the weight.
     """
     s, model, lifted = target.structure, target.model, {}
-    for c in s.weighted if target.untempered else ():
-        weight = model.params[f"{c.key}.weight"]
-        if not c.directed or not s.layers[c.b].unit.nonnegative:
+    for key, t in s.parameters.items() if target.untempered else ():
+        weight = model.params[key]
+        if not (t.directed and s.layers[t.layers[1]].unit.nonnegative):
             continue
+        # Inside a layer, entries of 0 of a whole weight are no parameters.
+        inside = t.whole and t.layers[0] == t.layers[1]
         if is_sparse(weight):
             if (weight.data == 0).any():
-                lifted[f"{c.key}.weight"] = like(weight, np.maximum(weight.data, LIFT))
-        elif ((weight == 0) & (c.parameters(weight) != 0)).any():
-            zero = (weight == 0) & (c.parameters(weight) != 0)
-            lifted[f"{c.key}.weight"] = np.where(zero, LIFT, weight)
-    for key, t in s.shared_groups.items() if target.untempered else ():
-        value = model.params[key]
-        if t.directed and s.layers[t.layers[-1]].unit.nonnegative and not value.all():
-            lifted[key] = np.where(value == 0, LIFT, value)
+                lifted[key] = like(weight, np.maximum(weight.data, LIFT))
+        elif not inside and not weight.all():
+            lifted[key] = np.where(weight == 0, LIFT, weight)
     return target.with_model(model.with_params(lifted)) if lifted else target

@@ -19,7 +19,7 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine._kernels import LANES
 from pgmengine.base.types import Array, Weight
-from pgmengine.model.couplings import Arrow, Coupling
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.graph.unit_graph import Rows
 from pgmengine.model.layer import Layer
 from pgmengine.model.parameters import Parameters
@@ -82,7 +82,7 @@ class Edges:
     The (width of parent, width of child) weights of a pair are contiguous, in C order.
     """
 
-    arrow: Arrow
+    arrow: Coupling
     parent: Array
     child: Array
     # The place of each entry of the weight among the weights of these edges.
@@ -268,7 +268,7 @@ class Net:
             ends[1]: last.comps.stop,
         }
 
-    def _edges(self, arrows: Iterable[Arrow], model: Parameters) -> dict[str, Any]:
+    def _edges(self, arrows: Iterable[Coupling], model: Parameters) -> dict[str, Any]:
         """Return the edges in the order of their terms; the terms of a child share weights."""
         layers, unit, term, place, begin = self.layers, [], [], [], 0
         for c in arrows:
@@ -412,7 +412,7 @@ def scope_arrays(s: Structure, first: dict[str, int], units: int) -> dict[str, A
     }
 
 
-def edges_of(c: Arrow, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:
+def edges_of(c: Coupling, a: Layer, b: Layer, weight: Weight, begin: int) -> Edges:
     """Return all pairs of units, or the pairs with an entry in a sparse weight."""
     wa, wb = a.unit.width, b.unit.width
     row, column = _places(weight)

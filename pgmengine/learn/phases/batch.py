@@ -28,7 +28,7 @@ from pgmengine.learn.phases.statistics import Statistics
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import Tables
+from pgmengine.model.term import Term
 from pgmengine.model.weights import is_sparse, like
 
 
@@ -121,7 +121,7 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
         for name, units in known.items()
     }
 
-    def places(t: Tables) -> Array:
+    def places(t: Term) -> Array:
         inside = [known[name][t.index[:, axis]] for axis, name in enumerate(t.layers)]
         return np.asarray(np.logical_and.reduce(inside))
 
@@ -145,7 +145,7 @@ def uninformed_entries(target: Target, given: Mapping[str, Array]) -> dict[str, 
     barren = {name: ~informed[own] for name, own in s.slices.items()}
     every = {name: np.ones(layer.size, dtype=bool) for name, layer in s.layers.items()}
 
-    def places(t: Tables) -> Array:
+    def places(t: Term) -> Array:
         axes = range(len(t.layers))[-1 if t.conditional else 0 :]
         inside = [barren[t.layers[axis]][t.index[:, axis]] for axis in axes]
         return np.asarray(np.logical_and.reduce(inside))
@@ -169,7 +169,7 @@ def _by_parameter(
     target: Target,
     biases: Mapping[str, Array],
     ends: Mapping[Coupling, tuple[Array, Array]],
-    places: Callable[[Tables], Array],
+    places: Callable[[Term], Array],
 ) -> dict[str, Array]:
     """Return parameter -> mask of the stored numbers that belong to some units in all places.
 

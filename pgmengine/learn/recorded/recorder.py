@@ -32,7 +32,6 @@ from pgmengine.model.couplings import (
     MAX_SPARSE_SHARE,
     MIN_PRODUCTS_A_THREAD,
     Coupling,
-    Pair,
 )
 from pgmengine.model.weights import is_sparse
 from pgmengine.units.unit import Draw, Unit
@@ -334,7 +333,7 @@ def check_target(target: Target) -> None:
     if s.tables or s.directed_layers or s.shared or s.gates or target.soft or target.reference:
         raise NotCompiled("the model has tables, arrows, shared terms or gates")
     for c in s.couplings:
-        if type(c) is not Pair or is_sparse(target.model.weight(c)):
+        if c.directed or c.lateral or is_sparse(target.model.weight(c)):
             raise NotCompiled(f"{c.key} is inside a layer, or has a sparse weight")
     for name, layer in s.layers.items():
         if layer.unit.draw in (None, Draw.COMPLEMENT) or layer.unit.observed_only:

@@ -32,7 +32,7 @@ from pgmengine.base.files import CHECKSUM_ENTRY, clear_parts, read_tensors, writ
 from pgmengine.base.types import Array
 from pgmengine.declare.declaration import declaration_of
 from pgmengine.declare.model import Model
-from pgmengine.declare.stored_tables import table_numbers, table_units
+from pgmengine.declare.stored_terms import NUMBERS, UNITS, term_tensors
 from pgmengine.model.weights import numbers, pattern
 
 if TYPE_CHECKING:
@@ -243,11 +243,12 @@ def mark_of(
 
 def parameters_digest(model: Model) -> str:
     """Return a digest of the parameters, the patterns of sparse ones, and the units of tables."""
-    found = hashlib.sha256(table_units(model.structure).tobytes())
+    units = term_tensors(model.structure)
+    found = hashlib.sha256(units[UNITS["tables"]].tobytes())
     if any(t.which is not None for t in model.structure.tables):
-        found.update(table_numbers(model.structure).tobytes())
+        found.update(units[NUMBERS["tables"]].tobytes())
     for t in model.structure.shared:
-        found.update(t.index.tobytes() + t.which.tobytes())
+        found.update(t.index.tobytes() + t.numbers.tobytes())
     for name, value in model.params.items():
         found.update(name.encode() + numbers(value).tobytes() + pattern(value))
     return found.hexdigest()[:16]

@@ -36,7 +36,7 @@ from pgmengine.learn.starting.base_rate_start import observed_means, started
 from pgmengine.learn.starting.defaults import chosen
 from pgmengine.learn.starting.probabilities import check_mini_batches, probabilities_of
 from pgmengine.learn.starting.symmetric_start import leave_symmetry
-from pgmengine.learn.steps.wrappers import Tied, holds
+from pgmengine.learn.steps.wrappers import holds
 from pgmengine.model.names.unit_names import Member
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ class FitPlan:
     ) -> UnderWay:
         """Return a fit that begins at a model; it is watched as the other one is."""
         names: tuple[str, ...] = ()
-        # Tied parameters have to start equal, and base rates would make them differ.
-        if model.fresh and self.state is None and not holds(self.optimizer, Tied):
+        if model.fresh and self.state is None:
             model, names = started(model, self.means)
         length = self.length
         run = (WholeRun if holds(self.optimizer, FullBatch) else Run)(

@@ -25,7 +25,7 @@ from pgmengine.learn.starting.defaults import SCALED_RATE, falling_rate
 from pgmengine.learn.steps.optimizers import SGD
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.learn.steps.schedules import linear_decay
-from pgmengine.learn.steps.wrappers import Tied
+from pgmengine.learn.steps.wrappers import AsOne
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import is_sparse
@@ -41,15 +41,15 @@ def pretrain(model: ModelLike, data: LayerValues, **settings: Any) -> Model:
     layer with data. Each coupling is learned as an RBM of the layer below and the layer above. Its
     data are the states of the layer below that the RBMs before it draw from the data. If a layer of
     an undirected model gets input from both sides, its RBM has two copies of the layer at the other
-    end, with tied parameters. In the whole model the inputs from below and from above then add up
-    to the right size.
+    end, whose parameters move as one. In the whole model the inputs from below and from above then
+    add up to the right size.
 
     Parameters
     ----------
     model : the stack of layers, from whose parameters the RBMs begin to learn.
     data : layer -> (rows, size), or a DataFrame, for the first layer of the path.
     settings : settings of `fit`, for every RBM, except `checkpoint` and `state`; with copies the
-        optimizer is wrapped in Tied, and cannot be Centered. Callbacks see one RBM after the other.
+        optimizer cannot be Centered. Callbacks see one RBM after the other.
         RBMs after the first learn from at least 1,000 rows, so that `epochs` means more updates for
         them if the data have fewer rows.
 
@@ -155,9 +155,9 @@ def _learned(
     upper = _copies(step.above, step.both[0] and not step.both[1])
     ties, optimizer = _ties(lower, upper), settings.get("optimizer")
     rows = StateNumbers.fromkeys(lower, x)
-    # Centring would change each copy of a tied parameter in a different way.
-    tied = Tied(optimizer or Scaled(SGD(_falling(settings, len(x)))), ties) if ties else optimizer
-    found = fit(_pair(model, step, lower, upper), rows, **{**settings, "optimizer": tied})
+    if ties:
+        optimizer = AsOne(optimizer or Scaled(SGD(_falling(settings, len(x)))), ties)
+    found = fit(_pair(model, step, lower, upper), rows, **{**settings, "optimizer": optimizer})
     pass_on(found)
     return found.model, found.model.given(rows)
 

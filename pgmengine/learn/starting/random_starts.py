@@ -23,6 +23,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.learn.full_batch.fixed_rows import with_kept
 from pgmengine.learn.full_batch.objective import Objective
 from pgmengine.learn.starting.symmetry import Symmetry, latent_units
+from pgmengine.model.structure import first_of
 from pgmengine.model.tables import normalised
 from pgmengine.model.weights import is_sparse, like, numbers
 
@@ -204,8 +205,7 @@ def _change_of_weight(model: Model, target: Target, key: str, rng: np.random.Gen
     deviation of its data.
     """
     s = model.structure
-    ends = {f"{c.key}.weight": (c.a, c.b) for c in s.weighted}
-    one, two = ends[key] if key in ends else s.shared_groups[key].layers
+    one, two = s.parameters[key].layers
     at_second = bool(np.asarray(distinct(target.free[one]).all(axis=0)).any())
     value, size = model.params[key], _size(target, two if at_second else one)
     noise = rng.standard_normal(numbers(value).shape)
@@ -234,7 +234,7 @@ def masks_of_latents(objective: Objective, model: Model) -> Params:
             out[f"{c.key}.weight"] = rows[at.row] | columns[at.col]
         else:
             out[f"{c.key}.weight"] = rows[:, None] | columns
-    for key, term in s.shared_groups.items():
+    for key, term in first_of(s.shared).items():
         if not term.is_bias:
             ends = some[term.layers[0]], some[term.layers[1]] & (not term.directed)
             whole = any(units.any() for units in ends)

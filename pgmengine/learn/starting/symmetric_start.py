@@ -19,7 +19,7 @@ from pgmengine.learn.starting.arguments import with_weight
 from pgmengine.learn.starting.exchangeable import exchangeable
 from pgmengine.learn.starting.random_starts import changed, why_changed
 from pgmengine.learn.steps.fixed import Fixed
-from pgmengine.learn.steps.wrappers import Tied
+from pgmengine.learn.steps.wrappers import AsOne
 
 
 def leave_symmetry(run: Run) -> None:
@@ -36,12 +36,12 @@ def leave_symmetry(run: Run) -> None:
 
 
 def _staying(optimizer: object, params: Params) -> dict[str, Array]:
-    """Return the masks of numbers that the optimizer fixes, or ties to others."""
+    """Return the masks of numbers that the optimizer fixes, or moves as one."""
     out = dict[str, Array]()
     while optimizer is not None:
         if isinstance(optimizer, Fixed):
             out = joint_masks(out, optimizer.masks(params))
-        for group in optimizer.groups if isinstance(optimizer, Tied) else ():
+        for group in optimizer.groups if isinstance(optimizer, AsOne) else ():
             out |= {name: np.ones(np.shape(params[name]), dtype=bool) for name in group}
         optimizer = getattr(optimizer, "optimizer", None)
     return out

@@ -31,13 +31,13 @@ from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
 from pgmengine.evidence.relevance import has_soft, informed_units
 from pgmengine.evidence.target import Target
-from pgmengine.model.couplings import Coupling, Lateral
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.forms.table_forms import Leaves
 from pgmengine.model.graph.unit_graph import units_of
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import Tables
+from pgmengine.model.term import Term
 from pgmengine.model.weights import acting, is_sparse, like, numbers
 
 # Kinds of vertices and of edges, which enter the hashes.
@@ -224,7 +224,7 @@ class _Gate:
 
 def _gates(s: Structure) -> Iterator[_Gate]:
     """Yield the gates of a structure, also those that stand as their parts."""
-    whole = list[list[Tables]]()
+    whole = list[list[Term]]()
     for t in s.tables:
         if isinstance(t.form, Steps):
             # Parts of a gate follow each other; the chain of the first has one state before it.
@@ -317,18 +317,17 @@ class _Part:
         for c in self.s.couplings:
             if c in self.s.weighted:
                 self._add_weight(c)
-            shared = self.s.expansion.weights.get(c.key)
-            for term in shared.terms if shared else ():
+            for term in self.s.expansion.terms(f"{c.key}.weight"):
                 self._add_places(term.key, term.numbers, c, term.rows, term.columns, term.factor)
         for name, layer in self.s.layers.items():
             first = units_of(self.s).first_component[name]
             mine = np.flatnonzero(layer.components(self.s.has_bias[name]))
             self._add_entries(f"{name}.bias", mine, [(first + mine, MEMBER)], None)
-            for term in self.s.expansion.biases.get(name, ()):
+            for term in self.s.expansion.terms(f"{name}.bias"):
                 at = first + term.columns
                 self._add_entries(term.key, term.numbers, [(at, MEMBER)], term.factor)
 
-    def _add_tables(self, t: Tables) -> None:
+    def _add_tables(self, t: Term) -> None:
         """Add the entries of tables in places with a latent unit."""
         s = self.s
         units = t.index + np.array([s.first_unit[name] for name in t.layers])
@@ -399,7 +398,7 @@ class _Part:
         if is_sparse(count):
             count = like(count, count.data * (kept.data != 0))
         rows, columns, number = acting(count if is_sparse(count) else count * (kept != 0))
-        if isinstance(c, Lateral):
+        if c.lateral:
             # Both entries of a pair are one number.
             some = rows < columns
             rows, columns, number = rows[some], columns[some], number[some]
@@ -551,13 +550,10 @@ def _text(text: str) -> int:
 
 def _kind(s: Structure, key: str) -> int:
     """Return the kind of the numbers of a parameter."""
-    if key in s.table_groups:
-        return CONDITIONAL if s.table_groups[key].conditional else TABLE
-    if key in s.shared_groups:
-        term = s.shared_groups[key]
-        return BIAS if term.is_bias else ARROW if term.directed else LINK
-    directed = any(c.directed for c in s.couplings if f"{c.key}.weight" == key)
-    return BIAS if key.endswith(".bias") else ARROW if directed else LINK
+    t = s.parameters[key]
+    if t.is_table:
+        return CONDITIONAL if t.conditional else TABLE
+    return BIAS if t.is_bias else ARROW if t.directed else LINK
 
 
 def _joined(parts: Iterator[Array] | Sequence[Array]) -> Array:

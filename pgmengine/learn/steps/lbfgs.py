@@ -35,7 +35,6 @@ from pgmengine.learn.full_batch.objective import Evaluation, Objective
 from pgmengine.learn.full_batch.optimizer_contract import Ascended, FullBatch
 from pgmengine.learn.starting.random_starts import begun
 from pgmengine.learn.steps.optimizers import floors, noisy_or_floors, rows_of_inputs
-from pgmengine.model.couplings import Lateral
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import like, numbers
 
@@ -199,10 +198,8 @@ class _Path:
         sizes = [numbers(model.params[name]).size for name in names]
         self.ends = dict(zip(names, np.cumsum(sizes), strict=True))
         self.sizes = dict(zip(names, sizes, strict=True))
-        inside = {f"{c.key}.weight" for c in s.couplings if isinstance(c, Lateral)}
-        penal = {f"{c.key}.weight" for c in s.couplings}
-        penal |= {t.key for t in s.tables if not t.conditional}
-        penal |= {key for key, term in s.shared_groups.items() if not term.is_bias}
+        inside = {f"{c.key}.weight" for c in s.couplings if c.lateral}
+        penal = s.weight_names | {t.key for t in s.tables if not t.conditional}
         flat = np.concatenate([numbers(model.params[name]) for name in names])
         self.scale = self._each(lambda name: np.sqrt(0.5) if name in inside else 1.0)
         penalised = self._each(lambda name: 1.0 if name in penal else 0.0)

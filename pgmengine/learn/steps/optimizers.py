@@ -29,9 +29,9 @@ from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.phases.statistics import Gradient
 from pgmengine.learn.steps.schedules import Rate, rate_at
 from pgmengine.model.parameters import freeze
-from pgmengine.model.shared.shared_term import SharedTerm
-from pgmengine.model.structure import Structure
+from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.tables import normalised
+from pgmengine.model.term import Term
 from pgmengine.model.weights import elementwise, like, numbers
 from pgmengine.units import Unit
 
@@ -323,14 +323,9 @@ class AdaMax(_Adaptive):
 def noisy_or_floors(structure: Structure) -> dict[str, float]:
     """Return the smallest allowed value of each parameter of noisy-or units."""
     out: dict[str, float] = {}
-    for name, layer in structure.layers.items():
-        if layer.unit.nonnegative:
-            out[f"{name}.bias"] = MIN_LEAK
-            own = [c for c in structure.arrows_into[name] if c in structure.weighted]
-            out |= {f"{c.key}.weight": 0.0 for c in own}
-    for key, t in structure.shared_groups.items():
+    for key, t in structure.parameters.items():
         if (t.directed or t.is_bias) and structure.layers[t.layers[-1]].unit.nonnegative:
-            out[key] = 0.0
+            out[key] = MIN_LEAK if t.is_bias and t.whole else 0.0
     return out
 
 
@@ -354,7 +349,7 @@ def rows_of_inputs(structure: Structure) -> dict[str, Unit]:
     Of several types, it is the one with the smallest inputs.
     """
     out = dict[str, Unit]()
-    for key in structure.shared_groups:
+    for key in first_of(structure.shared):
         terms = [t for t in structure.shared if t.key == key]
         if all(_rows_are_inputs(structure, t) for t in terms):
             units = [structure.layers[t.layers[-1]].unit for t in terms]
@@ -362,10 +357,10 @@ def rows_of_inputs(structure: Structure) -> dict[str, Unit]:
     return out
 
 
-def _rows_are_inputs(s: Structure, term: SharedTerm) -> bool:
+def _rows_are_inputs(s: Structure, term: Term) -> bool:
     """Return whether each row of the weight of arrows is the whole input of its children."""
     child = term.layers[-1]
-    if not term.has_all_rows(s.layers) or any(c in s.weighted for c in s.arrows_into[child]):
+    if not term.has_all_rows(s) or any(c in s.weighted for c in s.arrows_into[child]):
         return False
     ends = np.concatenate([t.index[:, -1] for t in s.shared if t.layers[-1] == child])
     return len(np.unique(ends)) == len(ends)

@@ -105,22 +105,15 @@ def _factors(structure: Structure, moments: Mapping[str, Array]) -> dict[str, fl
     s = {name: float(moments[f"scale/{name}"][0]) for name in structure.layers}
     if bad := [n for n, value in s.items() if not MIN_LAYER_SCALE < value < 1 / MIN_LAYER_SCALE]:
         raise PgmError(f"the state of Scaled has the scale {s[bad[0]]} for layer {bad[0]!r}")
-    factor = {f"{name}.bias": BIAS_STEP_SHARE / s[name] for name in s}
-    factor |= {f"{c.key}.weight": 1.0 / (s[c.a] * s[c.b]) for c in structure.weighted}
-    return factor | _of_places(structure, s)
-
-
-def _of_places(structure: Structure, s: Mapping[str, float]) -> dict[str, float]:
-    """Return the factors of parameters that many places share.
-
-    A parameter moves by the mean of the steps that its places would take with parameters of their
-    own: its gradient, the sum over the places, is divided by their number.
-    """
-    out = {}
-    for key, t in structure.shared_groups.items():
+    out = dict[str, float]()
+    for key, t in structure.parameters.items():
+        if t.is_table:
+            continue
         each = [s[name] for name in t.layers]
         own = BIAS_STEP_SHARE / each[0] if t.is_bias else 1.0 / (each[0] * each[1])
-        out[key] = own / structure.shared_counts[key]
+        # A parameter moves by the mean of the steps that its places would take with parameters of
+        # their own: its gradient, the sum over the places, is divided by their number.
+        out[key] = own / structure.shared_counts.get(key, 1.0)
     return out
 
 

@@ -1,4 +1,4 @@
-"""Optimizers around another one: centred gradients, tied parameters, averages of the parameters."""
+"""Optimizers around another one: centred gradients, averages of the parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.checks import check_number
-from pgmengine.base.errors import PgmError, told
+from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.base.work.threads import parts
 from pgmengine.declare.model import Model
@@ -25,10 +25,10 @@ from pgmengine.learn.steps.optimizers import (
     raised,
 )
 from pgmengine.learn.steps.scaled import Scaled
-from pgmengine.model.couplings import Undirected
-from pgmengine.model.shared.expansion import at_entries_of
+from pgmengine.model.couplings import Coupling
+from pgmengine.model.expansion import at_entries_of
 from pgmengine.model.structure import Structure
-from pgmengine.model.weights import count, is_sparse, like, numbers, pattern, plus
+from pgmengine.model.weights import count, is_sparse, like, numbers, plus
 
 # The number of updates from one that enters the average to the next. Successive parameters differ
 # little, and averaging costs as much as a step.
@@ -47,7 +47,7 @@ class Centered:
 
     Parameters
     ----------
-    optimizer : the optimizer that makes the steps. Tied is refused.
+    optimizer : the optimizer that makes the steps.
     follow : share of the mean of each update in the offsets, from 0 to 1.
 
     Raises
@@ -72,7 +72,6 @@ class Centered:
     def __post_init__(self) -> None:
         check_number(self, "follow", most=1)
         check_optimizer(self.optimizer, "Centered: optimizer")
-        _check_inside(self, Tied)
 
     def start(self, params: Params) -> Snapshot:
         """Return the moments of the optimizer, and offsets, which are not known yet."""
@@ -187,7 +186,7 @@ class Centered:
         for c in _centred_couplings(structure, bias):
             a, b = moments[f"offset/{c.a}"], moments[f"offset/{c.b}"]
             terms, key = ((-a, bias[c.b]), (-bias[c.a], b)), f"{c.key}.weight"
-            shared = structure.expansion.weights.get(c.key)
+            shared = structure.expansion.whole.get(key)
             if shared is None:
                 out[key] = c.projected(params[key], _plus_outer(gradient[key], terms))
                 continue
@@ -200,15 +199,15 @@ class Centered:
         return out
 
 
-def _centred_couplings(structure: Structure, means: Container[str]) -> list[Undirected]:
+def _centred_couplings(structure: Structure, means: Container[str]) -> list[Coupling]:
     """Return the couplings that are centred: offsets exist only without directed parents."""
     return [c for c in structure.undirected if c.a in means and c.b in means]
 
 
-def _of_whole_layers(structure: Structure, c: Undirected, steps: Params) -> Weight:
+def _of_whole_layers(structure: Structure, c: Coupling, steps: Params) -> Weight:
     """Return steps of parameters as a change of the weight between two whole layers."""
     key = f"{c.key}.weight"
-    if (shared := structure.expansion.weights.get(c.key)) is None:
+    if (shared := structure.expansion.whole.get(key)) is None:
         return steps[key]
     return shared.total(steps.get(key), steps)
 
@@ -218,19 +217,6 @@ def holds(optimizer: object, kind: type) -> bool:
     while optimizer is not None and not isinstance(optimizer, kind):
         optimizer = getattr(optimizer, "optimizer", None)
     return optimizer is not None
-
-
-def _check_inside(outer: Centered | Tied, other: type) -> None:
-    """Raise PgmError if an optimizer is inside that cannot be combined with this one.
-
-    Centring shifts each bias by offsets of its own. Tied parameters would then differ, or the fixed
-    points of their sum would move.
-    """
-    if holds(outer.optimizer, other):
-        raise PgmError(
-            f"{type(outer).__name__} does not go with {other.__name__}: centred gradients of tied "
-            "parameters are not those of one parameter"
-        )
 
 
 def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Weight:
@@ -248,102 +234,39 @@ def _plus_outer(slope: Any, terms: Sequence[tuple[Array, Array]]) -> Weight:
 
 
 @dataclass(frozen=True)
-class Tied:
-    """Groups of parameters that stay equal: each moves by the sum of the gradients of its group.
+class AsOne:
+    """An optimizer under which the parameters of each group move as one, by their summed gradient.
 
-    Parameters
-    ----------
-    optimizer : the optimizer that makes the steps. Centered is refused.
-    groups : groups of names of parameters that have to be equal at the start.
-
-    Raises
-    ------
-    PgmError for groups that name no parameter; when learning starts, for unknown names, for names
-    in two groups and for parameters that differ.
-
-    Examples
-    --------
-    >>> import pgmengine as pgm
-    >>> pgm.Tied(pgm.SGD(0.1), (("a.bias", "b.bias"),)).groups
-    (('a.bias', 'b.bias'),)
+    Only pretraining uses it: whole weights are dense, and have no name that could tie them.
     """
 
     optimizer: Optimizer
-    groups: Sequence[Sequence[str]]
+    groups: tuple[list[str], ...]
 
     def __post_init__(self) -> None:
-        check_optimizer(self.optimizer, "Tied: optimizer")
-        _check_inside(self, Centered)
-        try:
-            groups = [g if isinstance(g, str) else tuple(g) for g in self.groups]
-        except TypeError:
-            groups = [""]
-        if any(isinstance(group, str) for group in groups):
+        check_optimizer(self.optimizer, "pretrain: optimizer")
+        if holds(self.optimizer, Centered):
             raise PgmError(
-                f"Tied: groups must be sequences of names of parameters, not {told(self.groups)}"
+                "pretrain takes no Centered optimizer for a layer between two couplings: centring "
+                "would change each copy of a parameter in a different way"
             )
-        if not all(groups):
-            raise PgmError("Tied: a group names no parameter; remove it")
-        # An iterator would be exhausted after one use.
-        object.__setattr__(self, "groups", tuple(groups))
 
     def start(self, params: Params) -> Snapshot:
-        """Return the moments of the optimizer; PgmError if a group is not equal at the start."""
-        for group in self.groups:
-            for name in group:
-                if sum(list(other).count(name) for other in self.groups) > 1:
-                    raise PgmError(f"Tied: parameter {name!r} is named twice")
-                if name not in params:
-                    raise PgmError(
-                        f"Tied: parameter {name!r} is unknown; the parameters are "
-                        f"{', '.join(params)}"
-                    )
-                if not _equal(params[name], params[group[0]]):
-                    raise PgmError(f"Tied: {name!r} and {group[0]!r} differ to begin with")
+        """Return the moments of the optimizer."""
         return self.optimizer.start(params)
 
     def step(
         self, structure: Structure, params: Params, gradient: Gradient, moments: Snapshot, t: int
     ) -> Params:
-        """Return the parameters after step t along the sums of the groups' gradients."""
-        out: dict[str, Weight] = {}
-        least = floors(structure)
-        rows = {t.key for t in structure.tables if t.conditional}
-        for group in self.groups:
-            for name in group:
-                if least.get(name) != least.get(group[0]):
-                    raise PgmError(
-                        f"Tied: {name!r} and {group[0]!r} have not the same range, which "
-                        "noisy-or units bound"
-                    )
-                if (name in rows) != (group[0] in rows):
-                    raise PgmError(
-                        f"Tied: one of {name!r} and {group[0]!r} is a conditional, whose rows are "
-                        "normalised"
-                    )
-            total = gradient[group[0]]
-            for name in group[1:]:
+        """Return the parameters after step t, in which those of a group are equal."""
+        sums = dict[str, Weight]()
+        for first, *others in self.groups:
+            total = gradient[first]
+            for name in others:
                 total = plus(total, gradient[name])
-            out.update(dict.fromkeys(group, total))
-        return self.optimizer.step(structure, params, gradient.replaced(out), moments, t)
-
-
-def idle_together(optimizer: object, idle: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the masks of idle numbers in which tied parameters are idle only together."""
-    out = dict(idle)
-    while optimizer is not None:
-        for group in optimizer.groups if isinstance(optimizer, Tied) else ():
-            masks = [idle[name] for name in group if name in idle]
-            joint = np.logical_and.reduce(masks) if len(masks) == len(group) else np.False_
-            out |= {name: idle[name] & joint for name in group if name in idle}
-        optimizer = getattr(optimizer, "optimizer", None)
-    return {name: mask for name, mask in out.items() if mask.any()}
-
-
-def _equal(one: Weight, other: Weight) -> bool:
-    """Return whether two parameters have the same shape, pattern and numbers."""
-    alike = one.shape == other.shape and pattern(one) == pattern(other)
-    return alike and bool((numbers(one) == numbers(other)).all())
+            sums |= dict.fromkeys([first, *others], total)
+        stepped = self.optimizer.step(structure, params, gradient.replaced(sums), moments, t)
+        return {**stepped, **{name: stepped[one[0]] for one in self.groups for name in one}}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pgmengine.base.types import Weight
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.variables import Variable, free_name
-from pgmengine.model.tables import Tables
+from pgmengine.model.term import Kind, Term
 
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure
@@ -36,7 +36,7 @@ def unfolded_params(structure: Structure, params: Mapping[str, Weight]) -> dict[
     return {**biases, **params}
 
 
-def unfolded_structure(s: Structure, gates: Sequence[Tables]) -> Structure:
+def unfolded_structure(s: Structure, gates: Sequence[Term]) -> Structure:
     """Return a structure with auxiliary variables, and parts of some gates in place of them."""
     labels = dict[int, list[str]]()
     # For each gate: the parts, and the states of each auxiliary variable with its units by place.
@@ -56,38 +56,32 @@ def unfolded_structure(s: Structure, gates: Sequence[Tables]) -> Structure:
         for count, own in labels.items()
     }
     gone = {one.store for one in gates}
-    tables = [t for t in s.tables if t.store not in gone]
+    terms = [t for t in s.terms if t.store not in gone]
     for one, (parts, chain) in zip(gates, chains, strict=True):
-        tables += _tables_of(one, parts, [(names[count], units) for count, units in chain])
+        terms += _parts_of(one, parts, [(names[count], units) for count, units in chain])
     return replace(
         s,
         layers={**s.layers, **added},
-        tables=tuple(tables),
-        gates=tuple(one for one in s.gates if one.store not in gone),
+        terms=tuple(terms),
+        compact=s.compact - gone,
         auxiliary=s.auxiliary | frozenset(added),
     )
 
 
-def _label(s: Structure, one: Tables, units: list[int], axis: int) -> str:
+def _label(s: Structure, one: Term, units: list[int], axis: int) -> str:
     """Return the label of the auxiliary variable after a parent."""
     child, parent = (s.names.of((one.layers[i], units[i])) for i in (-1, axis))
     return f"{child} after {parent}"
 
 
-def _tables_of(
-    one: Tables, parts: Sequence[Steps], after: list[tuple[str, list[int]]]
-) -> list[Tables]:
+def _parts_of(one: Term, parts: Sequence[Steps], after: list[tuple[str, list[int]]]) -> list[Term]:
     """Return the parts of a gate; the auxiliary variable after each is in a layer, at units."""
     *parents, child = zip(one.layers, one.index.T.tolist(), strict=True)
     which = None if len(one.index) == 1 else np.zeros(len(one.index), dtype=np.int64)
-    ends, out = [*after, child], list[Tables]()
+    ends, out = [*after, child], list[Term]()
     for i, (part, end) in enumerate(zip(parts, ends, strict=True)):
         scope = [*ends[i - 1 : i], *parents[i : i + 1], end]
         layers = tuple(layer for layer, _ in scope)
         index = np.array([units for _, units in scope], dtype=np.int64).T
-        out.append(
-            Tables(
-                f"{one.name} #{i + 1}", layers, index, True, (), which, one.named, part, one.name
-            )
-        )
+        out.append(Term(one.key, Kind.CONDITIONAL, layers, index, (), which, part, i + 1))
     return out

@@ -28,7 +28,7 @@ from tiny import (
 
 import pgmengine as pgm
 from pgmengine.infer.variational.packed_graph import edges_of
-from pgmengine.model.couplings import Arrow
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 
 CONTINUOUS = next(m for m in MODELS if m.name == "continuous child")
@@ -469,5 +469,5 @@ def test_edges_of_sparse_arrows_between_large_layers_keep_their_numbers(n=47_000
     i = np.arange(n - 1)
     weight = sp.csr_array((np.ones(n - 1), (i, i + 1)), shape=(n, n))
     layer = Layer("x", pgm.Binary(), n)
-    edges = edges_of(Arrow("x", "y"), layer, layer, weight, 0)
+    edges = edges_of(Coupling("x", "y", directed=True), layer, layer, weight, 0)
     np.testing.assert_array_equal(np.stack([edges.parent, edges.child]), [i, i + 1])

@@ -37,7 +37,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
 from pgmengine.infer.question.wanted import evidence_patterns, one_for_all
-from pgmengine.model.couplings import Coupling, Pair
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.weights import is_sparse
 
 # log2 of the largest number of cover states that are computed side by side.
@@ -107,7 +107,9 @@ def _plain(target: Target) -> bool:
     """Return whether the model has dense pair couplings of undirected layers alone."""
     s = target.structure
     plain = target.untempered and not (s.tables or s.directed_layers or target.soft)
-    pairs = all(type(c) is Pair and not is_sparse(target.model.weight(c)) for c in s.couplings)
+    pairs = all(
+        not (c.directed or c.lateral) and not is_sparse(target.model.weight(c)) for c in s.couplings
+    )
     return plain and pairs
 
 

@@ -41,7 +41,7 @@ from pgmengine.infer.exact.junction_tree.marginalised import (
     Field,
     scopes_of,
 )
-from pgmengine.model.couplings import Arrow
+from pgmengine.model.couplings import Coupling
 from pgmengine.model.weights import is_sparse
 
 # Largest number of entries of a table over all parents that is taken in place of a chain.
@@ -94,7 +94,7 @@ def separate_units(target: Target, structural: bool) -> dict[str, Array]:
     return out
 
 
-def shares(target: Target, arrow: Arrow, parents: Array, children: Array) -> Array:
+def shares(target: Target, arrow: Coupling, parents: Array, children: Array) -> Array:
     """Return the amounts (entries, children) that each state of each parent adds to -z."""
     layer = target.structure.layers[arrow.a]
     support = layer.unit.support
@@ -120,7 +120,7 @@ class AbsentTerm:
 
     name: str
     children: Array
-    parents: tuple[tuple[Arrow, Array], ...]
+    parents: tuple[tuple[Coupling, Array], ...]
     scopes: Scopes
 
     by_row = True
@@ -153,7 +153,7 @@ def absent_term(target: Target, free: FreeUnits, name: str, children: Array) -> 
 class Links:
     """Pairs of a parent and a child that one arrow joins: the numbers (n,) of both units."""
 
-    arrow: Arrow
+    arrow: Coupling
     parents: Array
     children: Array
 

@@ -39,7 +39,8 @@ from pgmengine.infer.question.wanted import without_added
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, Result, quantity
 from pgmengine.model.forms.gate import Steps
-from pgmengine.model.tables import BLOCK_ENTRIES, Tables
+from pgmengine.model.tables import BLOCK_ENTRIES
+from pgmengine.model.term import Term
 
 # Gates with at most so many entries are always tables. A child that is observed to be absent is a
 # factor of each parent alone in the small tables of larger gates, however few its parents are.
@@ -155,7 +156,7 @@ class Elimination(Method):
         return log_z, found
 
 
-def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[Tables, ...]:
+def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[Term, ...]:
     """Return the gates with tables that a question may take apart into small tables.
 
     Only sums over all states may: the mode is a maximum. At beta < 1 the sum over auxiliary
@@ -169,7 +170,7 @@ def unfoldable(target: Target, want: tuple[str, ...]) -> tuple[Tables, ...]:
     return tuple([one for one in gates if _entries(one) > MAX_WHOLE_GATE_ENTRIES])
 
 
-def _entries(one: Tables) -> int:
+def _entries(one: Term) -> int:
     """Return the number of entries of the whole conditional of a gate."""
     assert isinstance(one.form, Steps)
     return one.form.entries

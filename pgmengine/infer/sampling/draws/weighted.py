@@ -21,7 +21,7 @@ from pgmengine.engine.cost import NS, US, Price, state_count
 from pgmengine.evidence.relevance import has_soft, of_free_parents
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.wanted import public, squeeze
-from pgmengine.model.couplings import Coupling, Undirected, only_parameters
+from pgmengine.model.couplings import Coupling, only_parameters
 from pgmengine.model.graph.unit_graph import Inputs, acts, arrows_inside, joined_units
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import count, is_sparse
@@ -224,7 +224,7 @@ def weighing(target: Target) -> Array:
     return count + _weighing_tables(target) if target.structure.tables else count
 
 
-def _weighing_pairs(target: Target, c: Undirected) -> Array:
+def _weighing_pairs(target: Target, c: Coupling) -> Array:
     """Return the number (rows,) of pairs of units that a coupling joins, one or both free."""
     one, two = joined_units(target.structure, c, acts(target.model, c, structural=False))
     count = np.zeros(target.rows, dtype=int)

@@ -1,1 +1,0 @@
-"""Declarations, checks and files of couplings and biases that many places share."""

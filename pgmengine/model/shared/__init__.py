@@ -1,1 +1,0 @@
-"""Couplings and biases that many places share: what they are, and how they act."""
