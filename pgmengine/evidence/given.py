@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from pgmengine.base.errors import PgmError
 from pgmengine.base.rows import common_rows, spread
 from pgmengine.base.types import Array, LayerValues
-from pgmengine.evidence.evidence import Evidence, parse_evidence, tells_rows
+from pgmengine.evidence.columns import columns_of, gathered
+from pgmengine.evidence.evidence import Evidence, evidence_of
 from pgmengine.evidence.extended.findings import observed_findings, with_findings
 from pgmengine.evidence.relevance import pattern_of
 from pgmengine.evidence.soft import Soft, SoftEvidence, parse_soft
@@ -39,49 +40,51 @@ def make_target(
             one = model.structure.names.of(model.structure.compact_gates[0].first_child)
             raise PgmError(f"beta must be 1 in a model with a large noisy gate, that of {one!r}")
         model = model.unfolded
-    parsed = parse_soft(model.structure, soft)
+    parsed = SoftEvidence({}) if soft is None else parse_soft(model.structure, soft)
     if parsed.findings:
         model = with_findings(model, parsed.findings)
     s = model.structure
+    seen, done = columns_of(s, evidence, what), [] if do is None else columns_of(s, do, "do")
     several = (parsed.rows or 1) > 1
-    joint = parse_evidence(s, evidence, what, several or tells_rows(s, do))
+    joint = evidence_of(s, gathered(seen, what, several or any(x.has_rows for x in done)), what)
     fields, common = parsed.fields, parsed.common
     if soft is not None or do is not None:
-        known = several or tells_rows(s, evidence)
-        done = None if do is None else parse_evidence(s, do, "do", known)
-        joint = _joint(s, joint, parsed, done)
+        others = several or any(x.has_rows for x in seen)
+        joint = _joint(s, joint, parsed, evidence_of(s, gathered(done, "do", others), "do"))
         rows = joint.pattern.rows
         fields = {name: spread(field, rows) for name, field in fields.items()}
         common = None if common is None else np.broadcast_to(common, (rows,))
-    _check_inputs(s, joint.pattern.observed)
+    for name, layer in s.layers.items():
+        if layer.unit.observed_only and not joint.pattern.observed[name].all():
+            row, index = np.argwhere(~joint.pattern.observed[name])[0]
+            raise PgmError(
+                f"{layer.place(index, row)} is not observed; {layer.unit!r} units have to be"
+            )
     target = Target(model, joint, fields, np.ones(joint.pattern.rows), {}, common=common)
     return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
 
 
-def _joint(s: Structure, seen: Evidence, soft: SoftEvidence, done: Evidence | None) -> Evidence:
+def _joint(s: Structure, seen: Evidence, soft: SoftEvidence, done: Evidence) -> Evidence:
     """Return evidence together with the values that do() sets and the findings, for all rows."""
     rows = common_rows(
         {
             "evidence": seen.pattern.rows if seen.has_rows else 1,
             "soft": soft.rows or 1,
-            "do": done.pattern.rows if done is not None and done.has_rows else 1,
+            "do": done.pattern.rows if done.has_rows else 1,
         }
     )
-    intervened = {
-        name: spread(mask if done is None else done.pattern.observed[name], rows)
-        for name, (_, mask) in s.no_evidence.items()
-    }
-    values = {name: spread(value, rows) for name, value in seen.values.items()}
-    observed = {name: spread(mask, rows) for name, mask in seen.pattern.observed.items()}
-    if done is not None:
-        _check_interventions(s, intervened, observed)
-        values = {name: value + done.values[name] for name, value in values.items()}
-        observed = {name: mask | intervened[name] for name, mask in observed.items()}
+    parts = seen.values, seen.pattern.observed, done.values, done.pattern.observed
+    values, observed, others, intervened = (
+        {name: spread(array, rows) for name, array in part.items()} for part in parts
+    )
+    _check_interventions(s, intervened, observed)
+    values = {name: value + others[name] for name, value in values.items()}
+    observed = {name: mask | intervened[name] for name, mask in observed.items()}
     if soft.findings:
         found = observed_findings(soft.findings, rows)
         values[s.findings], intervened[s.findings] = found.astype(np.float64), ~found
         observed[s.findings] = np.ones_like(found)
-    has_rows = seen.has_rows or (done is not None and done.has_rows) or soft.rows is not None
+    has_rows = seen.has_rows or done.has_rows or soft.rows is not None
     return Evidence(has_rows, values, pattern_of(s, rows, observed, intervened))
 
 
@@ -108,14 +111,4 @@ def _check_interventions(
             raise PgmError(
                 f"do: {s.layers[name].place(index, row)} is both observed and set; "
                 "leave out one of the two"
-            )
-
-
-def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
-    """PgmError unless all units of Input layers are observed."""
-    for name, layer in s.layers.items():
-        if layer.unit.observed_only and not observed[name].all():
-            row, index = np.argwhere(~observed[name])[0]
-            raise PgmError(
-                f"{layer.place(index, row)} is not observed; {layer.unit!r} units have to be"
             )

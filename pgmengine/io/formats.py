@@ -15,7 +15,7 @@ from pgmengine.base.errors import PgmError, told
 from pgmengine.base.names import nearest
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.networks.tabular import Network
-from pgmengine.evidence.named_units import ValuesInRows
+from pgmengine.evidence.columns import ValuesInRows
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.blocks import read_dsl, read_net, write_net
 from pgmengine.io.network import build, by_unit, finite_units, network_of

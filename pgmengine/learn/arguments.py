@@ -13,8 +13,8 @@ from pgmengine.base.display import few
 from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, LayerValues
+from pgmengine.evidence.columns import data_by_layer
 from pgmengine.evidence.containers import as_floats
-from pgmengine.evidence.frames import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.target import Target

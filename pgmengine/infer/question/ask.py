@@ -30,8 +30,8 @@ from pgmengine.base.work.interrupts import stoppable
 from pgmengine.base.work.progress import showing
 from pgmengine.declare.template import Row, Template, as_template
 from pgmengine.declare.units import Units, units_of_member
+from pgmengine.evidence.columns import Values
 from pgmengine.evidence.extended.unfolding import on_model
-from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.names import Member, as_members
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Soft
@@ -402,7 +402,7 @@ def _units_of(model: Model, observed: tuple[Member | Units, ...]) -> dict[str, A
     return found
 
 
-def _any_values(model: Model, seen: Mapping[str, Array]) -> StateNumbers:
+def _any_values(model: Model, seen: Mapping[str, Array]) -> Values:
     """Return evidence with any values of some units, layer -> (size,) bool."""
     evidence = {}
     for name, units in seen.items():
@@ -413,7 +413,7 @@ def _any_values(model: Model, seen: Mapping[str, Array]) -> StateNumbers:
         # The values have an axis of rows, because without it k units of Categorical(k) are
         # ambiguous.
         evidence[name] = layer.shaped(values[None])
-    return StateNumbers({n: v for n, v in evidence.items() if seen[n].any()})
+    return Values({n: v for n, v in evidence.items() if seen[n].any()})
 
 
 @stoppable

@@ -14,7 +14,7 @@ import numpy as np
 from pgmengine.base.checks import amount
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, LayerValues, Params
-from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.columns import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.methods.base_rates import base_rates

@@ -12,9 +12,8 @@ from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import LayerValues
 from pgmengine.declare.builder import GraphBuilder
-from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.columns import Values, data_by_layer
 from pgmengine.evidence.given import make_target
-from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.target import Target
 from pgmengine.learn.arguments import row_weights
 from pgmengine.learn.defaults import SCALED_RATE, falling_rate
@@ -154,7 +153,7 @@ def _learned(
     lower = _copies(step.below, step.both[1] and not step.both[0])
     upper = _copies(step.above, step.both[0] and not step.both[1])
     ties, optimizer = _ties(lower, upper), settings.get("optimizer")
-    rows = StateNumbers.fromkeys(lower, x)
+    rows = Values.fromkeys(lower, x)
     # Centring would change each copy of a tied parameter in a different way.
     tied = Tied(optimizer or Scaled(SGD(_falling(settings, len(x)))), ties) if ties else optimizer
     found = fit(_pair(model, step, lower, upper), rows, **{**settings, "optimizer": tied})
