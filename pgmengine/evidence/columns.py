@@ -12,11 +12,10 @@ the same containers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,8 +50,7 @@ class ValuesInRows(dict[str, Any]):
     """Values by layer and unit from a file, where a vector has a state for each row."""
 
 
-@dataclass(frozen=True, eq=False)
-class Named:
+class Named(NamedTuple):
     """Something given about a unit, or about all units of a layer, as its container holds it."""
 
     layer: Layer
@@ -67,8 +65,7 @@ class Named:
     by_place: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Column:
+class Column(NamedTuple):
     """Entries of a unit, or of all units of a layer.
 
     Attributes
@@ -91,34 +88,42 @@ class Column:
     def numbers(self) -> Array:
         """Return the entries as numbers, which are values of units or labels of states."""
         entries = self.entries
-        if self.are_values or (self.layer.state_table is None and entries.dtype.kind in "biuf"):
+        if entries.dtype.kind not in "biuf":
+            return self._distinct(entries.ravel().tolist()).reshape(entries.shape)
+        if self.are_values or self.layer.state_table is None:
             return entries.astype(np.float64, copy=False)
-        # NaN is not equal to itself, and would be read again and again.
-        known = np.where(np.isnan(entries), None, entries) if entries.dtype.kind == "f" else entries
-        values = known.ravel().tolist()
+        # Many numbers are equal, and looking up names is slow.
+        known, first, where = np.unique(entries, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        found = np.empty(len(known))
+        found[order] = self._distinct(known[order].tolist(), first[order].tolist())
+        return found[where].reshape(entries.shape)
+
+    def _distinct(self, values: list[Any], places: Sequence[int] | None = None) -> Array:
+        """Return values as numbers; each different one is read once, in their order.
+
+        `places` are their positions in the column, by default 0, 1, ...
+        """
         kinds = set(map(type, values))
         # Values of different types may be equal, as True and 1 are, and mean different states.
         # Text, None and fractions never are.
         apart = len(kinds) == 1 or kinds <= {str, float, type(None)}
-        keys = values if apart else list(zip(map(type, values), values, strict=True))
-        last = len(keys) - 1
+        keys: Sequence[Any] = values if apart else [*zip(map(type, values), values, strict=True)]
         try:
-            first = dict(zip(reversed(keys), range(last, -1, -1), strict=True))
+            numbers = dict(zip(keys, values, strict=True))
         except TypeError:
             # Some values cannot be hashed, as arrays of one number.
-            keys = list(range(len(keys)))
-            first = dict(enumerate(keys))
-        # Each different value is read once, in the order of the array.
-        numbers = dict.fromkeys(sorted(first, key=first.__getitem__), 0.0)
-        for key in numbers:
-            value = values[first[key]]
+            keys = range(len(values))
+            numbers = dict(enumerate(values))
+        for key, value in numbers.items():
             try:
                 numbers[key] = state_number(self.layer, value, self.where)
             except PgmError:
-                place = self.place(*divmod(first[key], entries.shape[1]))
-                numbers[key] = state_number(self.layer, value, place)
-        out = np.fromiter(map(numbers.__getitem__, keys), dtype=np.float64, count=len(keys))
-        return out.reshape(entries.shape)
+                index = keys.index(key)
+                place = divmod(places[index] if places else index, self.entries.shape[1])
+                state_number(self.layer, value, self.place(*place))
+                raise
+        return np.fromiter(map(numbers.__getitem__, keys), dtype=np.float64, count=len(keys))
 
     def place(self, row: int, unit: int) -> str:
         """Return the name of the column with the position of an entry."""

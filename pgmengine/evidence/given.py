@@ -50,7 +50,8 @@ def make_target(
     fields, common = parsed.fields, parsed.common
     if soft is not None or do is not None:
         others = several or any(x.has_rows for x in seen)
-        joint = _joint(s, joint, parsed, evidence_of(s, gathered(done, "do", others), "do"))
+        values = None if do is None else evidence_of(s, gathered(done, "do", others), "do")
+        joint = _joint(s, joint, parsed, values)
         rows = joint.pattern.rows
         fields = {name: spread(field, rows) for name, field in fields.items()}
         common = None if common is None else np.broadcast_to(common, (rows,))
@@ -64,27 +65,28 @@ def make_target(
     return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
 
 
-def _joint(s: Structure, seen: Evidence, soft: SoftEvidence, done: Evidence) -> Evidence:
+def _joint(s: Structure, seen: Evidence, soft: SoftEvidence, done: Evidence | None) -> Evidence:
     """Return evidence together with the values that do() sets and the findings, for all rows."""
     rows = common_rows(
         {
             "evidence": seen.pattern.rows if seen.has_rows else 1,
             "soft": soft.rows or 1,
-            "do": done.pattern.rows if done.has_rows else 1,
+            "do": done.pattern.rows if done is not None and done.has_rows else 1,
         }
     )
-    parts = seen.values, seen.pattern.observed, done.values, done.pattern.observed
-    values, observed, others, intervened = (
-        {name: spread(array, rows) for name, array in part.items()} for part in parts
-    )
-    _check_interventions(s, intervened, observed)
-    values = {name: value + others[name] for name, value in values.items()}
-    observed = {name: mask | intervened[name] for name, mask in observed.items()}
+    values = {name: spread(value, rows) for name, value in seen.values.items()}
+    observed = {name: spread(mask, rows) for name, mask in seen.pattern.observed.items()}
+    masks = {n: x for n, (_, x) in s.no_evidence.items()} if done is None else done.pattern.observed
+    intervened = {name: spread(mask, rows) for name, mask in masks.items()}
+    if done is not None:
+        _check_interventions(s, intervened, observed)
+        values = {name: value + done.values[name] for name, value in values.items()}
+        observed = {name: mask | intervened[name] for name, mask in observed.items()}
     if soft.findings:
         found = observed_findings(soft.findings, rows)
         values[s.findings], intervened[s.findings] = found.astype(np.float64), ~found
         observed[s.findings] = np.ones_like(found)
-    has_rows = seen.has_rows or done.has_rows or soft.rows is not None
+    has_rows = seen.has_rows or (done is not None and done.has_rows) or soft.rows is not None
     return Evidence(has_rows, values, pattern_of(s, rows, observed, intervened))
 
 

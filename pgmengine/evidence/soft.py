@@ -19,7 +19,7 @@ two values are. Weights take one of two forms:
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -152,9 +152,9 @@ def _takes_odds(structure: Structure, one: Named) -> bool:
         return False
     if one.unit is None:
         variables = layer.is_array or layer.is_variable or (name, 0) in structure.variables
-        keyed = layer.state_table is not None and hasattr(one.value, "keys")
-        states = keyed and any(layer.state_table.matches(key) for key in one.value.keys())
-        return not (variables or states)
+        table = layer.state_table
+        keys = one.value.keys() if hasattr(one.value, "keys") else ()
+        return not (variables or (table is not None and any(map(table.matches, keys))))
     by_state = name in structure.by_state or (name, one.unit) in structure.variables
     return one.by_place and not by_state
 
@@ -181,26 +181,27 @@ def _part(one: Named, odds: bool) -> Column:
     given = one.value.values if isinstance(one.value, Likelihoods) else one.value
     array = as_floats(given, what) if odds else _by_state(layer, given, what)
     inner = () if odds else (k,)
-    if array.shape[array.ndim - len(inner) :] != inner:
+    shown = array.shape
+    if shown[array.ndim - len(inner) :] != inner:
         raise PgmError(_without_states(layer, array, what, chances))
     alone = one.unit is not None or layer.is_variable
     n = 1 if alone else layer.size
     array = array if alone else layer.in_line(array, inner)
     if (alone or (n == 1 and array.shape != (1, *inner))) and array.ndim < 2 + len(inner):
         # The axis of a single unit may be missing: () or (rows,), (K,) or (rows, K).
-        array = np.expand_dims(array, array.ndim - len(inner))
+        array = array.reshape(*array.shape[: array.ndim - len(inner)], 1, *inner)
     has_rows = array.ndim == 2 + len(inner)
     if array.shape[has_rows:] != (n, *inner):
         each = f"log weights of {k} states" if inner else "a log-odds"
         shape = inner if alone else (n, *inner)
         shapes = f"{shape} or {('rows', *shape)}".replace("'", "") + f", {each}"
         shapes = shapes if shape else f"{each}, or one for each row"
-        raise PgmError(f"{what} has shape {np.shape(given)}, expected {shapes}")
+        raise PgmError(f"{what} has shape {shown}, expected {shapes}")
     array = array if has_rows else array[None]
     if not len(array):
         raise PgmError(f"{what} has no rows, expected at least one")
     column = Column(layer, one.unit, what, array, True, has_rows)
-    return replace(column, entries=_log_weights(column, odds, chances))
+    return column._replace(entries=_log_weights(column, odds, chances))
 
 
 def _without_states(layer: Layer, array: Array, what: str, chances: bool) -> str:
@@ -228,7 +229,7 @@ def _log_weights(column: Column, odds: bool, chances: bool) -> Array:
         good = in_range(array) | (np.isneginf(array) & (not odds))
         more = "; 0 means no soft evidence" if odds else ", or -inf, which excludes a state"
         expected = f"{IN_RANGE}{more}"
-    for index in np.argwhere(~good)[:1]:
+    for index in () if good.all() else np.argwhere(~good)[:1]:
         state = "" if odds else f", state {index[2] if names is None else repr(names[index[2]])}"
         place = column.place(*index[:2]) + state
         raise PgmError(f"{place} is {array[tuple(index)]}, expected {expected}")
@@ -238,7 +239,8 @@ def _log_weights(column: Column, odds: bool, chances: bool) -> Array:
     if chances:
         with np.errstate(divide="ignore"):
             array = np.log(array)
-    for index in np.argwhere(np.isneginf(array).all(axis=-1))[:1]:
+    lost = np.isneginf(array).all(axis=-1)
+    for index in np.argwhere(lost)[:1] if lost.any() else ():
         raise PgmError(f"{column.place(*index)}: every state is excluded")
     return array
 
