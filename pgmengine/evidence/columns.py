@@ -427,10 +427,16 @@ def count_rows(columns: Sequence[Column], what: str) -> int | None:
     return None if first is None else len(first.entries)
 
 
-def gathered(columns: Sequence[Column], what: str, rows_elsewhere: bool = False) -> Values:
+def gathered(
+    columns: Sequence[Column],
+    what: str,
+    others: Sequence[Column] = (),
+    soft_rows: int | None = None,
+) -> Values:
     """Return the values of columns by layer.
 
-    If something else of the question has rows, a vector has a state for each row.
+    If something else of the question has rows, a vector has a state for each row: `others` are its
+    other columns, and `soft_rows` is the number of rows of soft evidence.
 
     Raises
     ------
@@ -439,8 +445,8 @@ def gathered(columns: Sequence[Column], what: str, rows_elsewhere: bool = False)
     """
     out = Values()
     out.has_rows = count_rows(columns, what) is not None
-    doubts = [column.doubt for column in columns if column.has_rows]
-    if len(doubts) == 1 and doubts[0] and not rows_elsewhere:
+    doubts = [column.doubt for column in (*columns, *others) if column.has_rows]
+    if len(doubts) == 1 and doubts[0] and (soft_rows or 1) == 1:
         raise PgmError(doubts[0])
     for column in columns:
         name, numbers = column.layer.name, column.numbers()
@@ -450,9 +456,9 @@ def gathered(columns: Sequence[Column], what: str, rows_elsewhere: bool = False)
         if name not in out or len(out[name]) < len(numbers):
             out[name] = np.full((len(numbers), column.layer.size), out.get(name, np.nan))
         out[name][:, column.unit] = numbers[:, 0]
-    labelled = {x.layer for x in columns if not x.are_values and x.layer.unit.width > 1}
-    for layer in labelled:
-        out[layer.name] = layer.values_of(out[layer.name], what)
+    for name, layer in {x.layer.name: x.layer for x in columns if not x.are_values}.items():
+        if layer.unit.width > 1:
+            out[name] = layer.values_of(out[name], what)
     return out
 
 

@@ -56,26 +56,55 @@ def parse_evidence(
     return evidence_of(structure, gathered(columns_of(structure, evidence, what), what), what)
 
 
-def evidence_of(structure: Structure, given: Values, what: str) -> Evidence:
-    """Return the values of layers in complete arrays, checked."""
-    rows = max(map(len, given.values()), default=1)
+def evidence_of(
+    s: Structure, given: Values, what: str, done: Values | None = None, soft_rows: int | None = None
+) -> Evidence:
+    """Return values of layers, and the ones that do() sets, in complete arrays, checked.
+
+    `soft_rows` is the number of rows of soft evidence, None if it has no axis of rows.
+    """
+    rows = max([soft_rows or 1, *map(len, given.values()), *map(len, (done or {}).values())])
     values, observed, intervened = {}, {}, {}
-    for name, (value, none) in structure.no_evidence.items():
-        seen = none
+    for name, (value, none) in s.no_evidence.items():
+        layer, seen, cut = s.layers[name], none, none
         if name in given:
-            value, seen = checked(structure.layers[name], given[name], what, given.has_rows)
-            # Equal rows are stored once.
-            seen = seen[:1].copy() if len(seen) > 1 and (seen == seen[:1]).all() else seen
+            value, seen = checked(layer, given[name], what, given.has_rows)
+        if done and name in done:
+            other, cut = checked(layer, done[name], "do", done.has_rows)
+            _check_intervention(s, name, cut, seen)
+            value, seen = value + other, seen | cut
         if rows > 1:
-            value, seen, none = (spread(array, rows) for array in (value, seen, none))
-        values[name], observed[name], intervened[name] = value, seen, none
-    return Evidence(given.has_rows, values, pattern_of(structure, rows, observed, intervened))
+            value, seen, cut = (spread(array, rows) for array in (value, seen, cut))
+        values[name], observed[name], intervened[name] = value, seen, cut
+    has_rows = given.has_rows or soft_rows is not None or (done is not None and done.has_rows)
+    return Evidence(has_rows, values, pattern_of(s, rows, observed, intervened))
+
+
+def _check_intervention(s: Structure, name: str, cut: Array, seen: Array) -> None:
+    """PgmError unless do() sets units with a conditional that are not observed.
+
+    do() removes the conditional of a unit. Its undirected couplings and its other tables stay as
+    factors of the density.
+    """
+    directed = name in s.directed_layers and name not in s.undirected_layers
+    wrong = cut & ~(directed | (s.child_tables[name] >= 0))
+    if wrong.any():
+        what = s.names.described(name, np.asarray(wrong.any(axis=0)))
+        raise PgmError(
+            f"do: {what} is not directed: do() cuts arrows, so it needs units with a conditional, "
+            "children or roots without undirected couplings"
+        )
+    for row, index in np.argwhere(cut & seen)[:1]:
+        raise PgmError(
+            f"do: {s.layers[name].place(index, row)} is both observed and set; leave out one of "
+            "the two"
+        )
 
 
 def checked(layer: Layer, values: Array, what: str, has_rows: bool = True) -> tuple[Array, Array]:
-    """Return values (rows, width), 0 where not observed, and a mask (rows, size) of the others.
+    """Return values (rows, width), 0 where not observed, and a mask (rows or 1, size).
 
-    `values` (rows, size[, k]) are NaN where not observed.
+    `values` (rows, size[, k]) are NaN where not observed; the mask has the others.
     """
     # If all components are NaN, the unit is not observed; if only some are, the value is refused.
     nan, wide = np.asarray(np.isnan(values)), layer.unit.width > 1
@@ -92,7 +121,9 @@ def checked(layer: Layer, values: Array, what: str, has_rows: bool = True) -> tu
                 f"{values[row, index].tolist()} is not a value of {layer.unit!r}{_expected(layer)}"
                 f"{_as_probability(layer, values[row, index], index, what)}"
             )
-    return values.reshape(values.shape[0], layer.width), ~nan
+    # Equal rows of the mask are stored once.
+    seen = ~nan[:1] if len(nan) > 1 and (nan == nan[:1]).all() else ~nan
+    return values.reshape(values.shape[0], layer.width), seen
 
 
 def _rounded(layer: Layer, values: Array, good: Array) -> tuple[Array, Array]:
