@@ -328,7 +328,8 @@ def columns_of(structure: Structure, given: Any, what: str, are_data: bool = Fal
 def column_of(one: Named, are_data: bool = False, in_rows: bool = False) -> Column:
     """Return something given about a unit or a layer as a column."""
     layer, unit, where = one.layer, one.unit, one.where
-    entries, doubt, values = entries_of(layer, one.value, where), "", None
+    single, doubt, values = type(one.value) in PLAIN, "", None
+    entries = np.array(one.value, object) if single else entries_of(layer, one.value, where)
     n, k = (layer.size if unit is None else 1), layer.unit.width
     if unit is None and layer.shape:
         line = layer.in_line(entries)
@@ -411,20 +412,17 @@ def _doubt(layer: Layer, entries: Array, where: str) -> str:
 # ---- values ----
 
 
-def count_rows(columns: Sequence[Column], what: str) -> int | None:
-    """Return the common number of rows, or None without rows; PgmError if numbers differ."""
-    first = None
-    for column in columns:
-        if not column.has_rows:
-            continue
-        first = first or column
-        if len(column.entries) != len(first.entries):
-            other = column.where.removeprefix(f"{what}: ")
+def with_rows(columns: Sequence[Column], what: str) -> list[Column]:
+    """Return the columns that have an axis of rows; PgmError if their numbers of rows differ."""
+    several = [column for column in columns if column.has_rows]
+    for column in several[1:]:
+        first, n, m = several[0], len(several[0].entries), len(column.entries)
+        if n != m:
             raise PgmError(
-                f"{first.where} has {counted(len(first.entries), 'row')}, and {other} has "
-                f"{counted(len(column.entries), 'row')}; expected the same number of rows"
+                f"{first.where} has {counted(n, 'row')}, and {column.where.removeprefix(what)} "
+                f"has {counted(m, 'row')}; expected the same number of rows"
             )
-    return None if first is None else len(first.entries)
+    return several
 
 
 def gathered(
@@ -444,10 +442,11 @@ def gathered(
     that are no states, with row and index.
     """
     out = Values()
-    out.has_rows = count_rows(columns, what) is not None
-    doubts = [column.doubt for column in (*columns, *others) if column.has_rows]
-    if len(doubts) == 1 and doubts[0] and (soft_rows or 1) == 1:
-        raise PgmError(doubts[0])
+    several = with_rows(columns, f"{what}: ")
+    out.has_rows = bool(several)
+    if len(several) == 1 and several[0].doubt and (soft_rows or 1) == 1:
+        if not any(column.has_rows for column in others):
+            raise PgmError(several[0].doubt)
     for column in columns:
         name, numbers = column.layer.name, column.numbers()
         if column.unit is None:
@@ -493,8 +492,6 @@ def entries_of(layer: Layer, given: Any, what: str) -> Array:
     PgmError for what is no array of values, for times that name no states, and for cells in which
     pandas may have lost the name of a state.
     """
-    if type(given) in PLAIN:
-        return np.array(given, dtype=object)
     is_value = None
     if (table := layer.state_table) is not None:
         _check_not_lost(table, given, what)

@@ -10,7 +10,7 @@ means the same in all of them:
     refused         iterators and sets, which have no second reading or no order; frames that pandas
                     does not know; records
 
-Names of columns and of states are read elsewhere (frames.py, state_names.py).
+Names of columns and of states are read elsewhere (columns.py, state_names.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pandas DataFrames as evidence, data and results, with a column for each unit."""
+"""pandas DataFrames: columns that a fit remembers, and results with a column for each unit."""
 
 from __future__ import annotations
 

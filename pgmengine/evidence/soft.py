@@ -34,9 +34,9 @@ from pgmengine.evidence.columns import (
     Named,
     by_name,
     check_mapping,
-    count_rows,
     framed,
     state_number,
+    with_rows,
 )
 from pgmengine.evidence.containers import as_floats, is_frame
 from pgmengine.evidence.names import Member, Place
@@ -302,9 +302,9 @@ def _state(layer: Layer, key: Hashable, what: str) -> int:
 def _joined(parts: list[Column]) -> SoftEvidence:
     """Return the fields and findings of all parts, which belong to different units."""
     fields, findings = dict[str, Array](), list[Finding]()
-    rows = count_rows(parts, "soft")
-    common = np.zeros(rows or 1)
-    several = {part.layer.name for part in parts if part.has_rows}
+    several = with_rows(parts, "soft: ")
+    rows = len(several[0].entries) if several else None
+    common, layers = np.zeros(rows or 1), {part.layer.name for part in several}
     for part in parts:
         name, layer = part.layer.name, part.layer
         field, share, chances = _divided(part)
@@ -312,11 +312,9 @@ def _joined(parts: list[Column]) -> SoftEvidence:
             findings += _findings(part, chances)
         if field is not None:
             if name not in fields:
-                fields[name] = np.zeros(((rows or 1) if name in several else 1, layer.width))
-            own = layer.columns(
-                np.arange(layer.size) if part.unit is None else np.array([part.unit])
-            )
-            fields[name][:, own] = field.reshape(len(field), -1)
+                fields[name] = np.zeros(((rows or 1) if name in layers else 1, layer.width))
+            units = np.arange(layer.size) if part.unit is None else np.array([part.unit])
+            fields[name][:, layer.columns(units)] = field.reshape(len(field), -1)
         common += share.sum(axis=1)
     return SoftEvidence(fields, common if common.any() else None, tuple(findings), rows)
 
