@@ -18,9 +18,9 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.cache import Cache
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.model import Model, StandsForModel
+from pgmengine.evidence.columns import entries_of
 from pgmengine.model.containers import array_of, is_container, is_frame
 from pgmengine.model.layer import Layer
-from pgmengine.model.names.state_names import as_entries
 
 # The number of models that a template keeps, one for each number of steps.
 MAX_KEPT_MODELS = 256
@@ -171,7 +171,7 @@ class Template:
         if not is_container(type(given)):
             return given
         layer = self(2).structure.names.layer_of(key)
-        return array_of(given, what) if layer is None else as_entries(layer, given, what)
+        return array_of(given, what) if layer is None else entries_of(layer, given, what)
 
     def steps_of(self, row: Row, what: str = "row") -> int:
         """Return the number of steps of a row: a number itself, or what the shapes of values say.

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.equal_rows import common_rows, spread
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, LayerValues
-from pgmengine.evidence.evidence import Evidence, parse_evidence, tells_rows
+from pgmengine.base.types import LayerValues
+from pgmengine.evidence.columns import columns_of, gathered
+from pgmengine.evidence.evidence import Evidence, evidence_of
 from pgmengine.evidence.extended.virtual_findings import observed_findings, with_findings
-from pgmengine.evidence.relevance import pattern_of
 from pgmengine.evidence.soft import Soft, SoftEvidence, parse_soft
 from pgmengine.evidence.target import Target
 from pgmengine.model.structure import Structure
@@ -39,83 +39,42 @@ def make_target(
             one = model.structure.names.of(model.structure.compact_gates[0].first_child)
             raise PgmError(f"beta must be 1 in a model with a large noisy gate, that of {one!r}")
         model = model.unfolded
-    parsed = parse_soft(model.structure, soft)
+    parsed = SoftEvidence({}) if soft is None else parse_soft(model.structure, soft)
     if parsed.findings:
         model = with_findings(model, parsed.findings)
-    s = model.structure
-    several = (parsed.rows or 1) > 1
-    joint = parse_evidence(s, evidence, what, several or tells_rows(s, do))
-    fields, common = parsed.fields, parsed.common
-    if soft is not None or do is not None:
-        known = several or tells_rows(s, evidence)
-        done = None if do is None else parse_evidence(s, do, "do", known)
-        joint = _joint(s, joint, parsed, done)
-        rows = joint.pattern.rows
+    joint = _joint(model.structure, evidence, parsed, do, what)
+    rows, fields, common = joint.pattern.rows, parsed.fields, parsed.common
+    if soft is not None:
         fields = {name: spread(field, rows) for name, field in fields.items()}
         common = None if common is None else np.broadcast_to(common, (rows,))
-    _check_inputs(s, joint.pattern.observed)
-    target = Target(model, joint, fields, np.ones(joint.pattern.rows), {}, common=common)
+    target = Target(model, joint, fields, np.ones(rows), {}, common=common)
     return target if isinstance(beta, float) and beta == 1.0 else target.at(beta)
 
 
-def _joint(s: Structure, seen: Evidence, soft: SoftEvidence, done: Evidence | None) -> Evidence:
+def _joint(
+    s: Structure,
+    evidence: LayerValues | None,
+    soft: SoftEvidence,
+    do: LayerValues | None,
+    what: str,
+) -> Evidence:
     """Return evidence together with the values that do() sets and the findings, for all rows."""
-    rows = common_rows(
-        {
-            "evidence": seen.pattern.rows if seen.has_rows else 1,
-            "soft": soft.rows or 1,
-            "do": done.pattern.rows if done is not None and done.has_rows else 1,
-        }
-    )
-    intervened = {
-        name: spread(mask if done is None else done.pattern.observed[name], rows)
-        for name, (_, mask) in s.no_evidence.items()
-    }
-    values = {name: spread(value, rows) for name, value in seen.values.items()}
-    observed = {name: spread(mask, rows) for name, mask in seen.pattern.observed.items()}
-    if done is not None:
-        _check_interventions(s, intervened, observed)
-        values = {name: value + done.values[name] for name, value in values.items()}
-        observed = {name: mask | intervened[name] for name, mask in observed.items()}
-    if soft.findings:
-        found = observed_findings(soft.findings, rows)
-        values[s.findings], intervened[s.findings] = found.astype(np.float64), ~found
-        observed[s.findings] = np.ones_like(found)
-    has_rows = seen.has_rows or (done is not None and done.has_rows) or soft.rows is not None
-    return Evidence(has_rows, values, pattern_of(s, rows, observed, intervened))
-
-
-def _check_interventions(
-    s: Structure, intervened: dict[str, Array], observed: dict[str, Array]
-) -> None:
-    """PgmError unless do() sets units with a conditional that are not observed.
-
-    do() removes the conditional of a unit. Its undirected couplings and its other tables stay as
-    factors of the density.
-    """
-    for name, mask in intervened.items():
-        directed = name in s.directed_layers and name not in s.undirected_layers
-        wrong = mask & ~(directed | (s.child_tables[name] >= 0))
-        if wrong.any():
-            what = s.names.described(name, np.asarray(wrong.any(axis=0)))
-            raise PgmError(
-                f"do: {what} is not directed: do() cuts arrows, so it needs units with a "
-                "conditional, children or roots without undirected couplings"
-            )
-        both = mask & observed[name]
-        if both.any():
-            row, index = np.argwhere(both)[0]
-            raise PgmError(
-                f"do: {s.layers[name].place(index, row)} is both observed and set; "
-                "leave out one of the two"
-            )
-
-
-def _check_inputs(s: Structure, observed: dict[str, Array]) -> None:
-    """PgmError unless all units of Input layers are observed."""
+    seen, cut = columns_of(s, evidence, what), [] if do is None else columns_of(s, do, "do")
+    given, done = gathered(seen, what, cut, soft.rows), None
+    if cut or soft.rows or soft.findings:
+        done = gathered(cut, "do", seen, soft.rows)
+        counts = [max(map(len, part.values()), default=1) for part in (given, done)]
+        common_rows({"evidence": counts[0], "soft": soft.rows or 1, "do": counts[1]})
+    if done is not None and soft.findings:
+        # A finding is observed in its rows; in others do() sets it, so that it has no effect.
+        found = observed_findings(soft.findings, soft.rows or 1)
+        given[s.findings] = np.where(found, 1.0, np.nan)
+        done[s.findings] = np.where(found, np.nan, 0.0)
+    joint = evidence_of(s, given, what, done, soft.rows)
     for name, layer in s.layers.items():
-        if layer.unit.observed_only and not observed[name].all():
-            row, index = np.argwhere(~observed[name])[0]
+        if layer.unit.observed_only and not joint.pattern.observed[name].all():
+            row, index = np.argwhere(~joint.pattern.observed[name])[0]
             raise PgmError(
                 f"{layer.place(index, row)} is not observed; {layer.unit!r} units have to be"
             )
+    return joint

@@ -18,29 +18,34 @@ two values are. Weights take one of two forms:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import IN_RANGE, in_range
 from pgmengine.base.equal_rows import equal_rows
-from pgmengine.base.errors import PgmError
+from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, States
-from pgmengine.evidence.frames import units_of_columns
-from pgmengine.evidence.named_units import apart, check_by_layer
-from pgmengine.evidence.state_weights import (
-    ByState,
-    Likelihoods,
-    check_entries,
-    count_states,
-    log_weights,
+from pgmengine.evidence.columns import (
+    Column,
+    Named,
+    by_name,
+    check_mapping,
+    framed,
+    state_number,
+    with_rows,
 )
 from pgmengine.model.containers import as_floats, is_frame
 from pgmengine.model.layer import Layer
-from pgmengine.model.names.unit_names import Member, Names, Place
+from pgmengine.model.names.state_names import position
+from pgmengine.model.names.unit_names import Member, Place
 from pgmengine.model.structure import Structure
+
+# Numbers of states: an array with a last axis of states, or state -> number or number of each row.
+ByState: TypeAlias = "ArrayLike | Mapping[Hashable, ArrayLike]"
 
 # Layer, variable, or (layer, number of a unit) -> its soft evidence.
 Soft: TypeAlias = (
@@ -48,6 +53,13 @@ Soft: TypeAlias = (
     "| Mapping[tuple[str, Hashable], ByState | Likelihoods]"
 )
 Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihoods:
+    """Likelihoods of the states of a unit or a layer, made by `likelihood`."""
+
+    values: ByState
 
 
 def likelihood(values: Mapping[Key, ByState]) -> dict[Key, Likelihoods]:
@@ -116,19 +128,7 @@ class SoftEvidence:
     rows: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Soft evidence of units of a layer: log weights (rows or 1, units, K)."""
-
-    layer: Layer
-    units: Array
-    weights: Array
-    # The key under which the weights were given, and whether they have an axis of rows.
-    key: object
-    has_rows: bool
-
-
-def parse_soft(structure: Structure, soft: Soft | None) -> SoftEvidence:
+def parse_soft(structure: Structure, soft: Soft) -> SoftEvidence:
     """Return soft evidence as fields and findings.
 
     Raises
@@ -136,26 +136,27 @@ def parse_soft(structure: Structure, soft: Soft | None) -> SoftEvidence:
     PgmError with the name, row and state for unknown names, wrong shapes, numbers that are no
     weights, rows that exclude every state, and unequal numbers of rows.
     """
-    if soft is None:
-        return SoftEvidence({})
-    check_by_layer(structure, soft, "soft")
-    parts, variables = list[_Part](), set(structure.variables)
-    whole, named = apart(structure, soft, "soft")
-    for name, given in whole.items():
-        layer = structure.names.layer(name, what="soft: layer")
-        if layer.is_variable:
-            parts.append(_of_unit(layer, 0, name, given))
-        else:
-            own = layer.is_array or (name, 0) in variables
-            parts.append(_of_layer(structure.names, layer, given, own))
-    for name, members in named.items():
-        layer = structure.layers[name]
-        for i, (key, given) in members.items():
-            by_state = name in structure.by_state or (name, i) in variables
-            own = not isinstance(key, tuple) and key in structure.names.unique
-            nameless = not own and not by_state
-            parts.append(_of_unit(layer, i, key, given, nameless))
+    check_mapping(structure, soft, "soft")
+    parts = list[Column]()
+    for one in by_name(structure, soft, "soft"):
+        odds = _takes_odds(structure, one)
+        columns = framed(structure.names, one) if odds and is_frame(one.value) else [one]
+        parts += [_part(column, odds) for column in columns]
     return _joined(parts)
+
+
+def _takes_odds(structure: Structure, one: Named) -> bool:
+    """Whether something given is log-odds: about units with two values that are no variables."""
+    layer, name = one.layer, one.layer.name
+    if not _two_valued(layer) or isinstance(one.value, (Likelihoods, Mapping)):
+        return False
+    if one.unit is None:
+        variables = layer.is_array or layer.is_variable or (name, 0) in structure.variables
+        table = layer.state_table
+        keys = one.value.keys() if hasattr(one.value, "keys") else ()
+        return not (variables or (table is not None and any(map(table.matches, keys))))
+    by_state = name in structure.by_state or (name, one.unit) in structure.variables
+    return one.by_place and not by_state
 
 
 def _two_valued(layer: Layer) -> bool:
@@ -163,97 +164,147 @@ def _two_valued(layer: Layer) -> bool:
     return support is not None and layer.unit.width == 1 and len(support) == 2
 
 
-def _by_names(layer: Layer, given: Any) -> bool:
-    """Return whether a mapping, Series or DataFrame has states as keys."""
-    if isinstance(given, Mapping):
-        return True
-    if layer.state_table is None or not hasattr(given, "keys"):
-        return False
-    return any(layer.state_table.matches(key) for key in given.keys())  # noqa: SIM118
-
-
-def _of_layer(table: Names, layer: Layer, given: Any, variables: bool) -> _Part:
-    """Return the soft evidence of all units of a layer; `variables`: the units are variables."""
-    what, units = f"soft: {layer.title}", np.arange(layer.size)
-    chances = isinstance(given, Likelihoods)
-    if _two_valued(layer) and not (variables or chances or _by_names(layer, given)):
-        array = as_floats(_columns_in_order(table, layer, given), what)
-        shape: tuple[int, ...] = (layer.size,)
-    else:
-        array = log_weights(layer, given, what)
-        shape = layer.size, count_states(layer)
-    array = layer.in_line(array, shape[1:])
-    if layer.size == 1 and array.ndim < len(shape) + 1 and array.shape not in (shape, (1,)):
-        # As in evidence, the axis of units may be missing: () or (rows,), (K,) or (rows, K).
-        array = array[..., None] if len(shape) == 1 else array[..., None, :]
-    has_rows = array.ndim == len(shape) + 1
-    if array.shape[has_rows:] != shape:
-        each = "a log-odds" if len(shape) == 1 else f"log weights of {shape[1]} states"
+def count_states(layer: Layer) -> int:
+    """Return the number of states of a layer's units; PgmError if there are infinitely many."""
+    if layer.unit.support is None:
         raise PgmError(
-            f"{what} has shape {array.shape}, expected {shape} or (rows, ...), {each} for each unit"
+            f"soft: {layer.title} has {layer.unit!r} units; soft evidence needs finitely many "
+            "states"
         )
+    return len(layer.unit.support)
+
+
+def _part(one: Named, odds: bool) -> Column:
+    """Return the log weights (rows or 1, units, K) about a unit, or all units of a layer."""
+    layer, what, k = one.layer, one.where, 0 if odds else count_states(one.layer)
+    chances = isinstance(one.value, Likelihoods)
+    given = one.value.values if isinstance(one.value, Likelihoods) else one.value
+    array = as_floats(given, what) if odds else _by_state(layer, given, what)
+    inner = () if odds else (k,)
+    shown = array.shape
+    if shown[array.ndim - len(inner) :] != inner:
+        raise PgmError(_without_states(layer, array, what, chances))
+    alone = one.unit is not None or layer.is_variable
+    n = 1 if alone else layer.size
+    array = array if alone else layer.in_line(array, inner)
+    if (alone or (n == 1 and array.shape != (1, *inner))) and array.ndim < 2 + len(inner):
+        # The axis of a single unit may be missing: () or (rows,), (K,) or (rows, K).
+        array = array.reshape(*array.shape[: array.ndim - len(inner)], 1, *inner)
+    has_rows = array.ndim == 2 + len(inner)
+    if array.shape[has_rows:] != (n, *inner):
+        each = f"log weights of {k} states" if inner else "a log-odds"
+        shape = inner if alone else (n, *inner)
+        shapes = f"{shape} or {('rows', *shape)}".replace("'", "") + f", {each}"
+        shapes = shapes if shape else f"{each}, or one for each row"
+        raise PgmError(f"{what} has shape {shown}, expected {shapes}")
     array = array if has_rows else array[None]
     if not len(array):
         raise PgmError(f"{what} has no rows, expected at least one")
-    if len(shape) == 1:
-        if not in_range(array).all():
-            row, index = (int(i) for i in np.argwhere(~in_range(array))[0])
-            raise PgmError(
-                f"soft: {layer.place(index, row)} is {array[row, index]}, expected {IN_RANGE}; "
-                "0 means no soft evidence"
-            )
-        array = _of_larger_value(array)
-    return _Part(layer, units, array, layer.name, has_rows)
+    column = Column(layer, one.unit, what, array, True, has_rows)
+    return column._replace(entries=_log_weights(column, odds, chances))
 
 
-def _of_unit(layer: Layer, unit: int, key: object, given: Any, nameless: bool = False) -> _Part:
-    """Return the soft evidence of one unit, given under the name `key`."""
-    what = f"soft: {key!r}"
-    if nameless and _two_valued(layer) and not isinstance(given, (Likelihoods, Mapping)):
-        array = as_floats(given, what)
-        if array.ndim > 1:
-            raise PgmError(
-                f"{what} has shape {array.shape}, expected a log-odds, or one for each row"
-            )
-        check_entries(array, ~in_range(array), what, None, IN_RANGE)
-        array = _of_larger_value(array)
+def _without_states(layer: Layer, array: Array, what: str, chances: bool) -> str:
+    """Return a message about numbers whose last axis has not the states of a unit."""
+    k, names = count_states(layer), layer.state_names or ()
+    if array.ndim and not len(array):
+        return f"{what} has no rows, expected at least one"
+    numbers = [*[0.0] * (min(k, 4) - 1), 1.0]
+    example = dict(zip(names, numbers, strict=True)) if len(names) == len(numbers) else numbers
+    why = "; a log-odds does not say which state it favours" if k == 2 and not chances else ""
+    return (
+        f"{what} has shape {array.shape}, expected (..., {k}), a "
+        f"{'likelihood' if chances else 'log weight'} for each state, such as {example}"
+        f"{' ...' if k > len(numbers) else ''}{why}"
+    )
+
+
+def _log_weights(column: Column, odds: bool, chances: bool) -> Array:
+    """Return the log weights that log-odds, likelihoods or log weights mean, checked."""
+    array, names = column.entries, column.layer.state_names
+    if chances:
+        good = (array >= 0) & np.isfinite(array)
+        expected = "a likelihood, a finite number of at least 0"
     else:
-        array = log_weights(layer, given, what)
-        # (rows, 1, K), the shape of a layer of one unit.
-        array = array[:, 0] if array.ndim == 3 and array.shape[1] == 1 else array
-        if array.ndim > 2:
-            k = count_states(layer)
-            raise PgmError(f"{what} has shape {array.shape}, expected ({k},) or (rows, {k})")
-    if not array.size:
-        raise PgmError(f"{what} has no rows, expected at least one")
-    weights = array.reshape(-1, 1, array.shape[-1])
-    return _Part(layer, np.array([unit]), weights, key, array.ndim == 2)
+        good = in_range(array) | (np.isneginf(array) & (not odds))
+        more = "; 0 means no soft evidence" if odds else ", or -inf, which excludes a state"
+        expected = f"{IN_RANGE}{more}"
+    for index in () if good.all() else np.argwhere(~good)[:1]:
+        state = "" if odds else f", state {index[2] if names is None else repr(names[index[2]])}"
+        place = column.place(*index[:2]) + state
+        raise PgmError(f"{place} is {array[tuple(index)]}, expected {expected}")
+    if odds:
+        # The smaller value has the log weight 0.
+        return np.stack((np.zeros_like(array), array), axis=-1)
+    if chances:
+        with np.errstate(divide="ignore"):
+            array = np.log(array)
+    lost = np.isneginf(array).all(axis=-1)
+    for index in np.argwhere(lost)[:1] if lost.any() else ():
+        raise PgmError(f"{column.place(*index)}: every state is excluded")
+    return array
 
 
-def _of_larger_value(log_odds: Array) -> Array:
-    """Return log weights (..., 2) of two values from log-odds: the smaller value has 0."""
-    return np.stack((np.zeros_like(log_odds), log_odds), axis=-1)
+def _by_state(layer: Layer, given: Any, what: str) -> Array:
+    """Return numbers with a last axis of states; a mapping, frame or series may name them."""
+    names: Sequence[Hashable] = layer.state_names or range(count_states(layer))
+    if not _names_states(layer, given, what):
+        return as_floats(given, what)
+    found = {_state(layer, key, what): key for key in given.keys()}  # noqa: SIM118
+    if not len(found) == len(names) == len(given.keys()):
+        missing = listed([repr(n) for state, n in enumerate(names) if state not in found])
+        why = f"there is no number for {missing}" if missing != "" else "a state is named twice"
+        raise PgmError(f"{what}: {why}; expected one for each state")
+    order = range(len(names))
+    columns = [as_floats(given[found[i]], f"{what}, state {names[i]!r}") for i in order]
+    shapes = {column.shape for column in columns if column.shape}
+    if len(shapes) > 1:
+        raise PgmError(f"{what}: the states have numbers of different shapes, {sorted(shapes)}")
+    return np.stack(np.broadcast_arrays(*columns), axis=-1)
 
 
-def _columns_in_order(table: Names, layer: Layer, given: Any) -> Any:
-    """Return the log-odds of a DataFrame as (rows, size); other values unchanged.
+def _names_states(layer: Layer, given: Any, what: str) -> bool:
+    """Return whether numbers come with names of states: a mapping, or an index that has them.
 
-    The columns are units of the layer; a unit without a column has 0.
+    Integers from 0 do not count, because they are also the default index of pandas. PgmError if
+    they are names of states in another order.
     """
-    what = f"soft: {layer.title}"
-    if not is_frame(given) or (units := units_of_columns(table, layer, given, what)) is None:
-        return given
-    out = np.zeros((len(given), layer.size))
-    out[:, list(units)] = as_floats(given, what)
-    return out
+    if isinstance(given, Mapping):
+        return True
+    series = hasattr(given, "index") and hasattr(given, "items") and not is_frame(given)
+    if not (series or is_frame(given)):
+        return False
+    keys = list(given.keys())
+    if keys != list(range(len(keys))) or layer.state_table is None:
+        return layer.state_table is not None or any(
+            key in range(count_states(layer)) for key in keys
+        )
+    found = [layer.state_table.matches(key) for key in keys]
+    if any(found) and found != [(key,) for key in keys]:
+        raise PgmError(
+            f"{what}: the index {keys} may be names of states, or their order: give a mapping by "
+            "the names, or an array in their order"
+        )
+    return False
 
 
-def _joined(parts: list[_Part]) -> SoftEvidence:
+def _state(layer: Layer, key: Hashable, what: str) -> int:
+    """Return the number of the state that a key names; PgmError if it names none."""
+    if layer.state_table is not None:
+        return layer.state_table.state(key, what)
+    number = position(state_number(layer, key, what))
+    if number is not None and number < count_states(layer):
+        return number
+    known = listed([str(x) for x in range(count_states(layer))[:8]])
+    raise PgmError(f"{what}: {key!r} is no state, expected {known}")
+
+
+def _joined(parts: list[Column]) -> SoftEvidence:
     """Return the fields and findings of all parts, which belong to different units."""
     fields, findings = dict[str, Array](), list[Finding]()
-    rows = _rows(parts)
-    common = np.zeros(rows or 1)
-    several = {part.layer.name for part in parts if part.has_rows}
+    several = with_rows(parts, "soft: ")
+    rows = len(several[0].entries) if several else None
+    common, layers = np.zeros(rows or 1), {part.layer.name for part in several}
     for part in parts:
         name, layer = part.layer.name, part.layer
         field, share, chances = _divided(part)
@@ -261,30 +312,19 @@ def _joined(parts: list[_Part]) -> SoftEvidence:
             findings += _findings(part, chances)
         if field is not None:
             if name not in fields:
-                fields[name] = np.zeros(((rows or 1) if name in several else 1, layer.width))
-            fields[name][:, layer.columns(part.units)] = field.reshape(len(field), -1)
+                fields[name] = np.zeros(((rows or 1) if name in layers else 1, layer.width))
+            units = np.arange(layer.size) if part.unit is None else np.array([part.unit])
+            fields[name][:, layer.columns(units)] = field.reshape(len(field), -1)
         common += share.sum(axis=1)
     return SoftEvidence(fields, common if common.any() else None, tuple(findings), rows)
 
 
-def _rows(parts: list[_Part]) -> int | None:
-    """Return the common number of rows, or None without rows; PgmError if numbers differ."""
-    several = [part for part in parts if part.has_rows]
-    for part in several:
-        if len(part.weights) != len(several[0].weights):
-            raise PgmError(
-                f"soft: {several[0].key!r} has {len(several[0].weights)} rows, and {part.key!r} "
-                f"has {len(part.weights)} rows"
-            )
-    return len(several[0].weights) if several else None
-
-
-def _divided(part: _Part) -> tuple[Array | None, Array, Array | None]:
+def _divided(part: Column) -> tuple[Array | None, Array, Array | None]:
     """Return a field (rows, units, width), a constant (rows, units), and a finding.
 
     The finding has log probabilities (rows, units, K). Fields and findings without effect are None.
     """
-    w, unit = part.weights, part.layer.unit
+    w, unit = part.entries, part.layer.unit
     top = w.max(axis=-1, keepdims=True)
     if not (unit.one_hot or _two_valued(part.layer)):
         chances = w - top
@@ -300,12 +340,12 @@ def _divided(part: _Part) -> tuple[Array | None, Array, Array | None]:
     return field, w[..., 0] - low * field[..., 0], chances
 
 
-def _findings(part: _Part, log_prob: Array) -> list[Finding]:
+def _findings(part: Column, log_prob: Array) -> list[Finding]:
     """Return a finding for each unit and each distinct row of its log probabilities."""
     out = []
     for i in np.flatnonzero(log_prob.any(axis=(0, 2))):
         first, kind = equal_rows(log_prob[:, i])
-        place = part.layer.name, int(part.units[i])
+        place = part.layer.name, int(i if part.unit is None else part.unit)
         for number, one in enumerate(log_prob[first, i]):
             if one.any():
                 out.append(Finding(place, one, kind == number))

@@ -24,8 +24,8 @@ from pgmengine.base.display import counted
 from pgmengine.base.equal_rows import distinct, rows_of, spread
 from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.evidence.columns import by_name, check_mapping
 from pgmengine.evidence.evidence import Evidence
-from pgmengine.evidence.named_units import check_by_layer, fields_by_layer
 from pgmengine.evidence.relevance import EvidencePattern, barren
 from pgmengine.model.containers import as_floats
 from pgmengine.model.headline import headline
@@ -340,17 +340,18 @@ class Target:
 
 def _parse_reference(structure: Structure, reference: Mapping[str, ArrayLike]) -> States:
     """Return the natural parameters (width,) of each layer at beta = 0."""
-    check_by_layer(structure, reference, "reference")
-    flat = {}
-    for name, given in fields_by_layer(structure, reference, "reference").items():
-        layer = structure.names.layer(name, what="reference: layer")
-        array = as_floats(given, f"reference: {layer.title}")
-        if array.size != layer.width:
-            raise PgmError(
-                f"reference: {layer.title} has shape {array.shape}, expected {layer.bias_shape}, "
-                "without rows"
-            )
-        flat[name] = array.ravel()
+    check_mapping(structure, reference, "reference")
+    flat = States()
+    for one in by_name(structure, reference, "reference"):
+        layer, k = one.layer, one.layer.unit.width
+        own = slice(0, layer.width) if one.unit is None else slice(k * one.unit, k * (one.unit + 1))
+        array = as_floats(one.value, one.where)
+        if array.size != own.stop - own.start:
+            shape = layer.bias_shape[one.unit is not None :]
+            raise PgmError(f"{one.where} has shape {array.shape}, expected {shape}, without rows")
+        flat.setdefault(layer.name, np.zeros(layer.width))[own] = array.ravel()
+    for name in flat:
+        layer = structure.layers[name]
         with np.errstate(all="ignore"):
             possible = np.isfinite(layer.unit.log_normalizer(layer.shaped(flat[name])))
         if np.isfinite(flat[name]).all() and not possible.all():

@@ -16,7 +16,7 @@ from pgmengine.base.names import nearest
 from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.declare.networks.tabular import Network
-from pgmengine.evidence.named_units import ValuesInRows
+from pgmengine.evidence.columns import ValuesInRows
 from pgmengine.io.bif import read_bif, write_bif
 from pgmengine.io.hugin import read_dsl, read_net, write_net
 from pgmengine.io.network import build, by_unit, finite_units, network_of

@@ -10,7 +10,7 @@ means the same in all of them:
     refused         iterators and sets, which have no second reading or no order; frames that pandas
                     does not know; records
 
-Names of columns and of states are read elsewhere (frames.py, state_names.py).
+Names of columns and of states are read elsewhere (columns.py, state_names.py).
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def is_container(kind: type) -> bool:
     return issubclass(kind, (Sequence, Iterator, set, MappingView)) or hasattr(kind, "__array__")
 
 
-def array_of(given: Any, what: str, is_value: Callable[[Any], bool] | None = None) -> Array:
+def array_of(
+    given: Any, what: str, is_value: Callable[[Any], bool] | None = None, kind: str = "values"
+) -> Array:
     """Return the values of any container as an array of numbers, booleans, times or objects.
 
     Missing values are NaN among numbers, and NaN, None, NA or NaT among objects.
@@ -62,33 +64,43 @@ def array_of(given: Any, what: str, is_value: Callable[[Any], bool] | None = Non
     given : the container, or a single value.
     what : the name of the values in messages.
     is_value : whether a tuple is one value, such as the name of a state; None if no tuple is.
+    kind : the kind of values that is expected, for messages.
 
     Raises
     ------
     PgmError for what is no container of values, and for lists of unequal lengths.
     """
-    if type(given) is np.ndarray and given.dtype.kind in "biuf":
-        return given
     try:
-        return _array(given, what, is_value)
+        if type(given) is np.ndarray and given.dtype.kind in "biuf":
+            return given
+        if is_value is not None and isinstance(given, tuple) and is_value(given):
+            one = np.empty((), dtype=object)
+            one[()] = given
+            return one
+        if isinstance(given, (list, tuple)) or _is_sequence(given):
+            return _of_list(given, what, is_value, kind)
+        if is_sparse(given):
+            return _filled(given, what)
+        if isinstance(given, np.ma.MaskedArray):
+            given = _unmasked(given)
+        array = _in_memory(given, what)
+        if array.dtype.kind != "O" or not array.ndim or not _is_nested(set(map(type, array.flat))):
+            return array
+        return _of_list(array.tolist(), what, is_value, kind)
     except PgmError:
         raise
     except UNREADABLE as error:
-        raise PgmError(f"{what} is not an array of values: {error}") from None
+        raise PgmError(f"{what} is not an array of {kind}: {error}") from None
 
 
 def as_floats(given: Any, what: str) -> Array:
     """Return the values of any container as float64, NaN where missing; PgmError for others."""
+    array = array_of(given, what, kind="numbers")
     try:
-        plain = type(given) is np.ndarray and given.dtype.kind in "biuf"
-        array: Array = given if plain else _array(given, what, None)
         # numpy would drop the unit of dates.
         if array.dtype.kind in "mM":
             raise TypeError(f"it has {array.dtype} entries")
-        numbers = with_nan(array) if array.dtype.kind == "O" else array
-        return numbers.astype(np.float64, copy=False)
-    except PgmError:
-        raise
+        return with_nan(array).astype(np.float64, copy=False)
     except UNREADABLE as error:
         raise PgmError(f"{what} is not an array of numbers: {error}") from None
 
@@ -111,33 +123,6 @@ def _filled(matrix: Weight, what: str) -> Array:
     return filled
 
 
-def _array(given: Any, what: str, is_value: Callable[[Any], bool] | None) -> Array:
-    """Return the values of a container, or a single value as an array without axes."""
-    if is_value is not None and isinstance(given, tuple) and is_value(given):
-        one = np.empty((), dtype=object)
-        one[()] = given
-        return one
-    if isinstance(given, (list, tuple)) or _is_sequence(given):
-        return _of_list(given, what, is_value)
-    if is_sparse(given):
-        return _filled(given, what)
-    if isinstance(given, np.ma.MaskedArray):
-        given = _unmasked(given)
-    _check_kind(given, what)
-    array = np.asarray(_in_memory(given))
-    kind = array.dtype.kind
-    if kind == "V":
-        raise TypeError(f"it has {array.dtype} entries")
-    if kind in "mM" and np.isnat(array).all():
-        return np.full(array.shape, np.nan)
-    if kind in "biufmM":
-        return array
-    array = array.astype(object, copy=False)
-    kinds = set(map(type, array.flat)) if array.ndim else set()
-    nested = not kinds <= PLAIN and any(map(is_container, kinds))
-    return _of_list(array.tolist(), what, is_value) if nested else array
-
-
 def _check_kind(given: Any, what: str) -> None:
     """PgmError for what can be read once only, has no order, or has columns that stay unread."""
     kind = type(given).__name__
@@ -150,11 +135,19 @@ def _check_kind(given: Any, what: str) -> None:
         raise PgmError(f"{what} is a {kind}; give its to_pandas(), whose columns are read by name")
 
 
-def _in_memory(given: Any) -> Any:
-    """Return a tensor of torch without its gradients, and off any accelerator; others unchanged."""
-    if not (hasattr(given, "detach") and hasattr(given, "cpu")):
-        return given
-    return given.detach().cpu()
+def _in_memory(given: Any, what: str) -> Array:
+    """Return anything that numpy reads as an array of numbers, times or objects."""
+    _check_kind(given, what)
+    if hasattr(given, "detach") and hasattr(given, "cpu"):
+        # A tensor of torch, without its gradients and off any accelerator.
+        given = given.detach().cpu()
+    array = np.asarray(given)
+    kind = array.dtype.kind
+    if kind == "V":
+        raise TypeError(f"it has {array.dtype} entries")
+    if kind in "mM" and np.isnat(array).all():
+        return np.full(array.shape, np.nan)
+    return array if kind in "biufmM" else array.astype(object, copy=False)
 
 
 def _is_sequence(given: object) -> bool:
@@ -163,12 +156,25 @@ def _is_sequence(given: object) -> bool:
     return plain and not hasattr(given, "__array__")
 
 
-def _of_list(given: Sequence[Any], what: str, is_value: Callable[[Any], bool] | None) -> Array:
+def _is_nested(kinds: set[type]) -> bool:
+    """Whether some of the types of entries are containers."""
+    return not kinds <= PLAIN and any(map(is_container, kinds))
+
+
+def _of_list(
+    given: Sequence[Any], what: str, is_value: Callable[[Any], bool] | None, kind: str
+) -> Array:
     """Return a list of values, or of containers of equal shapes, as one array."""
     kinds = set(map(type, given))
-    if kinds <= PLAIN or not any(map(is_container, kinds)):
-        return _of_values(given, kinds)
-    parts = [_array(part, what, is_value) for part in given]
+    if kinds <= PLAIN or not _is_nested(kinds):
+        if kinds <= {int, float} or all(map(_is_number, kinds)):
+            array = np.array(given)
+            if array.dtype.kind in "iu" or _is_whole(array, kinds != {float}):
+                return array
+        if kinds <= {bool, np.bool_}:
+            return np.array(given, dtype=bool)
+        return np.fromiter(given, dtype=object, count=len(given))
+    parts = [array_of(part, what, is_value, kind) for part in given]
     if len(shapes := {part.shape for part in parts}) > 1:
         lengths = sorted({shape[0] for shape in shapes if shape})
         several = f"lists of {' and '.join(map(str, lengths))} values" if len(lengths) > 1 else ""
@@ -181,17 +187,6 @@ def _of_list(given: Sequence[Any], what: str, is_value: Callable[[Any], bool] | 
     return np.stack([_objects(part) for part in parts])
 
 
-def _of_values(given: Sequence[Any], kinds: set[type]) -> Array:
-    """Return single values of these types as an array of booleans, of numbers, or of objects."""
-    if kinds <= {int, float} or all(map(_is_number, kinds)):
-        array = np.array(given)
-        if array.dtype.kind in "iuf" and _is_whole(array, kinds != {float}):
-            return array
-    if kinds <= {bool, np.bool_}:
-        return np.array(given, dtype=bool)
-    return np.fromiter(given, dtype=object, count=len(given))
-
-
 def _is_number(kind: type) -> bool:
     """Return whether a type holds numbers; booleans do not count."""
     return issubclass(kind, (int, float, np.integer, np.floating)) and kind is not bool
@@ -200,7 +195,7 @@ def _is_number(kind: type) -> bool:
 def _is_whole(array: Array, integers: bool) -> bool:
     """Whether numbers, with integers among them, stayed what they are in an array of one type."""
     if not integers or array.dtype.kind != "f":
-        return True
+        return array.dtype.kind in "iuf"
     return not bool((np.abs(array) >= LARGEST_WHOLE).any())
 
 

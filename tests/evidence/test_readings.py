@@ -17,7 +17,7 @@ from extras import extra
 
 import pgmengine as pgm
 from pgmengine.apps.reading.inputs import read_evidence
-from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.columns import data_by_layer
 from pgmengine.model.names.state_names import text_of
 
 pd = extra("pandas")

@@ -31,6 +31,7 @@ SBN = pgm.sbn([3, 2], rng=0)
         (RBM, {"v": np.zeros((2, 3, 4))}, "shape"),
         (RBM, {"q": [0]}, "'q' is unknown"),
         (RBM, {"v": ["a"] * 4}, "layer 'v', index 0: 'a' is no state, expected a number"),
+        (RBM, {"v": np.array(["1", 0, b"x"], object)}, r"layer 'v' has shape \(3,\)"),
         (RBM, {"v": [[0] * 4] * 2, "h": [[0] * 2] * 3}, "number of rows"),
         (RBM, [1, 2], "must map"),
         (RBM, {"v": None}, "shape"),

@@ -150,8 +150,8 @@ def calls(ask):
 
 
 SHORT = {
-    "rbm": (lambda: pgm.rbm(6, 3, rng=0), {"v": [1, 0, 1, *[np.nan] * 3]}, 389, 209),
-    "network": (network, {"e": 1}, 359, 144),
+    "rbm": (lambda: pgm.rbm(6, 3, rng=0), {"v": [1, 0, 1, *[np.nan] * 3]}, 383, 197),
+    "network": (network, {"e": 1}, 341, 133),
 }
 
 

@@ -470,6 +470,8 @@ def test_base_rates_of_real_values_are_their_means():
         pgm.PgmError, match="data: layer 'v', index 1 has a mean at the edge of its range"
     ):
         pgm.base_rate_start(pgm.rbm(2, 1, rng=0), {"v": [[0, 1], [1, 1]]}, strength=0)
+    with pytest.raises(pgm.PgmError, match="data: layer 'v' has 3 rows, and layer 'h' has 2 rows"):
+        pgm.base_rates(pgm.rbm(2, 1, rng=0), {"v": np.zeros((3, 2)), "h": np.zeros((2, 1))})
 
 
 def test_fast_weights_that_are_not_finite_are_named():

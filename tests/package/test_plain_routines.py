@@ -186,6 +186,6 @@ def test_every_routine_has_a_plain_form_or_a_refusal():
     names = {n.name for n in stub.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
     names |= {n.target.id for n in stub.body if isinstance(n, ast.AnnAssign)}
     only_in_tests = {"elimination_order", "width_bound"}
-    from pgmengine.base import plain as routines
+    from pgmengine.base import numpy_routines as routines
 
     assert {name for name in names if not hasattr(routines, name)} <= only_in_tests

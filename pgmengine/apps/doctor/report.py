@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pgmengine.apps.doctor import machine as facts
+from pgmengine.apps.doctor import machine
 from pgmengine.apps.doctor.self_test import Check, checks
-from pgmengine.base import plain
+from pgmengine.base import numpy_routines
 from pgmengine.base.routines import BuildConfig, build_config
 from pgmengine.base.work.threads import THREADS_VARIABLE
 
@@ -67,7 +67,7 @@ class Report:
         yield ""
         yield "optional packages"
         width = max(map(len, self.extras))
-        for extra in facts.EXTRAS:
+        for extra in machine.EXTRAS:
             yield f"  {extra.name.ljust(width)}  {_text_of_extra(extra, self.extras[extra.name])}"
         yield ""
         yield "self-test"
@@ -94,17 +94,17 @@ class Report:
 
 def examined() -> Report:
     """Return the report of this installation; the tests take a few seconds."""
-    versions = facts.versions()
+    versions = machine.versions()
     missing = [f"{name} is not installed" for name, v in versions.items() if not v]
     return Report(
-        processor=facts.processor(),
+        processor=machine.processor(),
         routines=build_config(),
-        threads=facts.thread_counts(),
-        blas=facts.blas(),
+        threads=machine.thread_counts(),
+        blas=machine.blas(),
         versions=versions,
-        place=facts.place(),
-        extras={e.name: {p: facts.installed(p) for p in e.packages} for e in facts.EXTRAS},
-        problems=(*missing, *facts.too_old()),
+        place=machine.place(),
+        extras={e.name: {p: machine.installed(p) for p in e.packages} for e in machine.EXTRAS},
+        problems=(*missing, *machine.too_old()),
         checks=tuple(checks(compiled=build_config().compiled)),
     )
 
@@ -114,7 +114,7 @@ def _text_of_routines(found: BuildConfig) -> str:
     if not found.compiled:
         return (
             "NOT COMPILED: small questions are answered slowly, in plain Python, and others are "
-            f"refused; {plain.why}"
+            f"refused; {numpy_routines.why}"
         )
     by = f", chosen by {KERNELS_VARIABLE}" if os.environ.get(KERNELS_VARIABLE) else ""
     others = [kind for kind in found.runs_here if kind != found.used]
@@ -136,7 +136,7 @@ def _text_of_blas(one: dict[str, Any]) -> str:
     return f"{one['library']} {one['version']}{of}, {one['threads']} threads"
 
 
-def _text_of_extra(extra: facts.Extra, found: dict[str, str]) -> str:
+def _text_of_extra(extra: machine.Extra, found: dict[str, str]) -> str:
     """Return the versions of optional packages, how to install missing ones, and the purpose."""
     have = ", ".join(f"{name} {v}" for name, v in found.items() if v)
     missing = ", ".join(name for name, v in found.items() if not v)

@@ -14,9 +14,7 @@ import pgmengine as pgm
 from pgmengine.apps.reading.cells import as_cell, as_entry, one_unit, state, states_of_cells
 from pgmengine.base.types import Array
 from pgmengine.base.work.memory import too_large
-from pgmengine.evidence.named_units import numbers_of_layer
-from pgmengine.model.containers import as_floats
-from pgmengine.model.names.state_names import as_entries
+from pgmengine.evidence.columns import Named, column_of, entries_of
 
 # Names of the answers that are states of units.
 ANSWERS_OF_STATES = ("samples", "mode")
@@ -175,11 +173,11 @@ def _of_json(model: pgm.Model, name: str, value: Any) -> Any:
             return value if all(isinstance(x, (int, float)) for x in value) else states
         return as_entry(state(layer, value, what))
     layer = s.names.layer(name, what="layer")
-    cells = as_entries(layer, value, layer.title)
+    cells = entries_of(layer, value, layer.title)
     if cells.dtype.kind == "O":
         given, cells = cells, np.empty_like(cells)
         for i, cell in enumerate(given.flat):
             cells.flat[i] = as_cell(layer, cell)
     # The check is made here, so that its message names the file.
-    numbers = as_floats(numbers_of_layer(layer, cells, layer.title), layer.title)
-    return numbers if layer.state_table is None else cells
+    column_of(Named(layer, None, cells, layer.title)).numbers()
+    return cells

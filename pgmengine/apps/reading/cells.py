@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 import pgmengine as pgm
+from pgmengine.base.checks import SINGLE_ROUNDING
 from pgmengine.base.names import hashable
 from pgmengine.base.types import Array
-from pgmengine.evidence.named_units import check_states
+from pgmengine.evidence.columns import state_number
 from pgmengine.model.layer import Layer
-from pgmengine.model.names.state_names import state_number
+from pgmengine.model.names.state_names import text_of_number
 
 # Texts by which other programs mark a missing value. They may be names of states, and are not read
 # as missing; the message about them says how to write a missing value.
@@ -56,7 +57,14 @@ def state(layer: Layer, given: Any, what: str) -> Any:
         return value
     if table is not None:
         return table.names[table.state(text, what)]
-    check_states(layer, np.asarray(value), what)
+    known, rounding = layer.unit.support, SINGLE_ROUNDING
+    if known is not None and layer.unit.width > 1:
+        known, rounding = np.arange(len(known)), 0.0
+    if known is not None and not (np.abs(value - known) <= rounding * np.abs(known)).any():
+        raise pgm.PgmError(
+            f"{what}: {text_of_number(value)} is no state, expected one of "
+            f"{', '.join(map(repr, known.tolist()[:8]))}"
+        )
     return value
 
 

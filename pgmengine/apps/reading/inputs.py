@@ -52,9 +52,7 @@ def read_evidence(model: pgm.Model, given: list[str] | None) -> dict[str, Any]:
             )
         else:
             found = read_arrays(model, Path(text))
-        if twice := sorted(set(found) & set(evidence)):
-            raise pgm.PgmError(f"evidence {text!r}: {twice[0]!r} has been given before")
-        evidence |= found
+        add(evidence, found, f"evidence {text!r}")
     return evidence
 
 
@@ -64,11 +62,15 @@ def read_interventions(model: pgm.Model, given: list[str] | None) -> dict[str, A
     for text in given or ():
         if "=" not in text:
             raise pgm.PgmError(f"do {text!r}: expected NAME=STATE, such as smoke=yes")
-        one = inline(model, text, "do")
-        if twice := sorted(set(found) & set(one)):
-            raise pgm.PgmError(f"do {text!r}: {twice[0]!r} has been given before")
-        found |= one
+        add(found, inline(model, text, "do"), f"do {text!r}")
     return found or None
+
+
+def add(found: dict[str, Any], more: dict[str, Any], what: str) -> None:
+    """Add values by name to others; PgmError for a name that has some already."""
+    for name in sorted(found.keys() & more.keys())[:1]:
+        raise pgm.PgmError(f"{what}: {name!r} has been given before")
+    found |= more
 
 
 def inline(model: pgm.Model, text: str, option: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pgmengine as pgm
 from pgmengine.apps.reading.cells import state
-from pgmengine.apps.reading.inputs import name_and_rest
+from pgmengine.apps.reading.inputs import add, name_and_rest
 
 # A state and its number; names of states may have commas and colons.
 STATE_AND_NUMBER = re.compile(r"(.+?):\s*([^,:]+?)\s*(?:,|$)", re.DOTALL)
@@ -27,22 +27,15 @@ def read_soft(
     """Return soft evidence from texts with log weights and texts with likelihoods, or None."""
     found = dict[str, Any]()
     for text in soft or ():
-        _add(found, *_weights(model, text, "soft"), f"soft {text!r}")
+        add(found, _weights(model, text, "soft"), f"soft {text!r}")
     for text in likelihoods or ():
-        name, numbers = _weights(model, text, "likelihood")
-        _add(found, name, pgm.likelihood({name: numbers})[name], f"likelihood {text!r}")
+        chances = pgm.likelihood(_weights(model, text, "likelihood"))
+        add(found, chances, f"likelihood {text!r}")
     return found or None
 
 
-def _add(found: dict[str, Any], name: str, numbers: Any, what: str) -> None:
-    """Add the soft evidence about a variable; PgmError if it has some already."""
-    if name in found:
-        raise pgm.PgmError(f"{what}: {name!r} has been given before")
-    found[name] = numbers
-
-
-def _weights(model: pgm.Model, text: str, option: str) -> tuple[str, dict[Any, float]]:
-    """Return the name of a variable, and the number of each of its states."""
+def _weights(model: pgm.Model, text: str, option: str) -> dict[str, dict[Any, float]]:
+    """Return the name of a variable -> the number of each of its states."""
     what, names = f"{option} {text!r}", model.structure.names
     form = "xray=yes:0.9,no:0.2" if option == "likelihood" else "xray=yes:+1.5,no:0"
     if "=" not in text:
@@ -66,7 +59,7 @@ def _weights(model: pgm.Model, text: str, option: str) -> tuple[str, dict[Any, f
             raise pgm.PgmError(f"{what}: state {part[1].strip()!r} is named twice")
         _check_number(number, option, what, name, rest)
         out[key] = float(number)
-    return name, out
+    return {name: out}
 
 
 def _check_number(number: str, option: str, what: str, name: str, rest: str) -> None:

@@ -31,8 +31,8 @@ from pgmengine.base.work.progress import showing
 from pgmengine.declare.handles import Units, units_of_member
 from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.declare.template import Row, Template, as_template
+from pgmengine.evidence.columns import Values
 from pgmengine.evidence.extended.extended_targets import on_model
-from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
@@ -402,7 +402,7 @@ def _units_of(model: Model, observed: tuple[Member | Units, ...]) -> dict[str, A
     return found
 
 
-def _any_values(model: Model, seen: Mapping[str, Array]) -> StateNumbers:
+def _any_values(model: Model, seen: Mapping[str, Array]) -> Values:
     """Return evidence with any values of some units, layer -> (size,) bool."""
     evidence = {}
     for name, units in seen.items():
@@ -413,7 +413,7 @@ def _any_values(model: Model, seen: Mapping[str, Array]) -> StateNumbers:
         # The values have an axis of rows, because without it k units of Categorical(k) are
         # ambiguous.
         evidence[name] = layer.shaped(values[None])
-    return StateNumbers({n: v for n, v in evidence.items() if seen[n].any()})
+    return Values({n: v for n, v in evidence.items() if seen[n].any()})
 
 
 @stoppable

@@ -30,8 +30,8 @@ from pgmengine.base.display import as_html, as_text, few, plain
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike
 from pgmengine.declare.model import Model, ModelLike, as_model
+from pgmengine.evidence.columns import Values
 from pgmengine.evidence.frames import state_keys
-from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.ask import infer
@@ -239,7 +239,7 @@ class _Ask:
         self.model, self.place, self.settings = model, place, settings
         self.results: list[Result] = []
 
-    def __call__(self, rows: StateNumbers, soft: Any) -> Array:
+    def __call__(self, rows: Values, soft: Any) -> Array:
         result: Result = infer(self.model, rows, soft=soft, **self.settings)
         self.results.append(result)
         layer, unit = self.place
@@ -275,7 +275,7 @@ def _observations(model: Model, target: Target) -> list[Place]:
     return found
 
 
-def _rows(model: Model, target: Target, places: list[Place], kept: Array) -> StateNumbers:
+def _rows(model: Model, target: Target, places: list[Place], kept: Array) -> Values:
     """Return the evidence with some observations in each row; `kept` is (rows, observations)."""
     masks = {
         name: np.full((len(kept), layer.size), layer.unit.observed_only)
@@ -283,7 +283,7 @@ def _rows(model: Model, target: Target, places: list[Place], kept: Array) -> Sta
     }
     for (name, unit), column in zip(places, kept.T, strict=True):
         masks[name][:, unit] = column
-    rows = StateNumbers()
+    rows = Values()
     for name, layer in model.structure.layers.items():
         flat = np.where(layer.components(masks[name]), target.evidence.values[name], np.nan)
         rows[name] = layer.shaped(flat)

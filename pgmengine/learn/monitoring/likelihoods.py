@@ -12,7 +12,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.declare.model import Model
-from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.columns import data_by_layer
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import Method

@@ -28,7 +28,8 @@ from pgmengine.base.types import LayerValues
 from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.engine.chains import make_chains, start
 from pgmengine.engine.kernels import Gibbs, Kernel
-from pgmengine.evidence.frames import data_by_layer, shown_units
+from pgmengine.evidence.columns import data_by_layer
+from pgmengine.evidence.frames import shown_units
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.round_trips import Travels
 from pgmengine.infer.variational.mean_field import MeanField

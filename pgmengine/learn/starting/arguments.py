@@ -14,7 +14,7 @@ from pgmengine.base.equal_rows import distinct
 from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.types import Array, LayerValues
 from pgmengine.declare.model import Model
-from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.columns import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.target import Target
 from pgmengine.learn.contracts import Negative, PhaseMonitor, Positive

@@ -15,7 +15,7 @@ from pgmengine.base.checks import amount
 from pgmengine.base.equal_rows import distinct
 from pgmengine.base.types import Array, LayerValues, Params
 from pgmengine.declare.model import Model, ModelLike, as_model
-from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.columns import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.methods.base_rates import base_rates

@@ -13,9 +13,8 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import LayerValues
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.model import Model, ModelLike, as_model
-from pgmengine.evidence.frames import data_by_layer
+from pgmengine.evidence.columns import Values, data_by_layer
 from pgmengine.evidence.given import make_target
-from pgmengine.evidence.named_units import StateNumbers
 from pgmengine.evidence.target import Target
 from pgmengine.learn.fit import fit, pass_on
 from pgmengine.learn.phases.positive import posterior_draw
@@ -154,7 +153,7 @@ def _learned(
     lower = _copies(step.below, step.both[1] and not step.both[0])
     upper = _copies(step.above, step.both[0] and not step.both[1])
     ties, optimizer = _ties(lower, upper), settings.get("optimizer")
-    rows = StateNumbers.fromkeys(lower, x)
+    rows = Values.fromkeys(lower, x)
     if ties:
         optimizer = AsOne(optimizer or Scaled(SGD(_falling(settings, len(x)))), ties)
     found = fit(_pair(model, step, lower, upper), rows, **{**settings, "optimizer": optimizer})

@@ -9,17 +9,15 @@ fit that goes on has the same bits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, LayerValues
+from pgmengine.evidence.columns import Values, data_by_layer
 from pgmengine.evidence.evidence import is_binary
-from pgmengine.evidence.frames import data_by_layer
 from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.steps.wrappers import holds
-from pgmengine.model.containers import as_floats
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.unit_names import Member, as_members
 from pgmengine.model.structure import Structure
@@ -54,7 +52,7 @@ def probabilities_of(
         layer = s.layers[name]
         if name not in rows:
             raise PgmError(f"probabilities: {layer.title} has no data")
-        found[name] = _checked(layer, as_floats(rows[name], f"data: {layer.title}"), units)
+        found[name] = _checked(layer, rows[name], units)
     return found
 
 
@@ -67,11 +65,7 @@ def _checked(layer: Layer, given: Array, units: Array) -> Array:
             f"{' whose states have names' if binary else ''}; only the data of Binary units "
             "without names of states may be probabilities of 1"
         )
-    if given.size % layer.size or given.shape[-1:] not in ((layer.size,), (len(given),)):
-        raise PgmError(
-            f"data: {layer.title} has shape {given.shape}, expected (rows, {layer.size})"
-        )
-    x = np.where(units, given.reshape(-1, layer.size), np.nan)
+    x = np.where(units, given, np.nan)
     bad = ~(np.isnan(x) | ((x >= 0) & (x <= 1)))
     if bad.any():
         row, index = (int(i) for i in np.argwhere(bad)[0])
@@ -82,12 +76,10 @@ def _checked(layer: Layer, given: Array, units: Array) -> Array:
     return x
 
 
-def with_states(rows: Mapping[str, Any], probabilities: Mapping[str, Array]) -> None:
+def with_states(rows: Values, probabilities: Mapping[str, Array]) -> None:
     """Put the more probable state in the place of each probability in data by layer."""
     for name, chance in probabilities.items():
-        x = as_floats(rows[name], name)
-        likely = np.where(np.isnan(chance), x.reshape(chance.shape), chance >= 0.5)
-        rows[name] = likely.reshape(x.shape)  # type: ignore[index]
+        rows[name] = np.where(np.isnan(chance), rows[name], chance >= 0.5)
 
 
 def check_mini_batches(optimizer: object, probabilities: Mapping[str, Array]) -> None:

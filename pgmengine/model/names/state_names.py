@@ -13,25 +13,19 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Callable, Hashable, Sequence
-from datetime import datetime
+from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from math import isfinite
 from numbers import Number
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from pgmengine.base.checks import SINGLE_ROUNDING, is_missing
+from pgmengine.base.checks import SINGLE_ROUNDING
 from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.names import hashable, nearest
-from pgmengine.base.types import Array
-from pgmengine.model.containers import array_of
-
-if TYPE_CHECKING:
-    from pgmengine.model.layer import Layer
 
 # A number as tables and files write it; `float` would also read "nan", "1_0" and spaces.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -51,6 +45,10 @@ LARGEST_READ = 10**308
 
 # Length of the longest text that is read as a number, in characters.
 MAX_NUMBER_LENGTH = 400
+
+
+# Kinds of values of the types that are asked about most often.
+KINDS: dict[type, type] = {bool: bool, int: Number, float: Number, str: str}
 
 
 class StateNames:
@@ -82,10 +80,13 @@ class StateNames:
 
     def matches(self, value: object) -> tuple[int, ...]:
         """Return the states that a value may name: none, one, or several with the same meaning."""
-        value = plain(value)
-        if not hashable(value):
-            return ()
-        state = self.exact.get((_kind(value), value))
+        kind = KINDS.get(type(value))
+        if kind is None:
+            value = plain(value)
+            if not hashable(value):
+                return ()
+            kind = _kind(value)
+        state = self.exact.get((kind, value))
         if state is not None:
             return (state,)
         written = _written(value)
@@ -237,25 +238,7 @@ def _shown(value: object) -> str:
         return told(value)
 
 
-def state_number(layer: Layer, value: Any, what: str) -> float:
-    """Return one value of a unit as a number, NaN where it is not observed.
-
-    A name becomes the value of the state for units of one component, else the number of the state.
-
-    Raises
-    ------
-    PgmError with the names of the states, and with the most similar name.
-    """
-    if is_missing(value):
-        return float("nan")
-    if layer.state_table is None:
-        return _number(value, what)
-    state = layer.state_table.state(value, what)
-    support = layer.unit.support
-    return float(state if support is None or layer.unit.width > 1 else support[state])
-
-
-def _number(value: Any, what: str) -> float:
+def number_of(value: Any, what: str) -> float:
     """Return the number of a state without a name; PgmError for text that is no number."""
     try:
         number = _written(value)[1] if isinstance(value, str) else value
@@ -266,106 +249,3 @@ def _number(value: Any, what: str) -> float:
         raise PgmError(
             f"{what}: {_shown(value)} is no state, expected a number of a state"
         ) from None
-
-
-def as_entries(layer: Layer, given: Any, what: str) -> Array:
-    """Return values of a layer as an array of numbers, or of objects, from any container.
-
-    PgmError for what is no array of values, for times that name no states, and for cells in which
-    pandas may have lost the name of a state.
-    """
-    is_value = None
-    if (table := layer.state_table) is not None:
-        _check_not_lost(table, given, what)
-        is_value = partial(table.is_one, what=what) if table.tuples else None
-    array = array_of(given, what, is_value)
-    if array.dtype.kind not in "mM":
-        return array
-    if (times := _times(layer, array)) is not None:
-        return times
-    raise PgmError(f"{what} is not an array of numbers or names: it has dates or times")
-
-
-def _times(layer: Layer, array: Array) -> Array | None:
-    """Return times as objects if names of states are times; None for other arrays."""
-    names = layer.state_names or ()
-    if array.dtype.kind != "M" or not any(isinstance(plain(x), datetime) for x in names):
-        return None
-    times = array.astype("datetime64[us]")
-    same = (times == array) | np.isnat(array)
-    return times.astype(object) if same.all() else None
-
-
-def _check_not_lost(table: StateNames, column: Any, what: str) -> None:
-    """PgmError for NaN in a column of pandas that may have been the name of a state.
-
-    pandas converts such texts to NaN when it reads a file, so that they look like empty cells.
-    """
-    if not hasattr(column, "isna") or not (names := table.names_like_missing):
-        return
-    entries = column.astype(object).to_numpy()
-    lost = [row for row, value in enumerate(entries) if isinstance(value, float) and value != value]
-    if lost:
-        raise PgmError(
-            f"{what}, row {lost[0]}: NaN may be not observed, or the state {names[0]!r}, of which "
-            "pandas makes NaN: read files with pandas.read_csv(..., keep_default_na=False), and "
-            "give None in columns of objects, frame.astype(object).where(frame.notna(), None), "
-            "where nothing is observed"
-        )
-
-
-def state_numbers(layer: Layer, array: Array, what: str, axes: Sequence[str]) -> Array:
-    """Return an array of values of units as numbers; see `state_number`.
-
-    Parameters
-    ----------
-    layer : the layer of the units.
-    array : numbers or objects, as `as_entries` returns them, of any shape.
-    what : the name of the values in messages.
-    axes : names of the axes, for messages.
-    """
-    numeric = array.dtype.kind in "biuf"
-    if numeric and layer.state_table is None:
-        return array.astype(np.float64)
-
-    def place(index: int) -> str:
-        """Return the position of an entry in words."""
-        numbers = np.unravel_index(index, array.shape)
-        # A single value has no axes.
-        where = "".join(f", {axis} {i}" for axis, i in zip(axes, numbers, strict=False))
-        label = f" ({layer.labels[numbers[-1]]!r})" if layer.labels and "index" in where else ""
-        return f"{what}{where}{label}"
-
-    def read(value: Any, index: Callable[[], int]) -> float:
-        """Return one entry as a number; a refusal names its position."""
-        try:
-            return state_number(layer, value, what)
-        except PgmError:
-            return state_number(layer, value, place(index()))
-
-    if numeric:
-        # Many numbers are equal, and looking up names is slow.
-        known, first, where = np.unique(array, return_index=True, return_inverse=True)
-        # In the order of the array, so that a message names the first wrong entry.
-        found = np.empty(len(known))
-        for i in np.argsort(first):
-            found[i] = read(known[i], partial(int, first[i]))
-        return found[where].reshape(array.shape)
-    values = array.ravel().tolist()
-    kinds = set(map(type, values))
-    # Values of different types may be equal, as True and 1 are, and mean different states. Text,
-    # None and fractions never are.
-    apart = len(kinds) == 1 or kinds <= {str, float, type(None)}
-    keys = values if apart else list(zip(map(type, values), values, strict=True))
-    try:
-        # Each different value is read once, in the order of the array.
-        numbers = dict.fromkeys(keys)
-    except TypeError:
-        # A value that cannot be hashed is no state, and is refused by its position.
-        each = [read(value, partial(int, i)) for i, value in enumerate(values)]
-        return np.array(each).reshape(array.shape)
-    for key in numbers:
-        value = key if apart else key[1]
-        numbers[key] = read(value, partial(keys.index, key))
-    out = np.fromiter(map(numbers.__getitem__, keys), dtype=np.float64, count=len(keys))
-    return out.reshape(array.shape)

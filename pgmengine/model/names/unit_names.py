@@ -114,10 +114,11 @@ class Names:
 
     def place(self, name: object) -> Place | None:
         """Return the place of the unit with this name, or None, as public functions read names."""
-        if not hashable(name):
+        try:
+            if name in self.unique:
+                return self.unique[name]
+        except TypeError:
             return None
-        if name in self.unique:
-            return self.unique[name]
         if isinstance(name, tuple) and len(name) == 2:
             if name[0] in self.layers:
                 unit = self.layers[name[0]].unit_of(name[1])

@@ -10,15 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import IN_RANGE, amount
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.model import ModelLike, as_model
-from pgmengine.evidence.evidence import parse_layer
-from pgmengine.evidence.frames import data_by_layer
-from pgmengine.model.containers import as_floats
+from pgmengine.evidence.columns import data_by_layer
+from pgmengine.evidence.evidence import checked
 from pgmengine.model.layer import Layer
 
 
@@ -53,10 +51,10 @@ def base_rates(model: ModelLike, data: Any, shrink: float = 1.0) -> dict[str, Ar
     amount("base_rates: shrink", shrink)
     out = {}
     for name, given in data_by_layer(model.structure, data).items():
-        layer = model.structure.names.layer(name, what="data: layer")
+        layer = model.structure.layers[name]
         if layer.unit.observed_only or (layer.unit.width > 1 and not layer.unit.one_hot):
             continue
-        x = layer.shaped(_values(layer, given))
+        x = _values(layer, given)
         seen, middle = (~np.isnan(x)).sum(axis=0), layer.unit.mean(np.zeros(layer.bias_shape))
         more = np.where(seen == 0, 1.0, shrink if layer.unit.bounded else 0.0)
         with np.errstate(divide="ignore"):
@@ -71,20 +69,14 @@ def base_rates(model: ModelLike, data: Any, shrink: float = 1.0) -> dict[str, Ar
     return out
 
 
-def _values(layer: Layer, given: ArrayLike) -> Array:
-    """Return data (rows, width) with NaN where missing.
+def _values(layer: Layer, x: Array) -> Array:
+    """Return data (rows, size[, k]) with NaN where missing, checked.
 
     Units of one component take any number in their range, such as grey levels for two values.
     """
     if layer.unit.width > 1:
-        values, seen, _ = parse_layer(layer, given, "data")
-        return np.where(layer.components(seen), values, np.nan)
-    x = as_floats(given, f"data: {layer.title}")
-    # A vector is one column for a layer of one unit, as in fit.
-    x = x[:, None] if x.ndim == 1 and layer.size == 1 else x
-    if x.ndim not in (1, 2) or x.shape[-1] != layer.size:
-        raise PgmError(f"data: {layer.title} has shape {x.shape}, expected (rows, {layer.size})")
-    x = x.reshape(-1, layer.size)
+        values, seen = checked(layer, x, "data")
+        return np.where(layer.shaped(layer.components(seen)), layer.shaped(values), np.nan)
     low, high = (
         (-1.0, 1.0)
         if layer.unit.support is None
