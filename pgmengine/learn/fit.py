@@ -41,6 +41,7 @@ from pgmengine.learn.starting.fit_plan import FitPlan, plan_fit
 from pgmengine.learn.steps.wrappers import averaged
 from pgmengine.learn.under_way import UnderWay, learn, report
 from pgmengine.learn.whole.full_batch import FullBatch
+from pgmengine.learn.whole.objective import FitData
 from pgmengine.learn.whole.template_fit import fit_template
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.model.structure import Structure
@@ -327,9 +328,10 @@ def fit(
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     check_executor(executor)
+    read = data if isinstance(data, FitData) else FitData(data)
     plan = plan_fit(
         models[0],
-        data,
+        read,
         negative,
         positive,
         given,
@@ -358,7 +360,7 @@ def fit(
         interrupted = learn(fits, progress, saver)
         unsaved = saver.at_the_end(first.run, first.history, first.watch) if saver else ""
     _warn_of_absent_values(callbacks, first.history)
-    labels = labels_of_columns(declared[0].structure, data)
+    labels = labels_of_columns(declared[0].structure, read.values)
     found = [
         _ended(each, one.structure, plan.means, labels, interrupted, unsaved)
         for each, one in zip(fits, declared, strict=True)
@@ -408,6 +410,8 @@ def _saver(
     if plan.probabilities:
         drawn = {n: np.asarray(~np.isnan(p).all(axis=0)) for n, p in plan.probabilities.items()}
         settings["probabilities"] = written(model.structure, drawn)
+    if others := plan.data.others:
+        settings["others"] = [(rows.structure.units, rows.rows) for rows, _, _ in others]
     mark = mark_of(model, plan.rows, settings)
     return Saver(checkpoint, mark, SECONDS_BETWEEN_CHECKPOINTS)
 

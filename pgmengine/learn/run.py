@@ -48,6 +48,7 @@ from pgmengine.learn.statistics import Gradient, Statistics
 from pgmengine.learn.steps.optimizers import Stepped, floors, raised, with_normalised
 from pgmengine.learn.steps.wrappers import idle_together
 from pgmengine.learn.whole.full_batch import FullBatch
+from pgmengine.learn.whole.objective import FitData
 from pgmengine.learn.whole.spreads import collapsed
 from pgmengine.model.model import Model
 from pgmengine.model.weights import elementwise, like, numbers
@@ -104,8 +105,10 @@ class Run:
         plan: tuple[int, int] = (100, 1000),
         executor: Executor | None = None,
         probabilities: Mapping[str, Array] | None = None,
+        data: FitData | None = None,
     ) -> None:
         s = model.structure
+        self.data = data or FitData({})
         self.weights, self.given, self.rng, self.count = weights, given, rng, 0
         self.value: float | None = None
         self.notes: dict[str, str] = {}

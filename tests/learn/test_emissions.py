@@ -8,7 +8,7 @@ import pytest
 from chains_together import fits
 
 import pgmengine as pgm
-from pgmengine.learn.whole import joined
+from pgmengine.learn.whole import objective
 
 NAN = np.nan
 UNITS = {
@@ -134,7 +134,7 @@ def test_others_go_the_plain_way(change, monkeypatch):
             row["z[0]"] = 1
         settings["given"] = ["z[0]"]
     first = pgm.fit(template, data, **settings)
-    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    monkeypatch.setattr(objective, "chains_of", lambda targets, weights: None)
     second = pgm.fit(template, data, **settings)
     for key, value in second.model.learned.items():
         np.testing.assert_allclose(first.model.learned[key], value, atol=1e-8)
@@ -156,7 +156,7 @@ def test_short_rows_may_lack_a_parameter(monkeypatch):
     data = [{"x": rng.normal(size=int(steps))} for steps in rng.integers(1, 5, 60)]
     settings = {"optimizer": pgm.LBFGS(starts=1), "updates": 4, "progress": False}
     together = pgm.fit(pgm.Template(declare), data, **settings)
-    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    monkeypatch.setattr(objective, "chains_of", lambda targets, weights: None)
     apart = pgm.fit(pgm.Template(declare), data, **settings)
     for key, value in apart.model.learned.items():
         np.testing.assert_allclose(together.model.learned[key], value, atol=1e-8)
@@ -192,7 +192,7 @@ def test_a_bias_that_is_no_shared_number_is_learned(monkeypatch):
     ]
     settings = {"optimizer": pgm.LBFGS(starts=1), "updates": 4, "progress": False}
     together = pgm.fit(pgm.Template(declare), data, **settings)
-    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    monkeypatch.setattr(objective, "chains_of", lambda targets, weights: None)
     apart = pgm.fit(pgm.Template(declare), data, **settings)
     assert abs(apart.model.learned["y.bias"][0]) > 0.5
     for key, value in apart.model.learned.items():

@@ -36,6 +36,7 @@ from pgmengine.learn.starting.symmetric_start import leave_symmetry
 from pgmengine.learn.steps.wrappers import Tied, holds
 from pgmengine.learn.under_way import UnderWay
 from pgmengine.learn.whole.full_batch import FullBatch
+from pgmengine.learn.whole.objective import FitData
 from pgmengine.learn.whole.run import WholeRun
 from pgmengine.model.model import Model
 
@@ -78,7 +79,8 @@ class FitPlan:
     Attributes
     ----------
     target : the model at which learning begins, with the data as evidence.
-    rows : the data by layer, as they were given.
+    data : the data, as they were given.
+    rows : the data by layer.
     given : the units to condition on, layer -> (size,) bool.
     weights : (rows,), the weight of each row; mini-batches have a mean weight of 1.
     hidden : a note on variables that no row observes, or an empty string.
@@ -92,6 +94,7 @@ class FitPlan:
     """
 
     target: Target
+    data: FitData
     rows: Mapping[str, Any]
     given: Mapping[str, Array]
     weights: Array
@@ -128,6 +131,7 @@ class FitPlan:
             (length.batch_size, length.updates),
             self.executor,
             self.probabilities,
+            self.data,
         )
         notes = {
             "optimizer": self.why,
@@ -152,7 +156,7 @@ class FitPlan:
 
 def plan_fit(
     model: Model,
-    data: Any,
+    data: FitData,
     negative: Negative | None,
     positive: Positive | Method | None,
     given: Iterable[Member] | None,
@@ -167,11 +171,10 @@ def plan_fit(
     probabilities: Iterable[Member] | None = None,
 ) -> FitPlan:
     """Read the data and choose what was left open; PgmError for data that cannot be learned."""
-    chances = probabilities_of(model.structure, data, probabilities)
+    chances = probabilities_of(model.structure, data.values, probabilities)
     check_mini_batches(optimizer, chances)
-    target, rows, known, weights = target_of(model, data, given, sample_weight, chances)
-    further = optimizer.other_rows() if isinstance(optimizer, FullBatch) else ()
-    check_scales([(target, known), *((one.target, one.given) for one in further)])
+    target, rows, known, weights = target_of(model, data.values, given, sample_weight, chances)
+    check_scales([(target, known), *((rows, units) for rows, _, units in data.others)])
     optimizer, why = (
         (optimizer, "") if chances else chosen(optimizer, target, known, negative, positive)
     )
@@ -185,6 +188,7 @@ def plan_fit(
         target, weights = without_impossible(target, weights), scaled
     return FitPlan(
         target,
+        data,
         rows,
         known,
         weights,

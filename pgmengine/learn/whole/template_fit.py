@@ -1,82 +1,35 @@
 """Learning of a template from rows of any length, by optimizers that see all rows at once.
 
-The rows of each length have the model of this length, and an objective of their own. An optimizer
-gets the objective of all of them (whole/joined.py); the model with the most steps holds the
-parameters. Everything else is a fit of this model.
+The rows of each length have the model of this length (`FitData`). The model with the most steps
+holds the parameters, which the others share by name. Everything else is a fit of this model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.types import Array, Params, Snapshot
+from pgmengine.base.types import Array, Weight
 from pgmengine.declare.template import Row, Template, rows_of_data
 from pgmengine.evidence.containers import array_of
 from pgmengine.evidence.target import Target
 from pgmengine.learn.arguments import row_weights, target_of
-from pgmengine.learn.contracts import Optimizer
+from pgmengine.learn.contracts import Negative, Optimizer
 from pgmengine.learn.defaults import chosen
 from pgmengine.learn.steps.em import EM, not_counted
 from pgmengine.learn.steps.fixed import Fixed
 from pgmengine.learn.steps.lbfgs import LBFGS
 from pgmengine.learn.steps.optimizers import noisy_or_floors
 from pgmengine.learn.steps.wrappers import holds
-from pgmengine.learn.whole.full_batch import Ascended, FullBatch
-from pgmengine.learn.whole.joined import JoinedObjective, check_shared, own_biases
-from pgmengine.learn.whole.objective import Objective
-from pgmengine.learn.whole.run import WholeRun
+from pgmengine.learn.whole.full_batch import FullBatch
+from pgmengine.learn.whole.objective import FitData
 from pgmengine.model.model import Model
-
-
-@dataclass(frozen=True, eq=False)
-class OfLengths(FullBatch):
-    """An optimizer for rows of several lengths.
-
-    Attributes
-    ----------
-    optimizer : makes the updates.
-    lengths : the number of steps and of rows of each other length.
-    others : the objectives of the rows of other lengths than the longest.
-    kept : the parameters that stay as they are declared.
-    blank : the sum of the weights of rows that observe nothing, and belong to no objective.
-    """
-
-    optimizer: FullBatch | Fixed
-    lengths: tuple[tuple[int, int], ...]
-    others: tuple[Objective, ...]
-    kept: tuple[str, ...]
-    blank: float
-
-    def start(self, params: Params) -> Snapshot:
-        """Return the moments of the optimizer."""
-        return self.optimizer.start(params)
-
-    def other_rows(self) -> tuple[Objective, ...]:
-        """Return the objectives of the rows of other lengths than the longest."""
-        return self.others
-
-    def all_rows(self, objective: Objective) -> Objective:
-        """Return the objective of rows of all lengths."""
-        return self._joined(objective)
-
-    def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
-        """Return the model after an update on rows of all lengths."""
-        kept = {key: np.ones(np.shape(model.params[key]), dtype=bool) for key in self.kept}
-        return self.optimizer.ascend(self._joined(objective).with_fixed(kept), model, moments, t)
-
-    def _joined(self, objective: Objective) -> Objective:
-        """Return the objective of all rows; it is kept, because it remembers complete counts."""
-        joined = self.__dict__.get("joined")
-        if joined is None or joined.parts[0] is not objective:
-            joined = JoinedObjective((objective, *self.others), self.blank)
-            self.__dict__["joined"] = joined
-        return cast(Objective, joined)
+from pgmengine.model.parameters import Parameters
 
 
 def fit_template(
@@ -108,20 +61,13 @@ def fit_template(
         that take mini-batches.
     """
     rows = rows_of_data(template, data, "data")
-    weights = None if sample_weight is None else row_weights(len(rows), sample_weight)
-    whole = template.groups(rows, "data")
-    seen = _with_values(whole, rows)
-    groups = _with_weight(seen, weights)
+    weights = row_weights(len(rows), sample_weight)
+    groups, blank = _informing(template.groups(rows, "data"), rows, weights)
     longest, *lengths = sorted(groups, reverse=True)
     first = template(longest).unfolded
     values = _together(first, rows, groups[longest])
     target, _, known, _ = target_of(first, values, settings["given"])
-    by, why = chosen(optimizer, target, known, settings["negative"])
-    uncounted = not_counted(target, known)
-    if by is None and uncounted and not noisy_or_floors(target.structure):
-        by, why = LBFGS(), f"learned by LBFGS, because EM cannot learn this model: {uncounted}"
-    if not (holds(by, FullBatch) and isinstance(by, (FullBatch, Fixed))):
-        raise PgmError(_refusal(target, known, by))
+    by, why = _learner(optimizer, target, known, settings["negative"])
     longer = _with_all_parameters(template, longest + 1).unfolded
     check_shared(longer, first)
     kept = own_biases(longer, first)
@@ -130,18 +76,19 @@ def fit_template(
     by.start(longer.params)
     others = []
     for steps in lengths:
-        model = template(steps).unfolded
+        model, numbers = template(steps).unfolded, groups[steps]
         check_shared(first, model)
-        own = None if weights is None else weights[groups[steps]]
-        others.append(_objective(model, _together(model, rows, groups[steps]), settings, own))
-    counts = tuple((steps, len(groups[steps])) for steps in lengths)
-    own = None if weights is None else weights[groups[longest]]
-    all_of_them, observing = (_weight_of(part, weights) for part in (whole, seen))
-    blank = all_of_them - observing
-    joined = OfLengths(_without(by, absent), counts, tuple(others), kept, blank)
-    # A fresh model would begin at base rates, which biases that stay as declared must not take.
-    begins = first.with_params(first.params)
-    found = fit(begins, values, optimizer=joined, sample_weight=own, **settings)
+        others.append(
+            target_of(model, _together(model, rows, numbers), settings["given"], weights[numbers])
+        )
+    found = fit(
+        # A fresh model would begin at base rates, which biases that stay as declared must not take.
+        first.with_params(first.params),
+        FitData(values, tuple((rows, own, units) for rows, _, units, own in others), blank, kept),
+        optimizer=_without(by, absent),
+        sample_weight=None if sample_weight is None else weights[groups[longest]],
+        **settings,
+    )
     learned = {
         k: v for k, v in found.model.params.items() if k not in kept and _is_shared(first, k)
     }
@@ -151,19 +98,31 @@ def fit_template(
     return replace(found, model=learned_template, optimizer=by, notes=notes)
 
 
-def _refusal(target: Target, known: Mapping[str, Array], by: object) -> str:
-    """Return why a template cannot learn by mini-batches, and the optimizer that can."""
+def _learner(
+    optimizer: Optimizer | FullBatch | None,
+    target: Target,
+    known: Mapping[str, Array],
+    negative: Negative | None,
+) -> tuple[FullBatch | Fixed, str]:
+    """Return the optimizer, and why it was chosen; PgmError for one of mini-batches."""
+    by, why = chosen(optimizer, target, known, negative)
+    bounded, uncounted = noisy_or_floors(target.structure), not_counted(target, known)
+    if by is None and uncounted and not bounded:
+        by, why = LBFGS(), f"learned by LBFGS, because EM cannot learn this model: {uncounted}"
+    if holds(by, FullBatch) and isinstance(by, (FullBatch, Fixed)):
+        return by, why
     given = "the default of mini-batches" if by is None else repr(by)
     what = f"a template learns from all rows at once, not by {given}: "
-    if bounded := noisy_or_floors(target.structure):
-        return (
+    if bounded:
+        raise PgmError(
             f"{what}EM and LBFGS do so, and neither learns noisy-or units, to which "
             f"{next(iter(bounded))!r} belongs; declare units of another type"
         )
-    uncounted = not_counted(target, known)
     if not uncounted:
-        return f"{what}take optimizer=pgm.EM()"
-    return f"{what}take optimizer=pgm.LBFGS(), because EM cannot learn this model: {uncounted}"
+        raise PgmError(f"{what}take optimizer=pgm.EM()")
+    raise PgmError(
+        f"{what}take optimizer=pgm.LBFGS(), because EM cannot learn this model: {uncounted}"
+    )
 
 
 def _note_of_kept(model: Model, kept: Sequence[str]) -> str:
@@ -215,27 +174,18 @@ def _note_of(absent: Sequence[str]) -> str:
     return f"{names} stay as declared, because all rows are too short to have them"
 
 
-def _weight_of(groups: dict[int, list[int]], weights: Array | None) -> float:
-    """Return the sum of the weights of the rows of all groups."""
-    numbers = [i for group in groups.values() for i in group]
-    return float(len(numbers) if weights is None else weights[numbers].sum())
+def _informing(
+    groups: Mapping[int, list[int]], rows: Sequence[Row], weights: Array
+) -> tuple[Mapping[int, list[int]], float]:
+    """Return the groups without rows that observe nothing or have no weight, and the rest's weight.
 
-
-def _with_values(groups: dict[int, list[int]], rows: Sequence[Row]) -> dict[int, list[int]]:
-    """Return the groups without rows in which nothing is observed, unless there is no other row."""
-    seen = {
-        steps: [i for i in numbers if not _is_blank(rows[i])] for steps, numbers in groups.items()
-    }
-    kept = {steps: numbers for steps, numbers in seen.items() if numbers}
-    return kept or groups
-
-
-def _with_weight(groups: dict[int, list[int]], weights: Array | None) -> dict[int, list[int]]:
-    """Return the groups without rows of weight 0, unless there is no other row."""
-    if weights is None:
-        return groups
-    some = {steps: [i for i in rows if weights[i]] for steps, rows in groups.items()}
-    return {steps: rows for steps, rows in some.items() if rows} or groups
+    If no row is left by one of these conditions, all rows stay.
+    """
+    blank = np.array([_is_blank(row) for row in rows])
+    for kept in (~blank, weights > 0):
+        some = {steps: [i for i in numbers if kept[i]] for steps, numbers in groups.items()}
+        groups = {steps: numbers for steps, numbers in some.items() if numbers} or groups
+    return groups, 0.0 if blank.all() else float(weights[blank].sum())
 
 
 def _is_blank(row: Row) -> bool:
@@ -244,29 +194,6 @@ def _is_blank(row: Row) -> bool:
         return True
     arrays = [array_of(value, f"{key!r}") for key, value in row.items()]
     return all(all(map(is_missing, array.ravel().tolist())) for array in arrays)
-
-
-def _objective(
-    model: Model, values: dict[Any, Any], settings: Mapping[str, Any], weights: Array | None
-) -> Objective:
-    """Return the objective of the rows of one length."""
-    target, _, known, _ = target_of(model, values, settings["given"])
-    rng = np.random.default_rng(0)
-    run = WholeRun(
-        model,
-        target,
-        row_weights(target.rows, weights),
-        settings["negative"],
-        settings["positive"],
-        known,
-        # It makes no update here. Settings of the own optimizer may be for parameters that only
-        # longer models have.
-        EM(),
-        rng,
-        (target.rows, 1),
-        settings["executor"],
-    )
-    return run.objective
 
 
 def _is_shared(model: Model, key: str) -> bool:
@@ -297,3 +224,35 @@ def _together(model: Model, rows: Sequence[Row], numbers: Sequence[int]) -> dict
                 )
         out[key] = array_of(values, f"data: {key!r}")
     return out
+
+
+def own_biases(first: Parameters, other: Parameters) -> tuple[str, ...]:
+    """Return the biases of layers whose sizes differ in two models of a template.
+
+    Each unit of such a layer has a bias of its own, which no model of another length has. They stay
+    as they are declared: `GraphBuilder.bias` declares a bias that all places share.
+    """
+    return tuple(
+        key
+        for key in (f"{name}.bias" for name in first.structure.layers)
+        if key in other.params and np.shape(first.params[key]) != np.shape(other.params[key])
+    )
+
+
+def check_shared(first: Parameters, other: Parameters) -> None:
+    """PgmError unless the parameters that can learn have the same shapes in both models.
+
+    Biases of units with a conditional, and those that stay as they are declared, do not count.
+    """
+    biases = {f"{name}.bias" for name, units in other.structure.has_bias.items() if not units.any()}
+    biases |= set(own_biases(first, other))
+    params: Mapping[str, Weight] = first.params
+    for key, value in other.params.items():
+        if key in biases or (key in params and np.shape(params[key]) == np.shape(value)):
+            continue
+        there = f"has shape {np.shape(params[key])}" if key in params else "is absent"
+        raise PgmError(
+            f"parameter {key!r} of shape {np.shape(value)} {there} in the model with more steps: "
+            "models of a template share parameters of equal names and shapes; give name= and a "
+            "value that all places share"
+        )

@@ -8,7 +8,7 @@ children of arrows (emissions.py):
 
     weight of a path = prod_t f_t(z_t) prod_t T[z_{t-1}, z_t].
 
-The reference is the sum over the parts of a `JoinedObjective`, which the tests compare with.
+The reference is the sum over the models of all lengths, which the tests compare with.
 """
 
 from __future__ import annotations
@@ -100,21 +100,22 @@ class Chains:
         log_z, total, _ = found
         return log_z, model.parameter_counts(total)
 
-    def gradient(self, model: Model) -> tuple[float, dict[str, Weight]] | None:
-        """Return the sum of log Z over all rows, and its derivatives in tables and shared numbers.
+    def gradient(self, model: Model, total: float) -> tuple[float, dict[str, Weight]] | None:
+        """Return the sum of log Z / total over all rows, and its derivatives.
 
-        None where a table has an impossible entry.
+        They are the derivatives in tables and in the numbers that places share. None where a table
+        has an impossible entry.
         """
         found = self._summed(model)
         if found is None:
             return None
-        log_z, total, marginals = found
+        log_z, counts, marginals = found
         theta = shared_numbers(model)
         slope = np.zeros(len(theta))
         for kind, step, x in self.emissions:
             slope += kind.slope(x, kind.inputs(theta), marginals.take(step, axis=0))
-        tables = model.table_slopes(total)
-        return log_z, {**tables, **by_parameter(model, slope)}
+        slopes = {**model.table_slopes(counts), **by_parameter(model, slope)}
+        return log_z / total, {key: value / total for key, value in slopes.items()}
 
     def _summed(self, model: Model) -> tuple[float, Array, Array] | None:
         """Return the sum of log Z, the expected counts of entries, and the marginals of steps."""
