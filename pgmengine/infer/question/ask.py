@@ -178,7 +178,8 @@ def infer(
     )
     template = as_template(model)
     if template is None:
-        return ask(_checked(model, method), evidence, soft, do)
+        one = _checked(model, method)
+        return ask(one, one.given(evidence, soft=soft, do=do))
     if state is not None:
         raise PgmError("state belongs to the answer of one model; a template answers many rows")
     ask = partial(ask, rng=np.random.default_rng(rng))
@@ -187,9 +188,7 @@ def infer(
 
 def _infer(
     model: Model,
-    evidence: Evidence | None,
-    soft: Soft | None,
-    do: Evidence | None,
+    target: Target,
     want: Iterable[str],
     method: MethodLike | None,
     rng: RngLike,
@@ -199,7 +198,7 @@ def _infer(
     seconds: float | None,
 ) -> Result:
     """Answer a question about one model; the parameters are those of `infer`."""
-    target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
+    wanted = check_want(model.structure, want)
     question = _planned(target, wanted, within(DEFAULT if method is None else method, seconds))
     return _of_model(_answer(question, target, rng, state, executor, progress), target, model)
 
@@ -243,13 +242,15 @@ def explain(
     template = as_template(model)
     if template is None:
         one = _checked(model, method)
-        return _explained(one, _seen(one, evidence, names), soft, do, want, chooser)
+        seen = _seen(one, evidence, names)
+        return _explained(one, one.given(seen, soft=soft, do=do), want, chooser)
     wanted = tuple(want) if is_several(want) else want
-    questions = questions_of(template, evidence, soft, do, together="gradient" not in wanted)
+    seen = partial(_seen, observed=names)
+    together = "gradient" not in wanted
+    questions = questions_of(template, evidence, soft, do, together, seen)
     parts = list[Part]()
     for q in questions:
-        seen = _seen(q.model, q.evidence, names)
-        own = _explained(q.model, seen, q.soft, q.do, wanted, chooser).parts
+        own = _explained(q.model, q.target, wanted, chooser).parts
         parts += [replace(p, title=f"{q.title}: {p.title}".removesuffix(": ")) for p in own]
     rows = counted(sum(len(q.numbers) for q in questions), "row")
     return Explanation(f"wanted: {', '.join(map(str, wanted))}; {rows} of {template!r}", parts)
@@ -259,8 +260,7 @@ def _seen(model: Model, evidence: Any, observed: tuple[Member | Units, ...]) -> 
     """Return the evidence, or any values of the units that will be observed."""
     if not observed:
         return evidence
-    # A row of a template without evidence is an empty mapping.
-    if evidence is not None and not (isinstance(evidence, Mapping) and not evidence):
+    if evidence is not None:
         raise PgmError(
             "observed names the units that will be observed, in place of evidence with their "
             "values: give one of the two"
@@ -269,10 +269,10 @@ def _seen(model: Model, evidence: Any, observed: tuple[Member | Units, ...]) -> 
 
 
 def _explained(
-    model: Model, evidence: Any, soft: Any, do: Any, want: Iterable[str], chooser: MethodLike
+    model: Model, target: Target, want: Iterable[str], chooser: MethodLike
 ) -> Explanation:
     """Return the plans for a question about one model."""
-    target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
+    wanted = check_want(model.structure, want)
     if isinstance(chooser, Auto):
         choices = chooser.choices(target, wanted)
     else:
