@@ -370,10 +370,6 @@ BAD = {
         lambda: pgm.infer(pgm.Template(hmm), [3, {"x": list("ab")}, {"x": list("ae")}]),
         "row 2: evidence: variable 'x'.* 'e' is no state",
     ),
-    "forms": (
-        lambda: pgm.fit(pgm.Template(hmm), [{"z": [0, 1]}, {"z": np.eye(3)[:2]}]),
-        r"row 1 has 'z' of shape \(2, 3\), and row 0, .* of shape \(2,\)",
-    ),
     "array": (lambda: pgm.infer(pgm.Template(hmm), np.zeros((2, 3))), "list of rows.* not ndarray"),
     "wrapped": (
         lambda: pgm.fit(pgm.Template(hmm), [{"x": ["a"]}], optimizer=pgm.Fixed(pgm.SGD(0.1), [])),
@@ -670,3 +666,15 @@ def test_a_memory_of_two_steps_learns():
     # 0 1 -> 1 twice, 1 1 -> 0 once, 1 0 -> 1 once.
     learned = np.exp(f.model.learned["second"])
     np.testing.assert_allclose(learned[[0, 1, 1], [1, 1, 0]], [[0, 1], [1, 0], [0, 1]], atol=1e-12)
+
+
+def test_rows_in_different_forms_are_read():
+    """States and one-hot rows may stand beside each other, because each row is read by itself."""
+    rows = [{"z": [0, 1], "x": list("ab")}, {"z": [2, 1], "x": list("ca")}]
+    other = [rows[0], {"z": np.eye(3)[[2, 1]], "x": list("ca")}]
+    em = pgm.EM(pseudocount=0.5)
+    one, two = (
+        pgm.fit(pgm.Template(hmm), data, optimizer=em, progress=False) for data in (rows, other)
+    )
+    for name, value in one.model.learned.items():
+        np.testing.assert_array_equal(two.model.learned[name], value)

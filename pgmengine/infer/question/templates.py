@@ -8,7 +8,7 @@ rows, so that each row is then asked by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,9 @@ class RowsAlike:
     @property
     def target(self) -> Target:
         """All rows as one target."""
-        rows = self.targets
+        rows, numbers = self.targets, np.array(self.numbers)
         if len(rows) == 1:
-            return rows[0]
+            return replace(rows[0], numbers=numbers)
         s = rows[0].structure
         none = {name: s.no_evidence[name][0] for t in rows for name in t.soft}
         pattern = EvidencePattern(
@@ -68,9 +68,9 @@ class RowsAlike:
         evidence = Evidence(True, _stacked([t.evidence.values for t in rows]), pattern)
         soft, zero = _stacked([none | t.soft for t in rows]), np.zeros(1)
         common = np.concatenate([zero if t.common is None else t.common for t in rows])
-        numbers, beta = np.array(self.numbers), np.ones(len(rows))
         shared = common if common.any() else None
-        return Target(rows[0].model, evidence, soft, beta, {}, None, numbers, (), shared)
+        ones = np.ones(len(rows))
+        return Target(rows[0].model, evidence, soft, ones, {}, None, numbers, (), shared)
 
     def divided(self, whole: Result) -> list[Result]:
         """Return the result of each row, without an axis of rows, as if asked alone."""
@@ -114,21 +114,23 @@ def questions_of(
     evidence: object,
     soft: object,
     do: object,
-    together: bool,
+    together: bool = True,
     seen: Callable[[Model, Any], Any] = lambda model, row: row,
+    what: str = "evidence",
 ) -> list[RowsAlike]:
     """Return the rows of a template as questions about models; see `answer_rows`.
 
-    `seen` returns the evidence of a row, given its model and the row, which may be None.
+    `seen` returns the evidence of a row, given its model and the row, which may be None; messages
+    call the rows `what`.
     """
-    rows = rows_of_data(template, evidence, "evidence")
+    rows = rows_of_data(template, evidence, what)
     parts = [_as_many(part, what, len(rows)) for part, what in ((soft, "soft"), (do, "do"))]
     found: dict[object, RowsAlike] = {}
-    for steps, numbers in template.groups(rows, "evidence").items():
+    for steps, numbers in template.groups(rows, what).items():
         model = template(steps)
         for i in numbers:
             row = rows[i] if isinstance(rows[i], Mapping) else None
-            target = _read(model, i, seen(model, row), *(part[i] for part in parts))
+            target = _read(model, i, seen(model, row), *(part[i] for part in parts), what)
             # Soft evidence of some kinds gives a row a model of its own.
             key = target.model if together else i
             one = found.setdefault(key, RowsAlike(model, steps, [], []))
@@ -150,13 +152,13 @@ def _as_many(given: object, what: str, rows: int) -> list[Any]:
     return list(given)
 
 
-def _read(model: Model, i: int, row: Any, soft: Any, do: Any) -> Target:
+def _read(model: Model, i: int, row: Any, soft: Any, do: Any, what: str) -> Target:
     """Return a row as a target; PgmError that names the row if it is unusable, or several rows.
 
     Soft evidence of another number of steps could otherwise be read as rows of a shorter sequence.
     """
     try:
-        target = make_target(model, row, soft=soft, do=do)
+        target = make_target(model, row, soft=soft, do=do, what=what)
     except PgmError as error:
         raise PgmError(f"row {i}: {error}") from None
     if target.rows > 1:

@@ -12,12 +12,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, Weight
-from pgmengine.declare.template import Row, Template, rows_of_data
-from pgmengine.evidence.containers import array_of
+from pgmengine.declare.template import Template
 from pgmengine.evidence.target import Target
+from pgmengine.infer.question.templates import questions_of
 from pgmengine.learn.arguments import row_weights, target_of
 from pgmengine.learn.contracts import Negative, Optimizer
 from pgmengine.learn.defaults import chosen
@@ -60,33 +59,30 @@ def fit_template(
         For rows without a number of steps, parameters whose shape depends on it, and optimizers
         that take mini-batches.
     """
-    rows = rows_of_data(template, data, "data")
-    weights = row_weights(len(rows), sample_weight)
-    groups, blank = _informing(template.groups(rows, "data"), rows, weights)
-    longest, *lengths = sorted(groups, reverse=True)
-    first = template(longest).unfolded
-    values = _together(first, rows, groups[longest])
-    target, _, known, _ = target_of(first, values, settings["given"])
+    lengths = questions_of(template, data, None, None, what="data")
+    lengths.sort(key=lambda rows: -rows.steps)
+    weights = row_weights(sum(len(rows.numbers) for rows in lengths), sample_weight)
+    targets, blank = _informing([rows.target for rows in lengths], weights)
+    first = targets[0].model
+    target, _, known, _ = target_of(first, targets[0], settings["given"])
     by, why = _learner(optimizer, target, known, settings["negative"])
-    longer = _with_all_parameters(template, longest + 1).unfolded
+    longer = _with_all_parameters(template, lengths[0].steps + 1).unfolded
     check_shared(longer, first)
     kept = own_biases(longer, first)
     absent = [key for key in longer.params if key not in first.params]
     # It checks the settings of all parameters.
     by.start(longer.params)
     others = []
-    for steps in lengths:
-        model, numbers = template(steps).unfolded, groups[steps]
-        check_shared(first, model)
-        others.append(
-            target_of(model, _together(model, rows, numbers), settings["given"], weights[numbers])
-        )
+    for rows in targets[1:]:
+        check_shared(first, rows.model)
+        own, units = weights[rows.row_numbers], target_of(rows.model, rows, settings["given"])[2]
+        others.append((rows, own, units))
     found = fit(
         # A fresh model would begin at base rates, which biases that stay as declared must not take.
         first.with_params(first.params),
-        FitData(values, tuple((rows, own, units) for rows, _, units, own in others), blank, kept),
+        FitData(target, tuple(others), blank, kept),
         optimizer=_without(by, absent),
-        sample_weight=None if sample_weight is None else weights[groups[longest]],
+        sample_weight=None if sample_weight is None else weights[target.row_numbers],
         **settings,
     )
     learned = {
@@ -174,26 +170,21 @@ def _note_of(absent: Sequence[str]) -> str:
     return f"{names} stay as declared, because all rows are too short to have them"
 
 
-def _informing(
-    groups: Mapping[int, list[int]], rows: Sequence[Row], weights: Array
-) -> tuple[Mapping[int, list[int]], float]:
-    """Return the groups without rows that observe nothing or have no weight, and the rest's weight.
+def _informing(targets: Sequence[Target], weights: Array) -> tuple[list[Target], float]:
+    """Return the rows that observe something and have a weight, and the weight of blank rows.
 
-    If no row is left by one of these conditions, all rows stay.
+    If there are none, all rows stay.
     """
-    blank = np.array([_is_blank(row) for row in rows])
-    for kept in (~blank, weights > 0):
-        some = {steps: [i for i in numbers if kept[i]] for steps, numbers in groups.items()}
-        groups = {steps: numbers for steps, numbers in some.items() if numbers} or groups
-    return groups, 0.0 if blank.all() else float(weights[blank].sum())
-
-
-def _is_blank(row: Row) -> bool:
-    """Whether a row observes nothing."""
-    if not isinstance(row, Mapping):
-        return True
-    arrays = [array_of(value, f"{key!r}") for key, value in row.items()]
-    return all(all(map(is_missing, array.ravel().tolist())) for array in arrays)
+    out, blank = list[Target](), 0.0
+    for target in targets:
+        own = weights[target.row_numbers]
+        seen = np.zeros(target.rows, dtype=bool)
+        for units in target.pattern.observed.values():
+            seen |= units.any(axis=1)
+        blank += float(own[~seen].sum())
+        kept = np.flatnonzero(seen & (own > 0))
+        out += [target.take(kept)] if len(kept) else []
+    return (out, blank) if out else (list(targets), 0.0)
 
 
 def _is_shared(model: Model, key: str) -> bool:
@@ -201,29 +192,6 @@ def _is_shared(model: Model, key: str) -> bool:
     name = key.removesuffix(".bias")
     biases = model.structure.has_bias.get(name) if key.endswith(".bias") else None
     return biases is None or bool(biases.any())
-
-
-def _together(model: Model, rows: Sequence[Row], numbers: Sequence[int]) -> dict[Any, Any]:
-    """Return some rows of one length as name -> values with an axis of rows.
-
-    Names that a row leaves out are not observed in it.
-    """
-    chosen_rows = [rows[i] if isinstance(rows[i], Mapping) else {} for i in numbers]
-    keys = list(dict.fromkeys(key for row in chosen_rows for key in cast(Any, row)))
-    layers = model.structure.layers
-    out = {}
-    for key in keys:
-        blank = np.full(layers[key].grid if key in layers else (), None, dtype=object)
-        values = [cast(Any, row).get(key, blank) for row in chosen_rows]
-        for i, array in zip(numbers, values, strict=True):
-            if np.shape(array) != np.shape(values[0]):
-                raise PgmError(
-                    f"data: row {i} has {key!r} of shape {np.shape(array)}, and row {numbers[0]}, "
-                    f"which has as many steps, of shape {np.shape(values[0])}: give both in one "
-                    "form"
-                )
-        out[key] = array_of(values, f"data: {key!r}")
-    return out
 
 
 def own_biases(first: Parameters, other: Parameters) -> tuple[str, ...]:
