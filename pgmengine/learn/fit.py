@@ -42,7 +42,7 @@ from pgmengine.learn.steps.wrappers import averaged
 from pgmengine.learn.under_way import UnderWay, learn, report
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.learn.whole.objective import FitData
-from pgmengine.learn.whole.template_fit import fit_template
+from pgmengine.learn.whole.template_fit import template_fit
 from pgmengine.model.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.model.structure import Structure
 from pgmengine.model.training import Training
@@ -306,22 +306,9 @@ def fit(
                 "probabilities: a template learns from all rows at once, and draws of the data "
                 "change from pass to pass; give states, such as rng.random(x.shape) < x"
             )
-        more: dict[str, Any] = {
-            "negative": negative,
-            "positive": positive,
-            "given": given,
-            "batch_size": batch_size,
-            "epochs": epochs,
-            "updates": updates,
-            "callbacks": callbacks,
-            "rng": rng,
-            "progress": progress,
-            "checkpoint": checkpoint,
-            "state": state,
-            "executor": executor,
-        }
-        learned: Fit = fit_template(template, data, optimizer, sample_weight, more, fit)
-        return learned
+        of_template = template_fit(template, data, optimizer, sample_weight, given, negative)
+        model, data = of_template.model, of_template.data
+        optimizer, sample_weight = of_template.optimizer, of_template.sample_weight
     declared = _models(model, repeats)
     # The numbers of a gate without a table are learned by its auxiliary variables.
     models = [one.unfolded for one in declared]
@@ -371,6 +358,8 @@ def fit(
             if note:
                 log.warning("%s", note)
     report([each.findings for each in found])
+    if template is not None:
+        return of_template.ended(found[0])
     return found[0] if repeats is None else found
 
 

@@ -6,8 +6,8 @@ holds the parameters, which the others share by name. Everything else is a fit o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, Weight
 from pgmengine.declare.template import Template
+from pgmengine.evidence.names import Member
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.templates import questions_of
 from pgmengine.learn.arguments import row_weights, target_of
@@ -31,27 +32,51 @@ from pgmengine.model.model import Model
 from pgmengine.model.parameters import Parameters
 
 
-def fit_template(
+@dataclass(frozen=True, eq=False)
+class TemplateFit:
+    """The fit of the model of the longest rows of a template, and of all rows with it.
+
+    Attributes
+    ----------
+    template : the template at which learning begins.
+    model, data, optimizer, sample_weight : the arguments of the fit.
+    notes : sentences for the user.
+    given : the optimizer as it was given, also with settings of parameters that no row has.
+    """
+
+    template: Template
+    model: Model
+    data: FitData
+    optimizer: FullBatch | Fixed
+    sample_weight: Array | None
+    notes: tuple[str, ...]
+    given: FullBatch | Fixed
+
+    def ended(self, found: Any) -> Any:
+        """Return the Fit of the template from the one of the model."""
+        s, kept = self.model.structure, self.data.kept
+        unbiased = {f"{name}.bias" for name, units in s.has_bias.items() if not units.any()}
+        learned = {k: v for k, v in found.params.items() if k not in kept and k not in unbiased}
+        # Fit.model has the type of the usual case.
+        model = cast(Model, self.template.with_params(learned))
+        return replace(found, model=model, optimizer=self.given, notes=found.notes + self.notes)
+
+
+def template_fit(
     template: Template,
     data: object,
     optimizer: Optimizer | FullBatch | None,
     sample_weight: Any,
-    settings: Mapping[str, Any],
-    fit: Callable[..., Any],
-) -> Any:
-    """Learn the shared parameters of a template.
+    given: Iterable[Member] | None,
+    negative: Negative | None,
+) -> TemplateFit:
+    """Return how the shared parameters of a template are learned.
 
     Parameters
     ----------
     template : the template at which learning begins.
     data : the rows, as `rows_of_data` takes them.
-    optimizer, sample_weight : as in `fit`.
-    settings : the other arguments of `fit`.
-    fit : learns one model.
-
-    Returns
-    -------
-    A Fit whose `model` is the template with the learned parameters.
+    optimizer, sample_weight, given, negative : as in `fit`.
 
     Raises
     ------
@@ -64,8 +89,8 @@ def fit_template(
     weights = row_weights(sum(len(rows.numbers) for rows in lengths), sample_weight)
     targets, blank = _informing([rows.target for rows in lengths], weights)
     first = targets[0].model
-    target, _, known, _ = target_of(first, targets[0], settings["given"])
-    by, why = _learner(optimizer, target, known, settings["negative"])
+    target, _, known, _ = target_of(first, targets[0], given)
+    by, why = _learner(optimizer, target, known, negative)
     longer = _with_all_parameters(template, lengths[0].steps + 1).unfolded
     check_shared(longer, first)
     kept = own_biases(longer, first)
@@ -75,23 +100,17 @@ def fit_template(
     others = []
     for rows in targets[1:]:
         check_shared(first, rows.model)
-        own, units = weights[rows.row_numbers], target_of(rows.model, rows, settings["given"])[2]
-        others.append((rows, own, units))
-    found = fit(
+        others.append((rows, weights[rows.row_numbers], target_of(rows.model, rows, given)[2]))
+    return TemplateFit(
+        template,
         # A fresh model would begin at base rates, which biases that stay as declared must not take.
         first.with_params(first.params),
         FitData(target, tuple(others), blank, kept),
-        optimizer=_without(by, absent),
-        sample_weight=None if sample_weight is None else weights[target.row_numbers],
-        **settings,
+        _without(by, absent),
+        None if sample_weight is None else weights[target.row_numbers],
+        tuple(filter(None, (why, _note_of_kept(first, kept), _note_of(absent)))),
+        by,
     )
-    learned = {
-        k: v for k, v in found.model.params.items() if k not in kept and _is_shared(first, k)
-    }
-    notes = (*found.notes, *filter(None, (why, _note_of_kept(first, kept), _note_of(absent))))
-    # Fit.model has the type of the usual case.
-    learned_template = cast(Model, template.with_params(learned))
-    return replace(found, model=learned_template, optimizer=by, notes=notes)
 
 
 def _learner(
@@ -185,13 +204,6 @@ def _informing(targets: Sequence[Target], weights: Array) -> tuple[list[Target],
         kept = np.flatnonzero(seen & (own > 0))
         out += [target.take(kept)] if len(kept) else []
     return (out, blank) if out else (list(targets), 0.0)
-
-
-def _is_shared(model: Model, key: str) -> bool:
-    """Whether a parameter is shared: all but the biases of layers without any."""
-    name = key.removesuffix(".bias")
-    biases = model.structure.has_bias.get(name) if key.endswith(".bias") else None
-    return biases is None or bool(biases.any())
 
 
 def own_biases(first: Parameters, other: Parameters) -> tuple[str, ...]:
