@@ -24,7 +24,7 @@ from pgmengine.learn.steps.optimizers import check_optimizer
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.learn.whole.full_batch import FullBatch
 from pgmengine.model.forms.table_forms import Leaves
-from pgmengine.model.model import Model
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ AXES_AT_ONCE = 10_000_000
 
 
 def check_data(
-    model: Model,
+    model: Parameters,
     data: Mapping[str, ArrayLike],
     given: Mapping[str, Array],
     names: Iterable[Member],
@@ -200,7 +200,7 @@ def mean_one(weights: Array) -> Array:
 
 
 def target_of(
-    model: Model,
+    model: Parameters,
     data: LayerValues | Target,
     given: Iterable[Member] | None,
     sample_weight: ArrayLike | None = None,

@@ -359,7 +359,8 @@ def fit(
                 log.warning("%s", note)
     report([each.findings for each in found])
     if template is not None:
-        return of_template.ended(found[0])
+        learned: Fit = of_template.ended(found[0])
+        return learned
     return found[0] if repeats is None else found
 
 
@@ -385,7 +386,7 @@ def _saver(
 ) -> Saver:
     """Return the writer of the checkpoint; its mark has all settings on which the fit depends."""
     weights = None if sample_weight is None else row_weights(np.size(sample_weight), sample_weight)
-    settings = {
+    settings: dict[str, object] = {
         "negative": plan.negative,
         "positive": plan.positive,
         "given": written(model.structure, plan.given),

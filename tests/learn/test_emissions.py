@@ -209,3 +209,18 @@ def test_fixed_rows_stay():
     np.testing.assert_allclose(moves[0, 0], 1 / 3, rtol=1e-9)
     np.testing.assert_allclose(moves.sum(axis=1), 1, rtol=1e-9)
     assert np.abs(moves - 1 / 3).max() > 0.01
+
+
+def test_fixed_entries_are_kept_without_chains_as_with_them():
+    """Rows of weight 2 go the plain way, and have the same maximum."""
+    template, data = bad("nothing")
+    mask = np.zeros((3, 3), dtype=bool)
+    mask[0, 0] = True
+    steps = pgm.Fixed(pgm.LBFGS(starts=1, tolerance=0.0), {"moves": mask})
+    settings = {"optimizer": steps, "updates": 5, "progress": False}
+    chains, plain = (
+        pgm.fit(template, data, sample_weight=weights, **settings)
+        for weights in (None, np.full(len(data), 2.0))
+    )
+    for key, value in chains.model.learned.items():
+        np.testing.assert_allclose(plain.model.learned[key], value, atol=1e-8)

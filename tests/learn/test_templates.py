@@ -678,3 +678,29 @@ def test_rows_in_different_forms_are_read():
     )
     for name, value in one.model.learned.items():
         np.testing.assert_array_equal(two.model.learned[name], value)
+
+
+@pytest.mark.parametrize("act", (pgm.infer, pgm.fit))
+def test_messages_count_the_rows_of_all_lengths(act):
+    rows = [{"z": [1, 1], "x": list("ab")}, {"x": list("abc")}, {"z": [0, 0], "x": list("da")}]
+    with pytest.raises(pgm.PgmError, match="row 2 has probability zero"):
+        act(pgm.Template(hmm), rows, progress=False)
+
+
+def test_rows_with_soft_evidence_are_asked_together():
+    """Rows of one length are rows of one question, whatever is given about them."""
+    rng = np.random.default_rng(0)
+    rows = [{"x": row} for row in rows_of(1, count=9, most=4)]
+    steps = [len(row["x"]) for row in rows]
+    soft = [{"z": rng.normal(size=(n, 3))} if i % 2 else None for i, n in enumerate(steps)]
+    do = [{"z[0]": 1} if i % 3 == 0 else None for i in range(len(rows))]
+    template, want = pgm.Template(hmm), ("marginals", "log_prob", "mode")
+    explained = pgm.explain(template, rows, want, soft=soft, do=do)
+    assert len(explained.parts) == len(set(steps))
+    found = pgm.infer(template, rows, want, soft=soft, do=do)
+    for i, (r, row) in enumerate(zip(found, rows, strict=True)):
+        alone = pgm.infer(template(steps[i]), row, want, soft=soft[i], do=do[i])
+        np.testing.assert_allclose(r.prob["z"], alone.prob["z"], atol=1e-14)
+        assert r.log_prob == pytest.approx(alone.log_prob, abs=1e-13)
+        assert (r.assignment()["z"] == alone.assignment()["z"]).all()
+        assert r.target.evidence.has_rows == alone.target.evidence.has_rows

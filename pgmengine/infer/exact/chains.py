@@ -159,7 +159,10 @@ def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | N
         np.concatenate([begin + part.step for begin, part in numbered]),
         np.concatenate([part.places for part in parts]),
         np.concatenate([part.constant for part in parts]),
-        [(kind, *map(np.concatenate, zip(*some, strict=True))) for kind, some in seen.items()],
+        [
+            (kind, np.concatenate([at for at, _ in some]), np.concatenate([x for _, x in some]))
+            for kind, some in seen.items()
+        ],
     )
 
 

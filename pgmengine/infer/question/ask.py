@@ -42,7 +42,7 @@ from pgmengine.infer.question.auto import Auto, Choice, only, within
 from pgmengine.infer.question.explanation import Explanation, Part
 from pgmengine.infer.question.prepared import Method, MethodLike, Planned, as_method
 from pgmengine.infer.question.splitting import answer
-from pgmengine.infer.question.templates import answer_rows, questions_of
+from pgmengine.infer.question.templates import questions_of
 from pgmengine.infer.question.wanted import check_want, without_added
 from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
 from pgmengine.model.model import Model, ModelLike, as_model
@@ -183,7 +183,10 @@ def infer(
     if state is not None:
         raise PgmError("state belongs to the answer of one model; a template answers many rows")
     ask = partial(ask, rng=np.random.default_rng(rng))
-    return answer_rows(template, evidence, soft, do, ask, together="gradient" not in wanted)
+    found = dict[int, Result]()
+    for q in questions_of(template, evidence, soft, do, "gradient" not in wanted):
+        found.update(q.divided(ask(q.model, q.target)))
+    return [found[i] for i in range(len(found))]
 
 
 def _infer(
@@ -245,8 +248,7 @@ def explain(
         seen = _seen(one, evidence, names)
         return _explained(one, one.given(seen, soft=soft, do=do), want, chooser)
     wanted = tuple(want) if is_several(want) else want
-    seen = partial(_seen, observed=names)
-    together = "gradient" not in wanted
+    seen, together = partial(_seen, observed=names), "gradient" not in wanted
     questions = questions_of(template, evidence, soft, do, together, seen)
     parts = list[Part]()
     for q in questions:

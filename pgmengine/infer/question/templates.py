@@ -7,7 +7,7 @@ rows, so that each row is then asked by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from pgmengine.evidence.given import make_target
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.rows import rows_of
-from pgmengine.infer.question.wanted import SQUEEZED
+from pgmengine.infer.question.wanted import SQUEEZED, squeeze
 from pgmengine.infer.results.result import Result
 from pgmengine.model.model import Model
 
@@ -72,41 +72,19 @@ class RowsAlike:
         ones = np.ones(len(rows))
         return Target(rows[0].model, evidence, soft, ones, {}, None, numbers, (), shared)
 
-    def divided(self, whole: Result) -> list[Result]:
-        """Return the result of each row, without an axis of rows, as if asked alone."""
-        if len(self.targets) == 1:
-            return [whole]
-        own = self.model
-        targets = [t if t.model is own else on_model(t, own) for t in self.targets]
-        return [_row(whole, i, target) for i, target in enumerate(targets)]
-
-
-def answer_rows(
-    template: Template,
-    evidence: object,
-    soft: object,
-    do: object,
-    ask: Callable[[Model, Target], Result],
-    together: bool = True,
-) -> list[Result]:
-    """Return the result of each row of a template, in order.
-
-    Parameters
-    ----------
-    template : the template.
-    evidence : the rows, as `rows_of_data` takes them.
-    soft, do : None, or a row for each row of evidence, None where it has none.
-    ask : answers one question about a model.
-    together : whether rows of one model may be asked together.
-
-    Raises
-    ------
-    PgmError for rows without a number of steps, and where the numbers of rows differ.
-    """
-    found: dict[int, Result] = {}
-    for q in questions_of(template, evidence, soft, do, together):
-        found |= zip(q.numbers, q.divided(ask(q.model, q.target)), strict=True)
-    return [found[i] for i in range(len(found))]
+    def divided(self, whole: Result) -> Iterator[tuple[int, Result]]:
+        """Yield the number of each row, and its result without an axis of rows."""
+        for i, (number, row) in enumerate(zip(self.numbers, self.targets, strict=True)):
+            one = whole
+            if len(self.targets) > 1:
+                one = rows_of(whole, np.array([i]))
+                target = row if row.model is self.model else on_model(row, self.model)
+                answers = {
+                    name: squeeze(target, value) if name in SQUEEZED else value
+                    for name, value in one.answers.items()
+                }
+                one = one.to(target, answers)
+            yield number, one
 
 
 def questions_of(
@@ -118,10 +96,20 @@ def questions_of(
     seen: Callable[[Model, Any], Any] = lambda model, row: row,
     what: str = "evidence",
 ) -> list[RowsAlike]:
-    """Return the rows of a template as questions about models; see `answer_rows`.
+    """Return the rows of a template as questions about models.
 
-    `seen` returns the evidence of a row, given its model and the row, which may be None; messages
-    call the rows `what`.
+    Parameters
+    ----------
+    template : the template.
+    evidence : the rows, as `rows_of_data` takes them.
+    soft, do : None, or a row for each row of evidence, None where it has none.
+    together : whether rows of one model may be asked together.
+    seen : returns the evidence of a row, given its model and the row, which may be None.
+    what : the name of the rows in messages.
+
+    Raises
+    ------
+    PgmError for rows without a number of steps, and where the numbers of rows differ.
     """
     rows = rows_of_data(template, evidence, what)
     parts = [_as_many(part, what, len(rows)) for part, what in ((soft, "soft"), (do, "do"))]
@@ -130,7 +118,7 @@ def questions_of(
         model = template(steps)
         for i in numbers:
             row = rows[i] if isinstance(rows[i], Mapping) else None
-            target = _read(model, i, seen(model, row), *(part[i] for part in parts), what)
+            target = _read(model, i, seen(model, row), parts[0][i], parts[1][i], what)
             # Soft evidence of some kinds gives a row a model of its own.
             key = target.model if together else i
             one = found.setdefault(key, RowsAlike(model, steps, [], []))
@@ -176,13 +164,3 @@ def _stacked(parts: Sequence[States]) -> States:
         found = np.concatenate([part[name] for part in parts])
         out[name] = spread(found[:1], len(found)) if (found == found[:1]).all() else found
     return out
-
-
-def _row(whole: Result, i: int, target: Target) -> Result:
-    """Return the result of one of several rows, without an axis of rows."""
-    one = rows_of(whole, np.array([i]))
-    answers = {
-        name: {key: part[0] for key, part in value.items()} if name in SQUEEZED else value
-        for name, value in one.answers.items()
-    }
-    return one.to(target, answers)

@@ -88,7 +88,7 @@ def template_fit(
     lengths.sort(key=lambda rows: -rows.steps)
     weights = row_weights(sum(len(rows.numbers) for rows in lengths), sample_weight)
     targets, blank = _informing([rows.target for rows in lengths], weights)
-    first = targets[0].model
+    first = cast(Model, targets[0].model)
     target, _, known, _ = target_of(first, targets[0], given)
     by, why = _learner(optimizer, target, known, negative)
     longer = _with_all_parameters(template, lengths[0].steps + 1).unfolded
