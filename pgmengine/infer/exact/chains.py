@@ -22,6 +22,7 @@ import numpy as np
 from pgmengine.base.numerics import add_at
 from pgmengine.base.rows import distinct
 from pgmengine.base.types import Array, Weight
+from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.chain_sums import Packing, chain_sums
 from pgmengine.infer.exact.emissions import (
@@ -37,6 +38,9 @@ from pgmengine.model.tables import TableIndex
 
 # The fewest chains that reach a step on average, for which its operations on arrays pay.
 MIN_CHAINS_A_STEP = 8
+
+# Bytes of places, fields and messages for each state of each axis of a table in a row.
+BYTES_A_STATE = 24.0
 
 # The steps that take about as long as the tables of children in the junction tree of one length.
 STEPS_A_TREE = 60
@@ -130,7 +134,8 @@ def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | N
     targets : the rows of each length. The first target has all parameters.
     weights : the weight of each row; chains have the weight 1.
     """
-    if any((w != 1).any() for w in weights):
+    states = sum(t.rows * float(t.structure.table_index.states.sum()) for t in targets)
+    if any((w != 1).any() for w in weights) or no_room(BYTES_A_STATE * states):
         return None
     parts, kinds = list[Chains](), dict[bytes, Kind]()
     for target in targets:
@@ -139,14 +144,19 @@ def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | N
             return None
         parts.append(part)
     pairs = {part.pair for part in parts if part.pair >= 0}
-    states = {part.places.shape[1] for part in parts}
+    widths = {part.places.shape[1] for part in parts}
     lengths = np.concatenate([part.lengths for part in parts])
-    if len(pairs) != 1 or len(states) != 1:
+    if len(pairs) != 1 or len(widths) != 1:
         return None
     many = lengths.sum() >= MIN_CHAINS_A_STEP * lengths.max()
     # A junction tree with children of arrows takes the time of about so many steps.
     if not many and not (kinds and lengths.max() <= STEPS_A_TREE * len(targets)):
         return None
+    return _joined(parts, lengths, pairs.pop())
+
+
+def _joined(parts: Sequence[Chains], lengths: Array, pair: int) -> Chains:
+    """Return the chains of all parts, whose steps follow each other."""
     first = np.cumsum([0, *(part.lengths.sum() for part in parts[:-1])])
     numbered = list(zip(first, parts, strict=True))
     seen: dict[Kind, list[tuple[Array, Array]]] = {}
@@ -155,7 +165,7 @@ def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | N
             seen.setdefault(kind, []).append((begin + at, x))
     return Chains(
         lengths,
-        pairs.pop(),
+        pair,
         np.concatenate([begin + part.step for begin, part in numbered]),
         np.concatenate([part.places for part in parts]),
         np.concatenate([part.constant for part in parts]),
