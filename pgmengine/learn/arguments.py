@@ -216,10 +216,8 @@ def target_of(
     names = () if given is None else table.alone_or_several(as_members(given, "given"))
     known = table.units(names, "given")
     if isinstance(data, Target):
-        values, seen = data.evidence.values, data.pattern.observed
-        rows: dict[str, Any] = {name: x for name, x in values.items() if seen[name].any()}
+        target, rows = data, dict[str, Any](data.evidence.values)
         check_data(model, rows, known, names, rows)
-        target = data
     else:
         rows = data_by_layer(model.structure, data)
         with_states(rows, probabilities or {})

@@ -704,3 +704,13 @@ def test_rows_with_soft_evidence_are_asked_together():
         assert r.log_prob == pytest.approx(alone.log_prob, abs=1e-13)
         assert (r.assignment()["z"] == alone.assignment()["z"]).all()
         assert r.target.evidence.has_rows == alone.target.evidence.has_rows
+
+
+def test_a_given_array_may_be_missing_in_rows_of_one_length():
+    data = [{"x": [0, 1, 2], "y": [0, 1, 1]}, {"x": [np.nan, np.nan], "y": [0, 1]}]
+    settings = {"given": ("x",), "updates": 3, "progress": False}
+    found = pgm.fit(pgm.Template(field), data, **settings)
+    assert found.history["objective"]["value"][-1] < 0
+    for given, name in (("x", "variable 'x'"), ("x[0]", r"'x\[0\]'")):
+        with pytest.raises(pgm.PgmError, match=f"given: {name} is not in the data, which has 'y'"):
+            pgm.fit(pgm.Template(field), [{"y": [0, 1]}, {"y": [1]}], given=(given,))

@@ -101,6 +101,7 @@ def template_fit(
     for rows in targets[1:]:
         check_shared(first, rows.model)
         others.append((rows, weights[rows.row_numbers], target_of(rows.model, rows, given)[2]))
+    _check_given([(target, known), *((rows, units) for rows, _, units in others)])
     return TemplateFit(
         template,
         # A fresh model would begin at base rates, which biases that stay as declared must not take.
@@ -165,6 +166,18 @@ def _with_all_parameters(template: Template, steps: int) -> Model:
         steps += 1
         model, longer = longer, template(steps + 1)
     return model
+
+
+def _check_given(parts: Sequence[tuple[Target, Mapping[str, Array]]]) -> None:
+    """Raise PgmError if no row of any length observes a given unit of a layer."""
+    for name, units in parts[0][1].items():
+        if not any((t.pattern.observed[name] & known[name]).any() for t, known in parts):
+            seen = (repr(n) for t, _ in parts for n, x in t.pattern.observed.items() if x.any())
+            of, unit = parts[0][0].structure, int(np.argmax(units))
+            what = of.layers[name].title if units.all() else repr(of.names.of((name, unit)))
+            raise PgmError(
+                f"given: {what} is not in the data, which has {listed([*dict.fromkeys(seen)])}"
+            )
 
 
 def _without(by: FullBatch | Fixed, absent: Sequence[str]) -> FullBatch | Fixed:
