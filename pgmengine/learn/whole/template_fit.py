@@ -88,8 +88,9 @@ def template_fit(
     lengths.sort(key=lambda rows: -rows.steps)
     weights = row_weights(sum(len(rows.numbers) for rows in lengths), sample_weight)
     targets, blank = _informing([rows.target for rows in lengths], weights)
-    first = cast(Model, targets[0].model)
-    target, _, known, _ = target_of(first, targets[0], given)
+    parts = [(t, weights[t.row_numbers], target_of(t.model, t, given)[2]) for t in targets]
+    target, own, known = parts[0]
+    first = cast(Model, target.model)
     by, why = _learner(optimizer, target, known, negative)
     longer = _with_all_parameters(template, lengths[0].steps + 1).unfolded
     check_shared(longer, first)
@@ -97,18 +98,14 @@ def template_fit(
     absent = [key for key in longer.params if key not in first.params]
     # It checks the settings of all parameters.
     by.start(longer.params)
-    others = []
-    for rows in targets[1:]:
-        check_shared(first, rows.model)
-        others.append((rows, weights[rows.row_numbers], target_of(rows.model, rows, given)[2]))
-    _check_given([(target, known), *((rows, units) for rows, _, units in others)])
+    _check_parts(parts)
     return TemplateFit(
         template,
         # A fresh model would begin at base rates, which biases that stay as declared must not take.
         first.with_params(first.params),
-        FitData(target, tuple(others), blank, kept),
+        FitData(target, tuple(parts[1:]), blank, kept),
         _without(by, absent),
-        None if sample_weight is None else weights[target.row_numbers],
+        None if sample_weight is None else own,
         tuple(filter(None, (why, _note_of_kept(first, kept), _note_of(absent)))),
         by,
     )
@@ -168,16 +165,18 @@ def _with_all_parameters(template: Template, steps: int) -> Model:
     return model
 
 
-def _check_given(parts: Sequence[tuple[Target, Mapping[str, Array]]]) -> None:
-    """Raise PgmError if no row of any length observes a given unit of a layer."""
-    for name, units in parts[0][1].items():
-        if not any((t.pattern.observed[name] & known[name]).any() for t, known in parts):
-            seen = (repr(n) for t, _ in parts for n, x in t.pattern.observed.items() if x.any())
-            of, unit = parts[0][0].structure, int(np.argmax(units))
-            what = of.layers[name].title if units.all() else repr(of.names.of((name, unit)))
-            raise PgmError(
-                f"given: {what} is not in the data, which has {listed([*dict.fromkeys(seen)])}"
-            )
+def _check_parts(parts: Sequence[tuple[Target, Array, Mapping[str, Array]]]) -> None:
+    """Raise PgmError for parameters of other shapes, and given units that no row observes."""
+    first, _, given = parts[0]
+    s, seen = first.structure, dict[str, None]()
+    for target, _, _ in parts:
+        check_shared(first.model, target.model)
+        seen |= {repr(n): None for n, x in target.pattern.observed.items() if x.any()}
+    for name, units in given.items():
+        if not any((t.pattern.observed[name] & known[name]).any() for t, _, known in parts):
+            whole = s.layers[name].title if units.all() else ""
+            what = whole or repr(s.names.of((name, int(np.argmax(units)))))
+            raise PgmError(f"given: {what} is not in the data, which has {listed([*seen])}")
 
 
 def _without(by: FullBatch | Fixed, absent: Sequence[str]) -> FullBatch | Fixed:
