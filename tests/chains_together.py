@@ -1,7 +1,7 @@
 """Fits of templates whose rows are summed as chains of all lengths, and one length at a time."""
 
-from pgmengine.learn.full_batch import chain_counts as chains
-from pgmengine.learn.full_batch import joined
+from pgmengine.infer.exact.long_chains import chain_counts as chains
+from pgmengine.learn.full_batch import objective
 
 
 def fits(learned, monkeypatch):
@@ -13,8 +13,8 @@ def fits(learned, monkeypatch):
         ways.append(found is not None)
         return found
 
-    monkeypatch.setattr(joined, "chains_of", watched)
+    monkeypatch.setattr(objective, "chains_of", watched)
     together = learned()
     (used,) = ways
-    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    monkeypatch.setattr(objective, "chains_of", lambda targets, weights: None)
     return together, used, learned()

@@ -7,14 +7,14 @@ shapes of all arrays of a model are compared with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import nearest
-from pgmengine.base.types import Array, Weight
+from pgmengine.base.types import Weight
 from pgmengine.base.work.cache import Cache
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.model import Model, StandsForModel
@@ -336,8 +336,3 @@ def _is_list_of_rows(values: Any) -> bool:
     if not isinstance(values, Collection) or is_frame(values) or getattr(values, "ndim", 1) == 0:
         return False
     return is_container(type(values)) and all(len(shape_of(value)) > 0 for value in values)
-
-
-def stacked(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, Array]:
-    """Return rows of equal names and shapes as name -> values with an axis of rows."""
-    return {key: array_of([row[key] for row in rows], f"{key!r}") for key in rows[0]}

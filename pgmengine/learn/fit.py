@@ -30,8 +30,9 @@ from pgmengine.evidence.frames import labels_of_columns
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.fit_overview import fit_html, fit_text
+from pgmengine.learn.full_batch.objective import FitData
 from pgmengine.learn.full_batch.optimizer_contract import FullBatch
-from pgmengine.learn.full_batch.template_fit import fit_template
+from pgmengine.learn.full_batch.template_fit import template_fit
 from pgmengine.learn.loop import UnderWay, learn, report
 from pgmengine.learn.monitoring.finding import Finding
 from pgmengine.learn.monitoring.history import History
@@ -311,31 +312,19 @@ def fit(
                 "probabilities: a template learns from all rows at once, and draws of the data "
                 "change from pass to pass; give states, such as rng.random(x.shape) < x"
             )
-        more: dict[str, Any] = {
-            "negative": negative,
-            "positive": positive,
-            "given": given,
-            "batch_size": batch_size,
-            "epochs": epochs,
-            "updates": updates,
-            "callbacks": callbacks,
-            "rng": rng,
-            "progress": progress,
-            "checkpoint": checkpoint,
-            "state": state,
-            "executor": executor,
-        }
-        learned: Fit = fit_template(template, data, optimizer, sample_weight, more, fit)
-        return learned
+        of_template = template_fit(template, data, optimizer, sample_weight, given, negative)
+        model, data = of_template.model, of_template.data
+        optimizer, sample_weight = of_template.optimizer, of_template.sample_weight
     declared = _models(model, repeats)
     # The numbers of a gate without a table are learned by its auxiliary variables.
     models = [one.unfolded for one in declared]
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     check_executor(executor)
+    read = data if isinstance(data, FitData) else FitData(data)
     plan = plan_fit(
         models[0],
-        data,
+        read,
         negative,
         positive,
         given,
@@ -364,7 +353,7 @@ def fit(
         interrupted = learn(fits, progress, saver)
         unsaved = saver.at_the_end(first.run, first.history, first.watch) if saver else ""
     _warn_of_absent_values(callbacks, first.history)
-    labels = labels_of_columns(declared[0].structure, data)
+    labels = labels_of_columns(declared[0].structure, read.values)
     found = [
         _ended(each, one.structure, plan.means, labels, interrupted, unsaved)
         for each, one in zip(fits, declared, strict=True)
@@ -375,6 +364,9 @@ def fit(
             if note:
                 log.warning("%s", note)
     report([each.findings for each in found])
+    if template is not None:
+        learned: Fit = of_template.ended(found[0])
+        return learned
     return found[0] if repeats is None else found
 
 
@@ -400,7 +392,7 @@ def _saver(
 ) -> Saver:
     """Return the writer of the checkpoint; its mark has all settings on which the fit depends."""
     weights = None if sample_weight is None else row_weights(np.size(sample_weight), sample_weight)
-    settings = {
+    settings: dict[str, object] = {
         "negative": plan.negative,
         "positive": plan.positive,
         "given": written(model.structure, plan.given),
@@ -414,6 +406,8 @@ def _saver(
     if plan.probabilities:
         drawn = {n: np.asarray(~np.isnan(p).all(axis=0)) for n, p in plan.probabilities.items()}
         settings["probabilities"] = written(model.structure, drawn)
+    if others := plan.data.others:
+        settings["others"] = [(rows.structure.units, rows.rows) for rows, _, _ in others]
     mark = mark_of(model, plan.rows, settings)
     return Saver(checkpoint, mark, SECONDS_BETWEEN_CHECKPOINTS)
 

@@ -27,6 +27,7 @@ from pgmengine.learn.contracts import (
     Optimizer,
     Positive,
 )
+from pgmengine.learn.full_batch.objective import FitData
 from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.full_batch.spreads import collapsed
 from pgmengine.learn.monitoring.finding import Finding
@@ -104,8 +105,10 @@ class Run:
         plan: tuple[int, int] = (100, 1000),
         executor: Executor | None = None,
         probabilities: Mapping[str, Array] | None = None,
+        data: FitData | None = None,
     ) -> None:
         s = model.structure
+        self.data = data or FitData({})
         self.weights, self.given, self.rng, self.count = weights, given, rng, 0
         self.value: float | None = None
         self.notes: dict[str, str] = {}

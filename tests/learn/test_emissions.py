@@ -8,7 +8,7 @@ import pytest
 from chains_together import fits
 
 import pgmengine as pgm
-from pgmengine.learn.full_batch import joined
+from pgmengine.learn.full_batch import objective
 
 NAN = np.nan
 UNITS = {
@@ -134,7 +134,7 @@ def test_others_go_the_plain_way(change, monkeypatch):
             row["z[0]"] = 1
         settings["given"] = ["z[0]"]
     first = pgm.fit(template, data, **settings)
-    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    monkeypatch.setattr(objective, "chains_of", lambda targets, weights: None)
     second = pgm.fit(template, data, **settings)
     for key, value in second.model.learned.items():
         np.testing.assert_allclose(first.model.learned[key], value, atol=1e-8)
@@ -156,7 +156,7 @@ def test_short_rows_may_lack_a_parameter(monkeypatch):
     data = [{"x": rng.normal(size=int(steps))} for steps in rng.integers(1, 5, 60)]
     settings = {"optimizer": pgm.LBFGS(starts=1), "updates": 4, "progress": False}
     together = pgm.fit(pgm.Template(declare), data, **settings)
-    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    monkeypatch.setattr(objective, "chains_of", lambda targets, weights: None)
     apart = pgm.fit(pgm.Template(declare), data, **settings)
     for key, value in apart.model.learned.items():
         np.testing.assert_allclose(together.model.learned[key], value, atol=1e-8)
@@ -192,7 +192,7 @@ def test_a_bias_that_is_no_shared_number_is_learned(monkeypatch):
     ]
     settings = {"optimizer": pgm.LBFGS(starts=1), "updates": 4, "progress": False}
     together = pgm.fit(pgm.Template(declare), data, **settings)
-    monkeypatch.setattr(joined, "chains_of", lambda targets, weights: None)
+    monkeypatch.setattr(objective, "chains_of", lambda targets, weights: None)
     apart = pgm.fit(pgm.Template(declare), data, **settings)
     assert abs(apart.model.learned["y.bias"][0]) > 0.5
     for key, value in apart.model.learned.items():
@@ -209,3 +209,18 @@ def test_fixed_rows_stay():
     np.testing.assert_allclose(moves[0, 0], 1 / 3, rtol=1e-9)
     np.testing.assert_allclose(moves.sum(axis=1), 1, rtol=1e-9)
     assert np.abs(moves - 1 / 3).max() > 0.01
+
+
+def test_fixed_entries_are_kept_without_chains_as_with_them():
+    """Rows of weight 2 go the plain way, and have the same maximum."""
+    template, data = bad("nothing")
+    mask = np.zeros((3, 3), dtype=bool)
+    mask[0, 0] = True
+    steps = pgm.Fixed(pgm.LBFGS(starts=1, tolerance=0.0), {"moves": mask})
+    settings = {"optimizer": steps, "updates": 5, "progress": False}
+    chains, plain = (
+        pgm.fit(template, data, sample_weight=weights, **settings)
+        for weights in (None, np.full(len(data), 2.0))
+    )
+    for key, value in chains.model.learned.items():
+        np.testing.assert_allclose(plain.model.learned[key], value, atol=1e-8)

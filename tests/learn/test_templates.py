@@ -370,10 +370,6 @@ BAD = {
         lambda: pgm.infer(pgm.Template(hmm), [3, {"x": list("ab")}, {"x": list("ae")}]),
         "row 2: evidence: variable 'x'.* 'e' is no state",
     ),
-    "forms": (
-        lambda: pgm.fit(pgm.Template(hmm), [{"z": [0, 1]}, {"z": np.eye(3)[:2]}]),
-        r"row 1 has 'z' of shape \(2, 3\), and row 0, .* of shape \(2,\)",
-    ),
     "array": (lambda: pgm.infer(pgm.Template(hmm), np.zeros((2, 3))), "list of rows.* not ndarray"),
     "wrapped": (
         lambda: pgm.fit(pgm.Template(hmm), [{"x": ["a"]}], optimizer=pgm.Fixed(pgm.SGD(0.1), [])),
@@ -670,3 +666,51 @@ def test_a_memory_of_two_steps_learns():
     # 0 1 -> 1 twice, 1 1 -> 0 once, 1 0 -> 1 once.
     learned = np.exp(f.model.learned["second"])
     np.testing.assert_allclose(learned[[0, 1, 1], [1, 1, 0]], [[0, 1], [1, 0], [0, 1]], atol=1e-12)
+
+
+def test_rows_in_different_forms_are_read():
+    """States and one-hot rows may stand beside each other, because each row is read by itself."""
+    rows = [{"z": [0, 1], "x": list("ab")}, {"z": [2, 1], "x": list("ca")}]
+    other = [rows[0], {"z": np.eye(3)[[2, 1]], "x": list("ca")}]
+    em = pgm.EM(pseudocount=0.5)
+    one, two = (
+        pgm.fit(pgm.Template(hmm), data, optimizer=em, progress=False) for data in (rows, other)
+    )
+    for name, value in one.model.learned.items():
+        np.testing.assert_array_equal(two.model.learned[name], value)
+
+
+@pytest.mark.parametrize("act", (pgm.infer, pgm.fit))
+def test_messages_count_the_rows_of_all_lengths(act):
+    rows = [{"z": [1, 1], "x": list("ab")}, {"x": list("abc")}, {"z": [0, 0], "x": list("da")}]
+    with pytest.raises(pgm.PgmError, match="row 2 has probability zero"):
+        act(pgm.Template(hmm), rows, progress=False)
+
+
+def test_rows_with_soft_evidence_are_asked_together():
+    """Rows of one length are rows of one question, whatever is given about them."""
+    rng = np.random.default_rng(0)
+    rows = [{"x": row} for row in rows_of(1, count=9, most=4)]
+    steps = [len(row["x"]) for row in rows]
+    soft = [{"z": rng.normal(size=(n, 3))} if i % 2 else None for i, n in enumerate(steps)]
+    do = [{"z[0]": 1} if i % 3 == 0 else None for i in range(len(rows))]
+    template, want = pgm.Template(hmm), ("marginals", "log_prob", "mode")
+    explained = pgm.explain(template, rows, want, soft=soft, do=do)
+    assert len(explained.parts) == len(set(steps))
+    found = pgm.infer(template, rows, want, soft=soft, do=do)
+    for i, (r, row) in enumerate(zip(found, rows, strict=True)):
+        alone = pgm.infer(template(steps[i]), row, want, soft=soft[i], do=do[i])
+        np.testing.assert_allclose(r.prob["z"], alone.prob["z"], atol=1e-14)
+        assert r.log_prob == pytest.approx(alone.log_prob, abs=1e-13)
+        assert (r.assignment()["z"] == alone.assignment()["z"]).all()
+        assert r.target.evidence.has_rows == alone.target.evidence.has_rows
+
+
+def test_a_given_array_may_be_missing_in_rows_of_one_length():
+    data = [{"x": [0, 1, 2], "y": [0, 1, 1]}, {"x": [np.nan, np.nan], "y": [0, 1]}]
+    settings = {"given": ("x",), "updates": 3, "progress": False}
+    found = pgm.fit(pgm.Template(field), data, **settings)
+    assert found.history["objective"]["value"][-1] < 0
+    for given, name in (("x", "variable 'x'"), ("x[0]", r"'x\[0\]'")):
+        with pytest.raises(pgm.PgmError, match=f"given: {name} is not in the data, which has 'y'"):
+            pgm.fit(pgm.Template(field), [{"y": [0, 1]}, {"y": [1]}], given=(given,))

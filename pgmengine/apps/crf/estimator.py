@@ -37,8 +37,8 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.template import Template
-from pgmengine.infer.exact.chain_sums import chain_sums
 from pgmengine.infer.exact.exact import Exact
+from pgmengine.infer.exact.long_chains.chain_sums import chain_sums
 from pgmengine.infer.question.ask import infer
 
 with needed_by("pgmengine.sklearn"):

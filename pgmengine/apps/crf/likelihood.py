@@ -24,7 +24,7 @@ from scipy.sparse import csr_array, issparse
 from pgmengine.apps.crf.stacked_sequences import Steps
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.threads import shared_out
-from pgmengine.infer.exact.chain_sums import Packing, chain_sums
+from pgmengine.infer.exact.long_chains.chain_sums import Packing, chain_sums
 
 # The most numbers (steps times labels) of a part with more than one sequence.
 PART_NUMBERS = 200_000

@@ -42,7 +42,7 @@ from pgmengine.infer.question.auto import Auto, Choice, only, within
 from pgmengine.infer.question.explanation import Explanation, Part
 from pgmengine.infer.question.prepared import Method, MethodLike, Planned, as_method
 from pgmengine.infer.question.splitting import answer
-from pgmengine.infer.question.templates import answer_rows, questions_of
+from pgmengine.infer.question.templates import questions_of
 from pgmengine.infer.question.wanted import check_want, without_added
 from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
 from pgmengine.model.names.unit_names import Member, as_members
@@ -178,18 +178,20 @@ def infer(
     )
     template = as_template(model)
     if template is None:
-        return ask(_checked(model, method), evidence, soft, do)
+        one = _checked(model, method)
+        return ask(one, one.given(evidence, soft=soft, do=do))
     if state is not None:
         raise PgmError("state belongs to the answer of one model; a template answers many rows")
     ask = partial(ask, rng=np.random.default_rng(rng))
-    return answer_rows(template, evidence, soft, do, ask, together="gradient" not in wanted)
+    found = dict[int, Result]()
+    for q in questions_of(template, evidence, soft, do, "gradient" not in wanted):
+        found.update(q.divided(ask(q.model, q.target)))
+    return [found[i] for i in range(len(found))]
 
 
 def _infer(
     model: Model,
-    evidence: Evidence | None,
-    soft: Soft | None,
-    do: Evidence | None,
+    target: Target,
     want: Iterable[str],
     method: MethodLike | None,
     rng: RngLike,
@@ -199,7 +201,7 @@ def _infer(
     seconds: float | None,
 ) -> Result:
     """Answer a question about one model; the parameters are those of `infer`."""
-    target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
+    wanted = check_want(model.structure, want)
     question = _planned(target, wanted, within(DEFAULT if method is None else method, seconds))
     return _of_model(_answer(question, target, rng, state, executor, progress), target, model)
 
@@ -243,13 +245,14 @@ def explain(
     template = as_template(model)
     if template is None:
         one = _checked(model, method)
-        return _explained(one, _seen(one, evidence, names), soft, do, want, chooser)
+        seen = _seen(one, evidence, names)
+        return _explained(one, one.given(seen, soft=soft, do=do), want, chooser)
     wanted = tuple(want) if is_several(want) else want
-    questions = questions_of(template, evidence, soft, do, together="gradient" not in wanted)
+    seen, together = partial(_seen, observed=names), "gradient" not in wanted
+    questions = questions_of(template, evidence, soft, do, together, seen)
     parts = list[Part]()
     for q in questions:
-        seen = _seen(q.model, q.evidence, names)
-        own = _explained(q.model, seen, q.soft, q.do, wanted, chooser).parts
+        own = _explained(q.model, q.target, wanted, chooser).parts
         parts += [replace(p, title=f"{q.title}: {p.title}".removesuffix(": ")) for p in own]
     rows = counted(sum(len(q.numbers) for q in questions), "row")
     return Explanation(f"wanted: {', '.join(map(str, wanted))}; {rows} of {template!r}", parts)
@@ -259,8 +262,7 @@ def _seen(model: Model, evidence: Any, observed: tuple[Member | Units, ...]) -> 
     """Return the evidence, or any values of the units that will be observed."""
     if not observed:
         return evidence
-    # A row of a template without evidence is an empty mapping.
-    if evidence is not None and not (isinstance(evidence, Mapping) and not evidence):
+    if evidence is not None:
         raise PgmError(
             "observed names the units that will be observed, in place of evidence with their "
             "values: give one of the two"
@@ -269,10 +271,10 @@ def _seen(model: Model, evidence: Any, observed: tuple[Member | Units, ...]) -> 
 
 
 def _explained(
-    model: Model, evidence: Any, soft: Any, do: Any, want: Iterable[str], chooser: MethodLike
+    model: Model, target: Target, want: Iterable[str], chooser: MethodLike
 ) -> Explanation:
     """Return the plans for a question about one model."""
-    target, wanted = model.given(evidence, soft=soft, do=do), check_want(model.structure, want)
+    wanted = check_want(model.structure, want)
     if isinstance(chooser, Auto):
         choices = chooser.choices(target, wanted)
     else:

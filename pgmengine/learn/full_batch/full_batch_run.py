@@ -10,14 +10,14 @@ import numpy as np
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
-from pgmengine.learn.contracts import Negative, Positive
+from pgmengine.learn.contracts import ModelPhase, Negative, NormalizedPhase, Positive
 from pgmengine.learn.full_batch.counting import is_complete
-from pgmengine.learn.full_batch.objective import Objective
-from pgmengine.learn.full_batch.optimizer_contract import FullBatch
+from pgmengine.learn.full_batch.objective import Objective, Rows
 from pgmengine.learn.full_batch.spreads import collapsed, other_spreads
 from pgmengine.learn.full_batch.unused_states import unused_states
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.negative.exact_gradient import ExactGradient
+from pgmengine.learn.phases.batch import idle_entries, joint_masks, only, uninformed_entries
 from pgmengine.learn.recorded.recorded_updates import Call
 from pgmengine.learn.run import Run, compact
 
@@ -48,20 +48,10 @@ class WholeRun(Run):
             self.model_phase = self.negative.start(self.conditioned(target), self.rng)
         self.precision = np.float64
         self.target = compact(target, np.float64)
-        self.objective = Objective(
-            self.target,
-            self.weights,
-            positive,
-            self.model_phase,
-            self.given,
-            self.conditioned,
-            self.idle,
-            self.uninformed,
-            self.rng,
-            self.notes,
-            self.executor,
-            self.allowance,
-        )
+        own = self.target, self.weights, self.given, self.idle, self.uninformed, self.model_phase
+        parts = [Rows(*own, positive, self.rng, self.executor)]
+        parts += [self._further(*one, positive) for one in self.data.others]
+        self.objective = Objective(parts, self.data, self.rng, self.notes, self.allowance)
         self.positive, self.optimizer = self.objective.method, optimizer
         self.factorised = is_complete(target)
         if not self.objective.exact:
@@ -70,6 +60,22 @@ class WholeRun(Run):
                 "be exact, so that the objective is not known: it may fall, and learning ends "
                 "after the last update"
             )
+
+    def _further(
+        self,
+        target: Target,
+        weights: Array,
+        given: Mapping[str, Array],
+        positive: Positive | Method | None,
+    ) -> Rows:
+        """Return rows of another model that shares the parameters."""
+        target, rng = compact(target, np.float64), np.random.default_rng(0)
+        uninformed = uninformed_entries(target, given)
+        fixed = joint_masks(idle_entries(target, given), uninformed)
+        phase: ModelPhase = NormalizedPhase()
+        if not target.structure.normalized or given:
+            phase = self.negative.start(only(target, given), rng)
+        return Rows(target, weights, given, fixed, uninformed, phase, positive, rng, self.executor)
 
     def most_updates(self, total: int) -> int:
         """Return the number of updates of a fit whose length is not given."""
@@ -98,17 +104,12 @@ class WholeRun(Run):
         return str(found.stopped)
 
     def masks_of_uninformed(self) -> Mapping[str, Array]:
-        """Return the masks of the numbers that no row of any length informs."""
-        return self._all_rows().uninformed
-
-    def _all_rows(self) -> Objective:
-        """Return the objective of the rows of all lengths."""
-        optimizer, objective = self.optimizer, self.objective
-        return optimizer.all_rows(objective) if isinstance(optimizer, FullBatch) else objective
+        """Return the masks of the numbers that no row of any model informs."""
+        return self.objective.uninformed
 
     def findings(self) -> tuple[Finding, ...]:
         """Return findings of standard deviations, and of unused states of latent variables."""
-        whole = self._all_rows()
+        whole = self.objective
         narrow = collapsed(self.model, whole.weighed_rows(self.model))
         # Data of a state that is not used are far from the means of the others.
         if unused := unused_states(whole, self.model):

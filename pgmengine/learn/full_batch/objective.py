@@ -7,15 +7,22 @@ answered by the method of the data phase. The model phase subtracts the log norm
     objective = sum over rows of weight * [log p*(row) - log normaliser(row)] / sum of weights,
 
 in nats a row. It is known where both phases are exact.
+
+Rows may belong to several models that share parameters by name, such as the models of a template
+for each number of steps. Their sums are added; the first model holds all parameters. Where the free
+units of all rows are chains, one pass over all of them takes the place of the questions to each
+model (infer/exact/long_chains/chain_counts.py). Rows that observe nothing have the log-likelihood 0
+at all parameters, so that only their weights count, in the mean.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,17 +32,19 @@ from pgmengine.base.types import Array, Params, Weight
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
+from pgmengine.infer.exact.long_chains.chain_counts import Chains, chains_of
 from pgmengine.infer.question.prepared import Method, Planned, Prepared
 from pgmengine.infer.question.splitting import answer
 from pgmengine.learn.contracts import Allowance, ModelPhase, Positive
 from pgmengine.learn.full_batch.counting import CountingModel, counted, is_complete, merged
 from pgmengine.learn.full_batch.fixed_rows import slopes_with_kept, with_kept
-from pgmengine.learn.phases.batch import Batch, joint_masks
+from pgmengine.learn.phases.batch import Batch, joint_masks, only
 from pgmengine.learn.phases.positive import data_phase, default_positive, posterior_draw
 from pgmengine.learn.phases.statistics import Statistics
 from pgmengine.learn.starting.exchangeable import exchangeable
 from pgmengine.learn.starting.symmetry import Symmetry
 from pgmengine.learn.steps.optimizers import projected
+from pgmengine.model.weights import plus
 
 # The largest planned time, in seconds, of exact expectations given all rows.
 MAX_ROWS_SECONDS = 600.0
@@ -54,68 +63,65 @@ class Evaluation:
     slopes: dict[str, Weight]
 
 
-class Objective:
-    """The objective of all rows of a fit.
+@dataclass(frozen=True, eq=False)
+class FitData:
+    """The data of a fit, whose rows may belong to several models.
+
+    Attributes
+    ----------
+    values : the rows of the model that learns, as `fit` takes them.
+    others : rows of other models that share its parameters: target, weights, and given units.
+    blank : the sum of the weights of rows that observe nothing, and are left out.
+    kept : the parameters that stay as they are declared.
+    """
+
+    values: Any
+    others: tuple[tuple[Target, Array, Mapping[str, Array]], ...] = ()
+    blank: float = 0.0
+    kept: tuple[str, ...] = ()
+
+
+class Rows:
+    """The rows of a fit that belong to one model, and the two phases of their gradient.
 
     Attributes
     ----------
     target, weights : the distinct rows, and the sums of their weights.
-    method : the method of the data phase.
     total : the sum of all weights.
     complete : whether every row observes all units.
-    counted_once : whether the rows are complete, and their counts do not depend on the parameters,
-        as those of the contributions to a gate do.
     given : layer -> mask of the units that are given.
     fixed : parameter -> mask of its stored numbers that stay as they are.
     uninformed : the part of it that stays because no row informs it.
     phase : the model phase.
-    rng : random numbers, for starts and for methods that sample.
-    notes : sentences for the user, by subject.
-    allowance : how many updates starts may make, and whether Ctrl-C has ended them.
+    positive : the given method of the data phase, or None.
+    rng : random numbers, for methods that sample.
     """
 
     def __init__(
         self,
         target: Target,
         weights: Array,
-        positive: Positive | Method | None,
-        phase: ModelPhase,
         given: Mapping[str, Array],
-        conditioned: Callable[[Target], Target],
         fixed: Mapping[str, Array],
         uninformed: Mapping[str, Array],
+        phase: ModelPhase,
+        positive: Positive | Method | None,
         rng: np.random.Generator,
-        notes: dict[str, str],
         executor: Executor | None = None,
-        allowance: Allowance | None = None,
     ) -> None:
-        self.allowance = allowance or Allowance()
         with np.errstate(over="ignore"):
             self.total, self.complete = float(weights.sum()), is_complete(target)
-        self.counted_once = self.complete and all(
-            t.form is None or t.form.closed for t in target.structure.tables
-        )
-        if not np.isfinite(self.total):
-            raise PgmError("sample_weight: the sum of all weights is infinite, expected a number")
         self.target, self.weights = (target, weights) if self.complete else merged(target, weights)
-        self.phase, self.conditioned, self.fixed = phase, conditioned, fixed
-        self.given, self.uninformed = given, uninformed
-        self.rng, self.notes, self.executor = rng, notes, executor
-        self.method: Positive | Method = positive or self._default_method()
-        # Objectives that differ in their fixed entries share these.
-        self._counted: list[Array] = []
-        self._last: list[tuple[Model, str, Evaluation]] = []
+        self.given, self.fixed, self.uninformed, self.phase = given, fixed, uninformed, phase
+        self.positive, self.rng, self.executor = positive, rng, executor
         # The zeros of the parameters at which the question to the data was planned, and the plan.
         self._planned: dict[str, Any] = {}
 
-    def with_fixed(self, fixed: Mapping[str, Array]) -> Objective:
-        """Return the objective in which further numbers of parameters stay as they are."""
-        out = copy(self)
-        out.fixed = joint_masks(self.fixed, fixed)
-        return out
-
-    def _default_method(self) -> Positive | Method:
-        """Return the method of the data phase: exact where it fits."""
+    @cached_property
+    def method(self) -> Positive | Method:
+        """The method of the data phase: exact where it fits, if none is given."""
+        if self.positive is not None:
+            return self.positive
         plan = None if self.complete else Exact().plan(self.target, ("log_z", "gradient"))
         if plan is None or (plan.accepted and plan.seconds <= MAX_ROWS_SECONDS):
             return Exact()
@@ -123,68 +129,35 @@ class Objective:
 
     @property
     def exact(self) -> bool:
-        """Whether expectations given the data are exact."""
+        """Whether expectations given the rows are exact."""
         return self.complete or getattr(self.method, "guarantee", "") == "exact"
 
-    def at(self, params: Params, before: Model) -> Model:
-        """Return the model at parameters, which are put into their ranges.
+    @cached_property
+    def counted(self) -> Array:
+        """The counts of all entries of tables in complete rows."""
+        return counted(self.target.structure, self.target.states, self.weights)
 
-        Fixed entries of conditionals are those of the model `before`.
-        """
-        s = self.target.structure
-        kept = {
-            t.key: with_kept(
-                before.params[t.key],
-                np.exp(params[t.key] - params[t.key].max(axis=-1, keepdims=True)),
-                self.fixed[t.key],
-            )
-            for t in s.table_groups.values()
-            if t.conditional and t.key in self.fixed
+    def of(self, model: Model) -> Model:
+        """Return the model of these rows at the parameters that it shares with another model."""
+        if model.structure is self.target.structure:
+            return model
+        own = self.target.model.params
+        shared: dict[str, Any] = {
+            key: model.params[key]
+            for key, value in own.items()
+            if key in model.params and np.shape(model.params[key]) == np.shape(value)
         }
-        return Model(s, projected(s, {**params, **kept}))
+        return Model(self.target.structure, {**own, **shared})
 
-    def weighed_rows(self, model: Model) -> Iterator[tuple[Target, Array]]:
-        """Yield the rows, with the parameters of a model, and their weights."""
-        yield self.target.with_model(model), self.weights
-
-    def exchangeable(self, model: Model, labels: Mapping[str, Array]) -> Symmetry:
-        """Return the numbers that learning from a model could never tell apart.
-
-        `labels` are further arrays that tell the numbers of a parameter apart, as pseudocounts do.
-        """
-        return exchangeable(model, self._rows_and_given(model), self.fixed, labels)
-
-    def _rows_and_given(self, model: Model) -> list[tuple[Target, Mapping[str, Array]]]:
-        """Return the rows of each length, with the parameters of a model, and their given units."""
-        return [(self.target.with_model(model), self.given)]
-
-    def counts(self, model: Model) -> Evaluation:
-        """Return the log-likelihood, and the expected counts of all table entries."""
-        return self._recalled(model, "counts", self._counts)
-
-    def gradient(self, model: Model) -> Evaluation:
-        """Return the objective, and its gradient by parameter."""
-        return self._recalled(model, "gradient", self._gradient)
-
-    def _recalled(self, model: Model, kind: str, find: Callable[[Model], Evaluation]) -> Evaluation:
-        """Return the evaluation of the last call if it was of this model, else a new one."""
-        if not self._last or self._last[0][0] is not model or self._last[0][1] != kind:
-            self._last[:] = [(model, kind, find(model))]
-        return self._last[0][2]
-
-    def _counts(self, model: Model) -> Evaluation:
+    def counts(self, model: Model) -> tuple[float | None, Mapping[str, Weight]]:
+        """Return the weighted sum of log-likelihoods, and the expected counts of table entries."""
+        s = model.structure
         if self.complete:
-            if not self._counted:
-                found = counted(model.structure, self.target.states, self.weights)
-                self._counted.append(found)
-            entries = self._counted[0]
-            counts = model.parameter_counts(entries)
-            return Evaluation(log_likelihood(model, entries) / self.total, counts)
-        counting = CountingModel(model.structure, model.params)
-        log_z, expected = self._expected(counting, self.weights)
-        self._check_counts(expected)
-        value = None if log_z is None else float(self.weights @ log_z) / self.total
-        return Evaluation(value, {key: expected[key] for key in model.structure.table_groups})
+            return log_likelihood(model, self.counted), model.parameter_counts(self.counted)
+        log_z, found = self._expected(CountingModel(s, model.params), self.weights)
+        self._check_counts(found)
+        value = None if log_z is None else float(self.weights @ log_z)
+        return value, {key: found[key] for key in s.table_groups}
 
     def _check_counts(self, found: Mapping[str, Array]) -> None:
         """Raise InternalError unless counts are sums of weights times probabilities."""
@@ -229,8 +202,9 @@ class Objective:
         planned: Planned = self._planned["question"]
         return planned.on(target)
 
-    def _gradient(self, model: Model) -> Evaluation:
-        share = self.weights / self.total
+    def gradient(self, model: Model, total: float) -> tuple[float | None, Mapping[str, Weight]]:
+        """Return the sum of log-likelihoods times weight / total, and its gradient."""
+        share = self.weights / total
         if self.complete:
             x = self.target.evidence.values
             log_z: Array | None = model.flat_log_density(x)
@@ -241,7 +215,7 @@ class Objective:
         batch = Batch(
             model,
             share * target.rows,
-            given=self.conditioned(target) if self.given else None,
+            given=only(target, self.given) if self.given else None,
             complete=lambda: posterior_draw(target, self.rng),
             outward=((), ()),
             precision=np.float64,
@@ -249,15 +223,171 @@ class Objective:
         )
         found = self.phase.exact(batch)
         if found is None or log_z is None:
-            return Evaluation(None, dict(slopes))
+            return None, slopes
         data = Statistics(np.float64)
         data.arrays(slopes, 1.0, 1.0)
-        total = (data - found[0]).total(model)
+        return float(share @ log_z) - found[1], (data - found[0]).total(model)
+
+
+class Objective:
+    """The objective of all rows of a fit.
+
+    Attributes
+    ----------
+    parts : the rows of each model; the first model has all parameters.
+    target, given : those of the first model.
+    total : the sum of all weights.
+    complete : whether every row observes all units.
+    counted_once : whether the rows are complete, and their counts do not depend on the parameters,
+        as those of the contributions to a gate do.
+    fixed : parameter -> mask of its stored numbers that stay as they are.
+    uninformed : the part of it that stays because no row informs it.
+    rng : random numbers, for starts.
+    notes : sentences for the user, by subject.
+    allowance : how many updates starts may make, and whether Ctrl-C has ended them.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Rows],
+        data: FitData,
+        rng: np.random.Generator,
+        notes: dict[str, str],
+        allowance: Allowance,
+    ) -> None:
+        self.parts, self.rng, self.notes, self.allowance = tuple(parts), rng, notes, allowance
+        self.target, self.given = parts[0].target, parts[0].given
+        self.total = sum(part.total for part in parts) + data.blank
+        if not np.isfinite(self.total):
+            raise PgmError("sample_weight: the sum of all weights is infinite, expected a number")
+        self.complete = all(part.complete for part in parts)
+        self.counted_once = self.complete and all(
+            t.form is None or t.form.closed for t in self.target.structure.tables
+        )
+        params = self.target.model.params
+        kept = {key: np.ones(np.shape(params[key]), dtype=bool) for key in data.kept}
+        self.fixed = joint_masks(self._in_all([part.fixed for part in parts]), kept)
+        self.uninformed = self._in_all([part.uninformed for part in parts])
+        # Objectives that differ in their fixed entries share these.
+        self._last: list[tuple[Model, str, Evaluation]] = []
+
+    def _in_all(self, masks: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+        """Return parameter -> mask of the numbers that the masks of all models with them have."""
+        params, out = self.target.model.params, dict(masks[0])
+        for part, own in zip(self.parts[1:], masks[1:], strict=True):
+            for key in out:
+                # The biases of an array stay at every length.
+                other = part.target.model.params.get(key)
+                if other is not None and np.shape(other) == np.shape(params[key]):
+                    out[key] = out[key] & own[key] if key in own else np.zeros_like(out[key])
+        return {key: mask for key, mask in out.items() if mask.any()}
+
+    def with_fixed(self, fixed: Mapping[str, Array]) -> Objective:
+        """Return the objective in which further numbers of parameters stay as they are."""
+        out = copy(self)
+        out.fixed = joint_masks(self.fixed, fixed)
+        return out
+
+    @property
+    def method(self) -> Positive | Method:
+        """The method of the data phase of the first model."""
+        return self.parts[0].method
+
+    @property
+    def exact(self) -> bool:
+        """Whether expectations given the data are exact."""
+        return self.chains is not None or all(part.exact for part in self.parts)
+
+    @cached_property
+    def chains(self) -> Chains | None:
+        """The rows of all models as chains; None where they are none, or not exact."""
+        for part in self.parts:
+            if part.complete or getattr(part.positive, "guarantee", "exact") != "exact":
+                return None
+        return chains_of([p.target for p in self.parts], [p.weights for p in self.parts])
+
+    def at(self, params: Params, before: Model) -> Model:
+        """Return the model at parameters, which are put into their ranges.
+
+        Fixed entries of conditionals are those of the model `before`.
+        """
+        s = self.target.structure
+        kept = {
+            t.key: with_kept(
+                before.params[t.key],
+                np.exp(params[t.key] - params[t.key].max(axis=-1, keepdims=True)),
+                self.fixed[t.key],
+            )
+            for t in s.table_groups.values()
+            if t.conditional and t.key in self.fixed
+        }
+        return Model(s, projected(s, {**params, **kept}))
+
+    def weighed_rows(self, model: Model) -> Iterator[tuple[Target, Array]]:
+        """Yield the rows of each model, at the parameters of one model, and their weights."""
+        for part in self.parts:
+            yield part.target.with_model(part.of(model)), part.weights
+
+    def exchangeable(self, model: Model, labels: Mapping[str, Array]) -> Symmetry:
+        """Return the numbers that learning from a model could never tell apart.
+
+        `labels` are further numbers by which those of a parameter differ, such as pseudocounts.
+        """
+        rows = [(part.target.with_model(part.of(model)), part.given) for part in self.parts]
+        return exchangeable(model, rows, self.fixed, labels)
+
+    def counts(self, model: Model) -> Evaluation:
+        """Return the log-likelihood, and the expected counts of all table entries."""
+        return self._recalled(model, "counts", self._counts)
+
+    def gradient(self, model: Model) -> Evaluation:
+        """Return the objective, and its gradient by parameter."""
+        return self._recalled(model, "gradient", self._gradient)
+
+    def _recalled(self, model: Model, kind: str, find: Callable[[Model], Evaluation]) -> Evaluation:
+        """Return the evaluation of the last call if it was of this model, else a new one."""
+        if not self._last or self._last[0][0] is not model or self._last[0][1] != kind:
+            self._last[:] = [(model, kind, find(model))]
+        return self._last[0][2]
+
+    def _counts(self, model: Model) -> Evaluation:
+        summed = None if self.chains is None else self.chains.counts(model)
+        found = [summed] if summed else [part.counts(part.of(model)) for part in self.parts]
+        value, counts = _added(found, model)
+        return Evaluation(None if value is None else value / self.total, counts)
+
+    def _gradient(self, model: Model) -> Evaluation:
+        # Without given units, a normalised model has no other phase.
+        plain = model.structure.normalized and not self.given and self.chains is not None
+        summed = self.chains.gradient(model, self.total) if plain and self.chains else None
+        found = [summed] if summed else [p.gradient(p.of(model), self.total) for p in self.parts]
+        value, slopes = _added(found, model)
+        for key, number in model.params.items():
+            if key not in slopes:
+                # Biases that stay as they are declared.
+                slopes[key] = np.zeros(np.shape(number))
         for t in model.structure.table_groups.values():
             if t.conditional and t.key in self.fixed:
-                fixed = self.fixed[t.key]
-                total[t.key] = slopes_with_kept(model.params[t.key], total[t.key], fixed)
-        return Evaluation(float(share @ log_z) - found[1], total)
+                slopes[t.key] = slopes_with_kept(
+                    model.params[t.key], slopes[t.key], self.fixed[t.key]
+                )
+        return Evaluation(value, slopes)
+
+
+def _added(
+    found: Sequence[tuple[float | None, Mapping[str, Weight]]], model: Model
+) -> tuple[float | None, dict[str, Weight]]:
+    """Return the sums of values, None if one is not known, and of slopes by parameter of a model.
+
+    Parameters of other models that this one has in another shape stay as they are declared.
+    """
+    slopes: dict[str, Weight] = {}
+    for _, own in found:
+        for key, slope in own.items():
+            if key in model.params and np.shape(slope) == np.shape(model.params[key]):
+                slopes[key] = plus(slopes[key], slope) if key in slopes else slope
+    values = [value for value, _ in found if value is not None]
+    return sum(values) if len(values) == len(found) else None, slopes
 
 
 def log_likelihood(model: Model, counts: Array) -> float:

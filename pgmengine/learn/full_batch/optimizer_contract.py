@@ -38,14 +38,6 @@ class FullBatch(ABC):
     def start(self, params: Params) -> Snapshot:
         """Return the moments before the first update."""
 
-    def all_rows(self, objective: Objective) -> Objective:
-        """Return the objective of all rows, given that of the rows of the fit."""
-        return objective
-
-    def other_rows(self) -> tuple[Objective, ...]:
-        """Return the objectives of further rows, such as the ones of other lengths."""
-        return ()
-
     @abstractmethod
     def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
         """Return the result of update t, counted from 0, which begins at `model`."""

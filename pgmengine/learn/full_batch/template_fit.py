@@ -1,29 +1,26 @@
 """Learning of a template from rows of any length, by optimizers that see all rows at once.
 
-The rows of each length have the model of this length, and an objective of their own. An optimizer
-gets the objective of all of them (whole/joined.py); the model with the most steps holds the
-parameters. Everything else is a fit of this model.
+The rows of each length have the model of this length (`FitData`). The model with the most steps
+holds the parameters, which the others share by name. Everything else is a fit of this model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
-from pgmengine.base.checks import is_missing
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.types import Array, Params, Snapshot
+from pgmengine.base.types import Array, Weight
 from pgmengine.declare.model import Model
-from pgmengine.declare.template import Row, Template, rows_of_data
+from pgmengine.declare.template import Template
 from pgmengine.evidence.target import Target
-from pgmengine.learn.contracts import Optimizer
-from pgmengine.learn.full_batch.full_batch_run import WholeRun
-from pgmengine.learn.full_batch.joined import JoinedObjective, check_shared, own_biases
-from pgmengine.learn.full_batch.objective import Objective
-from pgmengine.learn.full_batch.optimizer_contract import Ascended, FullBatch
+from pgmengine.infer.question.templates import questions_of
+from pgmengine.learn.contracts import Negative, Optimizer
+from pgmengine.learn.full_batch.objective import FitData
+from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.starting.arguments import row_weights, target_of
 from pgmengine.learn.starting.defaults import chosen
 from pgmengine.learn.steps.em import EM, not_counted
@@ -31,75 +28,55 @@ from pgmengine.learn.steps.fixed import Fixed
 from pgmengine.learn.steps.lbfgs import LBFGS
 from pgmengine.learn.steps.optimizers import noisy_or_floors
 from pgmengine.learn.steps.wrappers import holds
-from pgmengine.model.containers import array_of
+from pgmengine.model.names.unit_names import Member
+from pgmengine.model.parameters import Parameters
 
 
 @dataclass(frozen=True, eq=False)
-class OfLengths(FullBatch):
-    """An optimizer for rows of several lengths.
+class TemplateFit:
+    """The fit of the model of the longest rows of a template, and of all rows with it.
 
     Attributes
     ----------
-    optimizer : makes the updates.
-    lengths : the number of steps and of rows of each other length.
-    others : the objectives of the rows of other lengths than the longest.
-    kept : the parameters that stay as they are declared.
-    blank : the sum of the weights of rows that observe nothing, and belong to no objective.
+    template : the template at which learning begins.
+    model, data, optimizer, sample_weight : the arguments of the fit.
+    notes : sentences for the user.
+    given : the optimizer as it was given, also with settings of parameters that no row has.
     """
 
+    template: Template
+    model: Model
+    data: FitData
     optimizer: FullBatch | Fixed
-    lengths: tuple[tuple[int, int], ...]
-    others: tuple[Objective, ...]
-    kept: tuple[str, ...]
-    blank: float
+    sample_weight: Array | None
+    notes: tuple[str, ...]
+    given: FullBatch | Fixed
 
-    def start(self, params: Params) -> Snapshot:
-        """Return the moments of the optimizer."""
-        return self.optimizer.start(params)
-
-    def other_rows(self) -> tuple[Objective, ...]:
-        """Return the objectives of the rows of other lengths than the longest."""
-        return self.others
-
-    def all_rows(self, objective: Objective) -> Objective:
-        """Return the objective of rows of all lengths."""
-        return self._joined(objective)
-
-    def ascend(self, objective: Objective, model: Model, moments: Snapshot, t: int) -> Ascended:
-        """Return the model after an update on rows of all lengths."""
-        kept = {key: np.ones(np.shape(model.params[key]), dtype=bool) for key in self.kept}
-        return self.optimizer.ascend(self._joined(objective).with_fixed(kept), model, moments, t)
-
-    def _joined(self, objective: Objective) -> Objective:
-        """Return the objective of all rows; it is kept, because it remembers complete counts."""
-        joined = self.__dict__.get("joined")
-        if joined is None or joined.parts[0] is not objective:
-            joined = JoinedObjective((objective, *self.others), self.blank)
-            self.__dict__["joined"] = joined
-        return cast(Objective, joined)
+    def ended(self, found: Any) -> Any:
+        """Return the Fit of the template from the one of the model."""
+        s, kept = self.model.structure, self.data.kept
+        unbiased = {f"{name}.bias" for name, units in s.has_bias.items() if not units.any()}
+        learned = {k: v for k, v in found.params.items() if k not in kept and k not in unbiased}
+        # Fit.model has the type of the usual case.
+        model = cast(Model, self.template.with_params(learned))
+        return replace(found, model=model, optimizer=self.given, notes=found.notes + self.notes)
 
 
-def fit_template(
+def template_fit(
     template: Template,
     data: object,
     optimizer: Optimizer | FullBatch | None,
     sample_weight: Any,
-    settings: Mapping[str, Any],
-    fit: Callable[..., Any],
-) -> Any:
-    """Learn the shared parameters of a template.
+    given: Iterable[Member] | None,
+    negative: Negative | None,
+) -> TemplateFit:
+    """Return how the shared parameters of a template are learned.
 
     Parameters
     ----------
     template : the template at which learning begins.
     data : the rows, as `rows_of_data` takes them.
-    optimizer, sample_weight : as in `fit`.
-    settings : the other arguments of `fit`.
-    fit : learns one model.
-
-    Returns
-    -------
-    A Fit whose `model` is the template with the learned parameters.
+    optimizer, sample_weight, given, negative : as in `fit`.
 
     Raises
     ------
@@ -107,63 +84,58 @@ def fit_template(
         For rows without a number of steps, parameters whose shape depends on it, and optimizers
         that take mini-batches.
     """
-    rows = rows_of_data(template, data, "data")
-    weights = None if sample_weight is None else row_weights(len(rows), sample_weight)
-    whole = template.groups(rows, "data")
-    seen = _with_values(whole, rows)
-    groups = _with_weight(seen, weights)
-    longest, *lengths = sorted(groups, reverse=True)
-    first = template(longest).unfolded
-    values = _together(first, rows, groups[longest])
-    target, _, known, _ = target_of(first, values, settings["given"])
-    by, why = chosen(optimizer, target, known, settings["negative"])
-    uncounted = not_counted(target, known)
-    if by is None and uncounted and not noisy_or_floors(target.structure):
-        by, why = LBFGS(), f"learned by LBFGS, because EM cannot learn this model: {uncounted}"
-    if not (holds(by, FullBatch) and isinstance(by, (FullBatch, Fixed))):
-        raise PgmError(_refusal(target, known, by))
-    longer = _with_all_parameters(template, longest + 1).unfolded
+    lengths = questions_of(template, data, None, None, what="data")
+    lengths.sort(key=lambda rows: -rows.steps)
+    weights = row_weights(sum(len(rows.numbers) for rows in lengths), sample_weight)
+    targets, blank = _informing([rows.target for rows in lengths], weights)
+    parts = [(t, weights[t.row_numbers], target_of(t.model, t, given)[2]) for t in targets]
+    target, own, known = parts[0]
+    first = cast(Model, target.model)
+    by, why = _learner(optimizer, target, known, negative)
+    longer = _with_all_parameters(template, lengths[0].steps + 1).unfolded
     check_shared(longer, first)
     kept = own_biases(longer, first)
     absent = [key for key in longer.params if key not in first.params]
     # It checks the settings of all parameters.
     by.start(longer.params)
-    others = []
-    for steps in lengths:
-        model = template(steps).unfolded
-        check_shared(first, model)
-        own = None if weights is None else weights[groups[steps]]
-        others.append(_objective(model, _together(model, rows, groups[steps]), settings, own))
-    counts = tuple((steps, len(groups[steps])) for steps in lengths)
-    own = None if weights is None else weights[groups[longest]]
-    all_of_them, observing = (_weight_of(part, weights) for part in (whole, seen))
-    blank = all_of_them - observing
-    joined = OfLengths(_without(by, absent), counts, tuple(others), kept, blank)
-    # A fresh model would begin at base rates, which biases that stay as declared must not take.
-    begins = first.with_params(first.params)
-    found = fit(begins, values, optimizer=joined, sample_weight=own, **settings)
-    learned = {
-        k: v for k, v in found.model.params.items() if k not in kept and _is_shared(first, k)
-    }
-    notes = (*found.notes, *filter(None, (why, _note_of_kept(first, kept), _note_of(absent))))
-    # Fit.model has the type of the usual case.
-    learned_template = cast(Model, template.with_params(learned))
-    return replace(found, model=learned_template, optimizer=by, notes=notes)
+    _check_parts(parts)
+    return TemplateFit(
+        template,
+        # A fresh model would begin at base rates, which biases that stay as declared must not take.
+        first.with_params(first.params),
+        FitData(target, tuple(parts[1:]), blank, kept),
+        _without(by, absent),
+        None if sample_weight is None else own,
+        tuple(filter(None, (why, _note_of_kept(first, kept), _note_of(absent)))),
+        by,
+    )
 
 
-def _refusal(target: Target, known: Mapping[str, Array], by: object) -> str:
-    """Return why a template cannot learn by mini-batches, and the optimizer that can."""
+def _learner(
+    optimizer: Optimizer | FullBatch | None,
+    target: Target,
+    known: Mapping[str, Array],
+    negative: Negative | None,
+) -> tuple[FullBatch | Fixed, str]:
+    """Return the optimizer, and why it was chosen; PgmError for one of mini-batches."""
+    by, why = chosen(optimizer, target, known, negative)
+    bounded, uncounted = noisy_or_floors(target.structure), not_counted(target, known)
+    if by is None and uncounted and not bounded:
+        by, why = LBFGS(), f"learned by LBFGS, because EM cannot learn this model: {uncounted}"
+    if holds(by, FullBatch) and isinstance(by, (FullBatch, Fixed)):
+        return by, why
     given = "the default of mini-batches" if by is None else repr(by)
     what = f"a template learns from all rows at once, not by {given}: "
-    if bounded := noisy_or_floors(target.structure):
-        return (
+    if bounded:
+        raise PgmError(
             f"{what}EM and LBFGS do so, and neither learns noisy-or units, to which "
             f"{next(iter(bounded))!r} belongs; declare units of another type"
         )
-    uncounted = not_counted(target, known)
     if not uncounted:
-        return f"{what}take optimizer=pgm.EM()"
-    return f"{what}take optimizer=pgm.LBFGS(), because EM cannot learn this model: {uncounted}"
+        raise PgmError(f"{what}take optimizer=pgm.EM()")
+    raise PgmError(
+        f"{what}take optimizer=pgm.LBFGS(), because EM cannot learn this model: {uncounted}"
+    )
 
 
 def _note_of_kept(model: Model, kept: Sequence[str]) -> str:
@@ -193,6 +165,20 @@ def _with_all_parameters(template: Template, steps: int) -> Model:
     return model
 
 
+def _check_parts(parts: Sequence[tuple[Target, Array, Mapping[str, Array]]]) -> None:
+    """Raise PgmError for parameters of other shapes, and given units that no row observes."""
+    first, _, given = parts[0]
+    s, seen = first.structure, dict[str, None]()
+    for target, _, _ in parts:
+        check_shared(first.model, target.model)
+        seen |= {repr(n): None for n, x in target.pattern.observed.items() if x.any()}
+    for name, units in given.items():
+        if not any((t.pattern.observed[name] & known[name]).any() for t, _, known in parts):
+            whole = s.layers[name].title if units.all() else ""
+            what = whole or repr(s.names.of((name, int(np.argmax(units)))))
+            raise PgmError(f"given: {what} is not in the data, which has {listed([*seen])}")
+
+
 def _without(by: FullBatch | Fixed, absent: Sequence[str]) -> FullBatch | Fixed:
     """Return an optimizer without the settings of some parameters, which no row has."""
     if isinstance(by, Fixed):
@@ -215,85 +201,50 @@ def _note_of(absent: Sequence[str]) -> str:
     return f"{names} stay as declared, because all rows are too short to have them"
 
 
-def _weight_of(groups: dict[int, list[int]], weights: Array | None) -> float:
-    """Return the sum of the weights of the rows of all groups."""
-    numbers = [i for group in groups.values() for i in group]
-    return float(len(numbers) if weights is None else weights[numbers].sum())
+def _informing(targets: Sequence[Target], weights: Array) -> tuple[list[Target], float]:
+    """Return the rows that observe something and have a weight, and the weight of blank rows.
 
-
-def _with_values(groups: dict[int, list[int]], rows: Sequence[Row]) -> dict[int, list[int]]:
-    """Return the groups without rows in which nothing is observed, unless there is no other row."""
-    seen = {
-        steps: [i for i in numbers if not _is_blank(rows[i])] for steps, numbers in groups.items()
-    }
-    kept = {steps: numbers for steps, numbers in seen.items() if numbers}
-    return kept or groups
-
-
-def _with_weight(groups: dict[int, list[int]], weights: Array | None) -> dict[int, list[int]]:
-    """Return the groups without rows of weight 0, unless there is no other row."""
-    if weights is None:
-        return groups
-    some = {steps: [i for i in rows if weights[i]] for steps, rows in groups.items()}
-    return {steps: rows for steps, rows in some.items() if rows} or groups
-
-
-def _is_blank(row: Row) -> bool:
-    """Whether a row observes nothing."""
-    if not isinstance(row, Mapping):
-        return True
-    arrays = [array_of(value, f"{key!r}") for key, value in row.items()]
-    return all(all(map(is_missing, array.ravel().tolist())) for array in arrays)
-
-
-def _objective(
-    model: Model, values: dict[Any, Any], settings: Mapping[str, Any], weights: Array | None
-) -> Objective:
-    """Return the objective of the rows of one length."""
-    target, _, known, _ = target_of(model, values, settings["given"])
-    rng = np.random.default_rng(0)
-    run = WholeRun(
-        model,
-        target,
-        row_weights(target.rows, weights),
-        settings["negative"],
-        settings["positive"],
-        known,
-        # It makes no update here. Settings of the own optimizer may be for parameters that only
-        # longer models have.
-        EM(),
-        rng,
-        (target.rows, 1),
-        settings["executor"],
-    )
-    return run.objective
-
-
-def _is_shared(model: Model, key: str) -> bool:
-    """Whether a parameter is shared: all but the biases of layers without any."""
-    name = key.removesuffix(".bias")
-    biases = model.structure.has_bias.get(name) if key.endswith(".bias") else None
-    return biases is None or bool(biases.any())
-
-
-def _together(model: Model, rows: Sequence[Row], numbers: Sequence[int]) -> dict[Any, Any]:
-    """Return some rows of one length as name -> values with an axis of rows.
-
-    Names that a row leaves out are not observed in it.
+    If there are none, all rows stay.
     """
-    chosen_rows = [rows[i] if isinstance(rows[i], Mapping) else {} for i in numbers]
-    keys = list(dict.fromkeys(key for row in chosen_rows for key in cast(Any, row)))
-    layers = model.structure.layers
-    out = {}
-    for key in keys:
-        blank = np.full(layers[key].grid if key in layers else (), None, dtype=object)
-        values = [cast(Any, row).get(key, blank) for row in chosen_rows]
-        for i, array in zip(numbers, values, strict=True):
-            if np.shape(array) != np.shape(values[0]):
-                raise PgmError(
-                    f"data: row {i} has {key!r} of shape {np.shape(array)}, and row {numbers[0]}, "
-                    f"which has as many steps, of shape {np.shape(values[0])}: give both in one "
-                    "form"
-                )
-        out[key] = array_of(values, f"data: {key!r}")
-    return out
+    out, blank = list[Target](), 0.0
+    for target in targets:
+        own = weights[target.row_numbers]
+        seen = np.zeros(target.rows, dtype=bool)
+        for units in target.pattern.observed.values():
+            seen |= units.any(axis=1)
+        blank += float(own[~seen].sum())
+        kept = np.flatnonzero(seen & (own > 0))
+        out += [target.take(kept)] if len(kept) else []
+    return (out, blank) if out else (list(targets), 0.0)
+
+
+def own_biases(first: Parameters, other: Parameters) -> tuple[str, ...]:
+    """Return the biases of layers whose sizes differ in two models of a template.
+
+    Each unit of such a layer has a bias of its own, which no model of another length has. They stay
+    as they are declared: `GraphBuilder.bias` declares a bias that all places share.
+    """
+    return tuple(
+        key
+        for key in (f"{name}.bias" for name in first.structure.layers)
+        if key in other.params and np.shape(first.params[key]) != np.shape(other.params[key])
+    )
+
+
+def check_shared(first: Parameters, other: Parameters) -> None:
+    """PgmError unless the parameters that can learn have the same shapes in both models.
+
+    Biases of units with a conditional, and those that stay as they are declared, do not count.
+    """
+    biases = {f"{name}.bias" for name, units in other.structure.has_bias.items() if not units.any()}
+    biases |= set(own_biases(first, other))
+    params: Mapping[str, Weight] = first.params
+    for key, value in other.params.items():
+        if key in biases or (key in params and np.shape(params[key]) == np.shape(value)):
+            continue
+        there = f"has shape {np.shape(params[key])}" if key in params else "is absent"
+        raise PgmError(
+            f"parameter {key!r} of shape {np.shape(value)} {there} in the model with more steps: "
+            "models of a template share parameters of equal names and shapes; give name= and a "
+            "value that all places share"
+        )

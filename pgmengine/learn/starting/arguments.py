@@ -13,7 +13,6 @@ from pgmengine.base.display import few
 from pgmengine.base.equal_rows import distinct
 from pgmengine.base.errors import PgmError, listed, told
 from pgmengine.base.types import Array, LayerValues
-from pgmengine.declare.model import Model
 from pgmengine.evidence.columns import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.target import Target
@@ -25,6 +24,7 @@ from pgmengine.learn.steps.wrappers import holds
 from pgmengine.model.containers import as_floats
 from pgmengine.model.forms.table_forms import Leaves
 from pgmengine.model.names.unit_names import Member, as_members
+from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ AXES_AT_ONCE = 10_000_000
 
 
 def check_data(
-    model: Model,
+    model: Parameters,
     data: Mapping[str, ArrayLike],
     given: Mapping[str, Array],
     names: Iterable[Member],
@@ -102,11 +102,8 @@ def check_scales(parts: Sequence[tuple[Target, Mapping[str, Array]]]) -> None:
             raise PgmError(f"data: {layer.title}: {why}")
 
 
-def check_possible_data(target: Target, numbers: Array) -> None:
-    """Raise PgmError if a row observes all units of a table in states at which the table is 0.
-
-    `numbers` are those of the rows in the data.
-    """
+def check_possible_data(target: Target) -> None:
+    """Raise PgmError if a row observes all units of a table in states at which the table is 0."""
     s, index = target.structure, target.structure.table_index
     tables = np.flatnonzero(~target.model.table_sizes[1])
     if not len(tables):
@@ -128,8 +125,8 @@ def check_possible_data(target: Target, numbers: Array) -> None:
             axes = slice(*index.start[tables[table] : tables[table] + 2])
             names = ", ".join(s.names.of(s.names.at(unit)) for unit in index.unit[axes].tolist())
             raise PgmError(
-                f"data: row {numbers[first + row]} has probability zero: the table of {names} is 0 "
-                "at its states; leave the row out, or allow the state in the table"
+                f"data: row {target.row_numbers[first + row]} has probability zero: the table of "
+                f"{names} is 0 at its states; leave the row out, or allow the state in the table"
             )
 
 
@@ -203,27 +200,33 @@ def mean_one(weights: Array) -> Array:
 
 
 def target_of(
-    model: Model,
-    data: LayerValues,
+    model: Parameters,
+    data: LayerValues | Target,
     given: Iterable[Member] | None,
     sample_weight: ArrayLike | None = None,
     probabilities: Mapping[str, Array] | None = None,
 ) -> tuple[Target, dict[str, Any], dict[str, Array], Array]:
     """Return the target of the data, the data by layer, the units that are given, and the weights.
 
-    A row of weight 0 does not matter, also if it is impossible. `probabilities` are the data that
-    are drawn anew in each pass; the target has likely states.
+    Data that are a target have been read. A row of weight 0 does not matter, also if it is
+    impossible. `probabilities` are the data that are drawn anew in each pass; the target has likely
+    states.
     """
     table = model.structure.names
     names = () if given is None else table.alone_or_several(as_members(given, "given"))
-    rows, known = data_by_layer(model.structure, data), table.units(names, "given")
-    with_states(rows, probabilities or {})
-    keys = tuple(getattr(data, "columns", data))
-    target = make_target(model, check_data(model, rows, known, names, keys), what="data")
+    known = table.units(names, "given")
+    if isinstance(data, Target):
+        target, rows = data, dict[str, Any](data.evidence.values)
+        check_data(model, rows, known, names, rows)
+    else:
+        rows = data_by_layer(model.structure, data)
+        with_states(rows, probabilities or {})
+        keys = tuple(getattr(data, "columns", data))
+        target = make_target(model, check_data(model, rows, known, names, keys), what="data")
     weights = row_weights(target.rows, sample_weight)
     some = with_weight(target, weights)
     check_evidence(some, known)
-    check_possible_data(some, np.flatnonzero(weights))
+    check_possible_data(some)
     return target, rows, known, weights
 
 

@@ -16,6 +16,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Method
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.full_batch.full_batch_run import WholeRun
+from pgmengine.learn.full_batch.objective import FitData
 from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.loop import UnderWay
 from pgmengine.learn.monitoring.findings import watch_of
@@ -78,7 +79,8 @@ class FitPlan:
     Attributes
     ----------
     target : the model at which learning begins, with the data as evidence.
-    rows : the data by layer, as they were given.
+    data : the data, as they were given.
+    rows : the data by layer.
     given : the units to condition on, layer -> (size,) bool.
     weights : (rows,), the weight of each row; mini-batches have a mean weight of 1.
     hidden : a note on variables that no row observes, or an empty string.
@@ -92,6 +94,7 @@ class FitPlan:
     """
 
     target: Target
+    data: FitData
     rows: Mapping[str, Any]
     given: Mapping[str, Array]
     weights: Array
@@ -127,6 +130,7 @@ class FitPlan:
             (length.batch_size, length.updates),
             self.executor,
             self.probabilities,
+            self.data,
         )
         notes = {
             "optimizer": self.why,
@@ -151,7 +155,7 @@ class FitPlan:
 
 def plan_fit(
     model: Model,
-    data: Any,
+    data: FitData,
     negative: Negative | None,
     positive: Positive | Method | None,
     given: Iterable[Member] | None,
@@ -166,11 +170,10 @@ def plan_fit(
     probabilities: Iterable[Member] | None = None,
 ) -> FitPlan:
     """Read the data and choose what was left open; PgmError for data that cannot be learned."""
-    chances = probabilities_of(model.structure, data, probabilities)
+    chances = probabilities_of(model.structure, data.values, probabilities)
     check_mini_batches(optimizer, chances)
-    target, rows, known, weights = target_of(model, data, given, sample_weight, chances)
-    further = optimizer.other_rows() if isinstance(optimizer, FullBatch) else ()
-    check_scales([(target, known), *((one.target, one.given) for one in further)])
+    target, rows, known, weights = target_of(model, data.values, given, sample_weight, chances)
+    check_scales([(target, known), *((rows, units) for rows, _, units in data.others)])
     optimizer, why = (
         (optimizer, "") if chances else chosen(optimizer, target, known, negative, positive)
     )
@@ -184,6 +187,7 @@ def plan_fit(
         target, weights = without_impossible(target, weights), scaled
     return FitPlan(
         target,
+        data,
         rows,
         known,
         weights,

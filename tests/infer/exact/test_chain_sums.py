@@ -7,8 +7,8 @@ import pytest
 
 import pgmengine as pgm
 from pgmengine.base.errors import InternalError
-from pgmengine.infer.exact import chain_sums as routine
-from pgmengine.infer.exact.chain_sums import Packing, chain_sums, log_chain_sums
+from pgmengine.infer.exact.long_chains import chain_sums as routine
+from pgmengine.infer.exact.long_chains.chain_sums import Packing, chain_sums, log_chain_sums
 
 
 def by_paths(field, transition):

@@ -62,23 +62,6 @@ class Kind:
         return (one, two) if self.unit.width > 1 else (one[..., 0], two[..., 0])
 
 
-@dataclass(frozen=True, eq=False)
-class Observed:
-    """The observed children of one kind in the rows of one length.
-
-    Attributes
-    ----------
-    kind : the key of their kind, equal for all lengths.
-    row, parent : (n,) the row, and the parent as a number among all units.
-    x : (n, width) their values.
-    """
-
-    kind: bytes
-    row: Array
-    parent: Array
-    x: Array
-
-
 def shared_numbers(model: Model) -> Array:
     """Return the numbers of all parameters that places share, in order."""
     groups = first_of(model.structure.shared)
@@ -111,13 +94,14 @@ def emitting_layers(s: Structure) -> frozenset[str] | None:
 
 def observed_children(
     target: Target, layers: frozenset[str], whole: Structure, kinds: dict[bytes, Kind]
-) -> list[Observed] | None:
-    """Return the observed children of all layers; None unless each has one parent.
+) -> list[tuple[Kind, Array, Array, Array]] | None:
+    """Return the observed children of all layers by kind; None unless each has one parent.
 
+    With the kind are row and parent (n,), a number among all units, and the values (n, width).
     `whole` has all parameters, of which a short model may lack some. New kinds are added to
     `kinds`.
     """
-    out = list[Observed]()
+    out = list[tuple[Kind, Array, Array, Array]]()
     for name in sorted(layers):
         if target.structure.has_bias[name].any() or np.any(target.model.params[f"{name}.bias"]):
             # A bias of the layer's own is one more part of the input, and may be learned.
@@ -134,7 +118,7 @@ def observed_children(
             mine = np.flatnonzero([other == key for other in keys])
             row, place = np.nonzero(seen[:, mine])
             unit = mine[place]
-            out.append(Observed(key, row, parents[unit], x[row, unit]))
+            out.append((kinds[key], row, parents[unit], x[row, unit]))
     return out
 
 

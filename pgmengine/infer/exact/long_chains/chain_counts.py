@@ -8,25 +8,26 @@ children of arrows (emissions.py):
 
     weight of a path = prod_t f_t(z_t) prod_t T[z_{t-1}, z_t].
 
-The reference is the sum over the parts of a `JoinedObjective`, which the tests compare with.
+The reference is the sum over the models of all lengths, which the tests compare with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from pgmengine.base.equal_rows import distinct
 from pgmengine.base.numerics import add_at
 from pgmengine.base.types import Array, Weight
+from pgmengine.base.work.memory import no_room
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
-from pgmengine.infer.exact.chain_sums import Packing, chain_sums
-from pgmengine.infer.exact.emissions import (
+from pgmengine.infer.exact.long_chains.chain_sums import Packing, chain_sums
+from pgmengine.infer.exact.long_chains.emissions import (
     Kind,
-    Observed,
     by_parameter,
     emitting_layers,
     observed_children,
@@ -38,56 +39,37 @@ from pgmengine.model.tables import TableIndex
 # The fewest chains that reach a step on average, for which its operations on arrays pay.
 MIN_CHAINS_A_STEP = 8
 
+# Bytes of places, fields and messages for each state of each axis of a table in a row.
+BYTES_A_STATE = 24.0
+
 # The steps that take about as long as the tables of children in the junction tree of one length.
 STEPS_A_TREE = 60
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """The rows of one length as chains.
-
-    Attributes
-    ----------
-    rows, steps : the numbers of rows, and of steps of each of them.
-    pair : the first entry of the table that joins neighbours, -1 for chains of one step.
-    step : (terms,) the step to which a table with one free unit adds.
-    places : (terms, rows, states) the entries of these tables.
-    constant : (tables, rows) the entries of the tables without a free unit.
-    number : (units,) the step of each unit, -1 for units that are no steps.
-    children : the observed children of arrows.
-    """
-
-    rows: int
-    steps: int
-    pair: int
-    step: Array
-    places: Array
-    constant: Array
-    number: Array
-    children: list[Observed]
-
-
-@dataclass(frozen=True, eq=False)
 class Chains:
-    """The chains of rows of all lengths.
+    """The chains of some rows; steps are numbered chain by chain.
 
     Attributes
     ----------
-    structure : the structure with all parameters, whose entries the places are.
-    packing : the order of all steps.
-    pair : the first entry of the table that joins neighbours.
-    step, places : the step of each entry of tables with one free unit, and the entry, (n, states).
+    lengths : (chains,) the number of steps of each.
+    pair : the first entry of the table that joins neighbours, -1 where all chains have one step.
+    step, places : the step of each table with one free unit, (n,), and its entries, (n, states).
     constant : the entries of tables without a free unit.
     emissions : kind, steps of the parents (n,), and values (n, width) of observed children.
     """
 
-    structure: Structure
-    packing: Packing
+    lengths: Array
     pair: int
     step: Array
     places: Array
     constant: Array
-    emissions: Sequence[tuple[Kind, Array, Array]] = ()
+    emissions: list[tuple[Kind, Array, Array]]
+
+    @cached_property
+    def packing(self) -> Packing:
+        """The order of all steps."""
+        return Packing.of(self.lengths)
 
     def counts(self, model: Model) -> tuple[float, dict[str, Array]] | None:
         """Return the sum of log Z over all rows, and the expected counts of the entries.
@@ -100,21 +82,22 @@ class Chains:
         log_z, total, _ = found
         return log_z, model.parameter_counts(total)
 
-    def gradient(self, model: Model) -> tuple[float, dict[str, Weight]] | None:
-        """Return the sum of log Z over all rows, and its derivatives in tables and shared numbers.
+    def gradient(self, model: Model, total: float) -> tuple[float, dict[str, Weight]] | None:
+        """Return the sum of log Z / total over all rows, and its derivatives.
 
-        None where a table has an impossible entry.
+        They are the derivatives in tables and in the numbers that places share. None where a table
+        has an impossible entry.
         """
         found = self._summed(model)
         if found is None:
             return None
-        log_z, total, marginals = found
+        log_z, counts, marginals = found
         theta = shared_numbers(model)
         slope = np.zeros(len(theta))
         for kind, step, x in self.emissions:
             slope += kind.slope(x, kind.inputs(theta), marginals.take(step, axis=0))
-        tables = model.table_slopes(total)
-        return log_z, {**tables, **by_parameter(model, slope)}
+        slopes = {**model.table_slopes(counts), **by_parameter(model, slope)}
+        return log_z / total, {key: value / total for key, value in slopes.items()}
 
     def _summed(self, model: Model) -> tuple[float, Array, Array] | None:
         """Return the sum of log Z, the expected counts of entries, and the marginals of steps."""
@@ -144,60 +127,56 @@ class Chains:
 
 
 def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | None:
-    """Return the chains of rows of several lengths, or None where rows are not chains.
+    """Return the chains of rows of several lengths, or None where they are no such chains.
 
     Parameters
     ----------
     targets : the rows of each length. The first target has all parameters.
     weights : the weight of each row; chains have the weight 1.
     """
-    whole = targets[0].structure
-    if any((w != 1).any() for w in weights):
+    states = sum(t.rows * float(t.structure.table_index.states.sum()) for t in targets)
+    if any((w != 1).any() for w in weights) or no_room(BYTES_A_STATE * states):
         return None
-    parts, kinds = list[Part](), dict[bytes, Kind]()
+    parts, kinds = list[Chains](), dict[bytes, Kind]()
     for target in targets:
-        part = _part(target, whole, kinds)
+        part = _part(target, targets[0].structure, kinds)
         if part is None:
             return None
         parts.append(part)
     pairs = {part.pair for part in parts if part.pair >= 0}
-    states = {part.places.shape[2] for part in parts}
-    lengths = np.repeat([p.steps for p in parts], [p.rows for p in parts])
-    if len(pairs) != 1 or len(states) != 1:
+    widths = {part.places.shape[1] for part in parts}
+    lengths = np.concatenate([part.lengths for part in parts])
+    if len(pairs) != 1 or len(widths) != 1:
         return None
     many = lengths.sum() >= MIN_CHAINS_A_STEP * lengths.max()
     # A junction tree with children of arrows takes the time of about so many steps.
     if not many and not (kinds and lengths.max() <= STEPS_A_TREE * len(targets)):
         return None
-    return _joined(whole, parts, lengths, pairs.pop(), kinds)
+    return _joined(parts, lengths, pairs.pop())
 
 
-def _joined(
-    whole: Structure, parts: Sequence[Part], lengths: Array, pair: int, kinds: dict[bytes, Kind]
-) -> Chains:
-    """Return the chains of all parts, the steps numbered chain by chain."""
-    step, places, first = list[Array](), list[Array](), 0
-    seen: dict[bytes, list[tuple[Array, Array]]] = {key: [] for key in kinds}
-    for part in parts:
-        begin = first + part.steps * np.arange(part.rows)
-        for one in part.children:
-            seen[one.kind].append((begin[one.row] + part.number[one.parent], one.x))
-        step.append((part.step[:, None] + begin).ravel())
-        places.append(part.places.reshape(-1, part.places.shape[2]))
-        first += part.steps * part.rows
-    constant = np.concatenate([part.constant.ravel() for part in parts])
-    packing = Packing.of(lengths)
-    emissions = [
-        (kinds[key], np.concatenate([at for at, _ in found]), np.concatenate([x for _, x in found]))
-        for key, found in seen.items()
-        if found
-    ]
+def _joined(parts: Sequence[Chains], lengths: Array, pair: int) -> Chains:
+    """Return the chains of all parts, whose steps follow each other."""
+    first = np.cumsum([0, *(part.lengths.sum() for part in parts[:-1])])
+    numbered = list(zip(first, parts, strict=True))
+    seen: dict[Kind, list[tuple[Array, Array]]] = {}
+    for begin, part in numbered:
+        for kind, at, x in part.emissions:
+            seen.setdefault(kind, []).append((begin + at, x))
     return Chains(
-        whole, packing, pair, np.concatenate(step), np.concatenate(places), constant, emissions
+        lengths,
+        pair,
+        np.concatenate([begin + part.step for begin, part in numbered]),
+        np.concatenate([part.places for part in parts]),
+        np.concatenate([part.constant for part in parts]),
+        [
+            (kind, np.concatenate([at for at, _ in some]), np.concatenate([x for _, x in some]))
+            for kind, some in seen.items()
+        ],
     )
 
 
-def _part(target: Target, whole: Structure, kinds: dict[bytes, Kind]) -> Part | None:
+def _part(target: Target, whole: Structure, kinds: dict[bytes, Kind]) -> Chains | None:
     """Return the rows of one length as chains, or None. New kinds of children join `kinds`."""
     s, index = target.structure, target.structure.table_index
     emitting = emitting_layers(s)
@@ -224,7 +203,7 @@ def _part(target: Target, whole: Structure, kinds: dict[bytes, Kind]) -> Part | 
     number = np.full(len(is_free), -1)
     number[order] = np.arange(len(order))
     children = observed_children(target, emitting, whole, kinds)
-    if children is None or any((number[one.parent] < 0).any() for one in children):
+    if children is None or any((number[parent] < 0).any() for _, _, parent, _ in children):
         return None
     steps = target.states[:, index.unit] * np.where(is_free[index.unit], 0, index.stride)
     base = np.add.reduceat(steps, index.start[:-1], axis=1) + first
@@ -232,15 +211,15 @@ def _part(target: Target, whole: Structure, kinds: dict[bytes, Kind]) -> Part | 
     axes = np.flatnonzero(is_free[index.unit] & (counts == 1)[index.table])
     k = int(index.states[axes[0]])
     along = index.stride[axes][:, None, None] * np.arange(k)
-    return Part(
-        target.rows,
-        len(order),
+    places = base[:, single].T[:, :, None] + along
+    begin = len(order) * np.arange(target.rows)
+    return Chains(
+        np.full(target.rows, len(order)),
         int(first[joint[0]]) if len(joint) else -1,
-        number[index.unit[axes]],
-        base[:, single].T[:, :, None] + along,
-        base[:, counts == 0].T,
-        number,
-        children,
+        (number[index.unit[axes]][:, None] + begin).ravel(),
+        places.reshape(-1, k),
+        base[:, counts == 0].ravel(),
+        [(kind, begin[row] + number[parent], x) for kind, row, parent, x in children],
     )
 
 
