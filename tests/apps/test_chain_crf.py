@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from scipy import sparse
 
 import pgmengine as pgm
@@ -267,7 +268,7 @@ def test_the_template_answers_other_questions():
         assert result.marginal("y[2]")[label] == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "labels", [[2, 10, 7], [1.5, 0.5, 3.0], [False, True], ["only"], [np.str_("u"), "v"], ["", "b"]]
 )
 def test_labels_of_every_kind_come_back(labels):
@@ -372,7 +373,7 @@ GOOD = [np.zeros((2, 3)), np.ones((1, 3))]
 NAN = np.array([[0.0, 1, 2], [np.nan, 1, 2]])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("X", "y", "message"),
     [
         (GOOD, [["a", "b"]], "y has 1 sequences, expected 2"),
@@ -425,7 +426,7 @@ def test_other_features_than_those_of_fit_are_named():
         crf.predict([[{"w": "x"}]])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("settings", "message"),
     [
         ({"l1": -1}, "ChainCRF: l1 must be a finite number"),

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from scipy import sparse
 from scipy.special import logsumexp
 
@@ -260,7 +261,7 @@ def test_transformers_before_fit_and_with_categorical_units():
     assert r.inverse_transform(h).shape == x.shape
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "kind", ["RBMTransformer", "GraphicalImputer", "DRBMClassifier", "GenerativeClassifier"]
 )
 @pytest.mark.parametrize("name", ["batch_size", "n_iter", "n_components"])
@@ -388,7 +389,7 @@ def with_entry(value, dtype=object):
     return x
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@one_test_over("name", ESTIMATORS)
 def test_unusable_entries_are_named_with_what_to_do(name):
     """In arrays of any type, and after the first fit as well."""
     fit, fitted = ESTIMATORS[name], ESTIMATORS[name](ROWS)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.work.division import blocks, check_divided
@@ -22,7 +23,7 @@ def test_divisions_in_any_order_of_their_parts():
     check_divided([], 0, "no parts")
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "parts, what",
     [
         ([[0, 1], [3]], "row 2 by 0"),

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 from damaged import answered, without_sum
+from loops import one_test_over
 from small_networks import TEXTS
 
 import pgmengine as pgm
@@ -18,7 +19,7 @@ def unshown(text):
     return [x for x in text if x in "".join(ODD) and not x.isascii() or x < " " or x == "\x7f"]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=ascii)
+@one_test_over("odd", ODD, ids=ascii)
 def test_every_error_of_the_package_escapes_what_is_not_shown(odd):
     for kind in (PgmError, NoSuchName, NotAsked):
         error = kind(f"variable a{odd}b is unknown")
@@ -67,7 +68,7 @@ def declared(name="x", states=("u", "v"), layer="h", labels=None, of_layer=None)
     return b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("named", "match"),
     [
         ({"name": BAD}, "a variable's name must be text that files can hold"),

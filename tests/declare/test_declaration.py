@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from extras import extra
+from loops import one_test_over
 from safetensors.numpy import save_file
 from tiny import MODELS
 
@@ -36,7 +37,7 @@ bad = np.zeros((3, 2))
 bad[1, 1] = math.nan
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("steps", "match"),
     [
         ([], "no layers"),
@@ -277,7 +278,7 @@ def test_toml_declaration(tmp_path):
     assert pgm.load_declaration(path, rng=0).params["v-h.weight"][2, 1] == 1
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("old", "new", "match"),
     [
         ('"Binary"', '"Binry"', "unit 'Binry' is unknown"),
@@ -385,7 +386,7 @@ class Odd(pgm.Unit):
         return self.base
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("values", "base", "message"),
     [
         ([0.0, 1.0], np.zeros(2), "must be an array"),

@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from loops import one_test_over
 from random_graphs import random_graph
 from tiny import MODELS
 
@@ -138,7 +139,7 @@ def broken(change):
     return g
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("change", "match"),
     [
         (lambda g: g.nodes["wet"].update(cpt=[0.5, 0.5]), "'wet': cpt has 1 axes, expected 3"),

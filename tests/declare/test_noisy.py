@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine import PgmError
@@ -204,7 +205,7 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize(("values", "parents", "child", "message"), WRONG)
+@one_test_over(("values", "parents", "child", "message"), WRONG)
 def test_wrong_gates_are_named(values, parents, child, message):
     with pytest.raises(PgmError, match=message) as caught:
         table(values, parents, child)

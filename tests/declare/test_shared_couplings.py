@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from loops import one_test_over
 from test_shared_tables import METHODS, broadcast_places, close
 
 import pgmengine as pgm
@@ -774,7 +775,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 def test_bad_places_are_refused_and_named(name):
     act, match = BAD[name]
     b, s = lattice()

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -324,7 +325,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 def test_bad_shapes_are_refused_and_named(name):
     act, match = BAD[name]
     b, s = spins()

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from chains_of_units import of_variables
+from loops import one_test_over
 from registry import METHODS
 from scipy.sparse import csr_array
 
@@ -100,7 +101,7 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("name", HEADS)
+@one_test_over("name", HEADS)
 def test_a_model_shows_what_was_declared(name):
     make, head = HEADS[name]
     model = make()

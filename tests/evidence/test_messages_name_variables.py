@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from registry import METHODS
 
 import pgmengine as pgm
@@ -97,7 +98,7 @@ def refusal(ask):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("door", DOORS)
+@one_test_over("door", DOORS)
 def test_refusals_name_variables(door, kind):
     model, told = MODELS[kind](), []
     for wrong in WRONG:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from small_networks import states_drawn
 
 import pgmengine as pgm
@@ -131,7 +132,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 def test_bad_evidence_is_refused_and_named(name):
     evidence, message = BAD[name]
     with pytest.raises(pgm.PgmError, match=message):
@@ -145,7 +146,7 @@ def test_bad_interventions_are_refused(name):
         pgm.infer(smoking_beside_layers(), {}, do=evidence)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "soft",
     (
         {"smok": 1.0},
@@ -172,7 +173,7 @@ def test_evidence_of_a_unit_by_name_and_by_layer():
         pgm.infer(model, {layer: [0] * size, "smoke": "no"})
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "want",
     (
         lambda: pgm.Joint(),
@@ -194,7 +195,7 @@ def test_bad_questions_are_refused(want):
         pgm.infer(smoking_beside_layers(), want=(want(),))
 
 
-@pytest.mark.parametrize("name", ("smok", ("h", 3), ("h", -1), ("h", "a"), 3, None, ("g", 0)))
+@one_test_over("name", ("smok", ("h", 3), ("h", -1), ("h", "a"), 3, None, ("g", 0)))
 def test_marginals_of_unknown_units_are_refused(name):
     r = pgm.infer(smoking_beside_layers())
     with pytest.raises(pgm.PgmError):
@@ -229,7 +230,7 @@ def test_contradictory_evidence_has_log_z_minus_infinity(method):
             )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "declared",
     (
         lambda b: b.variable(""),
@@ -253,9 +254,7 @@ def test_bad_variables_are_refused(declared):
         b.build()
 
 
-@pytest.mark.parametrize(
-    "name", ("a b", "a,b", "a|b", "a.table", "a-b", "a->b", "ä", "a[0]", "'", "{")
-)
+@one_test_over("name", ("a b", "a,b", "a|b", "a.table", "a-b", "a->b", "ä", "a[0]", "'", "{"))
 def test_names_of_any_text(name):
     """Whatever is accepted works under its name, and no two parameters share one."""
     b = pgm.GraphBuilder()
@@ -536,7 +535,7 @@ def test_names_and_numbers_in_one_list_stay_what_they_are():
 
 
 @pytest.mark.parametrize("name", ["a", "own"])
-@pytest.mark.parametrize(
+@one_test_over(
     "wrong",
     [[1 + 5j], 10**400, [10**400, 1], [[1], [1, 2]], [1, [1, 2]], [[1, 0], 1], {1}, object(), 1j],
     ids=lambda wrong: str(wrong)[:20],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import registry
 from extras import extra
+from loops import one_test_over
 from scipy.special import logsumexp
 
 import pgmengine as pgm
@@ -86,7 +87,7 @@ def keys_of(name, k):
 
 
 @pytest.mark.parametrize("excluded", [False, True], ids=["positive", "with zeros"])
-@pytest.mark.parametrize("name", UNITS, ids=str)
+@one_test_over("name", UNITS, ids=str)
 def test_hints_are_likelihoods_of_states_in_every_form(name, excluded):
     k = UNITS[name]
     rng = np.random.default_rng(k)
@@ -247,7 +248,7 @@ def test_large_weights_of_two_states_are_exact_or_withheld():
         pgm.infer(model, soft={"two": [-1e18, 0.0]}, want=("log_z",))
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("soft", "message"),
     [
         ({"two": 2.0}, r"'two' has shape \(\), expected \(..., 2\), a log weight for each state"),

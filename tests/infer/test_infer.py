@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from extras import extra
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import one_test_over
 from tiny import FINITE
 
 import pgmengine as pgm
@@ -21,7 +22,7 @@ DRBM = pgm.drbm(3, 4, 3, rng=0)
 SBN = pgm.sbn([3, 2], rng=0)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("model", "evidence", "match"),
     [
         (RBM, {"v": [0, 1, 2, nan]}, "layer 'v', row 0, index 2: 2.0 is not a value of Binary"),
@@ -48,7 +49,7 @@ def test_evidence_is_refused_with_its_place(model, evidence, match):
         pgm.infer(model, evidence)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("model", "keywords", "match"),
     [
         (RBM, {"do": {"v": [1, nan, nan, nan]}}, "'v' is not directed"),
@@ -345,7 +346,7 @@ def test_sparse_evidence_is_evidence():
     )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "ask, words",
     [
         (

@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 from limits import no_exact_draws
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.engine.cost import engine
@@ -628,9 +629,7 @@ def test_each_doubt_about_the_parts_of_a_question_is_said():
     assert "samples: NOT_MIXED" in repr(r)
 
 
-@pytest.mark.parametrize(
-    "name", ["energy", "entropy", "mutual_information", "map", "mpe", "posterior"]
-)
+@one_test_over("name", ["energy", "entropy", "mutual_information", "map", "mpe", "posterior"])
 def test_quantities_that_are_found_elsewhere_say_where(name):
     with pytest.raises(pgm.PgmError, match=f"want: '{name}' is unknown: "):
         pgm.infer(pgm.rbm(2, 1), want=(name,))

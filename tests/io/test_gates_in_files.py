@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine import PgmError
@@ -175,7 +176,7 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize(("kind", "inside", "message"), WRONG)
+@one_test_over(("kind", "inside", "message"), WRONG)
 def test_wrong_nodes_are_named(kind, inside, message):
     with pytest.raises(PgmError, match=message):
         read_xdsl(node(kind, inside))
@@ -225,7 +226,7 @@ def test_saved_models_keep_their_gates(parents, tmp_path):
     assert all(np.array_equal(again.params[key], trained.params[key]) for key in trained.params)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("at", "number", "message"),
     [
         (0, 9, "its form does not fit its numbers"),

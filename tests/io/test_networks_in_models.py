@@ -5,6 +5,7 @@ The answers are sums over all joint states, which are few.
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from small_networks import NAMES, RAIN, TEXTS, WET, WIND, drawn, network, same
 from tiny import MODELS
 
@@ -175,7 +176,7 @@ def large(weight):
     return pgm.rbm(2, 2, rng=0).with_params({"v-h.weight": np.full((2, 2), weight)})
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("made", "name", "match"),
     [
         (lambda: pgm.sbn([2, 3], rng=0), "m.uai", "arrows '.*' cannot be written"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from comparisons import same_models
 from damaged import model, parts_of, tabled
+from loops import one_test_over
 from safetensors.numpy import save_file
 from tiny import MODELS
 
@@ -93,7 +94,7 @@ def entry(**changed):
 UNITS = [0, 0, 0, 0, 0, 0, 1, 1, 2]
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("change", "match"),
     [
         (lambda t, d: t.pop("variables/units"), "'variables/units' is missing"),

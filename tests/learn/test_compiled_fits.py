@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from loops import one_test_over
 from registry import UNITS
 from scipy import stats
 
@@ -265,7 +266,7 @@ def test_a_state_without_a_key_of_orders_goes_on(compiled):
     assert more.state["update"] == 20
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("phase", "entry", "value", "message"),
     [
         ("PCD-1", "order", [3, 3, 5], "a row is twice"),
@@ -528,7 +529,7 @@ def test_fits_at_once_of_other_kinds():
     assert len(found) == 2 and found[0].state["update"] == 5
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("model", "settings", "message"),
     [
         (pgm.rbm(3, 2), {"repeats": 0}, "repeats"),

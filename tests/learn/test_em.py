@@ -12,6 +12,7 @@ from counting_oracle import (
     model_of,
     random_network,
 )
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -294,7 +295,7 @@ def test_rows_without_data_keep_their_probabilities_and_the_fit_says_so():
     assert not any("no data" in n for n in pgm.fit(start, data, progress=False).notes)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("pseudocount", "said"),
     [
         (-1.0, "pseudocount must be a finite number of at least 0"),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from kept import kept
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.learn.statistics import Statistics
@@ -189,7 +190,7 @@ def test_interrupt_ends_what_makes_several_fits(ctrl_c):
         assert len(seen) == 5, number
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("data", "match"),
     [
         ({}, "empty"),

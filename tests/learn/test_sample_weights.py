@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kept import kept
+from loops import one_test_over
 from registry import ESTIMATES, FEW_DRAWS, METHODS
 
 import pgmengine as pgm
@@ -94,7 +95,7 @@ def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
     assert calls == [50, 50]
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("weight", "match"),
     [
         ([1, 2], "shape"),

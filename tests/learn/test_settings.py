@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -23,7 +24,7 @@ def ask(method=None, **settings):
     return pgm.infer(pgm.rbm(4, 2, rng=0), want=want, method=method, **settings)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "make, words",
     [
         (lambda: pgm.CD(0), "CD: k must be an integer of at least 1, not 0"),
@@ -196,7 +197,7 @@ def test_settings_that_mean_something():
         assert learned(negative=negative).state["update"] == 3
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "settings, words",
     [
         ({"negative": "pcd"}, "negative must be a negative phase such as pgm.PCD(), with"),

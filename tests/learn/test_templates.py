@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from chains_together import fits
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -392,7 +393,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 def test_bad_rows_are_refused_and_named(name):
     act, match = BAD[name]
     with pytest.raises(pgm.PgmError, match=match):

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from kept import kept
 from likelihoods import mean_log_prob
+from loops import one_test_over
 from registry import NEGATIVES
 
 import pgmengine as pgm
@@ -561,7 +562,7 @@ class Own:
         return self.change(dict(params))
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("change", "match"),
     [
         (lambda p: {k: v * np.nan for k, v in p.items()}, "update 1: step of Own: .*nan"),

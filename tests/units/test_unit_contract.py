@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from registry import UNITS
 from scipy.integrate import quad
 from scipy.special import gammaln
@@ -273,7 +274,7 @@ def test_alpha_of_system_1(s, w):
     np.testing.assert_allclose(brentq(lambda x: alpha(x) - 0.6, 0.01, 5), w, rtol=2e-5)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "make",
     [
         lambda: pgm.MultiValued(0),

@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 from comparisons import flat
 from lattices import edges
+from loops import one_test_over
 
 from pgmengine._kernels import JunctionTree, uniforms
 from pgmengine.base.errors import PgmError
@@ -565,7 +566,7 @@ def test_an_impossible_lane_does_not_harm_the_others():
     assert result["mode"].tolist() == [[1], [-1]] and result["samples"][0, 1].tolist() == [-1]
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("cards", "start", "scope", "order", "message"),
     [
         ([2, 2], [0, 2], [0, 2], [0, 1], "variable 2"),
@@ -589,7 +590,7 @@ def test_malformed_graphs_are_refused(cards, start, scope, order, message):
         JunctionTree(*arrays)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("change", "message"),
     [
         ({"values": np.zeros(3)}, "expected 4"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from extras import extra
 from lattices import edges
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine import _kernels
@@ -357,7 +358,7 @@ def test_trees_of_bags_become_orders():
     assert max(map(len, cliques(6, bags, order))) == 2
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("cards", "start", "scope", "message"),
     [
         ([2, 2], [0, 2], [0, 2], "factor 0 names variable 2"),

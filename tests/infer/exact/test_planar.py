@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from lattices import coupled, edges, weights_of
+from loops import one_test_over
 from scipy.spatial import Delaunay
 
 import pgmengine as pgm
@@ -229,7 +230,7 @@ def test_zeros_and_more_states_are_refused():
         pgm.infer(b.build(), want=("log_z",), method=pgm.Planar())
 
 
-@pytest.mark.parametrize("k", [0.5, 2.0, 3.0, 5.0, 9.0, 40.0])
+@one_test_over("k", [0.5, 2.0, 3.0, 5.0, 9.0, 40.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_strong_couplings_keep_the_promised_digits_or_are_refused(k, seed):
     """Spin glasses: rounding grows with the couplings, and is seen."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from comparisons import flat
+from loops import one_test_over
 
 from pgmengine._kernels import JunctionTree, restricted_entries, run_restricted
 from pgmengine.base.errors import PgmError
@@ -169,7 +170,7 @@ def test_entries_of_rows():
         restricted_entries(tree, values, seen[:, :2])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("change", "message"),
     [
         ({"seen": np.zeros((1, 3))}, "expected 2"),

@@ -10,6 +10,7 @@ import pytest
 from bound_oracle import bound
 from brute import Brute, grid, log_sum
 from kept import kept
+from loops import one_test_over
 from tiny import MODELS, as_evidence, draw_row, tiny_model
 
 import pgmengine as pgm
@@ -463,7 +464,7 @@ def test_rounds_are_stopped_by_signals(model, evidence, rows, monkeypatch):
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "keywords, match",
     [
         ({"xi": 1.5}, "xi must be None or a number from 0 to 1"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from brute import Brute
+from loops import one_test_over
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
@@ -180,7 +181,7 @@ def test_pairs_are_expectations_under_q(m, atol=1e-9):
         assert np.any(~np.isnan(found)) or not np.any(model.weight(c))
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "evidence",
     [
         {"h": [0, 0]},
