@@ -17,7 +17,7 @@ WITHOUT_LONG = ("not long", "smoke")
 # A test of at most so many items is taken whole.
 SMALL = 4
 # How many seeds, and how many models, of a population are taken.
-SEEDS, MODELS = 3, 8
+SEEDS, MODELS = 3, 6
 
 
 def choose(metafunc):

@@ -188,7 +188,7 @@ def test_infinite_reasons_are_text():
     json.dumps(reply, allow_nan=False)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "action",
     [
         3,

@@ -8,8 +8,8 @@ from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.work.division import blocks, check_divided
 
 
-@pytest.mark.parametrize("count", range(8))
-@pytest.mark.parametrize("size", [0.3, 1, 2, 3.9, 7, np.inf])
+@one_test_over("count", range(8))
+@one_test_over("size", [0.3, 1, 2, 3.9, 7, np.inf])
 def test_blocks_are_a_division_in_order(count, size):
     rows = 3 * np.arange(count)
     parts = blocks(rows, size)

@@ -34,8 +34,8 @@ def test_text_that_is_shown_stays():
     assert str(PgmError()) == "" and str(PgmError(3)) == "3"
 
 
-@pytest.mark.parametrize("odd", [x for x in ODD if x not in ("\ud800", "\r", "\u2028")], ids=ascii)
-@pytest.mark.parametrize("suffix", [s for s in TEXTS if s != ".uai"])
+@one_test_over("odd", [x for x in ODD if x not in ("\ud800", "\r", "\u2028")], ids=ascii)
+@one_test_over("suffix", [s for s in TEXTS if s != ".uai"])
 def test_messages_do_not_repeat_control_characters_of_a_file(odd, suffix, tmp_path):
     path = tmp_path / f"m{suffix}"
     for old in ("wind", "rain", "0.05", "yes"):
@@ -48,7 +48,7 @@ def test_messages_do_not_repeat_control_characters_of_a_file(odd, suffix, tmp_pa
             assert not unshown(printed.replace("\n", "")), ascii(printed)
 
 
-@pytest.mark.parametrize("odd", ODD[:5], ids=ascii)
+@one_test_over("odd", ODD[:5], ids=ascii)
 def test_messages_about_evidence_and_uai_files(odd, tmp_path):
     for name in ("m.uai", "m.evid"):
         (tmp_path / name).write_text(f"1 {odd} 2")

@@ -252,7 +252,7 @@ def test_a_result_that_is_not_to_be_trusted_says_so_at_once():
     assert f"  log_z: {error.log_z[0]:.6g} ({low:.6g} to {high:.6g})" in repr(error)
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@one_test_over("name", sorted(METHODS))
 def test_no_display_shows_settings_or_storage(name):
     """Of every method, with every quantity that it can answer, on variables and on layers."""
     questions = ((variables(3), {"x2": "yes"}), (pgm.rbm(4, 3, rng=0), {"v": [1, 0, math.nan, 1]}))
@@ -311,7 +311,7 @@ def test_a_target_and_a_builder_are_a_line():
     assert repr(b) == "GraphBuilder: 1 variable, 1 layer, 1 coupling, 1 conditional, 1 table"
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "states", [(True, False), (7654321, 1), ((1, 2), (3, 4)), (b"a", b"b"), (0.25, 0.5)], ids=repr
 )
 def test_the_mode_is_shown_by_names_of_any_kind(states):

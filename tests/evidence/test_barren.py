@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from random_graphs import as_arguments, as_hints, draw_question, random_causes, random_graph
 
 import pgmengine as pgm
@@ -41,7 +42,7 @@ def test_barren_units_of_a_row_do_not_depend_on_other_rows(seed, make):
             np.testing.assert_array_equal(together[name][row], mask[0])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("given", "expected"),
     [
         ({}, "abc"),

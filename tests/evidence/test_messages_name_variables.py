@@ -155,7 +155,7 @@ def test_counts_of_further_names_are_counts_of_declared_ones():
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("name", sorted(METHODS))
+@one_test_over("name", sorted(METHODS))
 def test_plans_and_warnings_name_variables(name, kind):
     model = MODELS[kind]()
     seen = {"e": "mid" if kind == "directed" else 1}

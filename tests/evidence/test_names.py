@@ -139,7 +139,7 @@ def test_bad_evidence_is_refused_and_named(name):
         pgm.infer(smoking_beside_layers(), evidence)
 
 
-@pytest.mark.parametrize("name", sorted(set(BAD) - {"table as rows"}))
+@one_test_over("name", sorted(set(BAD) - {"table as rows"}))
 def test_bad_interventions_are_refused(name):
     evidence, message = BAD[name]
     with pytest.raises(pgm.PgmError, match=message):

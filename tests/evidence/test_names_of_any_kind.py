@@ -50,7 +50,7 @@ NAMES = {
     "infinite numbers": ((float("inf"), 0.0), True),
     "large integers": ((10**400, 1), False),
 }
-every = pytest.mark.parametrize("kind", NAMES)
+every = one_test_over("kind", NAMES)
 
 
 def model_of(states=None, labels=None):

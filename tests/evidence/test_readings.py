@@ -223,7 +223,7 @@ def test_every_reading_of_a_value_is_the_same(kind, tmp_path):
     assert len(seen["nothing"]) >= 5 and len(seen[None]) >= 15 and len(seen) >= 4
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "blanks"])
+@one_test_over("kind", [kind for kind in MODELS if kind != "blanks"])
 def test_cells_of_files_may_have_spaces_around_them_or_be_empty(kind, tmp_path):
     model, names = MODELS[kind]
     place, name = model.structure.names.place(names[0]), next(n for n in names if type(n) is str)

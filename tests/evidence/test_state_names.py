@@ -12,6 +12,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.apps.reading.inputs import read_evidence
@@ -84,7 +85,7 @@ KINDS = {
          (" 1 ", None), ("nan", None), ("", None)],
     ),
 }  # fmt: skip
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = one_test_over("kind", KINDS)
 
 
 def model_of(names):

@@ -38,7 +38,7 @@ LABELS = {
     "tuples": ([("a", 0), ("v", 2), "x"], {("a", 0): 0, "('a', 0)": 0, "v[('a', 0)]": 0,
                                            ("v", 2): 1, ("v", ("a", 0)): 0, "('v', 2)": 1}),
 }  # fmt: skip
-every = pytest.mark.parametrize("kind", LABELS)
+every = one_test_over("kind", LABELS)
 
 
 def doors(model, name, folder):

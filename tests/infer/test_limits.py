@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 from limits import bars_after, small_parts
+from loops import one_test_over
 from terminals import Terminal
 
 import pgmengine as pgm
@@ -132,7 +133,7 @@ def test_seconds_limits_any_method_and_every_door():
     assert pgm.prepare(model, seconds=math.inf)().kind == "exact"
 
 
-@pytest.mark.parametrize("wrong", [0, -1, math.nan, "10", True])
+@one_test_over("wrong", [0, -1, math.nan, "10", True])
 def test_seconds_is_a_number_above_0(wrong):
     with pytest.raises(pgm.PgmError, match="seconds must be a number above 0"):
         pgm.infer(pgm.rbm(2, 1), seconds=wrong)

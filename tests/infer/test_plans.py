@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from chains_of_units import of_layers
 from kernels_of_users import OwnGibbs
 from lattices import lattice
+from loops import one_test_over
 from registry import ESTIMATES, METHODS, every
 from rich.console import Console
 from tiny import MODELS, mixed_target
@@ -46,7 +47,7 @@ def arrows_inside(size, weight=1.0, sparse=True):
     return b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "method",
     # A ladder of clusters reads the couplings that are not 0, wherever they are stored.
     [m for m in DEFAULTS if not isinstance(m, (pgm.Exact, pgm.Forward, pgm.ClusterLadder))],

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from limits import free_memory
+from loops import one_test_over
 from registry import METHODS
 
 import pgmengine as pgm
@@ -170,7 +171,7 @@ def test_no_bound_of_the_width_is_needed_where_enumeration_is_short(monkeypatch)
     assert pgm.Exact().prepare(RBM.given(), ("log_z",)).plan.accepted
 
 
-@pytest.mark.parametrize("name", list(METHODS))
+@one_test_over("name", list(METHODS))
 def test_every_statistic_is_declared_with_its_axes(name):
     method = METHODS[name]
     if isinstance(method, pgm.Auto):

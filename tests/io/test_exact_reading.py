@@ -107,7 +107,7 @@ TINY = ("1e-400", "0.1e-323", "1E-99999", "4.9e-330", "0." + "0" * 400 + "1")
 
 
 @one_test_over("number", TINY)
-@pytest.mark.parametrize("suffix", TEXTS)
+@one_test_over("suffix", TEXTS)
 def test_numbers_that_would_become_0_are_refused(suffix, number, tmp_path):
     """Their states would be impossible, though the file says that they are not."""
     path = tmp_path / f"m{suffix}"
@@ -117,14 +117,14 @@ def test_numbers_that_would_become_0_are_refused(suffix, number, tmp_path):
 
 
 @one_test_over("number", ["0", "0.0", "0e5", "0e-400", "00.000E-1", "5e-324"])
-@pytest.mark.parametrize("suffix", TEXTS)
+@one_test_over("suffix", TEXTS)
 def test_numbers_that_are_0_or_fit_are_read(suffix, number, tmp_path):
     path = tmp_path / f"m{suffix}"
     path.write_text(re.sub(r"0\.05([ ,]+)0\.95", rf"{number}\g<1>1", TEXTS[suffix]))
     assert read_network(path).conditionals[2].values[1, 0].tolist() == [float(number), 1.0]
 
 
-@pytest.mark.parametrize("suffix", TEXTS)
+@one_test_over("suffix", TEXTS)
 def test_rows_that_are_rounded_further_need_a_tolerance(suffix, tmp_path):
     path = tmp_path / f"m{suffix}"
     path.write_text(re.sub(r"0\.25([ ,]+)0\.75", r".333\g<1>.666", TEXTS[suffix]))

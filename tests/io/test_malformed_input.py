@@ -238,7 +238,7 @@ def test_evidence_that_cannot_be_read_is_one_line(tmp_path):
             assert "layer 'v', index 0: 'a'" in err or name != "words.npz", (name, err)
 
 
-@pytest.mark.parametrize("value", ["", "abc", "-1", "1.5", "9" * 20, "5000", "\u00b2"])
+@one_test_over("value", ["", "abc", "-1", "1.5", "9" * 20, "5000", "\u00b2"])
 def test_a_number_of_threads_that_is_none_is_refused(value, monkeypatch, tmp_path):
     from pgmengine.base.work.threads import threads
 

@@ -304,7 +304,7 @@ def noisy(gum, kind):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
+@one_test_over(
     "kind",
     ["NoisyORNet", "NoisyORCompound", "NoisyAND", "MAX", "MIN", "OR", "AND", "EXISTS", "FORALL"],
 )

@@ -404,7 +404,7 @@ def test_missing_values_tables_and_sparse_weights_stay_in_python(monkeypatch):
 # ---- parts of the loop ----
 
 
-@pytest.mark.parametrize("rows", [1, 2, 63, 64, 65, 1000])
+@one_test_over("rows", [1, 2, 63, 64, 65, 1000])
 def test_a_pass_has_every_row_once(rows):
     key = np.arange(4, dtype=np.uint32)
     for number in (0, 1, 2**40):

@@ -263,7 +263,7 @@ def test_a_monitor_may_also_stop():
     )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "of, to, words",
     [
         (

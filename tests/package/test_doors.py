@@ -144,7 +144,7 @@ def test_a_fit_is_taken_wherever_a_model_is(name, fitted, tmp_path):
     np.testing.assert_equal(DOORS[name](fitted, tmp_path), DOORS[name](fitted.model, tmp_path))
 
 
-@pytest.mark.parametrize("name", sorted(set(DOORS) - {"Occupancy"}))
+@one_test_over("name", sorted(set(DOORS) - {"Occupancy"}))
 def test_anything_else_is_refused_by_name(name, fitted, tmp_path):
     """A target has an attribute `model`, but its evidence would be lost."""
     with pytest.raises(pgm.PgmError, match=r"model must be a Model or a Fit, not Target; pass its"):
@@ -159,7 +159,7 @@ def test_a_fit_stands_for_its_model_and_nothing_with_a_model_does_by_chance(fitt
     assert isinstance(as_model(fitted), Model)
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@one_test_over("name", sorted(METHODS))
 def test_every_method_answers_about_a_fit(name, fitted):
     """Forward refuses undirected layers, of a model and of a Fit alike."""
     method = METHODS[name]

@@ -71,7 +71,7 @@ def test_samples_of_variables_go_to_files_by_name(bif, tmp_path, capsys):
     assert set(found) == {"rain", "wind", "wet"} and len(found["rain"]) == 5
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("name", "text"),
     [
         ("e.json", '{"wet": ["yes", "no", null], "wind": ["much", "some", "none"]}'),

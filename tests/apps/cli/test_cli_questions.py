@@ -262,7 +262,7 @@ def completed(shell, monkeypatch, capsys):
     return re.findall(r"[\w=,-]+", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("words", "found"),
     [
         (["infer", ASIA, "--evidence", "xray", "=", "y"], ["yes"]),
