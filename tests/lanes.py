@@ -1,13 +1,15 @@
 """The items of a parametrised test that the quick lane takes; the long lane takes the others.
 
 A test of p parameters with n values each has n^p items. The quick lane takes each value of each
-parameter, and pairs the values of small parameters in every way that the largest leaves room for.
-A parameter that draws from a population, a range (of seeds, mostly) or models whose class says
-`one_of_many`, gives a few of its values, other ones to each test. Items with the mark `smoke` are
-always taken. All others get the mark `long`, so that `pytest` and `pytest -m long` together run
-every item once. Where the mark expression asks for none of them, they are not even made.
+parameter, and pairs values that have not met as far as the largest parameter leaves room for them.
+A parameter that draws from a population (a range, mostly of seeds, or models whose class says
+`one_of_many`) gives a few of its values, other ones to each test; `pytest.mark.few(n)` says how
+many. Items with the mark `smoke` are always taken. All others get the mark `long`, so that `pytest`
+and `pytest -m long` together run every item once. Where the mark expression asks for none of them,
+they are not even made.
 """
 
+from collections import Counter
 from zlib import crc32
 
 import pytest
@@ -28,11 +30,12 @@ def choose(metafunc):
     """
     calls = metafunc._calls
     short = [c for c in calls if not has(c, "long")]
+    always = [i for i, c in enumerate(short) if has(c, "smoke")]
     taken = range(len(short))
-    if len(short) > SMALL and not metafunc.definition.get_closest_marker("whole"):
-        taken = few(metafunc.definition.nodeid, axes_of(metafunc, short))
+    if len(short) > SMALL:
+        taken = few(metafunc.definition.nodeid, axes_of(metafunc, short), always)
     for i, call in enumerate(short):
-        if i not in taken and not has(call, "smoke"):
+        if i not in taken:
             call.marks.append(pytest.mark.long.mark)
     # A test without items would be made without its parameters.
     if short and metafunc.config.option.markexpr in WITHOUT_LONG:
@@ -48,43 +51,54 @@ def axes_of(metafunc, calls):
 
     Names that one `parametrize` gives together are one parameter.
     """
-    ranges = set()
-    for mark in metafunc.definition.iter_markers("parametrize"):
-        if isinstance(mark.args[1], range):
-            ranges.add(mark.args[0])
+    ranges = {
+        mark.args[0]
+        for mark in metafunc.definition.iter_markers("parametrize")
+        if isinstance(mark.args[1], range)
+    }
+    mark = metafunc.definition.get_closest_marker("few")
     axes = {}
     for name in calls[0].indices:
         column = tuple(c.indices[name] for c in calls)
-        values = [c.params.get(name) for c in calls]
+        most = len(calls)
         if name in ranges or name == "seed":
-            most = SEEDS
-        elif all(getattr(value, "one_of_many", False) for value in values):
-            most = MODELS
-        else:
-            most = len(calls)
+            most = mark.args[0] if mark else SEEDS
+        elif all(getattr(c.params.get(name), "one_of_many", False) for c in calls):
+            most = mark.args[0] if mark else MODELS
         axes[column] = min(most, axes.get(column, most))
     return axes
 
 
-def few(name, axes):
+def few(name, axes, always=()):
     """The numbers of the items that are taken, for axes as `axes_of` returns them.
 
-    Axis j, the largest first, has in step i of the loop below the value i + j (i // n) modulo n,
-    with n its number of values: every n steps have each value, and every n^2 steps each pair with
-    another axis of a prime n.
+    There are as many as the largest axis has values. For each of them, the value of an axis is one
+    that was taken least often, and of those one that met the values of the other axes least often.
+    An item is left out where items that are always taken have all of its values.
     """
     levels = {column: spread(name, column, most) for column, most in axes.items()}
     order = sorted(levels, key=lambda column: -len(levels[column]))
-    rows = {key: i for i, key in enumerate(zip(*order, strict=True))}
-    steps = len(levels[order[0]])
-    wanted = [
-        tuple(
-            levels[column][(i + j * (i // len(levels[column]))) % len(levels[column])]
-            for j, column in enumerate(order)
-        )
-        for i in range(steps)
-    ]
-    return {rows[key] for key in wanted}
+    numbers = {key: i for i, key in enumerate(zip(*order, strict=True))}
+    seen = {(column, column[i]) for column in order for i in always}
+    taken, uses = set(always), Counter()
+    for _ in levels[order[0]]:
+        key = []
+        for axis, column in enumerate(order):
+            used = {
+                v: (uses[axis, v], sum(uses[pair] for pair in pairs(key, axis, v)))
+                for v in levels[column]
+            }
+            value = min(used, key=used.get)
+            uses.update([(axis, value), *pairs(key, axis, value)])
+            key.append(value)
+        if not seen.issuperset(zip(order, key, strict=True)):
+            taken.add(numbers[tuple(key)])
+    return taken
+
+
+def pairs(key, axis, value):
+    """The value of an axis with each of the values before it."""
+    return [(other, before, axis, value) for other, before in enumerate(key)]
 
 
 def spread(name, column, most):

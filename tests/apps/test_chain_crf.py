@@ -107,7 +107,7 @@ def test_parts_and_threads_do_not_change_the_likelihood(kind, monkeypatch):
         np.testing.assert_array_equal(two, three)
 
 
-@pytest.mark.parametrize("form", ["dense", "sparse", "mixed", "dicts"])
+@one_test_over("form", ["dense", "sparse", "mixed", "dicts"])
 def test_labels_and_marginals_are_those_over_all_paths(form):
     X, codes = sequences(5)
     given = {
@@ -136,7 +136,7 @@ def test_labels_and_marginals_are_those_over_all_paths(form):
     assert crf.score(given, named(codes)) == pytest.approx(right / sum(map(len, codes)))
 
 
-@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.3), (0.7, 0.0), (0.4, 0.1)])
+@one_test_over(("l1", "l2"), [(0.0, 0.3), (0.7, 0.0), (0.4, 0.1)])
 def test_the_objective_is_at_its_minimum(l1, l2, rounding=2e-4):
     """The subgradient by finite differences of the enumerated loss is 0 at the weights found."""
     X, codes = sequences(7, count=14)
@@ -190,7 +190,7 @@ def crfsuite(X, y, l1, l2, path):
     return trainer.logparser.last_iteration["loss"], info.state_features, info.transitions
 
 
-@pytest.mark.parametrize(("l1", "l2"), [(0.0, 1.0), (0.0, 0.02), (1.0, 0.0), (0.3, 0.1)])
+@one_test_over(("l1", "l2"), [(0.0, 1.0), (0.0, 0.02), (1.0, 0.0), (0.3, 0.1)])
 def test_the_optimum_is_that_of_crfsuite(l1, l2, tmp_path, close=1e-4):
     X, codes = sequences(11, features=6, count=60)
     y = named(codes)
@@ -345,7 +345,7 @@ def test_a_fit_that_has_not_converged_says_so():
         assert ChainCRF(max_iter=2, tol=1e-12).fit(X, named(codes)).n_iter_ == 2
 
 
-@pytest.mark.parametrize("scale", [1e-80, 1e-3, 1e3, 1e80])
+@one_test_over("scale", [1e-80, 1e-3, 1e3, 1e80])
 def test_features_of_any_scale_are_learned(scale):
     """Features and the root of l2 scaled alike give the same probabilities."""
     X, codes = sequences(31)

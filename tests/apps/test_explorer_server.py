@@ -132,7 +132,7 @@ def test_names_of_other_hosts_are_refused(server, host):
         assert answer.status == 403
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "headers",
     [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Content-Type": "text/plain"}],
 )

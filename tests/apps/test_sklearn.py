@@ -201,7 +201,7 @@ def test_advice_names_only_parameters_that_an_estimator_has():
         assert len(seen) == 1 and ("negative=" in str(seen[0].message)) == known
 
 
-@pytest.mark.parametrize("rows", [7, 45, 2100])
+@one_test_over("rows", [7, 45, 2100])
 def test_small_data_get_more_passes_by_default(rows, updates=4000, least=20):
     x = (np.arange(rows)[:, None] % [2, 3, 2]).astype(bool).astype(float)
     t = pgm.sklearn.RBMTransformer(n_components=1, batch_size=10, random_state=0)

@@ -61,7 +61,7 @@ def test_the_widest_and_the_narrowest(sigma, errors=5):
         )  # 4 chains of 1000 draws, four of which are worth one at least
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("method", "want"),
     [
         (pgm.MCMC(), "marginals"),
@@ -79,7 +79,7 @@ def test_inputs_out_of_range_are_seen(method, want):
         pgm.infer(cancelling(1e10), {"v": [1e29, 1e29]}, want=[want], method=method, rng=0)
 
 
-@pytest.mark.parametrize("negative", [pgm.CD(), pgm.PCD(chains=5), pgm.CAST(chains=5)], ids=repr)
+@one_test_over("negative", [pgm.CD(), pgm.PCD(chains=5), pgm.CAST(chains=5)], ids=repr)
 def test_learning_from_inputs_out_of_range_is_seen(negative):
     with (
         warnings.catch_warnings(),

@@ -85,7 +85,7 @@ def test_names_with_a_lone_surrogate_are_refused_where_they_are_declared(named, 
         declared(**named)
 
 
-@pytest.mark.parametrize("key", ["name", "labels", "states"])
+@one_test_over("key", ["name", "labels", "states"])
 def test_names_with_a_lone_surrogate_in_a_saved_declaration(key, tmp_path):
     layer = {"name": "v", "unit": "Binary", "size": 2, "labels": ["p", "q"], "states": ["a", "b"]}
     layer[key] = BAD if key == "name" else [BAD, "b"]

@@ -135,7 +135,7 @@ def ising_log_z(graph):
     return np.logaddexp.reduce(energy)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "graph",
     [nx.grid_2d_graph(3, 4), nx.complete_graph(6), nx.petersen_graph(), nx.path_graph(9)],
     ids=str,

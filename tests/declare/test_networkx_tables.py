@@ -218,7 +218,7 @@ def test_a_root_beside_a_unit_with_a_conditional_is_normalised():
     assert log_z(model) == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "change",
     [
         lambda g: g.add_edge("wet", "rain", weight=1.0, directed=False),

@@ -133,7 +133,7 @@ def test_states_labels_and_parents_are_shown():
     assert "<td>h</td><td></td><td>5 Binary</td><td></td><td>rain</td>" in mixed()._repr_html_()
 
 
-@pytest.mark.parametrize("count", [MOST_LINES, MOST_ROWS, MOST_ROWS + 1, 300])
+@one_test_over("count", [MOST_LINES, MOST_ROWS, MOST_ROWS + 1, 300])
 def test_long_models_are_cut_and_the_rest_is_counted(count):
     model = variables(count)
     lines, more = repr(model).split("\n"), count - MOST_LINES

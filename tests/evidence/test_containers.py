@@ -473,7 +473,7 @@ def of_crf(fitted):
     return lambda x: fitted.predict_marginals([x])[0]
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@one_test_over("name", LEARNERS)
 def test_names_of_columns_are_remembered(name):
     frame = framed(FULL, float)
     ask = LEARNERS[name](frame)

@@ -92,7 +92,7 @@ def test_what_cannot_be_read_is_named(frame, message):
         pgm.infer(weather(), frame)
 
 
-@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64"])
+@one_test_over("dtype", ["Int64", "boolean", "Float64"])
 def test_missing_values_of_every_kind(dtype):
     model = pgm.rbm(2, 1, rng=0)
     frame = pd.DataFrame({("v", 0): pd.array([1, None, 0], dtype=dtype), ("v", 1): [None, 1, 0]})

@@ -67,7 +67,7 @@ def test_draws_as_a_frame_have_the_names_of_states():
     assert set(frame["smoke"]) == {"yes", "no"}
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "evidence",
     (
         {"lung": ["low", None, "none"]},
@@ -75,7 +75,6 @@ def test_draws_as_a_frame_have_the_names_of_states():
         {"lung": [["low"], [None], ["none"]]},
         {"lung": np.array(["low", None, "none"], dtype=object)},
     ),
-    ids=("names", "NaN", "column", "objects"),
 )
 def test_many_rows_by_name(evidence):
     r = pgm.infer(smoking_beside_layers(False), evidence, want=("marginals", "log_prob", "mode"))

@@ -303,13 +303,13 @@ BY_NAME = (
 )
 
 
-@pytest.mark.parametrize("given", BY_NAME, ids=repr)
+@one_test_over("given", BY_NAME, ids=repr)
 def test_an_index_names_states_in_any_writing(given):
     r = pgm.infer(states_and_units(), soft=pgm.likelihood({"y": given}))
     assert np.ravel(r.marginal("y")["0"]) == pytest.approx(0.9)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "given", [pd.Series([0.9, 0.1]), pd.DataFrame([[0.9, 0.1]]), pd.Series({0: 0.9, 1: 0.1})]
 )
 def test_an_index_that_may_be_names_or_an_order_is_refused(given):
@@ -361,7 +361,7 @@ TWO_VALUED = [
 ]
 
 
-@pytest.mark.parametrize("unit", TWO_VALUED, ids=repr)
+@one_test_over("unit", TWO_VALUED, ids=repr)
 def test_one_number_is_the_weight_of_the_larger_value(unit):
     """Whatever the two values are: log p is the log of the sum of p(x) e^w over states x."""
     b = pgm.GraphBuilder()

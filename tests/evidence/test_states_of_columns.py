@@ -162,7 +162,7 @@ def test_names_that_mean_one_thing_or_nothing_are_refused(states, message):
         pgm.GraphBuilder().variable("x", states=states)
 
 
-@pytest.mark.parametrize("states", [(1, 2, 3), (True, False), (0.5, 1.5)])
+@one_test_over("states", [(1, 2, 3), (True, False), (0.5, 1.5)])
 def test_a_number_of_a_state_is_refused(states):
     with pytest.raises(pgm.PgmError, match=f"0 is no state, expected one of {states[0]}"):
         pgm.infer(pair(states), {"x": 0})

@@ -202,7 +202,7 @@ def test_a_subscript_that_is_no_number_is_no_unit(inside):
         b.build()
 
 
-@pytest.mark.parametrize("size", ["-:1", DIGITS, "9" * 4000])
+@one_test_over("size", ["-:1", DIGITS, "9" * 4000])
 def test_numbers_without_end_in_a_declaration_are_refused(size, tmp_path):
     file = tmp_path / "m.toml"
     file.write_text(f'[[layers]]\nname = "v"\nunit = "Binary"\nsize = {size}\n')

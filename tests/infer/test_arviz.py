@@ -112,7 +112,7 @@ def test_tempered_chains_say_where_they_were():
     )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "method",
     [
         pgm.Exact(draws=50),

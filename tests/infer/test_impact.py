@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -172,7 +173,7 @@ def test_the_displays_name_observations_and_escape_them():
     assert "&lt;b&gt;x" in page and "<b>x" not in page and "y=&amp;" in page
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("evidence", "name", "said"),
     [
         ({"a": ["a0", "a1"]}, "c", "one row of evidence without an axis of rows"),

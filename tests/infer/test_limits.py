@@ -234,7 +234,7 @@ def test_mean_field_makes_fewer_rounds_where_a_fixed_point_would_take_too_long()
     assert r.kind == "lower bound" and np.all(r.bound <= best + 1e-9)
 
 
-@pytest.mark.parametrize("name", ["sbn", "dbm", "dbn", "spins"])
+@one_test_over("name", ["sbn", "dbm", "dbn", "spins"])
 def test_plans_expect_about_as_many_rounds_as_mean_field_makes(name, factor=5.0):
     """The rounds that show that a fixed point is a maximum are in the plan, and not in stats."""
     make = {"sbn": pgm.sbn, "dbm": pgm.dbm, "dbn": pgm.dbn}

@@ -100,7 +100,7 @@ def test_chains_that_agree_say_how_many_draws_are_enough(thin):
     assert longer.status.good
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("status", "error", "upper"),
     [
         (pgm.Status.ONE_SIDED, 0.1, 2.0 + np.log(2.0)),

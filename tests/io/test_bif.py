@@ -393,7 +393,7 @@ def pyagrum():
     return pytest.importorskip("pyagrum", reason="pyagrum is not installed: pip install pyagrum")
 
 
-@pytest.mark.parametrize("suffix", [".bif", ".bifxml", ".net", ".dsl"])
+@one_test_over("suffix", [".bif", ".bifxml", ".net", ".dsl"])
 def test_files_that_pyagrum_writes(suffix, tmp_path):
     """Compared with pyAgrum's own network: it writes 6 digits to most formats."""
     gum, path = pyagrum(), str(tmp_path / f"m{suffix}")

@@ -78,7 +78,7 @@ def strongest(p, q):
     return out
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("strengths", "p_order", "q_order"),
     [
         ("", (0, 1, 2), (0, 1)),
@@ -301,7 +301,7 @@ def test_gates_of_earlier_files(kind, learned, tmp_path):
         assert model.structure.gates[0].form.size[0] == (13 if kind == "any" else 5)
 
 
-@pytest.mark.parametrize("suffix", [".bif", ".xmlbif", ".net", ".uai"])
+@one_test_over("suffix", [".bif", ".xmlbif", ".net", ".uai"])
 def test_written_files_have_the_whole_table(suffix, tmp_path):
     model, path = alarm(4), tmp_path / f"m{suffix}"
     pgm.write(model, path)

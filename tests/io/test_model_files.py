@@ -164,7 +164,7 @@ def test_fields_that_a_file_cannot_hold_are_named(unit, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["asia.bif", "asia.UAI", "asia.xdsl.gz"])
+@one_test_over("name", ["asia.bif", "asia.UAI", "asia.xdsl.gz"])
 def test_a_model_is_not_saved_under_the_suffix_of_another_format(name, tmp_path):
     with pytest.raises(pgm.PgmError, match="save writes .safetensors files; pgm.write writes"):
         pgm.save(pgm.read(pgm.datasets.asia()), tmp_path / name)

@@ -110,7 +110,7 @@ def test_evidence_is_checked_against_a_model_and_has_its_names(tmp_path):
         read_evidence(path, model)
 
 
-@pytest.mark.parametrize("unit", [pgm.Spin(), pgm.MultiValued(3), pgm.MultiValued(2)], ids=repr)
+@one_test_over("unit", [pgm.Spin(), pgm.MultiValued(3), pgm.MultiValued(2)], ids=repr)
 def test_evidence_of_layers_has_the_values_of_their_units(unit, tmp_path):
     """Also where these are fractions."""
     path = tmp_path / "m.uai.evid"

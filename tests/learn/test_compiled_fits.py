@@ -184,7 +184,7 @@ def test_steps(name, step, compiled, in_python, rtol=1e-4, atol=2e-5):
     assert_alike(compiled(*args, **settings), in_python(*args, **settings), rtol, atol)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "steps",
     [
         pgm.Scaled(pgm.Scaled(pgm.SGD(0.3))),
@@ -424,7 +424,7 @@ def test_orders_of_rows_are_uniform(least=1e-6):
     assert stats.chisquare(counts).pvalue > least
 
 
-@pytest.mark.parametrize("unit", DRAWN, ids=repr)
+@one_test_over("unit", DRAWN, ids=repr)
 def test_means_are_those_of_the_unit(unit, rtol=2e-6, atol=2e-6):
     rng = np.random.default_rng(0)
     layer = built((unit, 7), (pgm.Binary(), 1)).structure.layers["l0"]

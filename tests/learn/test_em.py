@@ -348,7 +348,7 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path):
         )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "method",
     [
         pgm.MCMC(chains=2, warmup=20, draws=200),

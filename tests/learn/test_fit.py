@@ -29,9 +29,7 @@ def missing(x, share, rng):
     return np.where(rng.random(x.shape) < share, np.nan, x)
 
 
-@pytest.mark.parametrize(
-    "case", ["rbm", "multivalued", "gaussian", "dbm", "sbn", "drbm", "lateral"]
-)
+@one_test_over("case", ["rbm", "multivalued", "gaussian", "dbm", "sbn", "drbm", "lateral"])
 def test_the_update_follows_the_gradient_of_the_log_likelihood(case):
     """One plain SGD step is rate times the finite-difference gradient of the exact mean
     log-likelihood.

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from brute import Brute
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import one_test_over
 from tiny import (
     FINITE,
     MODELS,
@@ -177,7 +178,7 @@ def regression(bias):
     return b.build()
 
 
-@pytest.mark.parametrize("method", [pgm.Exact(), pgm.MeanField(), pgm.AIS(chains=5)], ids=repr)
+@one_test_over("method", [pgm.Exact(), pgm.MeanField(), pgm.AIS(chains=5)], ids=repr)
 def test_the_bias_of_inputs_does_not_act(method):
     x, y = np.array([[2.0, 1.0], [0.5, -1.0]]), np.array([[1.0], [0.0]])
     expected = -np.log1p(np.exp((1 - 2 * y[:, 0]) * (x @ [0.7, -0.4])))

@@ -304,7 +304,7 @@ def halved(t):
     return 0.1 if t < 2 else 0.05
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "one, other",
     [
         (steady, halved),

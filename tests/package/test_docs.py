@@ -111,7 +111,7 @@ def same_words(one, other, tolerance):
     return near and re.sub(number, "#", one) == re.sub(number, "#", other)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("other", "same"),
     [("fit 1.04 of 3\n", True), ("fit 1.06 of 3\n", False), ("fit 1.04 of 4\n", False)],
 )

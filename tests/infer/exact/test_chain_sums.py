@@ -70,7 +70,7 @@ def test_sums_are_those_over_all_paths(routine, states, size, cases=5):
         agrees(found, packing, fields, transition)
 
 
-@pytest.mark.parametrize("wide", ["field", "transition", "both"])
+@one_test_over("wide", ["field", "transition", "both"])
 def test_weights_of_any_size_give_the_same_sums(wide, cases=5):
     """Beyond the range of scaled messages, chains go the way of logarithms."""
     for seed in range(cases):

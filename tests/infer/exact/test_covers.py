@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from lattices import lattice
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.infer.exact.enumeration import cover
@@ -13,7 +14,7 @@ from pgmengine.infer.exact.enumeration.cover import choose_cover
 from pgmengine.infer.exact.exact import least_width
 
 
-@pytest.mark.parametrize("side", (22, 23, 40))
+@one_test_over("side", (22, 23, 40))
 def test_the_cover_of_a_torus_is_minimal(side):
     """Every row is a cycle, so that it leaves out at most half of its units, rounded down."""
     found = choose_cover(lattice(side, periodic=True).given(), prune=True, structural=False)

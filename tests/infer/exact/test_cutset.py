@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from lattices import edges
+from loops import one_test_over
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_graph
 from scipy.stats import chi2
 
@@ -171,7 +172,7 @@ def ring(variables, states):
     return b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("limits", "reason"),
     [
         ((8, 2**36), "even a cutset of all 9 variables leaves as many entries"),

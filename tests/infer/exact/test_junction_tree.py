@@ -266,7 +266,7 @@ def transfer(rows, columns, scopes, tables):
     return np.logaddexp.reduce(total), best.max()
 
 
-@pytest.mark.parametrize("scale", [1.0, 30.0, 500.0])
+@one_test_over("scale", [1.0, 30.0, 500.0])
 def test_strong_frustrated_couplings(scale, *, tolerance=1e-10):
     rng = np.random.default_rng(3)
     scopes, tables = couplings_of_both_signs(20, 8, rng, scale)

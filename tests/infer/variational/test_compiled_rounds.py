@@ -260,7 +260,7 @@ def test_many_parents_do_not_overflow(rtol=1e-9):
     np.testing.assert_allclose(r.log_prob[0], -np.log1p(np.exp(-0.3)), rtol=rtol)
 
 
-@pytest.mark.parametrize("unit", [pgm.Binary(), pgm.Spin(), pgm.MultiValued(2)], ids=repr)
+@one_test_over("unit", [pgm.Binary(), pgm.Spin(), pgm.MultiValued(2)], ids=repr)
 def test_xi_is_at_its_minimum_after_one_round(unit, rtol=1e-7):
     """Also where F has kinks, so that plain Newton steps would not arrive."""
     size = 2 if len(unit.support) > 2 else 3
@@ -366,7 +366,7 @@ def test_same_bits_for_any_number_of_threads_and_rows(digits, monkeypatch):
             np.testing.assert_array_equal(found[0].gradient[name], other.gradient[name])
 
 
-@pytest.mark.parametrize("rows", [1, 7, 8, 9, 17])
+@one_test_over("rows", [1, 7, 8, 9, 17])
 def test_rows_need_not_fill_a_block(digits, rows, rtol=1e-6):
     """The bound of a row hardly depends on the rows beside it: they only decide how many rounds are
     made.

@@ -13,6 +13,7 @@ from brute import Brute, grid
 from comparisons import dense
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from loops import one_test_over
 from scipy.optimize import minimize_scalar
 from tiny import (
     MODELS,
@@ -337,7 +338,7 @@ def test_nearly_deterministic_nets(unit, scale):
         assert_agree(m, found.log_z, bounds(m, rows, found))
 
 
-@pytest.mark.parametrize("states", [10, 32, 33, 40])
+@one_test_over("states", [10, 32, 33, 40])
 def test_children_of_many_states(states):
     """Up to 32 components xi moves by the whole Hessian, beyond by its diagonal."""
     m = tiny_model(
