@@ -3,8 +3,8 @@
 A test of p parameters with n values each has n^p items. The quick lane takes each value of each
 parameter, and pairs values that have not met as far as the largest parameter leaves room for them.
 A parameter that draws from a population (a range, mostly of seeds, or models whose class says
-`one_of_many`) gives a few of its values, other ones to each test; `pytest.mark.few(n)` says how
-many. Items with the mark `smoke` are always taken. All others get the mark `long`, so that `pytest`
+`one_of_many`) gives a few of its values, other ones to each test. Where a test has the mark
+`few(n)`, each parameter gives at most n. Items with the mark `smoke` are always taken. All others get the mark `long`, so that `pytest`
 and `pytest -m long` together run every item once. Where the mark expression asks for none of them,
 they are not even made.
 """
@@ -60,11 +60,14 @@ def axes_of(metafunc, calls):
     axes = {}
     for name in calls[0].indices:
         column = tuple(c.indices[name] for c in calls)
-        most = len(calls)
-        if name in ranges or name == "seed":
-            most = mark.args[0] if mark else SEEDS
+        if mark:
+            most = mark.args[0]
+        elif name in ranges or name == "seed":
+            most = SEEDS
         elif all(getattr(c.params.get(name), "one_of_many", False) for c in calls):
-            most = mark.args[0] if mark else MODELS
+            most = MODELS
+        else:
+            most = len(calls)
         axes[column] = min(most, axes.get(column, most))
     return axes
 

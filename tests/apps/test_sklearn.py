@@ -162,6 +162,7 @@ SHORT = {
 }
 
 
+@pytest.mark.long
 def test_the_default_length_of_the_imputer_is_no_reason_to_warn(digits):
     """Its defaults were chosen on hidden cells; the finding is there all the same."""
     x = np.where(np.random.default_rng(0).random((200, 64)) < 0.2, np.nan, digits[0][:200])

@@ -458,7 +458,7 @@ def test_the_order_of_a_sweep_is_the_same_in_every_process():
             capture_output=True,
             text=True,
         ).stdout
-        for seed in (1, 2, 3, 4)
+        for seed in (1, 2)
     }
     assert found == {"(('w', 'x', 'z'), ('v', 'h', 'y'))\n"}
 

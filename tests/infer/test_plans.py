@@ -62,6 +62,7 @@ def test_sparse_weights_are_priced_by_their_entries(method):
     assert few.accepted and all_places.work > 40 * few.work and few.seconds > 0
 
 
+@pytest.mark.long
 def test_every_candidate_for_a_large_lattice_is_priced_and_nothing_is_made_of_all_pairs():
     """4.0e4 spins have 1.6e9 pairs: a byte each would be six times the limit."""
     # A lattice on a torus is not planar, so that log Z is no determinant.

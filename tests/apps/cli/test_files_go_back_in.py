@@ -81,6 +81,7 @@ def same(model, files, truth):
         np.testing.assert_array_equal(found.values[name], values)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", [*MODELS, "mixture"])
 def test_draws_are_evidence_and_data(name, tmp_path, capsys):
     model = mixture() if name == "mixture" else layers_of(*MODELS[name])
