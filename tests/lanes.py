@@ -4,9 +4,9 @@ A test of p parameters with n values each has n^p items. The quick lane takes ea
 parameter, and pairs values that have not met as far as the largest parameter leaves room for them.
 A parameter that draws from a population (a range, mostly of seeds, or models whose class says
 `one_of_many`) gives a few of its values, other ones to each test. Where a test has the mark
-`few(n)`, each parameter gives at most n. Items with the mark `smoke` are always taken. All others get the mark `long`, so that `pytest`
-and `pytest -m long` together run every item once. Where the mark expression asks for none of them,
-they are not even made.
+`few(n)`, each parameter gives at most n. Items with the mark `smoke` are always taken. All others
+get the mark `long`, so that `pytest` and `pytest -m long` together run every item once. Where the
+mark expression asks for none of them, they are not even made.
 """
 
 from collections import Counter

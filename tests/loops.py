@@ -40,3 +40,22 @@ def one_test_over(names, cases, ids=repr):
         return loop
 
     return decorate
+
+
+def in_blocks(name, count, size):
+    """Run a test for the numbers below `count`, in items of `size` numbers each.
+
+    The quick lane takes a few of these items (lanes.py).
+    """
+
+    def decorate(test):
+        def block(first, **others):
+            numbers = range(first, min(first + size, count))
+            one_test_over(name, numbers)(test)(**others)
+
+        parameters = inspect.signature(test).parameters.values()
+        renamed = [p.replace(name="first") if p.name == name else p for p in parameters]
+        functools.update_wrapper(block, test).__signature__ = inspect.Signature(renamed)
+        return pytest.mark.parametrize("first", range(0, count, size))(block)
+
+    return decorate

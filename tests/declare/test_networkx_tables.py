@@ -243,7 +243,7 @@ def test_a_unit_in_a_coupling_of_weight_0_beside_arrows_is_not_normalised():
     assert log_z(back) == pytest.approx(log_z(model), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@one_test_over("seed", range(40))
 def test_weights_of_zero_change_nothing(seed):
     """Whole couplings, or half of their weights; graphs of both kinds of edges are refused."""
     model, rng = random_graph(seed, 2**10).build(), np.random.default_rng(seed)

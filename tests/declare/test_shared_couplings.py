@@ -220,7 +220,7 @@ def same(one, two, error=1e-9):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("directed", (True, False), ids=("directed", "undirected"))
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_shared_terms_answer_as_explicit_weights(seed, directed, method):
     pair = Pair(seed, directed)
     shared, plain = pair.models()

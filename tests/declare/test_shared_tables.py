@@ -137,7 +137,7 @@ def close(one, two, what, error=1e-9):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("directed", (True, False), ids=("directed", "undirected"))
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_shared_tables_answer_as_tables_one_by_one(seed, directed, method):
     pair = Pair(seed, directed)
     shared, plain = pair.models()

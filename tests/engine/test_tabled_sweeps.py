@@ -13,6 +13,7 @@ from brute import Brute
 from invariance import ALARM, CAUGHT, exact_start, p_value, tail
 from kernels_of_users import Lazy
 from lattices import edges
+from loops import one_test_over
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_graph
 from registry import COMPILED, NEGATIVES
 from tiny import FINITE, TABLED, as_evidence, draw_row, mixed_target
@@ -154,7 +155,7 @@ def test_many_children_of_all_kinds(rows, most, kernel):
     assert not parted.any() or not (parted & parting(target, kernel, 9, False)).any()
 
 
-@pytest.mark.parametrize("number", range(40))
+@one_test_over("number", range(40))
 def test_densities_are_those_of_an_oracle(number):
     """At random possible states, without evidence."""
     _, graph = graphs(40)[number]
@@ -178,7 +179,7 @@ def test_densities_are_those_of_an_oracle(number):
 
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("number", range(20))
+@one_test_over("number", range(20))
 def test_annealing_weights_are_those_of_the_plain_engine(number, backward, joint):
     """Some of the graphs have layers without tables, which the weights marginalise."""
     seed, graph = graphs(40)[number]
@@ -399,7 +400,7 @@ def chains_of(target, index, kernel=BLEND, seed=4):
 
 
 @kernels
-@pytest.mark.parametrize("number", range(12))
+@one_test_over("number", range(12))
 def test_a_chain_does_not_depend_on_the_others(number, kernel):
     """One chain, two one after the other, and lanes of one vector or of several."""
     seed, graph = graphs(40)[number]
@@ -501,7 +502,7 @@ def test_adopted_chains_are_chains_of_the_new_model():
     np.testing.assert_array_equal(chains.log_density(), fresh.log_density())
 
 
-@pytest.mark.parametrize("number", range(12))
+@one_test_over("number", range(12))
 def test_layers_drawn_anew_are_drawn_as_by_gibbs(number):
     seed, graph = graphs(40)[number]
     target = mixed_rows(seed, graph, 24)

@@ -33,7 +33,7 @@ def random_target(seed, make):
 
 
 @pytest.mark.parametrize("make", (random_graph, random_causes))
-@pytest.mark.parametrize("seed", range(12))
+@one_test_over("seed", range(12))
 def test_barren_units_of_a_row_do_not_depend_on_other_rows(seed, make):
     target = random_target(seed, make)
     together = barren(target)

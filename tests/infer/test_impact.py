@@ -66,7 +66,7 @@ def possible(cpts, seen, soft, do):
 
 
 @pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_contributions_are_changes_of_log_odds(seed, zeros):
     cpts, rng = tables(seed, zeros), np.random.default_rng(100 + seed)
     model, asked = network(cpts), 0

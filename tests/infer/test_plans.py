@@ -142,7 +142,7 @@ def random_layer(seed, size=30, k=1):
 
 
 @pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_generations_and_ancestors_follow_arrows(seed, k):
     """Against the definitions, by repeated products with the matrix of arrows."""
     model, linked = random_layer(seed, k=k)

@@ -51,7 +51,7 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@one_test_over("seed", range(3))
 def test_arrays_and_parts_of_them_have_the_distributions_of_their_units(seed):
     model, s, z = grid(seed)
     p = table(model)

@@ -152,7 +152,7 @@ def test_a_model_that_steps_drive_off_has_fallen(hidden):
     assert worse.findings[0].nats < 0 <= worse.findings[0].error
 
 
-@pytest.mark.parametrize("seed", range(3))
+@one_test_over("seed", range(3))
 def test_chains_that_do_not_follow_are_found_by_the_fall_of_the_likelihood(seed, nats=1.0):
     """The likelihood of bars and stripes rises, and then falls as chains mix ever less."""
     exact = pgm.ExactLogLikelihood({"v": BARS}, every=500)

@@ -27,7 +27,7 @@ def written(header, rows, separator=","):
     return text.getvalue()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_random_tables_are_the_evidence_that_infer_takes(net, seed, tmp_path, rtol=1e-12):
     """Columns in any order, empty cells, question marks, spaces, and any of the separators."""
     rng = np.random.default_rng(seed)

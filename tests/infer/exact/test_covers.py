@@ -59,7 +59,7 @@ def test_covers_by_the_relaxation(seed, bipartite, monkeypatch):
         assert price == best if bipartite else price <= 2 * best
 
 
-@pytest.mark.parametrize("seed", range(20))
+@one_test_over("seed", range(20))
 def test_the_least_width_is_a_bound_of_every_order(seed):
     """It is at most the treewidth, which networkx bounds from above by two other rules."""
     rng = np.random.default_rng(seed)

@@ -93,7 +93,7 @@ def check_lane(result, lane, cards, scopes, tables, tolerance):
 
 
 @pytest.mark.parametrize("log_space", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_random_graphs_by_enumeration(seed, log_space, *, graphs=100, tolerance=1e-10):
     rng = np.random.default_rng(seed)
     for _ in range(graphs):
@@ -163,7 +163,7 @@ def least_peak(tree, cards):
     return max(peak(i) for i in range(count) if parent[i] < 0), message
 
 
-@pytest.mark.parametrize("seed", range(20))
+@one_test_over("seed", range(20))
 def test_the_children_of_a_clique_come_in_the_order_of_least_memory(seed, n=12):
     rng = np.random.default_rng(seed)
     cards = rng.integers(2, 5, n).tolist()
@@ -205,7 +205,7 @@ def numbers(compiled, plain):
 
 @pytest.mark.parametrize("log_space", [False, True])
 @pytest.mark.parametrize("lanes", [1, 3, 8, 20])
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_cliques_of_many_blocks_are_those_of_the_reference(seed, lanes, log_space):
     rng = np.random.default_rng(seed)
     cards, scopes, tables = mixed(rng, 14, 2 + seed)

@@ -47,7 +47,7 @@ def with_evidence(cards, given, wide, seen):
     return out
 
 
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_rows_of_evidence_are_indicator_tables(seed, *, graphs=60, tolerance=1e-11):
     rng = np.random.default_rng(seed)
     for _ in range(graphs):
@@ -133,7 +133,7 @@ def test_a_table_is_visited_again_when_its_variables_lose_states():
     np.testing.assert_array_equal(found, [[1 + 2, 2]])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_impossible_states_are_those_of_the_reference(seed, *, tolerance=1e-12):
     """Answers on the reference's reduced factors are the same."""
     rng = np.random.default_rng(seed)

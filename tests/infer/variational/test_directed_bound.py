@@ -444,7 +444,7 @@ def test_five_hundred_parents(unit, value, parents=500):
     assert truth - 5.0 <= found.log_z[0] <= truth + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_warm_starts_and_restarts_of_noisy_or_never_lose(seed, slack=1e-9):
     """Large inputs have terms of very different sizes, whose xi must fit before the first round."""
     rng = np.random.default_rng(seed)
