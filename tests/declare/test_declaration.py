@@ -182,7 +182,7 @@ def test_mixed_units_in_a_variable_graph():
     assert pgm.infer(model, want=("log_z",)).kind == "exact"
 
 
-@pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
+@one_test_over("tiny_model", MODELS)
 def test_save_and_load_are_exact(tiny_model, tmp_path):
     model = tiny_model.build()
     pgm.save(model, tmp_path / "m.safetensors")

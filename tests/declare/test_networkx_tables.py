@@ -85,7 +85,7 @@ def mixed(m):
 TABLED = [m for m in MODELS if m.tables and not mixed(m)]
 
 
-@pytest.mark.parametrize("tiny", TABLED, ids=repr)
+@one_test_over("tiny", TABLED)
 def test_tiny_models_come_back_as_the_same_distribution(tiny):
     model = tiny.build()
     back = pgm.GraphBuilder.from_networkx(model.to_networkx("variables")).build()

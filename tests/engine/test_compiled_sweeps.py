@@ -24,7 +24,7 @@ from pgmengine.engine.chains import refusal, start
 from pgmengine.engine.layerwise import CompiledChains
 from pgmengine.engine.single_site.sweeps import TabledChains
 
-table = pytest.mark.parametrize("tiny_model", FINITE + INFINITE, ids=repr)
+table = one_test_over("tiny_model", FINITE + INFINITE)
 
 
 # ---- the generator ----

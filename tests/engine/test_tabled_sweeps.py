@@ -31,7 +31,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-4}
 TABLED_IN_LANES = [m for m in TABLED if sweeps.in_lanes(m.build().structure)]
 IN_LANES = TABLED_IN_LANES + [m for m in FINITE if m.name != "rbm large weights"]
 kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
-models = pytest.mark.parametrize("tiny_model", IN_LANES, ids=repr)
+models = one_test_over("tiny_model", IN_LANES)
 # No conditionals of children are read from tables, and all with few entries are.
 listing = pytest.mark.parametrize(
     "most", [1, conditional_tables.MAX_LISTED_ENTRIES], ids=["summed", "listed"], indirect=True
@@ -115,7 +115,7 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kern
 
 @kernels
 @listing
-@pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
+@one_test_over("tiny_model", FINITE)
 def test_same_states_as_the_plain_engine_without_tables(tiny_model, most, kernel):
     """Couplings and arrows of all units; false alarms as above."""
     target = mixed_target(tiny_model)
@@ -189,7 +189,7 @@ def test_annealing_weights_are_those_of_the_plain_engine(number, backward, joint
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("backward", [False, True])
 @listing
-@pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
+@one_test_over("tiny_model", FINITE)
 def test_annealing_weights_without_tables_are_those_of_the_plain_engine(
     tiny_model, most, backward, joint
 ):
@@ -218,7 +218,7 @@ def check_annealing(target, backward, joint):
 
 @kernels
 @pytest.mark.parametrize("joint", [False, True])
-@pytest.mark.parametrize("tiny_model", TABLED_IN_LANES, ids=repr)
+@one_test_over("tiny_model", TABLED_IN_LANES)
 def test_the_mean_of_importance_weights_is_unbiased(tiny_model, kernel, joint, sure=6.0):
     """E exp(w) = Z_1 / Z_0, in standard errors: false alarms are 2e-9, more by skewness."""
     truth = Brute(tiny_model)
@@ -275,7 +275,7 @@ def test_p_is_invariant(tiny_model, kernel, share, beta, backward):
 
 
 @kernels
-@pytest.mark.parametrize("tiny_model", TABLED_IN_LANES, ids=repr)
+@one_test_over("tiny_model", TABLED_IN_LANES)
 def test_p_is_invariant_under_soft_evidence_and_interventions(tiny_model, kernel):
     rng, soft = np.random.default_rng(9), {}
     for layer in tiny_model.layers:

@@ -183,7 +183,7 @@ def test_rows_of_a_sparse_parameter_are_added_where_it_has_entries():
 
 
 @pytest.mark.parametrize("method", DEFAULTS[:-1], ids=lambda m: type(m).__name__)
-@pytest.mark.parametrize("m", MODELS, ids=repr)
+@one_test_over("m", MODELS)
 def test_every_accepted_plan_says_seconds(m, method):
     for want in (("marginals",), ("log_z",), ("marginals", "pairs", "gradient")):
         for target in (m.build().given(), mixed_target(m, rows=3)):

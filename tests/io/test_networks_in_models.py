@@ -161,7 +161,7 @@ FINITE = [
 ]
 
 
-@pytest.mark.parametrize("tiny", FINITE, ids=repr)
+@one_test_over("tiny", FINITE)
 def test_couplings_are_written_as_tables_with_the_same_sum(tiny, tmp_path):
     # Exponentials of larger weights are no numbers in double precision.
     m = tiny.build()

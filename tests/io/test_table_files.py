@@ -16,7 +16,7 @@ from pgmengine.base.files import checksum
 TABLED = [m for m in MODELS if m.tables]
 
 
-@pytest.mark.parametrize("tiny", TABLED, ids=repr)
+@one_test_over("tiny", TABLED)
 def test_tables_come_back_to_the_bit(tiny, tmp_path):
     made = tiny.build()
     pgm.save(made, tmp_path / "m")

@@ -64,7 +64,7 @@ def slope(value, model, name, step, by=1e-5):
     return (up - down) / (2 * by)
 
 
-@pytest.mark.parametrize("tiny_model", SMOOTH, ids=repr)
+@one_test_over("tiny_model", SMOOTH)
 def test_slopes_of_the_log_density(tiny_model, rtol=1e-6, atol=1e-7):
     model, rng = tiny_model.build(), np.random.default_rng(1)
     x = as_evidence(tiny_model, [draw_row(tiny_model, rng, 1.0) for _ in range(6)])
@@ -83,7 +83,7 @@ def test_slopes_of_the_log_density(tiny_model, rtol=1e-6, atol=1e-7):
     [(None, False), (pgm.Exact(), False), (None, True)],
     ids=["default", "exact", "complete"],
 )
-@pytest.mark.parametrize("tiny_model", [m for m in FINITE if m in SMOOTH], ids=repr)
+@one_test_over("tiny_model", [m for m in FINITE if m in SMOOTH])
 def test_one_step_is_the_slope_of_the_log_likelihood(
     tiny_model, positive, complete, rate=1e-4, rtol=1e-5, atol=1e-6
 ):

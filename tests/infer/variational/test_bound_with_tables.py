@@ -14,7 +14,7 @@ import pgmengine as pgm
 
 NAN = np.nan
 FINITE = [m for m in TABLED if all(x.unit.support is not None for x in m.layers)]
-each = pytest.mark.parametrize("m", FINITE, ids=repr)
+each = one_test_over("m", FINITE)
 
 
 @each

@@ -123,7 +123,7 @@ class Twin:
 
 
 @pytest.mark.parametrize("xi", [0.0, 0.4, 1.0])
-@pytest.mark.parametrize("m", SCALAR, ids=repr)
+@one_test_over("m", SCALAR)
 def test_rounds_are_those_of_plain_numpy(m, xi, rtol=1e-9):
     """After 1, 2 and 5 rounds, rows with all leaves observed (nothing is left out of the bound)."""
     rng, parents = np.random.default_rng(0), {p for p, c, _ in m.directed if p != c}
@@ -169,7 +169,7 @@ def test_rounds_with_soft_evidence_are_those_of_plain_numpy(rtol=1e-9):
 FINITE = [m for m in MODELS if m.directed and all(x.unit.support is not None for x in m.layers)]
 
 
-@pytest.mark.parametrize("m", FINITE, ids=repr)
+@one_test_over("m", FINITE)
 def test_along_the_tempering_path(m, slack=1e-9):
     """At every beta, with a reference, below log Z; equal at 0; rows of one batch at different beta
     as alone.

@@ -35,7 +35,7 @@ from pgmengine.model.layer import Layer
 CONTINUOUS = next(m for m in MODELS if m.name == "continuous child")
 # test_bound_with_tables.py has the models with tables.
 DIRECTED = [m for m in MODELS if m.directed and m is not CONTINUOUS and not m.tables]
-each = pytest.mark.parametrize("m", DIRECTED, ids=repr)
+each = one_test_over("m", DIRECTED)
 CONVERGED = pgm.MeanField(updates=2000, tolerance=1e-12)
 
 

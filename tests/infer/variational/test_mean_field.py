@@ -13,7 +13,7 @@ from pgmengine.infer.variational.factors import Factors
 UNDIRECTED = [m for m in MODELS if not m.directed and not m.tables]
 
 
-@pytest.mark.parametrize("m", UNDIRECTED, ids=repr)
+@one_test_over("m", UNDIRECTED)
 def test_bound_below_log_z_and_equal_where_independent(m, slack=1e-9):
     rows = patterns(m)
     model, evidence = m.build(), as_evidence(m, rows)
@@ -37,7 +37,7 @@ def test_bound_below_log_z_and_equal_where_independent(m, slack=1e-9):
             np.testing.assert_array_equal(found.mean[name][~np.isnan(seen)], seen[~np.isnan(seen)])
 
 
-@pytest.mark.parametrize("m", UNDIRECTED, ids=repr)
+@one_test_over("m", UNDIRECTED)
 def test_the_bound_never_decreases(m, slack=1e-10):
     rng, target = np.random.default_rng(0), m.build().given(as_evidence(m, patterns(m)))
     q = Factors(target)
@@ -50,7 +50,7 @@ def test_the_bound_never_decreases(m, slack=1e-10):
     del rng
 
 
-@pytest.mark.parametrize("m", [m for m in UNDIRECTED if "large" not in m.name], ids=repr)
+@one_test_over("m", [m for m in UNDIRECTED if "large" not in m.name])
 def test_gradient_is_that_of_the_bound(m, rtol=1e-5):
     """At the fixed point the means need not be differentiated: finite differences of the converged
     bound.
