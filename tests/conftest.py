@@ -14,6 +14,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import sys
 
+import lanes
 import pytest
 import shifted
 
@@ -47,6 +48,14 @@ def pytest_ignore_collect(collection_path, config):
     if alone and "smoke" not in collection_path.read_text(encoding="utf-8"):
         return True
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc):
+    """Give the items of a test to their lanes. Whoever names an item gets it in any lane."""
+    yield
+    if metafunc._calls and not any("[" in place for place in metafunc.config.args):
+        lanes.choose(metafunc)
 
 
 @pytest.fixture(autouse=True)

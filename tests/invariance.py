@@ -7,7 +7,7 @@ statistic are up to 18 times that, and without limit where what is pooled expect
 """
 
 import numpy as np
-import pytest
+from loops import one_test_over
 from scipy.special import xlogy
 from scipy.stats import chi2
 from tiny import FINITE
@@ -21,7 +21,7 @@ CAUGHT = 1e-12
 LEAST = 10.0
 
 SMALL = [m for m in FINITE if m.name != "rbm large weights"]
-table = pytest.mark.parametrize("tiny_model", SMALL, ids=repr)
+table = one_test_over("tiny_model", SMALL)
 
 
 def exact_start(truth, chains, rng):

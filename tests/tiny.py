@@ -31,6 +31,8 @@ class TinyModel:
     sparse: bool = False
     # (scope of (layer, unit), values, whether the last unit is the child of a conditional)
     tables: tuple = ()
+    # Tests take a few of these models in the quick lane (lanes.py).
+    one_of_many = True
 
     def build(self):
         b = pgm.GraphBuilder()

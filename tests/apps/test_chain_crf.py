@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from scipy import sparse
 
 import pgmengine as pgm
@@ -106,7 +107,7 @@ def test_parts_and_threads_do_not_change_the_likelihood(kind, monkeypatch):
         np.testing.assert_array_equal(two, three)
 
 
-@pytest.mark.parametrize("form", ["dense", "sparse", "mixed", "dicts"])
+@one_test_over("form", ["dense", "sparse", "mixed", "dicts"])
 def test_labels_and_marginals_are_those_over_all_paths(form):
     X, codes = sequences(5)
     given = {
@@ -135,7 +136,7 @@ def test_labels_and_marginals_are_those_over_all_paths(form):
     assert crf.score(given, named(codes)) == pytest.approx(right / sum(map(len, codes)))
 
 
-@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.3), (0.7, 0.0), (0.4, 0.1)])
+@one_test_over(("l1", "l2"), [(0.0, 0.3), (0.7, 0.0), (0.4, 0.1)])
 def test_the_objective_is_at_its_minimum(l1, l2, rounding=2e-4):
     """The subgradient by finite differences of the enumerated loss is 0 at the weights found."""
     X, codes = sequences(7, count=14)
@@ -189,7 +190,7 @@ def crfsuite(X, y, l1, l2, path):
     return trainer.logparser.last_iteration["loss"], info.state_features, info.transitions
 
 
-@pytest.mark.parametrize(("l1", "l2"), [(0.0, 1.0), (0.0, 0.02), (1.0, 0.0), (0.3, 0.1)])
+@one_test_over(("l1", "l2"), [(0.0, 1.0), (0.0, 0.02), (1.0, 0.0), (0.3, 0.1)])
 def test_the_optimum_is_that_of_crfsuite(l1, l2, tmp_path, close=1e-4):
     X, codes = sequences(11, features=6, count=60)
     y = named(codes)
@@ -267,7 +268,7 @@ def test_the_template_answers_other_questions():
         assert result.marginal("y[2]")[label] == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "labels", [[2, 10, 7], [1.5, 0.5, 3.0], [False, True], ["only"], [np.str_("u"), "v"], ["", "b"]]
 )
 def test_labels_of_every_kind_come_back(labels):
@@ -344,7 +345,7 @@ def test_a_fit_that_has_not_converged_says_so():
         assert ChainCRF(max_iter=2, tol=1e-12).fit(X, named(codes)).n_iter_ == 2
 
 
-@pytest.mark.parametrize("scale", [1e-80, 1e-3, 1e3, 1e80])
+@one_test_over("scale", [1e-80, 1e-3, 1e3, 1e80])
 def test_features_of_any_scale_are_learned(scale):
     """Features and the root of l2 scaled alike give the same probabilities."""
     X, codes = sequences(31)
@@ -372,7 +373,7 @@ GOOD = [np.zeros((2, 3)), np.ones((1, 3))]
 NAN = np.array([[0.0, 1, 2], [np.nan, 1, 2]])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("X", "y", "message"),
     [
         (GOOD, [["a", "b"]], "y has 1 sequences, expected 2"),
@@ -425,7 +426,7 @@ def test_other_features_than_those_of_fit_are_named():
         crf.predict([[{"w": "x"}]])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("settings", "message"),
     [
         ({"l1": -1}, "ChainCRF: l1 must be a finite number"),

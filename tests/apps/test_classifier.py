@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from scipy.special import log_softmax
 
 import pgmengine as pgm
@@ -54,7 +55,7 @@ def test_by_the_bound_and_the_same_bits_again():
     assert np.all(a.log_prob(X)[:, 0] <= exact + 1e-9)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "x, y, match",
     [
         (X, Y[:3], "expected \\(24,\\)"),

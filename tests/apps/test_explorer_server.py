@@ -11,6 +11,7 @@ import sys
 import threading
 
 import pytest
+from loops import one_test_over
 from typer.testing import CliRunner
 
 import pgmengine as pgm
@@ -116,7 +117,7 @@ def test_tokens_are_random():
         assert one.token != two.token
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost", "127.0.0.1", "127.0.0.1:1", ""])
+@one_test_over("host", ["evil.example", "localhost", "127.0.0.1", "127.0.0.1:1", ""])
 def test_names_of_other_hosts_are_refused(server, host):
     """A page of another site may make its name mean 127.0.0.1."""
     for method, path in (("GET", ""), ("POST", "ask")):
@@ -131,7 +132,7 @@ def test_names_of_other_hosts_are_refused(server, host):
         assert answer.status == 403
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "headers",
     [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Content-Type": "text/plain"}],
 )
@@ -157,7 +158,7 @@ def test_messages_are_answered_as_the_session_does(server):
     assert json.loads(text) == json.loads(json.dumps(fresh))
 
 
-@pytest.mark.parametrize("body", ["", "{", "[1]", "null", "\xff", "[" * 100_000])
+@one_test_over("body", ["", "{", "[1]", "null", "\xff", "[" * 100_000])
 def test_messages_that_are_no_object_are_refused(server, body):
     answer, _ = request(
         server,

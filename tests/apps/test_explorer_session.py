@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from explored import MODELS, Clicks, hmm, numbers
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.apps.explorer.scenes import MAX_NODES
@@ -187,7 +188,7 @@ def test_infinite_reasons_are_text():
     json.dumps(reply, allow_nan=False)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "action",
     [
         3,
@@ -315,7 +316,7 @@ ACTIONS = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda x: type(x).__name__)
+@one_test_over("value", VALUES, ids=lambda x: type(x).__name__)
 def test_no_message_raises_an_error(value):
     """The reply says in words what is wrong, and is JSON."""
     session = Session(pgm.read(pgm.datasets.asia()))

@@ -4,6 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -402,7 +403,7 @@ def test_undirected_edges_may_close_a_cycle_with_arrows():
     assert y["h"] > y["v"]
 
 
-@pytest.mark.parametrize("row", [2, -1, 5, 0.5])
+@one_test_over("row", [2, -1, 5, 0.5])
 def test_rows_that_a_result_does_not_have(row):
     b = pgm.GraphBuilder()
     b.variable("a")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -63,7 +64,7 @@ class Corners(pgm.Unit):
     support = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 
 
-@pytest.mark.parametrize("unit", [pgm.Categorical(3), Corners(), pgm.Categorical(2)], ids=str)
+@one_test_over("unit", [pgm.Categorical(3), Corners(), pgm.Categorical(2)], ids=str)
 def test_units_with_several_components_are_drawn_by_their_states(unit):
     """One pixel and one colour for a state, never the components as stripes."""
     b = pgm.GraphBuilder()

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from scipy import sparse
 from scipy.special import logsumexp
 
@@ -19,7 +20,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator
 
 from pgmengine.apps.learners.fit_warnings import warn_of
 
@@ -36,9 +37,9 @@ ESTIMATORS = [
 ]
 
 
-@parametrize_with_checks(ESTIMATORS)
-def test_the_checks_of_scikit_learn(estimator, check):
-    check(estimator)
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda x: type(x).__name__)
+def test_the_checks_of_scikit_learn(estimator):
+    check_estimator(estimator, on_skip=None)
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +162,7 @@ SHORT = {
 }
 
 
+@pytest.mark.long
 def test_the_default_length_of_the_imputer_is_no_reason_to_warn(digits):
     """Its defaults were chosen on hidden cells; the finding is there all the same."""
     x = np.where(np.random.default_rng(0).random((200, 64)) < 0.2, np.nan, digits[0][:200])
@@ -200,7 +202,7 @@ def test_advice_names_only_parameters_that_an_estimator_has():
         assert len(seen) == 1 and ("negative=" in str(seen[0].message)) == known
 
 
-@pytest.mark.parametrize("rows", [7, 45, 2100])
+@one_test_over("rows", [7, 45, 2100])
 def test_small_data_get_more_passes_by_default(rows, updates=4000, least=20):
     x = (np.arange(rows)[:, None] % [2, 3, 2]).astype(bool).astype(float)
     t = pgm.sklearn.RBMTransformer(n_components=1, batch_size=10, random_state=0)
@@ -260,7 +262,7 @@ def test_transformers_before_fit_and_with_categorical_units():
     assert r.inverse_transform(h).shape == x.shape
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "kind", ["RBMTransformer", "GraphicalImputer", "DRBMClassifier", "GenerativeClassifier"]
 )
 @pytest.mark.parametrize("name", ["batch_size", "n_iter", "n_components"])
@@ -388,7 +390,7 @@ def with_entry(value, dtype=object):
     return x
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@one_test_over("name", ESTIMATORS)
 def test_unusable_entries_are_named_with_what_to_do(name):
     """In arrays of any type, and after the first fit as well."""
     fit, fitted = ESTIMATORS[name], ESTIMATORS[name](ROWS)

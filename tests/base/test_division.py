@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.work.division import blocks, check_divided
 
 
-@pytest.mark.parametrize("count", range(8))
-@pytest.mark.parametrize("size", [0.3, 1, 2, 3.9, 7, np.inf])
+@one_test_over("count", range(8))
+@one_test_over("size", [0.3, 1, 2, 3.9, 7, np.inf])
 def test_blocks_are_a_division_in_order(count, size):
     rows = 3 * np.arange(count)
     parts = blocks(rows, size)
@@ -22,7 +23,7 @@ def test_divisions_in_any_order_of_their_parts():
     check_divided([], 0, "no parts")
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "parts, what",
     [
         ([[0, 1], [3]], "row 2 by 0"),

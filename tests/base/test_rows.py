@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
+from loops import one_test_over
 
 import pgmengine
 from pgmengine.base.equal_rows import distinct_pairs, equal_rows, rows_by_kind
@@ -12,7 +12,7 @@ from pgmengine.base.equal_rows import distinct_pairs, equal_rows, rows_by_kind
 RNG = np.random.default_rng(3)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "array",
     [
         RNG.integers(0, 2, (40, 3)),
@@ -25,7 +25,6 @@ RNG = np.random.default_rng(3)
         np.zeros((4, 0)),
         np.zeros((0, 3)),
     ],
-    ids=range(9),
 )
 def test_equal_rows(array):
     first, kind = equal_rows(array)

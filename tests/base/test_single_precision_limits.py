@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -41,7 +42,7 @@ def test_hints_are_refused_by_layer_row_and_index(size):
         cancelling().given(soft={"h": np.array([0.0, 1.0, size])})
 
 
-@pytest.mark.parametrize("sigma", [0, -1, 1e16, 1e-16, np.inf, np.nan, "1"])
+@one_test_over("sigma", [0, -1, 1e16, 1e-16, np.inf, np.nan, "1"])
 def test_widths_whose_squares_are_out_of_range_are_refused(sigma):
     with pytest.raises(pgm.PgmError, match=r"sigma must be a number from 1e-15 to 1e\+15"):
         pgm.Gaussian(sigma)
@@ -60,7 +61,7 @@ def test_the_widest_and_the_narrowest(sigma, errors=5):
         )  # 4 chains of 1000 draws, four of which are worth one at least
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("method", "want"),
     [
         (pgm.MCMC(), "marginals"),
@@ -78,7 +79,7 @@ def test_inputs_out_of_range_are_seen(method, want):
         pgm.infer(cancelling(1e10), {"v": [1e29, 1e29]}, want=[want], method=method, rng=0)
 
 
-@pytest.mark.parametrize("negative", [pgm.CD(), pgm.PCD(chains=5), pgm.CAST(chains=5)], ids=repr)
+@one_test_over("negative", [pgm.CD(), pgm.PCD(chains=5), pgm.CAST(chains=5)], ids=repr)
 def test_learning_from_inputs_out_of_range_is_seen(negative):
     with (
         warnings.catch_warnings(),

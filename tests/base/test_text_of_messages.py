@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 from damaged import answered, without_sum
+from loops import one_test_over
 from small_networks import TEXTS
 
 import pgmengine as pgm
@@ -18,7 +19,7 @@ def unshown(text):
     return [x for x in text if x in "".join(ODD) and not x.isascii() or x < " " or x == "\x7f"]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=ascii)
+@one_test_over("odd", ODD, ids=ascii)
 def test_every_error_of_the_package_escapes_what_is_not_shown(odd):
     for kind in (PgmError, NoSuchName, NotAsked):
         error = kind(f"variable a{odd}b is unknown")
@@ -33,8 +34,8 @@ def test_text_that_is_shown_stays():
     assert str(PgmError()) == "" and str(PgmError(3)) == "3"
 
 
-@pytest.mark.parametrize("odd", [x for x in ODD if x not in ("\ud800", "\r", "\u2028")], ids=ascii)
-@pytest.mark.parametrize("suffix", [s for s in TEXTS if s != ".uai"])
+@one_test_over("odd", [x for x in ODD if x not in ("\ud800", "\r", "\u2028")], ids=ascii)
+@one_test_over("suffix", [s for s in TEXTS if s != ".uai"])
 def test_messages_do_not_repeat_control_characters_of_a_file(odd, suffix, tmp_path):
     path = tmp_path / f"m{suffix}"
     for old in ("wind", "rain", "0.05", "yes"):
@@ -47,7 +48,7 @@ def test_messages_do_not_repeat_control_characters_of_a_file(odd, suffix, tmp_pa
             assert not unshown(printed.replace("\n", "")), ascii(printed)
 
 
-@pytest.mark.parametrize("odd", ODD[:5], ids=ascii)
+@one_test_over("odd", ODD[:5], ids=ascii)
 def test_messages_about_evidence_and_uai_files(odd, tmp_path):
     for name in ("m.uai", "m.evid"):
         (tmp_path / name).write_text(f"1 {odd} 2")
@@ -67,7 +68,7 @@ def declared(name="x", states=("u", "v"), layer="h", labels=None, of_layer=None)
     return b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("named", "match"),
     [
         ({"name": BAD}, "a variable's name must be text that files can hold"),
@@ -84,7 +85,7 @@ def test_names_with_a_lone_surrogate_are_refused_where_they_are_declared(named, 
         declared(**named)
 
 
-@pytest.mark.parametrize("key", ["name", "labels", "states"])
+@one_test_over("key", ["name", "labels", "states"])
 def test_names_with_a_lone_surrogate_in_a_saved_declaration(key, tmp_path):
     layer = {"name": "v", "unit": "Binary", "size": 2, "labels": ["p", "q"], "states": ["a", "b"]}
     layer[key] = BAD if key == "name" else [BAD, "b"]

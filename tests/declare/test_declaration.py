@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from extras import extra
+from loops import one_test_over
 from safetensors.numpy import save_file
 from tiny import MODELS
 
@@ -36,7 +37,7 @@ bad = np.zeros((3, 2))
 bad[1, 1] = math.nan
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("steps", "match"),
     [
         ([], "no layers"),
@@ -134,7 +135,7 @@ def ising_log_z(graph):
     return np.logaddexp.reduce(energy)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "graph",
     [nx.grid_2d_graph(3, 4), nx.complete_graph(6), nx.petersen_graph(), nx.path_graph(9)],
     ids=str,
@@ -181,7 +182,7 @@ def test_mixed_units_in_a_variable_graph():
     assert pgm.infer(model, want=("log_z",)).kind == "exact"
 
 
-@pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
+@one_test_over("tiny_model", MODELS)
 def test_save_and_load_are_exact(tiny_model, tmp_path):
     model = tiny_model.build()
     pgm.save(model, tmp_path / "m.safetensors")
@@ -277,7 +278,7 @@ def test_toml_declaration(tmp_path):
     assert pgm.load_declaration(path, rng=0).params["v-h.weight"][2, 1] == 1
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("old", "new", "match"),
     [
         ('"Binary"', '"Binry"', "unit 'Binry' is unknown"),
@@ -385,7 +386,7 @@ class Odd(pgm.Unit):
         return self.base
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("values", "base", "message"),
     [
         ([0.0, 1.0], np.zeros(2), "must be an array"),
@@ -457,7 +458,7 @@ def test_the_order_of_a_sweep_is_the_same_in_every_process():
             capture_output=True,
             text=True,
         ).stdout
-        for seed in (1, 2, 3, 4)
+        for seed in (1, 2)
     }
     assert found == {"(('w', 'x', 'z'), ('v', 'h', 'y'))\n"}
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -140,7 +141,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 def test_wrong_logarithms_are_refused(name):
     (call, *arguments), more, said = BAD[name]
     b = pgm.GraphBuilder()

@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from loops import one_test_over
 from random_graphs import random_graph
 from tiny import MODELS
 
@@ -84,7 +85,7 @@ def mixed(m):
 TABLED = [m for m in MODELS if m.tables and not mixed(m)]
 
 
-@pytest.mark.parametrize("tiny", TABLED, ids=repr)
+@one_test_over("tiny", TABLED)
 def test_tiny_models_come_back_as_the_same_distribution(tiny):
     model = tiny.build()
     back = pgm.GraphBuilder.from_networkx(model.to_networkx("variables")).build()
@@ -138,7 +139,7 @@ def broken(change):
     return g
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("change", "match"),
     [
         (lambda g: g.nodes["wet"].update(cpt=[0.5, 0.5]), "'wet': cpt has 1 axes, expected 3"),
@@ -217,7 +218,7 @@ def test_a_root_beside_a_unit_with_a_conditional_is_normalised():
     assert log_z(model) == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "change",
     [
         lambda g: g.add_edge("wet", "rain", weight=1.0, directed=False),
@@ -242,7 +243,7 @@ def test_a_unit_in_a_coupling_of_weight_0_beside_arrows_is_not_normalised():
     assert log_z(back) == pytest.approx(log_z(model), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@one_test_over("seed", range(40))
 def test_weights_of_zero_change_nothing(seed):
     """Whole couplings, or half of their weights; graphs of both kinds of edges are refused."""
     model, rng = random_graph(seed, 2**10).build(), np.random.default_rng(seed)

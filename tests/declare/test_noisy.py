@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine import PgmError
@@ -110,7 +111,7 @@ def random_tables(rng, sizes, count, zeros=0.3):
     return [rows(n) for n in sizes], rows(1)[0]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@one_test_over("seed", range(8))
 def test_noisy_max_and_noisy_min(seed):
     rng = np.random.default_rng(seed)
     sizes, count = rng.integers(2, 4, rng.integers(0, 4)), int(rng.integers(2, 5))
@@ -146,7 +147,7 @@ def test_without_a_leak_the_absent_state_is_neutral():
     assert np.allclose(found[0], [0.8, 0.2, 0])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_the_average(seed):
     rng = np.random.default_rng(seed)
     sizes, count = [int(n) for n in rng.integers(2, 4, rng.integers(0, 4))], 3
@@ -204,7 +205,7 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize(("values", "parents", "child", "message"), WRONG)
+@one_test_over(("values", "parents", "child", "message"), WRONG)
 def test_wrong_gates_are_named(values, parents, child, message):
     with pytest.raises(PgmError, match=message) as caught:
         table(values, parents, child)

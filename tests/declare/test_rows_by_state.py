@@ -127,7 +127,7 @@ def test_a_chain_of_two_states_is_learned_as_one_of_three():
     np.testing.assert_allclose(*close, rtol=1e-6)
 
 
-@pytest.mark.parametrize("states", (2, 3))
+@pytest.mark.parametrize("states", (2, pytest.param(3, marks=pytest.mark.long)))
 def test_rows_of_all_states_are_the_whole_input(states):
     """Each step has no bias of its own beside shared rows, unless it is declared."""
     b = chain(5, states, np.zeros((states, 2)))

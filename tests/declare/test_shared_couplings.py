@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from loops import one_test_over
 from test_shared_tables import METHODS, broadcast_places, close
 
 import pgmengine as pgm
@@ -219,7 +220,7 @@ def same(one, two, error=1e-9):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("directed", (True, False), ids=("directed", "undirected"))
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_shared_terms_answer_as_explicit_weights(seed, directed, method):
     pair = Pair(seed, directed)
     shared, plain = pair.models()
@@ -777,7 +778,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 def test_bad_places_are_refused_and_named(name):
     act, match = BAD[name]
     b, s = lattice()

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -136,7 +137,7 @@ def close(one, two, what, error=1e-9):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("directed", (True, False), ids=("directed", "undirected"))
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_shared_tables_answer_as_tables_one_by_one(seed, directed, method):
     pair = Pair(seed, directed)
     shared, plain = pair.models()
@@ -324,7 +325,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 def test_bad_shapes_are_refused_and_named(name):
     act, match = BAD[name]
     b, s = spins()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from damaged import model, parts_of, without_sum
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.base.sparse import csr_of
@@ -40,7 +41,7 @@ CASES = [(name, change) for name, changes in BREAKS.items() for change in change
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
-@pytest.mark.parametrize(("name", "change"), CASES)
+@one_test_over(("name", "change"), CASES)
 def test_broken_sparse_weights_and_evidence_are_refused_before_scipy_follows_them(
     kind, name, change
 ):
@@ -58,7 +59,7 @@ def test_broken_sparse_weights_and_evidence_are_refused_before_scipy_follows_the
         pgm.fit(pgm.rbm(4, 2, visible=pgm.Gaussian(), rng=0), {"v": matrix}, updates=1)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("name", "values"),
     [
         ("indptr", [0, 10**9, -1]),
@@ -86,7 +87,7 @@ def test_broken_sparse_parameters_of_files_are_refused(name, values, tmp_path):
         pgm.load(tmp_path / "m")
 
 
-@pytest.mark.parametrize("shape", [[2], [2, 2, 2], [-2, 2], [2.0, 2.0], [3, 2], [2, 1]])
+@one_test_over("shape", [[2], [2, 2, 2], [-2, 2], [2.0, 2.0], [3, 2], [2, 1]])
 def test_shapes_of_sparse_parameters_that_do_not_fit_are_refused(shape, tmp_path):
     pgm.save(model(), tmp_path / "m")
     tensors, metadata = parts_of(tmp_path / "m")
@@ -95,7 +96,7 @@ def test_shapes_of_sparse_parameters_that_do_not_fit_are_refused(shape, tmp_path
         pgm.load(tmp_path / "m")
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
+@one_test_over("kind", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
 def test_whole_sparse_matrices_of_every_format_are_taken(kind):
     rng = np.random.default_rng(0)
     for _ in range(20):

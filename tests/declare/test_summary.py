@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from chains_of_units import of_variables
+from loops import one_test_over
 from registry import METHODS
 from scipy.sparse import csr_array
 
@@ -100,7 +101,7 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("name", HEADS)
+@one_test_over("name", HEADS)
 def test_a_model_shows_what_was_declared(name):
     make, head = HEADS[name]
     model = make()
@@ -132,7 +133,7 @@ def test_states_labels_and_parents_are_shown():
     assert "<td>h</td><td></td><td>5 Binary</td><td></td><td>rain</td>" in mixed()._repr_html_()
 
 
-@pytest.mark.parametrize("count", [MOST_LINES, MOST_ROWS, MOST_ROWS + 1, 300])
+@one_test_over("count", [MOST_LINES, MOST_ROWS, MOST_ROWS + 1, 300])
 def test_long_models_are_cut_and_the_rest_is_counted(count):
     model = variables(count)
     lines, more = repr(model).split("\n"), count - MOST_LINES
@@ -251,7 +252,7 @@ def test_a_result_that_is_not_to_be_trusted_says_so_at_once():
     assert f"  log_z: {error.log_z[0]:.6g} ({low:.6g} to {high:.6g})" in repr(error)
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@one_test_over("name", sorted(METHODS))
 def test_no_display_shows_settings_or_storage(name):
     """Of every method, with every quantity that it can answer, on variables and on layers."""
     questions = ((variables(3), {"x2": "yes"}), (pgm.rbm(4, 3, rng=0), {"v": [1, 0, math.nan, 1]}))
@@ -310,7 +311,7 @@ def test_a_target_and_a_builder_are_a_line():
     assert repr(b) == "GraphBuilder: 1 variable, 1 layer, 1 coupling, 1 conditional, 1 table"
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "states", [(True, False), (7654321, 1), ((1, 2), (3, 4)), (b"a", b"b"), (0.25, 0.5)], ids=repr
 )
 def test_the_mode_is_shown_by_names_of_any_kind(states):

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -90,7 +91,7 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 def test_bad_tables_are_refused_and_named(name):
     call, place, given = BAD[name]
     with pytest.raises(pgm.PgmError) as error:
@@ -145,7 +146,7 @@ CLASHES = {
 }
 
 
-@pytest.mark.parametrize("name", CLASHES)
+@one_test_over("name", CLASHES)
 def test_clashing_declarations_are_refused(name):
     calls, place = CLASHES[name]
     with pytest.raises(pgm.PgmError, match=place):
@@ -177,7 +178,7 @@ def test_long_cycles_are_refused():
         b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "declared",
     (
         lambda b: b.layer("h", pgm.Binary(), 10**15),
@@ -245,7 +246,7 @@ def test_two_tables_of_one_scope_multiply():
     np.testing.assert_allclose(r.log_z, np.log(product.sum()), rtol=1e-12)
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@one_test_over("order", list(itertools.permutations(range(3))))
 def test_axes_follow_the_scope(order):
     b = pgm.GraphBuilder()
     for name, states in (("a", 2), ("c", 3), ("d", 4)):

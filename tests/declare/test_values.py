@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine import PgmError
@@ -85,7 +86,7 @@ FORMS = (
 )
 
 
-@pytest.mark.parametrize("form", FORMS)
+@one_test_over("form", FORMS)
 def test_a_state_may_be_given_in_any_form(form):
     expected = [[row_of(a, b) for b in NAMES["b"]] for a in NAMES["a"]]
     assert np.array_equal(of_function(form), expected)
@@ -165,7 +166,7 @@ WRONG_RESULTS = (
 )
 
 
-@pytest.mark.parametrize(("function", "message"), WRONG_RESULTS)
+@one_test_over(("function", "message"), WRONG_RESULTS)
 def test_wrong_results_are_named(function, message):
     def f(a, b):
         return function(a, b) if (a, b) == ("mid", "yes") else "red"
@@ -175,7 +176,7 @@ def test_wrong_results_are_named(function, message):
     assert "conditional of 'c' given a = mid, b = yes: the function returned" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("value", "message"),
     [
         (-1.0, "returned -1.0, expected a finite number of at least 0"),
@@ -232,7 +233,7 @@ def test_rows_of_a_root():
     assert with_rows({(): [0.2, 0.3, 0.5]}, parents=()).round(9).tolist() == [0.2, 0.3, 0.5]
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("rows", "settings", "message"),
     [
         (

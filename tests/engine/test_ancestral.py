@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from tiny import MODELS
 
 import pgmengine as pgm
@@ -74,7 +75,7 @@ def evidence(model, rows, rng):
     return model.given(values, do=do)
 
 
-@pytest.mark.parametrize("m", NETWORKS, ids=repr)
+@one_test_over("m", NETWORKS)
 @pytest.mark.parametrize("each", [1, 7, 300])
 def test_draws_and_weights_equal_the_reference(m, each):
     model = m.build()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from registry import COMPILED
 from tiny import FINITE, INFINITE, as_evidence, draw_row, mixed_target, tiny_model
 
@@ -51,7 +52,7 @@ def test_chains_that_keep_nothing_make_the_same_sweeps(kernel, ties=3):
 
 
 @pytest.mark.parametrize("observed", ["nothing", "here and there"])
-@pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
+@one_test_over("tiny_model", FINITE)
 @pytest.mark.parametrize("engine", [CompiledChains, PlainChains])
 def test_layers_drawn_anew_are_drawn_as_by_gibbs(engine, tiny_model, observed):
     """The sweep of all kinds of layers, those that move unit by unit and those with arrows
@@ -118,7 +119,7 @@ def rows_of(tiny_model, observed, rows=24):
 
 
 @pytest.mark.parametrize("observed", ["nothing", "a layer", "here and there"])
-@pytest.mark.parametrize("tiny_model", (*FINITE, *INFINITE, FOUR), ids=repr)
+@one_test_over("tiny_model", (*FINITE, *INFINITE, FOUR))
 def test_the_path_of_adopted_chains_is_that_of_their_states(tiny_model, observed, rtol=2e-5):
     """The first sweep after adopt sums the couplings from the layers drawn last alone, the second
     from all of them.

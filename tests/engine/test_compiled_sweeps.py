@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import scipy.special
 import twin
 from kernels_of_users import Lazy
+from loops import one_test_over
 from scipy.stats import binom, chi2
 from tiny import FINITE, INFINITE, mixed_target
 from twin import key_of
@@ -23,7 +24,7 @@ from pgmengine.engine.chains import refusal, start
 from pgmengine.engine.layerwise import CompiledChains
 from pgmengine.engine.single_site.sweeps import TabledChains
 
-table = pytest.mark.parametrize("tiny_model", FINITE + INFINITE, ids=repr)
+table = one_test_over("tiny_model", FINITE + INFINITE)
 
 
 # ---- the generator ----
@@ -435,7 +436,7 @@ def test_impossible_children_at_beta_0_and_on_the_way_to_possible_ones():
 CHILDREN = (pgm.Binary(), pgm.Categorical(3), pgm.MultiValued(3), pgm.MultiValued(np.inf))
 
 
-@pytest.mark.parametrize("unit", CHILDREN, ids=repr)
+@one_test_over("unit", CHILDREN, ids=repr)
 def test_parents_weigh_the_normalisers_of_children_from_tiny_to_large_inputs(unit):
     """The log-odds of a parent are log p(x | zeta + w) - log p(x | zeta), here by sums in doubles.
 
@@ -523,7 +524,7 @@ def test_draws_of_values_in_an_interval_from_tiny_to_large_parameters(sign):
         assert (np.abs(found - truth) <= error)[u > 1e-8].all()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "case", [small_child, lateral_child, many_states, tiny_leak, own_link], ids=lambda c: c.__name__
 )
 def test_posteriors_of_one_unit(case):
@@ -564,7 +565,7 @@ def test_log_probabilities_of_noisy_or_units_from_tiny_to_large_inputs():
         np.testing.assert_allclose(found, truth, rtol=1e-7, atol=3e-7, err_msg=str(z))
 
 
-@pytest.mark.parametrize("unit", [pgm.Binary(), pgm.Spin(), pgm.Categorical(3)], ids=repr)
+@one_test_over("unit", [pgm.Binary(), pgm.Spin(), pgm.Categorical(3)], ids=repr)
 def test_log_probabilities_of_children_have_the_digits_of_single_precision(unit):
     for z in np.linspace(-8.0, 8.0, 97):
         b = pgm.GraphBuilder()

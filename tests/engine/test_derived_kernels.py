@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from registry import FEW_DRAWS, NEGATIVES
 
 import pgmengine as pgm
@@ -81,7 +82,7 @@ def test_trainers_run_a_derived_kernel_as_it_is_written(kernel, name):
         assert all(np.array_equal(value, theirs[n]) for n, value in ours.items())
 
 
-@pytest.mark.parametrize("share", [0.4, 1.5, "much", None, True])
+@one_test_over("share", [0.4, 1.5, "much", None, True])
 def test_compiled_sweeps_take_the_kernels_that_say_their_share_themselves(share):
     target = pgm.rbm(6, 4, rng=0).given().take(np.zeros(5, dtype=int))
     own = type("Own", (pgm.Blend,), {"flip_share": share})(0.4)

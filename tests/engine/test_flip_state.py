@@ -4,6 +4,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from scipy.stats import chi2, poisson
 
 import pgmengine as pgm
@@ -76,7 +77,7 @@ def test_transitions_are_reversible_and_irreducible_with_a_gap(k, alpha, rtol=1e
     assert (move >= gibbs * (1 - rtol)).all()  # off the diagonal
 
 
-@pytest.mark.parametrize("k", [2, 3, 4, 5, 9])
+@one_test_over("k", [2, 3, 4, 5, 9])
 def test_the_spectrum_of_metropolised_gibbs_and_where_its_gap_vanishes(k, atol=1e-9):
     """1 - t <= 1 + lambda <= 1 - t + rest t for t = q / (1 - q), q the second probability."""
     rng = np.random.default_rng(k)

@@ -13,6 +13,7 @@ from brute import Brute
 from invariance import ALARM, CAUGHT, exact_start, p_value, tail
 from kernels_of_users import Lazy
 from lattices import edges
+from loops import one_test_over
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_graph
 from registry import COMPILED, NEGATIVES
 from tiny import FINITE, TABLED, as_evidence, draw_row, mixed_target
@@ -30,7 +31,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-4}
 TABLED_IN_LANES = [m for m in TABLED if sweeps.in_lanes(m.build().structure)]
 IN_LANES = TABLED_IN_LANES + [m for m in FINITE if m.name != "rbm large weights"]
 kernels = pytest.mark.parametrize("kernel", COMPILED, ids=repr)
-models = pytest.mark.parametrize("tiny_model", IN_LANES, ids=repr)
+models = one_test_over("tiny_model", IN_LANES)
 # No conditionals of children are read from tables, and all with few entries are.
 listing = pytest.mark.parametrize(
     "most", [1, conditional_tables.MAX_LISTED_ENTRIES], ids=["summed", "listed"], indirect=True
@@ -114,7 +115,7 @@ def test_same_states_as_the_plain_engine_on_the_same_uniforms(number, rows, kern
 
 @kernels
 @listing
-@pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
+@one_test_over("tiny_model", FINITE)
 def test_same_states_as_the_plain_engine_without_tables(tiny_model, most, kernel):
     """Couplings and arrows of all units; false alarms as above."""
     target = mixed_target(tiny_model)
@@ -154,7 +155,7 @@ def test_many_children_of_all_kinds(rows, most, kernel):
     assert not parted.any() or not (parted & parting(target, kernel, 9, False)).any()
 
 
-@pytest.mark.parametrize("number", range(40))
+@one_test_over("number", range(40))
 def test_densities_are_those_of_an_oracle(number):
     """At random possible states, without evidence."""
     _, graph = graphs(40)[number]
@@ -178,7 +179,7 @@ def test_densities_are_those_of_an_oracle(number):
 
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("number", range(20))
+@one_test_over("number", range(20))
 def test_annealing_weights_are_those_of_the_plain_engine(number, backward, joint):
     """Some of the graphs have layers without tables, which the weights marginalise."""
     seed, graph = graphs(40)[number]
@@ -188,7 +189,7 @@ def test_annealing_weights_are_those_of_the_plain_engine(number, backward, joint
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("backward", [False, True])
 @listing
-@pytest.mark.parametrize("tiny_model", FINITE, ids=repr)
+@one_test_over("tiny_model", FINITE)
 def test_annealing_weights_without_tables_are_those_of_the_plain_engine(
     tiny_model, most, backward, joint
 ):
@@ -217,7 +218,7 @@ def check_annealing(target, backward, joint):
 
 @kernels
 @pytest.mark.parametrize("joint", [False, True])
-@pytest.mark.parametrize("tiny_model", TABLED_IN_LANES, ids=repr)
+@one_test_over("tiny_model", TABLED_IN_LANES)
 def test_the_mean_of_importance_weights_is_unbiased(tiny_model, kernel, joint, sure=6.0):
     """E exp(w) = Z_1 / Z_0, in standard errors: false alarms are 2e-9, more by skewness."""
     truth = Brute(tiny_model)
@@ -274,7 +275,7 @@ def test_p_is_invariant(tiny_model, kernel, share, beta, backward):
 
 
 @kernels
-@pytest.mark.parametrize("tiny_model", TABLED_IN_LANES, ids=repr)
+@one_test_over("tiny_model", TABLED_IN_LANES)
 def test_p_is_invariant_under_soft_evidence_and_interventions(tiny_model, kernel):
     rng, soft = np.random.default_rng(9), {}
     for layer in tiny_model.layers:
@@ -399,7 +400,7 @@ def chains_of(target, index, kernel=BLEND, seed=4):
 
 
 @kernels
-@pytest.mark.parametrize("number", range(12))
+@one_test_over("number", range(12))
 def test_a_chain_does_not_depend_on_the_others(number, kernel):
     """One chain, two one after the other, and lanes of one vector or of several."""
     seed, graph = graphs(40)[number]
@@ -501,7 +502,7 @@ def test_adopted_chains_are_chains_of_the_new_model():
     np.testing.assert_array_equal(chains.log_density(), fresh.log_density())
 
 
-@pytest.mark.parametrize("number", range(12))
+@one_test_over("number", range(12))
 def test_layers_drawn_anew_are_drawn_as_by_gibbs(number):
     seed, graph = graphs(40)[number]
     target = mixed_rows(seed, graph, 24)

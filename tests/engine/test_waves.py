@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from chains_of_units import of_tables
+from loops import one_test_over
 from random_graphs import random_graph
 from registry import COMPILED
 from tiny import FINITE
@@ -61,9 +62,8 @@ def timetable(found, sweeps):
     return out
 
 
-@pytest.mark.parametrize("number", range(len(models())))
-def test_visits_of_neighbours_keep_their_order(number):
-    model = models()[number]
+@one_test_over("model", models)
+def test_visits_of_neighbours_keep_their_order(model):
     target = model.given()
     chains = TabledChains(
         target, pgm.Gibbs(), start(target, np.random.default_rng(0)), np.random.default_rng(0)

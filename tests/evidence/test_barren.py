@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from random_graphs import as_arguments, as_hints, draw_question, random_causes, random_graph
 
 import pgmengine as pgm
@@ -32,7 +33,7 @@ def random_target(seed, make):
 
 
 @pytest.mark.parametrize("make", (random_graph, random_causes))
-@pytest.mark.parametrize("seed", range(12))
+@one_test_over("seed", range(12))
 def test_barren_units_of_a_row_do_not_depend_on_other_rows(seed, make):
     target = random_target(seed, make)
     together = barren(target)
@@ -41,7 +42,7 @@ def test_barren_units_of_a_row_do_not_depend_on_other_rows(seed, make):
             np.testing.assert_array_equal(together[name][row], mask[0])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("given", "expected"),
     [
         ({}, "abc"),

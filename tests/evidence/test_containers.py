@@ -10,6 +10,7 @@ from collections import deque
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from registry import MONITORS_OF_DATA
 
 import pgmengine as pgm
@@ -438,7 +439,7 @@ def test_the_table_is_large():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", DOORS)
+@one_test_over("name", DOORS)
 def test_every_container_is_read_like_a_list(name):
     door, values, containers = DOORS[name]
     expected = numbers(door(values))
@@ -472,7 +473,7 @@ def of_crf(fitted):
     return lambda x: fitted.predict_marginals([x])[0]
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@one_test_over("name", LEARNERS)
 def test_names_of_columns_are_remembered(name):
     frame = framed(FULL, float)
     ask = LEARNERS[name](frame)

@@ -4,6 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -71,7 +72,7 @@ def test_fit_takes_frames():
     np.testing.assert_array_equal(one.model.params["v-h.weight"], two.model.params["v-h.weight"])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("frame", "message"),
     [
         (pd.DataFrame({"wett": [1]}), "column 'wett' is no unit's name; did you mean wet"),
@@ -91,7 +92,7 @@ def test_what_cannot_be_read_is_named(frame, message):
         pgm.infer(weather(), frame)
 
 
-@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64"])
+@one_test_over("dtype", ["Int64", "boolean", "Float64"])
 def test_missing_values_of_every_kind(dtype):
     model = pgm.rbm(2, 1, rng=0)
     frame = pd.DataFrame({("v", 0): pd.array([1, None, 0], dtype=dtype), ("v", 1): [None, 1, 0]})
@@ -283,7 +284,7 @@ def test_nothing_has_the_probability_of_one_state_under_the_name_of_a_variable(r
 
 
 @pytest.mark.parametrize("wrong", [["id"], ["id", 7], [("a", "b"), "weight"]])
-@pytest.mark.parametrize("door", ["evidence", "soft", "data", "layer", "hints of a layer"])
+@one_test_over("door", ["evidence", "soft", "data", "layer", "hints of a layer"])
 def test_extra_columns_are_refused_with_the_way_to_drop_them(door, wrong):
     """The message holds an expression, whose value is taken where the frame was not."""
     b = pgm.GraphBuilder()

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from registry import METHODS
 
 import pgmengine as pgm
@@ -97,7 +98,7 @@ def refusal(ask):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("door", DOORS)
+@one_test_over("door", DOORS)
 def test_refusals_name_variables(door, kind):
     model, told = MODELS[kind](), []
     for wrong in WRONG:
@@ -154,7 +155,7 @@ def test_counts_of_further_names_are_counts_of_declared_ones():
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("name", sorted(METHODS))
+@one_test_over("name", sorted(METHODS))
 def test_plans_and_warnings_name_variables(name, kind):
     model = MODELS[kind]()
     seen = {"e": "mid" if kind == "directed" else 1}

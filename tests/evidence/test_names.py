@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from small_networks import states_drawn
 
 import pgmengine as pgm
@@ -66,7 +67,7 @@ def test_draws_as_a_frame_have_the_names_of_states():
     assert set(frame["smoke"]) == {"yes", "no"}
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "evidence",
     (
         {"lung": ["low", None, "none"]},
@@ -74,7 +75,6 @@ def test_draws_as_a_frame_have_the_names_of_states():
         {"lung": [["low"], [None], ["none"]]},
         {"lung": np.array(["low", None, "none"], dtype=object)},
     ),
-    ids=("names", "NaN", "column", "objects"),
 )
 def test_many_rows_by_name(evidence):
     r = pgm.infer(smoking_beside_layers(False), evidence, want=("marginals", "log_prob", "mode"))
@@ -131,21 +131,21 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 def test_bad_evidence_is_refused_and_named(name):
     evidence, message = BAD[name]
     with pytest.raises(pgm.PgmError, match=message):
         pgm.infer(smoking_beside_layers(), evidence)
 
 
-@pytest.mark.parametrize("name", sorted(set(BAD) - {"table as rows"}))
+@one_test_over("name", sorted(set(BAD) - {"table as rows"}))
 def test_bad_interventions_are_refused(name):
     evidence, message = BAD[name]
     with pytest.raises(pgm.PgmError, match=message):
         pgm.infer(smoking_beside_layers(), {}, do=evidence)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "soft",
     (
         {"smok": 1.0},
@@ -172,7 +172,7 @@ def test_evidence_of_a_unit_by_name_and_by_layer():
         pgm.infer(model, {layer: [0] * size, "smoke": "no"})
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "want",
     (
         lambda: pgm.Joint(),
@@ -194,7 +194,7 @@ def test_bad_questions_are_refused(want):
         pgm.infer(smoking_beside_layers(), want=(want(),))
 
 
-@pytest.mark.parametrize("name", ("smok", ("h", 3), ("h", -1), ("h", "a"), 3, None, ("g", 0)))
+@one_test_over("name", ("smok", ("h", 3), ("h", -1), ("h", "a"), 3, None, ("g", 0)))
 def test_marginals_of_unknown_units_are_refused(name):
     r = pgm.infer(smoking_beside_layers())
     with pytest.raises(pgm.PgmError):
@@ -229,7 +229,7 @@ def test_contradictory_evidence_has_log_z_minus_infinity(method):
             )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "declared",
     (
         lambda b: b.variable(""),
@@ -253,9 +253,7 @@ def test_bad_variables_are_refused(declared):
         b.build()
 
 
-@pytest.mark.parametrize(
-    "name", ("a b", "a,b", "a|b", "a.table", "a-b", "a->b", "ä", "a[0]", "'", "{")
-)
+@one_test_over("name", ("a b", "a,b", "a|b", "a.table", "a-b", "a->b", "ä", "a[0]", "'", "{"))
 def test_names_of_any_text(name):
     """Whatever is accepted works under its name, and no two parameters share one."""
     b = pgm.GraphBuilder()
@@ -536,7 +534,7 @@ def test_names_and_numbers_in_one_list_stay_what_they_are():
 
 
 @pytest.mark.parametrize("name", ["a", "own"])
-@pytest.mark.parametrize(
+@one_test_over(
     "wrong",
     [[1 + 5j], 10**400, [10**400, 1], [[1], [1, 2]], [1, [1, 2]], [[1, 0], 1], {1}, object(), 1j],
     ids=lambda wrong: str(wrong)[:20],

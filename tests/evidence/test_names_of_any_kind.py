@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.evidence.evidence import parse_evidence
@@ -49,7 +50,7 @@ NAMES = {
     "infinite numbers": ((float("inf"), 0.0), True),
     "large integers": ((10**400, 1), False),
 }
-every = pytest.mark.parametrize("kind", NAMES)
+every = one_test_over("kind", NAMES)
 
 
 def model_of(states=None, labels=None):
@@ -200,7 +201,7 @@ def test_trees_of_arviz_have_names_that_are_tuples():
     assert list(tree["posterior"]["v_unit"].values) == [str(label) for label in labels]
 
 
-@pytest.mark.parametrize("name", ["NA", "nan", "None", "null", "", "N/A"])
+@one_test_over("name", ["NA", "nan", "None", "null", "", "N/A"])
 def test_states_of_which_pandas_makes_nan_are_not_lost_in_silence(name):
     b = pgm.GraphBuilder()
     b.variable("x", states=("low", name))

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.apps.reading.inputs import read_evidence
@@ -201,7 +202,7 @@ def check_alike(readings, place, names, value):
     return states.pop()
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@one_test_over("kind", MODELS)
 def test_every_reading_of_a_value_is_the_same(kind, tmp_path):
     model, names = MODELS[kind]
     place = model.structure.names.place(names[0])
@@ -222,7 +223,7 @@ def test_every_reading_of_a_value_is_the_same(kind, tmp_path):
     assert len(seen["nothing"]) >= 5 and len(seen[None]) >= 15 and len(seen) >= 4
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "blanks"])
+@one_test_over("kind", [kind for kind in MODELS if kind != "blanks"])
 def test_cells_of_files_may_have_spaces_around_them_or_be_empty(kind, tmp_path):
     model, names = MODELS[kind]
     place, name = model.structure.names.place(names[0]), next(n for n in names if type(n) is str)
@@ -235,7 +236,7 @@ def test_cells_of_files_may_have_spaces_around_them_or_be_empty(kind, tmp_path):
             assert found(reading, place) == (state, "")
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@one_test_over("kind", MODELS)
 def test_soft_evidence_and_evidence_files_name_the_same_states(kind, tmp_path):
     model, names = MODELS[kind]
     s, place = model.structure, model.structure.names.place(names[0])
@@ -292,7 +293,7 @@ CONTAINERS = {
 }
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@one_test_over("kind", MODELS)
 def test_every_container_of_many_rows_is_read_alike(kind):
     model, names = MODELS[kind]
     place, name = model.structure.names.place(names[0]), names[0]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import registry
 from extras import extra
+from loops import one_test_over
 from scipy.special import logsumexp
 
 import pgmengine as pgm
@@ -86,7 +87,7 @@ def keys_of(name, k):
 
 
 @pytest.mark.parametrize("excluded", [False, True], ids=["positive", "with zeros"])
-@pytest.mark.parametrize("name", UNITS, ids=str)
+@one_test_over("name", UNITS, ids=str)
 def test_hints_are_likelihoods_of_states_in_every_form(name, excluded):
     k = UNITS[name]
     rng = np.random.default_rng(k)
@@ -247,7 +248,7 @@ def test_large_weights_of_two_states_are_exact_or_withheld():
         pgm.infer(model, soft={"two": [-1e18, 0.0]}, want=("log_z",))
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("soft", "message"),
     [
         ({"two": 2.0}, r"'two' has shape \(\), expected \(..., 2\), a log weight for each state"),
@@ -302,13 +303,13 @@ BY_NAME = (
 )
 
 
-@pytest.mark.parametrize("given", BY_NAME, ids=repr)
+@one_test_over("given", BY_NAME, ids=repr)
 def test_an_index_names_states_in_any_writing(given):
     r = pgm.infer(states_and_units(), soft=pgm.likelihood({"y": given}))
     assert np.ravel(r.marginal("y")["0"]) == pytest.approx(0.9)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "given", [pd.Series([0.9, 0.1]), pd.DataFrame([[0.9, 0.1]]), pd.Series({0: 0.9, 1: 0.1})]
 )
 def test_an_index_that_may_be_names_or_an_order_is_refused(given):
@@ -360,7 +361,7 @@ TWO_VALUED = [
 ]
 
 
-@pytest.mark.parametrize("unit", TWO_VALUED, ids=repr)
+@one_test_over("unit", TWO_VALUED, ids=repr)
 def test_one_number_is_the_weight_of_the_larger_value(unit):
     """Whatever the two values are: log p is the log of the sum of p(x) e^w over states x."""
     b = pgm.GraphBuilder()

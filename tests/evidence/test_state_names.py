@@ -12,6 +12,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.apps.reading.inputs import read_evidence
@@ -84,7 +85,7 @@ KINDS = {
          (" 1 ", None), ("nan", None), ("", None)],
     ),
 }  # fmt: skip
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = one_test_over("kind", KINDS)
 
 
 def model_of(names):
@@ -306,7 +307,7 @@ def test_converted_networks_read_numbers_and_booleans_by_name():
         assert np.all(pgm.infer(model, do={"r": three}).marginal("w")[True] == 0.9)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("names", "given"), [((1, 2, 3), [True, 2]), ((True, False), [True, 1]), ((1, 0), [1, False])]
 )
 def test_booleans_among_numbers_stay_booleans(names, given):
@@ -350,7 +351,7 @@ def test_names_without_an_order_are_refused(kind):
             declare()
 
 
-@pytest.mark.parametrize("name", [None, np.nan, pd.NA])
+@one_test_over("name", [None, np.nan, pd.NA])
 def test_a_missing_value_is_no_name(name):
     b = pgm.GraphBuilder()
     b.layer("s", pgm.Binary(), 1, states=("a", name))
@@ -377,7 +378,7 @@ def test_a_variable_without_a_conditional_is_refused_in_a_network_of_conditional
     mixed.build()
 
 
-@pytest.mark.parametrize("names", [(1, 2, 3), (True, False), (0.5, "high")])
+@one_test_over("names", [(1, 2, 3), (True, False), (0.5, "high")])
 def test_variables_have_names_of_text_that_may_be_given_as_numbers(names):
     b = pgm.GraphBuilder()
     b.variable("x", states=tuple(map(str, names)))
@@ -440,7 +441,7 @@ def test_labels_that_look_like_one_hot_rows_are_labels_by_their_names():
     np.testing.assert_array_equal(found, np.eye(3)[np.eye(3, dtype=int)])
 
 
-@pytest.mark.parametrize("names", [("0", "1", "2"), (0, 1, 2), (0.0, 1.0, "2")])
+@one_test_over("names", [("0", "1", "2"), (0, 1, 2), (0.0, 1.0, "2")])
 def test_text_in_a_square_array_is_names(names):
     """Numbers may be rows of values of units as well, and are refused."""
     b = pgm.GraphBuilder()
@@ -470,7 +471,7 @@ def test_messages_have_the_digits_that_tell_a_number_from_a_state(unit, wrong, t
             ask()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("states", "advice"),
     [
         (("1", "0", "2"), "give the state, '1', or the rows"),

@@ -6,6 +6,7 @@ A value is always the name of a state, and never its number.
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.apps.explorer.exploration import arguments, given_of
@@ -51,7 +52,7 @@ def columns(states):
     }
 
 
-@pytest.mark.parametrize("states", STATES)
+@one_test_over("states", STATES)
 def test_a_column_names_the_states(states):
     model = pair(states)
     for name, column in columns(states).items():
@@ -64,7 +65,7 @@ def test_a_column_names_the_states(states):
         assert pgm.infer(model, {"x": state}).marginal("y")["low"] == pytest.approx(p)
 
 
-@pytest.mark.parametrize("states", STATES)
+@one_test_over("states", STATES)
 def test_answers_have_the_states_and_can_be_given_back(states):
     model = pair(states)
     r = pgm.infer(model, want=("marginals", "samples", "mode"), rng=0)
@@ -86,7 +87,7 @@ def test_answers_have_the_states_and_can_be_given_back(states):
     assert pgm.infer(model, given).marginal("y")["low"] == pytest.approx(low(states)[0])
 
 
-@pytest.mark.parametrize("states", STATES)
+@one_test_over("states", STATES)
 def test_learning_counts_the_states(states):
     b = pgm.GraphBuilder()
     b.variable("x", states=states)
@@ -98,7 +99,7 @@ def test_learning_counts_the_states(states):
     np.testing.assert_allclose(found, expected / expected.sum(), atol=1e-6)
 
 
-@pytest.mark.parametrize("states", STATES)
+@one_test_over("states", STATES)
 def test_files_and_graphs_keep_the_states(states, tmp_path):
     model = pair(states)
     pgm.save(model, tmp_path / "m.safetensors")
@@ -143,7 +144,7 @@ def test_declarations_templates_and_functions_take_them(tmp_path):
     assert pgm.infer(b.build()).marginal("c") == pytest.approx({0: 0.75, 2: 0.25})
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("states", "message"),
     [
         ((True, 1), "names that differ as text"),
@@ -161,7 +162,7 @@ def test_names_that_mean_one_thing_or_nothing_are_refused(states, message):
         pgm.GraphBuilder().variable("x", states=states)
 
 
-@pytest.mark.parametrize("states", [(1, 2, 3), (True, False), (0.5, 1.5)])
+@one_test_over("states", [(1, 2, 3), (True, False), (0.5, 1.5)])
 def test_a_number_of_a_state_is_refused(states):
     with pytest.raises(pgm.PgmError, match=f"0 is no state, expected one of {states[0]}"):
         pgm.infer(pair(states), {"x": 0})

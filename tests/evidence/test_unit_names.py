@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.apps.reading.inputs import read_evidence
@@ -37,7 +38,7 @@ LABELS = {
     "tuples": ([("a", 0), ("v", 2), "x"], {("a", 0): 0, "('a', 0)": 0, "v[('a', 0)]": 0,
                                            ("v", 2): 1, ("v", ("a", 0)): 0, "('v', 2)": 1}),
 }  # fmt: skip
-every = pytest.mark.parametrize("kind", LABELS)
+every = one_test_over("kind", LABELS)
 
 
 def doors(model, name, folder):
@@ -180,9 +181,7 @@ def test_states_of_units_without_a_name_take_log_odds_under_every_name():
 DIGITS = "9" * 5000
 
 
-@pytest.mark.parametrize(
-    "inside", ["-:1", ":-", "::-", "1:-:2", DIGITS, f":{DIGITS}", f"-{DIGITS}"]
-)
+@one_test_over("inside", ["-:1", ":-", "::-", "1:-:2", DIGITS, f":{DIGITS}", f"-{DIGITS}"])
 def test_a_subscript_that_is_no_number_is_no_unit(inside):
     """In a scope, in evidence, in a file, and in the columns of a table."""
     m, name = model_of(), f"v[{inside}]"
@@ -203,7 +202,7 @@ def test_a_subscript_that_is_no_number_is_no_unit(inside):
         b.build()
 
 
-@pytest.mark.parametrize("size", ["-:1", DIGITS, "9" * 4000])
+@one_test_over("size", ["-:1", DIGITS, "9" * 4000])
 def test_numbers_without_end_in_a_declaration_are_refused(size, tmp_path):
     file = tmp_path / "m.toml"
     file.write_text(f'[[layers]]\nname = "v"\nunit = "Binary"\nsize = {size}\n')

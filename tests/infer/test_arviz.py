@@ -4,6 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -111,7 +112,7 @@ def test_tempered_chains_say_where_they_were():
     )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "method",
     [
         pgm.Exact(draws=50),
@@ -128,7 +129,7 @@ def test_every_sampler_gives_a_tree(method):
     assert r.to_arviz()["posterior"]["v"].size == r.samples["v"].size
 
 
-@pytest.mark.parametrize("name", ["chain", "draw", "row", "h_unit", "a/b"])
+@one_test_over("name", ["chain", "draw", "row", "h_unit", "a/b"])
 def test_layers_that_arviz_would_lose_are_refused(name):
     b = pgm.GraphBuilder()
     b.layer(name, pgm.Binary(), 2)

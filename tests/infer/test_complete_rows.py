@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from exact_answers import close, shown_mean
+from loops import one_test_over
 from mixed_questions import Question, Row, inputs_of, question
 from random_graphs import Oracle
 from registry import FEW_DRAWS, GIVE_LOG_Z
@@ -52,7 +53,7 @@ def test_log_z_and_means_of_complete_rows(name, *, graphs=12):
                     close(found, mean, f"mean of {layer}, question {q.seed}")
 
 
-@pytest.mark.parametrize("tiny_model", (*MODELS, NORMAL), ids=lambda m: m.name)
+@one_test_over("tiny_model", (*MODELS, NORMAL), ids=lambda m: m.name)
 def test_intervals_of_complete_rows_hold_the_sum_in_another_order(tiny_model):
     """An interval that has no error of sampling still has the rounding of its sums."""
     model, rng = tiny_model.build(), np.random.default_rng(0)

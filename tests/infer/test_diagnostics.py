@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from brute import Brute
+from loops import one_test_over
 from registry import KERNELS
 from tiny import FINITE, TABLED, as_evidence, draw_row
 
@@ -27,7 +28,7 @@ def distribution(truth, states):
 SWEPT = (*FINITE, *(m for m in TABLED if all(x.unit.support is not None for x in m.layers)))
 
 
-@pytest.mark.parametrize("tiny_model", SWEPT, ids=repr)
+@one_test_over("tiny_model", SWEPT)
 @pytest.mark.parametrize(
     "kernel",
     [k if k == pgm.Blend(0.3) else pytest.param(k, marks=pytest.mark.long) for k in KERNELS],

@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine import PgmError
@@ -132,7 +133,7 @@ def row_of(given, i):
     return {x: int(v[i]) for x, v in given.items() if not np.isnan(v[i])}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@one_test_over("seed", range(12))
 def test_marginals_and_log_prob(seed, form):
     rng = np.random.default_rng([seed, 1])
     n = Network(seed)
@@ -195,7 +196,7 @@ def test_auxiliary_variables_are_in_no_answer(form):
     assert "auxiliary" not in repr(n.model) and "auxiliary" not in n.model._repr_html_()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_the_log_density(seed, form):
     n = Network(seed)
     with np.errstate(divide="ignore"):

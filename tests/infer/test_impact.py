@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -65,7 +66,7 @@ def possible(cpts, seen, soft, do):
 
 
 @pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_contributions_are_changes_of_log_odds(seed, zeros):
     cpts, rng = tables(seed, zeros), np.random.default_rng(100 + seed)
     model, asked = network(cpts), 0
@@ -172,7 +173,7 @@ def test_the_displays_name_observations_and_escape_them():
     assert "&lt;b&gt;x" in page and "<b>x" not in page and "y=&amp;" in page
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("evidence", "name", "said"),
     [
         ({"a": ["a0", "a1"]}, "c", "one row of evidence without an axis of rows"),

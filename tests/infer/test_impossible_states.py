@@ -5,6 +5,7 @@ on.
 import numpy as np
 import pytest
 from kernels_of_users import OwnGibbs
+from loops import one_test_over
 from registry import FEW_DRAWS, GIVE_LOG_Z, GIVE_MARGINALS
 
 import pgmengine as pgm
@@ -265,10 +266,9 @@ def rare_finding(tables):
     return b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("method", "tables"),
     [(pgm.Elimination(), False), (pgm.Elimination(), True), (pgm.Enumeration(), False)],
-    ids=["elimination", "tables", "enumeration"],
 )
 def test_a_leak_of_0_does_not_change_other_slopes(method, tables, rtol=1e-10):
     """The finding is there with probability 6e-8 or so, and proves the cause.

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from extras import extra
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import one_test_over
 from tiny import FINITE
 
 import pgmengine as pgm
@@ -21,7 +22,7 @@ DRBM = pgm.drbm(3, 4, 3, rng=0)
 SBN = pgm.sbn([3, 2], rng=0)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("model", "evidence", "match"),
     [
         (RBM, {"v": [0, 1, 2, nan]}, "layer 'v', row 0, index 2: 2.0 is not a value of Binary"),
@@ -49,7 +50,7 @@ def test_evidence_is_refused_with_its_place(model, evidence, match):
         pgm.infer(model, evidence)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("model", "keywords", "match"),
     [
         (RBM, {"do": {"v": [1, nan, nan, nan]}}, "'v' is not directed"),
@@ -346,7 +347,7 @@ def test_sparse_evidence_is_evidence():
     )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "ask, words",
     [
         (
@@ -372,9 +373,7 @@ def test_questions_that_are_none(ask, words):
     assert words in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "method", [None, pgm.MeanField(), pgm.MCMC(draws=20), pgm.Forward(20)], ids=repr
-)
+@one_test_over("method", [None, pgm.MeanField(), pgm.MCMC(draws=20), pgm.Forward(20)], ids=repr)
 def test_answers_are_the_callers_to_change(method):
     model, v = pgm.sbn([4, 3], rng=0), np.array([[1.0, 0, 1, nan]])
     r = pgm.infer(model, {"v": v}, method=method, rng=0)
@@ -505,7 +504,7 @@ class Values(pgm.Unit):
 HOT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("unit", "data", "mean"),
     [
         (Values((0.0, 1.0), (0.0, 2.0)), [[1], [1], [1], [0]], [0.75]),
@@ -513,7 +512,6 @@ HOT = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
         (Values((0.0, 1.0, 3.0), (0.0, 1.0, -1.0)), [[3], [1], [0], [0]], [1.0]),
         (Values(HOT, (0.0, 2.0, -1.0)), [[0], [1], [1], [2]], [[0.25, 0.5, 0.25]]),
     ],
-    ids=["two", "two apart", "three", "one-hot"],
 )
 def test_base_rates_know_the_base_measure(unit, data, mean, atol=1e-6):
     model = pgm.rbm(1, 1, visible=unit, rng=0)
@@ -574,7 +572,7 @@ def test_frames_have_a_column_for_each_component():
     assert pgm.infer(b.build(rng=0)).to_frame().shape[1] == 6
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("evidence", "named"),
     (
         ({"tub": "yes", "either": "no"}, ": a table is 0 at tub=yes, either=no"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from chains_of_units import of_tables
 from exact_sums import ExactSums
+from loops import one_test_over
 from registry import EXACT, METHODS, SAMPLERS, every
 
 import pgmengine as pgm
@@ -137,7 +138,7 @@ def test_pair_terms_beyond_single_precision_are_no_matter_of_exact_answers():
     np.testing.assert_allclose(pgm.infer(m).prob["v"], ExactSums(m).prob["v"], atol=1e-8)
 
 
-@pytest.mark.parametrize("method", EXACTLY, ids=lambda m: type(m).__name__)
+@one_test_over("method", EXACTLY, ids=lambda m: type(m).__name__)
 def test_rows_without_digits_are_named_and_do_not_spoil_others(method):
     m = clashing(1e16)
     evidence = {"v": [[NAN] * 3, [0, 0, 1], [NAN] * 3, [0, 1, 0]]}
@@ -165,7 +166,7 @@ def test_a_log_z_that_is_a_small_difference_of_large_terms_is_withheld():
     assert r.status is pgm.Status.ROUNDED and "row 0" in r.warnings[0]
 
 
-@pytest.mark.parametrize("method", EXACTLY, ids=lambda m: type(m).__name__)
+@one_test_over("method", EXACTLY, ids=lambda m: type(m).__name__)
 def test_log_prob_is_withheld_where_two_large_numbers_cancel(method):
     # The row is the most probable state, so that both terms are 1e16 to all their digits.
     m = RBM.with_params({"v-h.weight": [[1e16, 0.1], [0.2, 0.3], [0.1, 0.5]]})

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 from limits import bars_after, small_parts
+from loops import one_test_over
 from terminals import Terminal
 
 import pgmengine as pgm
@@ -132,7 +133,7 @@ def test_seconds_limits_any_method_and_every_door():
     assert pgm.prepare(model, seconds=math.inf)().kind == "exact"
 
 
-@pytest.mark.parametrize("wrong", [0, -1, math.nan, "10", True])
+@one_test_over("wrong", [0, -1, math.nan, "10", True])
 def test_seconds_is_a_number_above_0(wrong):
     with pytest.raises(pgm.PgmError, match="seconds must be a number above 0"):
         pgm.infer(pgm.rbm(2, 1), seconds=wrong)
@@ -233,7 +234,7 @@ def test_mean_field_makes_fewer_rounds_where_a_fixed_point_would_take_too_long()
     assert r.kind == "lower bound" and np.all(r.bound <= best + 1e-9)
 
 
-@pytest.mark.parametrize("name", ["sbn", "dbm", "dbn", "spins"])
+@one_test_over("name", ["sbn", "dbm", "dbn", "spins"])
 def test_plans_expect_about_as_many_rounds_as_mean_field_makes(name, factor=5.0):
     """The rounds that show that a fixed point is a maximum are in the plan, and not in stats."""
     make = {"sbn": pgm.sbn, "dbm": pgm.dbm, "dbn": pgm.dbn}

@@ -7,6 +7,7 @@ repeats its bits from one seed, and agrees with enumeration in every row of evid
 import numpy as np
 import pytest
 from brute import Brute
+from loops import one_test_over
 from registry import FEW_DRAWS, METHODS
 from smoke import in_lane
 from tiny import MODELS, as_evidence, patterns
@@ -50,7 +51,7 @@ def answered(model, evidence, want, method, **settings):
 
 @pytest.mark.smoke
 @methods
-@pytest.mark.parametrize("want", WANTS)
+@one_test_over("want", WANTS)
 @pytest.mark.parametrize(
     "model", [pgm.rbm(3, 2, rng=0), pgm.sbn([3, 2], rng=0)], ids=["rbm", "sbn"]
 )

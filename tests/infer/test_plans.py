@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from chains_of_units import of_layers
 from kernels_of_users import OwnGibbs
 from lattices import lattice
+from loops import one_test_over
 from registry import ESTIMATES, METHODS, every
 from rich.console import Console
 from tiny import MODELS, mixed_target
@@ -46,7 +47,7 @@ def arrows_inside(size, weight=1.0, sparse=True):
     return b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "method",
     # A ladder of clusters reads the couplings that are not 0, wherever they are stored.
     [m for m in DEFAULTS if not isinstance(m, (pgm.Exact, pgm.Forward, pgm.ClusterLadder))],
@@ -61,6 +62,7 @@ def test_sparse_weights_are_priced_by_their_entries(method):
     assert few.accepted and all_places.work > 40 * few.work and few.seconds > 0
 
 
+@pytest.mark.long
 def test_every_candidate_for_a_large_lattice_is_priced_and_nothing_is_made_of_all_pairs():
     """4.0e4 spins have 1.6e9 pairs: a byte each would be six times the limit."""
     # A lattice on a torus is not planar, so that log Z is no determinant.
@@ -140,7 +142,7 @@ def random_layer(seed, size=30, k=1):
 
 
 @pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_generations_and_ancestors_follow_arrows(seed, k):
     """Against the definitions, by repeated products with the matrix of arrows."""
     model, linked = random_layer(seed, k=k)
@@ -181,7 +183,7 @@ def test_rows_of_a_sparse_parameter_are_added_where_it_has_entries():
 
 
 @pytest.mark.parametrize("method", DEFAULTS[:-1], ids=lambda m: type(m).__name__)
-@pytest.mark.parametrize("m", MODELS, ids=repr)
+@one_test_over("m", MODELS)
 def test_every_accepted_plan_says_seconds(m, method):
     for want in (("marginals",), ("log_z",), ("marginals", "pairs", "gradient")):
         for target in (m.build().given(), mixed_target(m, rows=3)):

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from limits import free_memory
+from loops import one_test_over
 from registry import METHODS
 
 import pgmengine as pgm
@@ -21,7 +22,7 @@ MIXED = pgm.dbm([4, 3, 2], rng=2)
 ROWS = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float)
 
 
-@pytest.mark.parametrize("want", ["marginals", "log_z", "log_prob", "mode", "pairs", "gradient"])
+@one_test_over("want", ["marginals", "log_z", "log_prob", "mode", "pairs", "gradient"])
 def test_a_prepared_question_has_the_answers_of_infer(want):
     ask = pgm.prepare(RBM, observed=("v",), want=(want,))
     for evidence in (ROWS[0], ROWS[1], ROWS, ROWS[:3], ROWS[::-1]):
@@ -170,7 +171,7 @@ def test_no_bound_of_the_width_is_needed_where_enumeration_is_short(monkeypatch)
     assert pgm.Exact().prepare(RBM.given(), ("log_z",)).plan.accepted
 
 
-@pytest.mark.parametrize("name", list(METHODS))
+@one_test_over("name", list(METHODS))
 def test_every_statistic_is_declared_with_its_axes(name):
     method = METHODS[name]
     if isinstance(method, pgm.Auto):

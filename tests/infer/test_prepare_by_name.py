@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -25,7 +26,7 @@ def test_a_prepared_question_about_variables_answers_as_infer_does():
         )
 
 
-@pytest.mark.parametrize("evidence", [{"a": "yes"}, {"a": "yes", "b": "no"}, {}])
+@one_test_over("evidence", [{"a": "yes"}, {"a": "yes", "b": "no"}, {}])
 def test_other_units_observed_are_refused(evidence):
     ask = pgm.prepare(three_variables(), observed=("a", "c"))
     with pytest.raises(

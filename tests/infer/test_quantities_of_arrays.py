@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.infer.question import ask as asking
@@ -50,7 +51,7 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@one_test_over("seed", range(3))
 def test_arrays_and_parts_of_them_have_the_distributions_of_their_units(seed):
     model, s, z = grid(seed)
     p = table(model)
@@ -158,7 +159,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 @pytest.mark.parametrize("kind", [pgm.Joint, pgm.Mode])
 def test_wrong_parts_are_refused(name, kind):
     model, _, z = grid()

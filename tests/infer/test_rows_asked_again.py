@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.infer.question.splitting import stacked
@@ -70,7 +71,7 @@ def test_a_row_has_the_same_verdict_alone():
         assert bool(CHAINS.unmixed(alone.stats, model.structure)) == (row in OPEN)
 
 
-@pytest.mark.parametrize("rows", list(itertools.permutations(range(3))))
+@one_test_over("rows", list(itertools.permutations(range(3))))
 def test_rows_of_a_result_are_in_order(rows):
     v = np.array(SEEN)[[0, 2, 4]]
     r = pgm.infer(two_modes(), {"v": v}, ("samples", "marginals"), CHAINS, rng=0)

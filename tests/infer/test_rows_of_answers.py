@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from limits import small_parts
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.infer.question import splitting
@@ -32,7 +33,7 @@ class Careless(pgm.Method):
         return question.result(found.answers)
 
 
-@pytest.mark.parametrize("want", WANTS)
+@one_test_over("want", WANTS)
 @pytest.mark.parametrize("more", [-1, 0, 1])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_answers_with_other_rows_are_refused(want, more, parts, monkeypatch):

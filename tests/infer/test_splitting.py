@@ -233,6 +233,7 @@ def test_what_depends_on_memory_order_does_not_depend_on_workers():
     assert rng.bit_generator.state == after
 
 
+@pytest.mark.long
 def test_chains_are_judged_over_all_rows(monkeypatch):
     """One in a hundred R-hats may be large by chance: of all rows, not of each part.
 

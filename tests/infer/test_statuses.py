@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 from limits import no_exact_draws
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.engine.cost import engine
@@ -69,14 +70,15 @@ def test_a_phase_that_both_runs_of_annealing_miss_is_no_good_answer(monkeypatch)
     assert r.status is pgm.Status.CONTRADICTED and "mean field proves" in r.warnings[0]
 
 
-def test_a_second_reference_finds_the_phase_that_uniform_units_miss(monkeypatch):
+@pytest.mark.few(1)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_second_reference_finds_the_phase_that_uniform_units_miss(seed, monkeypatch):
     model, exact = late_phase()
     no_exact_draws(monkeypatch)
-    for seed in range(5):
-        r = pgm.AIS().run(model.given(), ("log_z",), rng=seed)
-        low, high = r.log_z_interval[0]
-        assert low <= exact <= high and abs(r.log_z[0] - exact) < 1
-        assert r.stats["references"][0] >= 2 and not r.stats["reverse_exact"].any()
+    r = pgm.AIS().run(model.given(), ("log_z",), rng=seed)
+    low, high = r.log_z_interval[0]
+    assert low <= exact <= high and abs(r.log_z[0] - exact) < 1
+    assert r.stats["references"][0] >= 2 and not r.stats["reverse_exact"].any()
 
 
 def test_rates_and_chains_of_training_need_not_be_true(monkeypatch):
@@ -628,9 +630,7 @@ def test_each_doubt_about_the_parts_of_a_question_is_said():
     assert "samples: NOT_MIXED" in repr(r)
 
 
-@pytest.mark.parametrize(
-    "name", ["energy", "entropy", "mutual_information", "map", "mpe", "posterior"]
-)
+@one_test_over("name", ["energy", "entropy", "mutual_information", "map", "mpe", "posterior"])
 def test_quantities_that_are_found_elsewhere_say_where(name):
     with pytest.raises(pgm.PgmError, match=f"want: '{name}' is unknown: "):
         pgm.infer(pgm.rbm(2, 1), want=(name,))

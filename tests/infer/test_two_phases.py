@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.infer.diagnostics.two_phases import TWO_PHASES, same_with_signs_changed
@@ -38,7 +39,7 @@ def mixed(tables=False, arrow=False):
 RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("model", "evidence", "same"),
     [
         (spins(0.5), None, True),
@@ -99,7 +100,7 @@ def test_chains_that_agree_say_how_many_draws_are_enough(thin):
     assert longer.status.good
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("status", "error", "upper"),
     [
         (pgm.Status.ONE_SIDED, 0.1, 2.0 + np.log(2.0)),

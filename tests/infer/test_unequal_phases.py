@@ -23,7 +23,7 @@ def ferromagnet(weight, n=40, field=0.0):
     return pgm.boltzmann_machine(n, weight=pairs).with_params({"x.bias": np.full(n, field)})
 
 
-@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("number", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_good_answers_are_right(number, seeds=2, errors=5.0):
     """By chains alone, good answers about models of this kind were up to 28 errors off."""
     found = asked(number, list(range(seeds)))

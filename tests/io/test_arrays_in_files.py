@@ -1,7 +1,7 @@
 """Arrays of variables in the files of other programs, which know single variables by name."""
 
 import numpy as np
-import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.declare.networks.arrays_by_name import shapes_of
@@ -29,7 +29,7 @@ def chain(seed=0):
 EVIDENCE = {"s": [["yes", None], [None, "no"], ["yes", "yes"]], "season": "wet", "z[1]": "mid"}
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+@one_test_over("suffix", FORMATS)
 def test_arrays_come_back_as_arrays(suffix, tmp_path):
     model, path = chain(), tmp_path / f"m.{suffix}"
     pgm.write(model, path)
@@ -84,7 +84,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("case", NAMES)
+@one_test_over("case", NAMES)
 def test_only_whole_grids_of_equal_variables_are_arrays(case):
     variables, expected = NAMES[case]
     names, states = tuple(variables), tuple(variables.values())

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from mutations import replaced
 from outside import folder
 from small_networks import BIF, DSL, NAMES, NET, STATES, TEXTS, drawn, network, same
@@ -85,7 +86,7 @@ def test_a_written_network_is_read_as_the_same(suffix, tmp_path, seed=0):
         assert same(read_network(tmp_path / f"m{suffix}"), n)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "name",
     [
         "x y",
@@ -109,7 +110,7 @@ def test_names_are_written_in_quotation_marks_where_they_need_them(name):
     assert same(read_bif(write_bif(n)), n)
 
 
-@pytest.mark.parametrize("name", ['a"b', "a\nb", "a\rb", "a\0b", "\ud800"])
+@one_test_over("name", ['a"b', "a\nb", "a\rb", "a\0b", "\ud800"])
 def test_names_that_a_bif_file_cannot_hold_are_refused(name):
     for n in (
         Network((name,), (("x",),), ((0, (), [1.0]),)),
@@ -309,7 +310,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize(("suffix", "old", "new", "match"), MALFORMED, ids=lambda x: x[:24])
+@one_test_over(("suffix", "old", "new", "match"), MALFORMED, ids=lambda x: x[:24])
 def test_malformed_files_are_refused_by_file_and_line(suffix, old, new, match, tmp_path):
     path = tmp_path / f"m{suffix}"
     path.write_text(replaced(TEXTS[suffix], old, new))
@@ -392,7 +393,7 @@ def pyagrum():
     return pytest.importorskip("pyagrum", reason="pyagrum is not installed: pip install pyagrum")
 
 
-@pytest.mark.parametrize("suffix", [".bif", ".bifxml", ".net", ".dsl"])
+@one_test_over("suffix", [".bif", ".bifxml", ".net", ".dsl"])
 def test_files_that_pyagrum_writes(suffix, tmp_path):
     """Compared with pyAgrum's own network: it writes 6 digits to most formats."""
     gum, path = pyagrum(), str(tmp_path / f"m{suffix}")

@@ -4,6 +4,7 @@ import math
 import re
 
 import pytest
+from loops import one_test_over
 from mutations import replaced
 from small_networks import BIF, DSL, NET, TEXTS, XDSL, XMLBIF, network, same
 
@@ -16,7 +17,7 @@ from pgmengine.io.xml.xdsl import read_xdsl
 from pgmengine.io.xml.xmlbif import read_xmlbif
 
 
-@pytest.mark.parametrize("opened", ["/*", "/*/", "/* */ /* x", "/* // * /", '/* "', "/***"])
+@one_test_over("opened", ["/*", "/*/", "/* */ /* x", "/* // * /", '/* "', "/***"])
 @pytest.mark.parametrize(("read", "text"), [(read_bif, BIF), (read_dsl, DSL)])
 def test_a_comment_without_an_end_swallows_nothing(read, text, opened):
     """The rows behind it would be lost: the default row would stand for them."""
@@ -55,7 +56,7 @@ def test_entities_that_nobody_declares_are_refused(root):
 SHAPED = "( ((0.9 0.1) (0.8 0.2) (0.7 0.3)) ((0.05 0.95) (0.15 0.85) (0.25 0.75)) )"
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "data",
     [
         SHAPED,
@@ -77,7 +78,7 @@ def with_data(data):
     return changed
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "data",
     [
         f"({SHAPED})",
@@ -105,8 +106,8 @@ def test_lists_of_names_have_no_lists_in_them():
 TINY = ("1e-400", "0.1e-323", "1E-99999", "4.9e-330", "0." + "0" * 400 + "1")
 
 
-@pytest.mark.parametrize("number", TINY)
-@pytest.mark.parametrize("suffix", TEXTS)
+@one_test_over("number", TINY)
+@one_test_over("suffix", TEXTS)
 def test_numbers_that_would_become_0_are_refused(suffix, number, tmp_path):
     """Their states would be impossible, though the file says that they are not."""
     path = tmp_path / f"m{suffix}"
@@ -115,15 +116,15 @@ def test_numbers_that_would_become_0_are_refused(suffix, number, tmp_path):
         read_network(path)
 
 
-@pytest.mark.parametrize("number", ["0", "0.0", "0e5", "0e-400", "00.000E-1", "5e-324"])
-@pytest.mark.parametrize("suffix", TEXTS)
+@one_test_over("number", ["0", "0.0", "0e5", "0e-400", "00.000E-1", "5e-324"])
+@one_test_over("suffix", TEXTS)
 def test_numbers_that_are_0_or_fit_are_read(suffix, number, tmp_path):
     path = tmp_path / f"m{suffix}"
     path.write_text(re.sub(r"0\.05([ ,]+)0\.95", rf"{number}\g<1>1", TEXTS[suffix]))
     assert read_network(path).conditionals[2].values[1, 0].tolist() == [float(number), 1.0]
 
 
-@pytest.mark.parametrize("suffix", TEXTS)
+@one_test_over("suffix", TEXTS)
 def test_rows_that_are_rounded_further_need_a_tolerance(suffix, tmp_path):
     path = tmp_path / f"m{suffix}"
     path.write_text(re.sub(r"0\.25([ ,]+)0\.75", r".333\g<1>.666", TEXTS[suffix]))

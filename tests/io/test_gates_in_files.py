@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine import PgmError
@@ -77,7 +78,7 @@ def strongest(p, q):
     return out
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("strengths", "p_order", "q_order"),
     [
         ("", (0, 1, 2), (0, 1)),
@@ -175,7 +176,7 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize(("kind", "inside", "message"), WRONG)
+@one_test_over(("kind", "inside", "message"), WRONG)
 def test_wrong_nodes_are_named(kind, inside, message):
     with pytest.raises(PgmError, match=message):
         read_xdsl(node(kind, inside))
@@ -225,7 +226,7 @@ def test_saved_models_keep_their_gates(parents, tmp_path):
     assert all(np.array_equal(again.params[key], trained.params[key]) for key in trained.params)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("at", "number", "message"),
     [
         (0, 9, "its form does not fit its numbers"),
@@ -300,7 +301,7 @@ def test_gates_of_earlier_files(kind, learned, tmp_path):
         assert model.structure.gates[0].form.size[0] == (13 if kind == "any" else 5)
 
 
-@pytest.mark.parametrize("suffix", [".bif", ".xmlbif", ".net", ".uai"])
+@one_test_over("suffix", [".bif", ".xmlbif", ".net", ".uai"])
 def test_written_files_have_the_whole_table(suffix, tmp_path):
     model, path = alarm(4), tmp_path / f"m{suffix}"
     pgm.write(model, path)

@@ -10,6 +10,7 @@ import pickle
 import struct
 
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -59,7 +60,7 @@ def test_sizes_and_depths_of_a_file_take_no_memory(tmp_path, name):
         reads(path)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "model.uai", "model.bif", "model.net"])
+@one_test_over("name", ["model.safetensors", "model.uai", "model.bif", "model.net"])
 def test_nothing_is_unpickled(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(pickle.dumps(Runs(str(tmp_path / "made"))))

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from damaged import TOML, answered, without_sum
 from extras import extra
 from limits import free_memory
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.apps import cli
@@ -57,7 +58,7 @@ DECLARATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "match"), DECLARATIONS, ids=lambda x: x[:40])
+@one_test_over(("text", "match"), DECLARATIONS, ids=lambda x: x[:40])
 def test_a_declaration_that_is_malformed_is_refused_by_file_and_place(text, match, tmp_path):
     path = tmp_path / "m.safetensors"
     without_sum(path, {}, {"declaration": text})
@@ -67,7 +68,7 @@ def test_a_declaration_that_is_malformed_is_refused_by_file_and_place(text, matc
     assert code == 2 and err.startswith(f"pgmengine: {path}: ") and err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("old", "new", "match"),
     [
         ("size = 3", "size = 0x" + "f" * 9000, r"layers\[0\].size: an integer beyond 1e308"),
@@ -237,7 +238,7 @@ def test_evidence_that_cannot_be_read_is_one_line(tmp_path):
             assert "layer 'v', index 0: 'a'" in err or name != "words.npz", (name, err)
 
 
-@pytest.mark.parametrize("value", ["", "abc", "-1", "1.5", "9" * 20, "5000", "\u00b2"])
+@one_test_over("value", ["", "abc", "-1", "1.5", "9" * 20, "5000", "\u00b2"])
 def test_a_number_of_threads_that_is_none_is_refused(value, monkeypatch, tmp_path):
     from pgmengine.base.work.threads import threads
 
@@ -297,7 +298,7 @@ def test_names_in_tables_are_not_read_as_styles(tmp_path, capsys):
     assert not stop.value.code and "[/red]:smile:" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("node", "edge", "match"),
     [
         ({"baias": 1.0}, {}, "node 'a': attribute 'baias' is unknown; did you mean bias"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from damaged import parts_of, without_sum
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -138,7 +139,7 @@ def test_units_that_would_be_mixed_up_are_refused():
         pgm.GraphBuilder.from_networkx(g)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "field", [None, 3, 2.5, "text", (1, ("a", None)), np.int64(4), np.float64(0.5), True]
 )
 def test_fields_of_units_come_back_from_a_file(field, tmp_path):
@@ -156,16 +157,14 @@ def test_a_label_that_is_none_is_not_its_name(tmp_path):
     assert pgm.load(tmp_path / "m").structure.layers["v"].labels == (None, "None", ("a", None))
 
 
-@pytest.mark.parametrize(
-    "unit", [WithField(frozenset({1})), WithField(1j), WithField(b"bytes"), WithSize()]
-)
+@one_test_over("unit", [WithField(frozenset({1})), WithField(1j), WithField(b"bytes"), WithSize()])
 def test_fields_that_a_file_cannot_hold_are_named(unit, tmp_path):
     with pytest.raises(pgm.PgmError, match=f"layer 'v': .*{type(unit).__name__}"):
         pgm.save(pgm.rbm(2, 2, visible=unit, rng=0), tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["asia.bif", "asia.UAI", "asia.xdsl.gz"])
+@one_test_over("name", ["asia.bif", "asia.UAI", "asia.xdsl.gz"])
 def test_a_model_is_not_saved_under_the_suffix_of_another_format(name, tmp_path):
     with pytest.raises(pgm.PgmError, match="save writes .safetensors files; pgm.write writes"):
         pgm.save(pgm.read(pgm.datasets.asia()), tmp_path / name)

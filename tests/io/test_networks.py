@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from extras import extra
 from limits import free_memory
+from loops import one_test_over
 from mutations import raw
 from small_networks import NAMES, RAIN, STATES, TEXTS, WET, WIND, drawn, network, same
 
@@ -21,7 +22,7 @@ from pgmengine.io.network import build
 AB = (("a", "b"), (("x", "y"), ("u", "v", "w")))
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("parts", "match"),
     [
         (((), ()), "there are no variables"),
@@ -71,8 +72,8 @@ def test_files_by_suffix(tmp_path):
     assert same(read_network(tmp_path / "M.BIF.GZ"), network())
 
 
-@pytest.mark.parametrize("suffix", [*TEXTS, ".uai.evid"])
-@pytest.mark.parametrize(
+@one_test_over("suffix", [*TEXTS, ".uai.evid"])
+@one_test_over(
     ("content", "match"),
     [
         (b"", "is empty"),
@@ -303,7 +304,7 @@ def noisy(gum, kind):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
+@one_test_over(
     "kind",
     ["NoisyORNet", "NoisyORCompound", "NoisyAND", "MAX", "MIN", "OR", "AND", "EXISTS", "FORALL"],
 )

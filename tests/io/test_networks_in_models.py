@@ -5,6 +5,7 @@ The answers are sums over all joint states, which are few.
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from small_networks import NAMES, RAIN, TEXTS, WET, WIND, drawn, network, same
 from tiny import MODELS
 
@@ -160,7 +161,7 @@ FINITE = [
 ]
 
 
-@pytest.mark.parametrize("tiny", FINITE, ids=repr)
+@one_test_over("tiny", FINITE)
 def test_couplings_are_written_as_tables_with_the_same_sum(tiny, tmp_path):
     # Exponentials of larger weights are no numbers in double precision.
     m = tiny.build()
@@ -175,7 +176,7 @@ def large(weight):
     return pgm.rbm(2, 2, rng=0).with_params({"v-h.weight": np.full((2, 2), weight)})
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("made", "name", "match"),
     [
         (lambda: pgm.sbn([2, 3], rng=0), "m.uai", "arrows '.*' cannot be written"),

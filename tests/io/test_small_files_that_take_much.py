@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from damaged import answered
 from limits import free_memory
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.base.work.memory import too_large
@@ -124,7 +125,7 @@ def test_the_limit_is_named_and_can_be_lifted(monkeypatch, tmp_path):
     assert len(read_uai_evidence(evid(2000))) == 2000
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "nan", "much", "1 GiB"])
+@one_test_over("given", ["0", "-1", "nan", "much", "1 GiB"])
 def test_a_limit_that_is_none_is_refused(given, monkeypatch):
     monkeypatch.setenv("PGMENGINE_FILE_GIB", given)
     with pytest.raises(pgm.PgmError, match="PGMENGINE_FILE_GIB is .*, expected a number of GiB"):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -70,7 +71,7 @@ def test_tables_may_come_from_the_file_of_weights(tmp_path):
         pgm.load_declaration(tmp_path / "m.toml")
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("old", "new", "match"),
     [
         (

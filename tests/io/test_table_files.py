@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from comparisons import same_models
 from damaged import model, parts_of, tabled
+from loops import one_test_over
 from safetensors.numpy import save_file
 from tiny import MODELS
 
@@ -15,7 +16,7 @@ from pgmengine.base.files import checksum
 TABLED = [m for m in MODELS if m.tables]
 
 
-@pytest.mark.parametrize("tiny", TABLED, ids=repr)
+@one_test_over("tiny", TABLED)
 def test_tables_come_back_to_the_bit(tiny, tmp_path):
     made = tiny.build()
     pgm.save(made, tmp_path / "m")
@@ -93,7 +94,7 @@ def entry(**changed):
 UNITS = [0, 0, 0, 0, 0, 0, 1, 1, 2]
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("change", "match"),
     [
         (lambda t, d: t.pop("variables/units"), "'variables/units' is missing"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from damaged import parts_of
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.base.files import write_tensors
@@ -109,7 +110,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@one_test_over("name", REFUSED)
 def test_other_differences_are_refused_and_named(tmp_path, name):
     declare, said = REFUSED[name]
     pgm.save(learned(chain()), tmp_path / "t")
@@ -333,7 +334,7 @@ def test_checkpoints_belong_to_the_order_of_states(tmp_path):
         fit(SEEN[::-1])
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"2": 3}', '{"2": {"variables": {"x": 1}}}', "{]"])
+@one_test_over("text", ["", "[1]", '{"2": 3}', '{"2": {"variables": {"x": 1}}}', "{]"])
 def test_damaged_descriptions_are_refused(tmp_path, text):
     pgm.save(learned(chain()), tmp_path / "t")
     tensors, metadata = parts_of(tmp_path / "t")

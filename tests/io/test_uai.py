@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from outside import folder
 from small_networks import UAI, drawn, network, same
 
@@ -68,7 +69,7 @@ def test_conditionals_beside_tables_are_written_as_factors():
     assert [t.scope for t in again.tables] == [(0,), (1, 0)] and not again.conditionals
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("text", "expected"),
     [
         ("0", {}),
@@ -109,7 +110,7 @@ def test_evidence_is_checked_against_a_model_and_has_its_names(tmp_path):
         read_evidence(path, model)
 
 
-@pytest.mark.parametrize("unit", [pgm.Spin(), pgm.MultiValued(3), pgm.MultiValued(2)], ids=repr)
+@one_test_over("unit", [pgm.Spin(), pgm.MultiValued(3), pgm.MultiValued(2)], ids=repr)
 def test_evidence_of_layers_has_the_values_of_their_units(unit, tmp_path):
     """Also where these are fractions."""
     path = tmp_path / "m.uai.evid"
@@ -120,7 +121,7 @@ def test_evidence_of_layers_has_the_values_of_their_units(unit, tmp_path):
     assert pgm.infer(model, read_evidence(path, model)).mean["L"][0] == unit.support[1]
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("text", "match"),
     [
         ("", "is empty"),
@@ -182,7 +183,7 @@ MALFORMED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "match"), MALFORMED, ids=lambda x: x[:30].replace("\n", " "))
+@one_test_over(("text", "match"), MALFORMED, ids=lambda x: x[:30].replace("\n", " "))
 def test_malformed_models_are_refused_by_file_and_place(text, match, tmp_path):
     path = tmp_path / "m.uai"
     path.write_text(text)

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from small_networks import NAMES, STATES, UAI, drawn, network, same
 
 import pgmengine as pgm
@@ -117,7 +118,7 @@ def test_a_layout_of_pgmpy_with_rows_in_both_orders_is_refused_where_they_differ
     assert other.conditionals[1].values.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
 
 
-@pytest.mark.parametrize("row", ["0.25 0.65", "0.25 0.7499", "0 0", "1 1", "0.25 0.76"])
+@one_test_over("row", ["0.25 0.65", "0.25 0.7499", "0 0", "1 1", "0.25 0.76"])
 @pytest.mark.parametrize("write", [write_uai, agrum, pgmpy])
 def test_rows_of_bayes_files_never_become_potentials(row, write, tmp_path):
     wet = network().conditionals[2].values.copy()

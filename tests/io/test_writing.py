@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from small_networks import drawn, network, same
 
 import pgmengine as pgm
@@ -11,7 +12,7 @@ from pgmengine.io.formats import read_network, write_network
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("suffix", [".net", ".xmlbif", ".bifxml", ".xmlbif.gz"])
+@one_test_over("suffix", [".net", ".xmlbif", ".bifxml", ".xmlbif.gz"])
 def test_networks_are_written_in_more_formats(suffix, tmp_path, seed=0):
     rng, path = np.random.default_rng(seed), tmp_path / f"m{suffix}"
     for n in [network(), *(drawn(rng) for _ in range(20))]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from kept import kept
 from limits import free_memory
+from loops import one_test_over
 from registry import NEGATIVES, every
 from tiny import MODELS, as_evidence, patterns, weaker
 
@@ -23,7 +24,7 @@ def gradient(method, target, weights):
     return {k: v.toarray() if hasattr(v, "toarray") else v for k, v in found.items()}
 
 
-@pytest.mark.parametrize("m", DIRECTED, ids=repr)
+@one_test_over("m", DIRECTED)
 def test_weighted_rows_are_added_up(m, atol=1e-6):
     """The slopes of a batch with weights are those of its rows, each alone.
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from kernels_of_users import OwnGibbs
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.learn.saving import checkpoint
@@ -83,7 +84,7 @@ def test_a_killed_process_leaves_the_last_good_checkpoint(tmp_path):
     }
 
 
-@pytest.mark.parametrize("rows", [7, 32, 50])
+@one_test_over("rows", [7, 32, 50])
 def test_a_state_goes_on_with_other_data(rows):
     """Data with fewer rows, as many rows, and more. The current pass ends with those of its rows
     that still exist.

@@ -57,7 +57,9 @@ def sigmas(fitted, model):
 
 
 @pytest.mark.parametrize("equal", (1, 4))
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize(
+    "name", [*(n for n in LEARNERS if n != "SGD"), pytest.param("SGD", marks=pytest.mark.long)]
+)
 def test_a_state_of_equal_values_is_found(name, equal):
     optimizer, updates = LEARNERS[name]
     data = {"x": rows(np.random.default_rng(equal), equal)}

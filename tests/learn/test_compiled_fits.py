@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from loops import one_test_over
 from registry import UNITS
 from scipy import stats
 
@@ -183,7 +184,7 @@ def test_steps(name, step, compiled, in_python, rtol=1e-4, atol=2e-5):
     assert_alike(compiled(*args, **settings), in_python(*args, **settings), rtol, atol)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "steps",
     [
         pgm.Scaled(pgm.Scaled(pgm.SGD(0.3))),
@@ -265,7 +266,7 @@ def test_a_state_without_a_key_of_orders_goes_on(compiled):
     assert more.state["update"] == 20
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("phase", "entry", "value", "message"),
     [
         ("PCD-1", "order", [3, 3, 5], "a row is twice"),
@@ -403,7 +404,7 @@ def test_missing_values_tables_and_sparse_weights_stay_in_python(monkeypatch):
 # ---- parts of the loop ----
 
 
-@pytest.mark.parametrize("rows", [1, 2, 63, 64, 65, 1000])
+@one_test_over("rows", [1, 2, 63, 64, 65, 1000])
 def test_a_pass_has_every_row_once(rows):
     key = np.arange(4, dtype=np.uint32)
     for number in (0, 1, 2**40):
@@ -423,7 +424,7 @@ def test_orders_of_rows_are_uniform(least=1e-6):
     assert stats.chisquare(counts).pvalue > least
 
 
-@pytest.mark.parametrize("unit", DRAWN, ids=repr)
+@one_test_over("unit", DRAWN, ids=repr)
 def test_means_are_those_of_the_unit(unit, rtol=2e-6, atol=2e-6):
     rng = np.random.default_rng(0)
     layer = built((unit, 7), (pgm.Binary(), 1)).structure.layers["l0"]
@@ -528,7 +529,7 @@ def test_fits_at_once_of_other_kinds():
     assert len(found) == 2 and found[0].state["update"] == 5
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("model", "settings", "message"),
     [
         (pgm.rbm(3, 2), {"repeats": 0}, "repeats"),

@@ -8,6 +8,7 @@ import weakref
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine import _kernels
@@ -110,7 +111,7 @@ def test_products_with_any_view_of_a_weight_and_any_kind_of_zero(rtol=2e-5):
 
 
 @pytest.mark.parametrize("share", [0.02, 0.4, 1.0])
-@pytest.mark.parametrize(("rows", "a", "b"), [*SIZES, (150, 400, 700)])
+@one_test_over(("rows", "a", "b"), [*SIZES, (150, 400, 700)])
 def test_ones_are_only_added_row_by_row(rows, a, b, share, rtol=2e-5):
     """Rows of zeros and ones among others: each has the bits that it has alone, for any number of
     threads.

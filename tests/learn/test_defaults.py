@@ -7,6 +7,7 @@ own.
 import numpy as np
 import pytest
 from likelihoods import mean_log_prob
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.learn.starting.defaults import SCALED_RATE, SCALED_RATE_OF_BOUNDS, default_optimizer
@@ -55,7 +56,7 @@ def rates(optimizer, updates):
     return np.array([optimizer.rate(t) for t in range(updates + 1)])
 
 
-@pytest.mark.parametrize("updates", [1, 7, 60])
+@one_test_over("updates", [1, 7, 60])
 def test_rates_fall_to_0_at_the_end_of_the_run(updates):
     x, tables = pgm.datasets.bars_and_stripes(3).x_train, pgm.GraphBuilder()
     tables.variable("a", 2)
@@ -234,7 +235,7 @@ def test_unbalanced_labels_are_classified_no_worse_than_by_their_rates(margin=0.
     assert (both - alone).mean() > np.log(rate).mean() - margin
 
 
-@pytest.mark.parametrize("hidden", [3, 7, 10, 11, 20])
+@one_test_over("hidden", [3, 7, 10, 11, 20])
 def test_the_data_phase_of_rows_with_holes_is_no_slower_for_few_hidden_units(hidden):
     """Exact answers plan each evidence pattern by itself, which many patterns make expensive."""
     rng = np.random.default_rng(0)
@@ -271,7 +272,7 @@ def test_an_exact_data_phase_is_planned_once(monkeypatch):
     assert len(plans) == 1
 
 
-@pytest.mark.parametrize("updates", [1, 20, 100, 200, 1000])
+@one_test_over("updates", [1, 20, 100, 200, 1000])
 def test_short_runs_take_larger_steps_but_bounds_no_more_than_twice(updates):
     """A data phase by mean field and chains that follow it diverge at three times the rate."""
     x = (np.random.default_rng(0).random((20, 200)) < 0.3).astype(float)

@@ -12,6 +12,7 @@ from counting_oracle import (
     model_of,
     random_network,
 )
+from loops import in_blocks, one_test_over
 
 import pgmengine as pgm
 
@@ -36,7 +37,7 @@ def log_prior(tables, added):
     return sum(added * np.log(t[t > 0]).sum() for t in tables)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@one_test_over("seed", range(12))
 def test_complete_data_are_counted_at_once(seed, rtol=1e-12):
     rng = np.random.default_rng(seed)
     cards, parents, tables = random_network(rng, units=5)
@@ -56,7 +57,7 @@ def test_complete_data_are_counted_at_once(seed, rtol=1e-12):
     np.testing.assert_allclose(fit.history["objective"]["value"], [objective], rtol=rtol)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@in_blocks("seed", 200, 20)
 def test_each_iteration_is_that_of_an_enumeration(seed, updates=4, rtol=1e-9):
     """Random networks with missing cells and latent variables, with and without pseudocounts."""
     rng = np.random.default_rng(seed)
@@ -80,7 +81,7 @@ def test_each_iteration_is_that_of_an_enumeration(seed, updates=4, rtol=1e-9):
     assert (np.diff(found) >= -1e-10).all()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_families_of_barren_units_do_not_move_the_optimum(seed, atol=1e-5):
     rng = np.random.default_rng(seed)
     cards, parents, tables = random_network(rng)
@@ -94,7 +95,7 @@ def test_families_of_barren_units_do_not_move_the_optimum(seed, atol=1e-5):
             np.testing.assert_allclose(one, two, atol=atol)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@one_test_over("seed", range(5))
 def test_fixed_entries_stay_and_the_others_share_the_rest(seed, atol=1e-12):
     rng = np.random.default_rng(seed)
     cards, parents, tables = random_network(rng)
@@ -294,7 +295,7 @@ def test_rows_without_data_keep_their_probabilities_and_the_fit_says_so():
     assert not any("no data" in n for n in pgm.fit(start, data, progress=False).notes)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("pseudocount", "said"),
     [
         (-1.0, "pseudocount must be a finite number of at least 0"),
@@ -347,7 +348,7 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path):
         )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "method",
     [
         pgm.MCMC(chains=2, warmup=20, draws=200),
@@ -407,7 +408,7 @@ def test_callbacks_and_limits_hold_as_in_other_fits():
     assert pgm.fit(start, data, progress=False, **settings).stopped == "enough"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_a_weight_of_two_counts_as_two_rows(seed, rtol=1e-10):
     rng = np.random.default_rng(seed)
     cards, parents, tables = random_network(rng)

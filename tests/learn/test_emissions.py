@@ -80,6 +80,7 @@ KINDS = ("plain", "two columns", "slope and level", "and a table", "and a layer"
 CASES = [(k, kind) for k in (2, 3) for kind in KINDS if (k, kind) != (3, "slope and level")]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("states", "kind"), CASES)
 @pytest.mark.parametrize("name", UNITS)
 def test_all_lengths_are_summed_as_one_length_at_a_time(name, states, kind, monkeypatch):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -58,7 +59,7 @@ def test_fast_weights_decay_and_follow_the_gradient(weight, rate, rtol=1e-5):
         )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("name", "value", "v", "h"),
     [
         ("v.bias", 0.0, 0, 1),

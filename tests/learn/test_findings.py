@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.evidence.given import make_target
@@ -98,6 +99,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_fit_that_has_come_to_rest_has_no_finding(name):
     """With chains, one fit in eighteen (5 of 90) finds a better mode late, and says so: more than
@@ -150,7 +152,7 @@ def test_a_model_that_steps_drive_off_has_fallen(hidden):
     assert worse.findings[0].nats < 0 <= worse.findings[0].error
 
 
-@pytest.mark.parametrize("seed", range(3))
+@one_test_over("seed", range(3))
 def test_chains_that_do_not_follow_are_found_by_the_fall_of_the_likelihood(seed, nats=1.0):
     """The likelihood of bars and stripes rises, and then falls as chains mix ever less."""
     exact = pgm.ExactLogLikelihood({"v": BARS}, every=500)
@@ -243,7 +245,7 @@ def test_the_log_odds_of_changed_rows_are_differences_of_exact_log_z(unit, hidde
         np.testing.assert_allclose(odds, here[found.row] - there, rtol=1e-4, atol=2e-4)
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=repr)
+@one_test_over("unit", UNITS, ids=repr)
 def test_the_score_of_changed_rows_is_0_at_base_rates(unit):
     rng = np.random.default_rng(0)
     x = values_of(unit, rng, (50, 5))
@@ -287,7 +289,7 @@ def test_a_fit_that_goes_on_from_a_checkpoint_has_the_same_findings(tmp_path):
         assert again.findings == whole.findings
 
 
-@pytest.mark.parametrize("updates", [0, 1, 2, 3])
+@one_test_over("updates", [0, 1, 2, 3])
 def test_the_shortest_fits_and_rows_without_observed_units_end_well(updates):
     x = patterns(20)
     x[3] = NAN
@@ -321,7 +323,7 @@ def test_a_finding_is_shown_logged_and_told_by_the_command_line(caplog, tmp_path
     assert (done.stdout + done.stderr).count("make more updates (--epochs)") == 1
 
 
-@pytest.mark.parametrize("far", [1e308, -1e308, np.inf, NAN])
+@one_test_over("far", [1e308, -1e308, np.inf, NAN])
 def test_scores_beyond_all_numbers_end_well(far):
     """A damaged checkpoint may hold any number; warnings of numpy are errors in tests."""
     target = make_target(pgm.rbm(16, 4, rng=0), {"v": BARS}, what="data")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from kept import kept
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.learn.phases.statistics import Statistics
@@ -28,9 +29,7 @@ def missing(x, share, rng):
     return np.where(rng.random(x.shape) < share, np.nan, x)
 
 
-@pytest.mark.parametrize(
-    "case", ["rbm", "multivalued", "gaussian", "dbm", "sbn", "drbm", "lateral"]
-)
+@one_test_over("case", ["rbm", "multivalued", "gaussian", "dbm", "sbn", "drbm", "lateral"])
 def test_the_update_follows_the_gradient_of_the_log_likelihood(case):
     """One plain SGD step is rate times the finite-difference gradient of the exact mean
     log-likelihood.
@@ -189,7 +188,7 @@ def test_interrupt_ends_what_makes_several_fits(ctrl_c):
         assert len(seen) == 5, number
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("data", "match"),
     [
         ({}, "empty"),

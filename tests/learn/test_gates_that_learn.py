@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -246,7 +247,7 @@ def equal_names(kind):
     return b.build()
 
 
-@pytest.mark.parametrize("kind", ["gate", "table", "compact"])
+@one_test_over("kind", ["gate", "table", "compact"])
 def test_declarations_of_one_name_survive_files_and_learn(kind, tmp_path):
     model = equal_names(kind)
     pgm.save(model, tmp_path / "m")

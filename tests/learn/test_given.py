@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from kept import kept
+from loops import one_test_over
 from scipy.sparse import csr_array
 
 import pgmengine as pgm
@@ -35,7 +36,7 @@ def log_conditional(model, x, given):
     return (both.log_z - known.log_z).mean()
 
 
-@pytest.mark.parametrize("given", [("a",), ("a", "d"), ("b", "c")])
+@one_test_over("given", [("a",), ("a", "d"), ("b", "c")])
 def test_given_variables_are_conditioned_on_alone(given):
     """One step of plain gradient ascent is the slope of log p(rest | given)."""
     model, x, rate = ring(), data(), 1e-3
@@ -165,7 +166,7 @@ def test_given_values_may_all_be_missing():
         np.testing.assert_allclose(value, free.params[name], atol=1e-12)
 
 
-@pytest.mark.parametrize("wrong", [5, True, len, [["a"]], [{"a": 0}], [(["a"], 0)]], ids=repr)
+@one_test_over("wrong", [5, True, len, [["a"]], [{"a": 0}], [(["a"], 0)]], ids=repr)
 def test_given_must_be_names(wrong):
     with pytest.raises(pgm.PgmError, match="given"):
         pgm.fit(ring(), data(), given=wrong, progress=False)

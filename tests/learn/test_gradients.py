@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from brute import Brute
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import one_test_over
 from tiny import (
     FINITE,
     MODELS,
@@ -63,7 +64,7 @@ def slope(value, model, name, step, by=1e-5):
     return (up - down) / (2 * by)
 
 
-@pytest.mark.parametrize("tiny_model", SMOOTH, ids=repr)
+@one_test_over("tiny_model", SMOOTH)
 def test_slopes_of_the_log_density(tiny_model, rtol=1e-6, atol=1e-7):
     model, rng = tiny_model.build(), np.random.default_rng(1)
     x = as_evidence(tiny_model, [draw_row(tiny_model, rng, 1.0) for _ in range(6)])
@@ -82,7 +83,7 @@ def test_slopes_of_the_log_density(tiny_model, rtol=1e-6, atol=1e-7):
     [(None, False), (pgm.Exact(), False), (None, True)],
     ids=["default", "exact", "complete"],
 )
-@pytest.mark.parametrize("tiny_model", [m for m in FINITE if m in SMOOTH], ids=repr)
+@one_test_over("tiny_model", [m for m in FINITE if m in SMOOTH])
 def test_one_step_is_the_slope_of_the_log_likelihood(
     tiny_model, positive, complete, rate=1e-4, rtol=1e-5, atol=1e-6
 ):
@@ -177,7 +178,7 @@ def regression(bias):
     return b.build()
 
 
-@pytest.mark.parametrize("method", [pgm.Exact(), pgm.MeanField(), pgm.AIS(chains=5)], ids=repr)
+@one_test_over("method", [pgm.Exact(), pgm.MeanField(), pgm.AIS(chains=5)], ids=repr)
 def test_the_bias_of_inputs_does_not_act(method):
     x, y = np.array([[2.0, 1.0], [0.5, -1.0]]), np.array([[1.0], [0.0]])
     expected = -np.log1p(np.exp((1 - 2 * y[:, 0]) * (x @ [0.7, -0.4])))

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from learn_models import crf, ising, network, observed, potts
+from loops import one_test_over
 from scipy.optimize import minimize
 
 import pgmengine as pgm
@@ -90,7 +91,7 @@ def test_an_ising_model_reaches_the_maximum_found_by_scipy(l2, atol=1e-4):
     assert "no derivative" in fit.stopped
 
 
-@pytest.mark.parametrize("name", CASES)
+@one_test_over("name", CASES)
 def test_the_objective_never_falls(name, updates=25):
     model, data, more = CASES[name]
     steps = pgm.LBFGS(l2=0.01)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from brute import Brute
 from extras import extra
+from loops import one_test_over
 from registry import MONITORS_OF_DATA
 from tiny import TABLED, as_evidence, draw_row
 
@@ -40,7 +41,7 @@ def test_pseudo_likelihood(small):
         pgm.PseudoLikelihood({"v": np.full((1, 5), np.nan)})(model, 0)
 
 
-@pytest.mark.parametrize("unit", [pgm.Categorical(3), pgm.MultiValued(2), pgm.Spin()], ids=repr)
+@one_test_over("unit", [pgm.Categorical(3), pgm.MultiValued(2), pgm.Spin()], ids=repr)
 def test_pseudo_likelihood_of_other_units_and_lateral_couplings(unit):
     rng, b = np.random.default_rng(0), pgm.GraphBuilder()
     b.layer("v", unit, 3)
@@ -264,9 +265,7 @@ def test_a_reason_to_stop_is_text_and_a_negative_phase_says_its_precision():
         pgm.fit(pgm.rbm(16, 3, rng=0), {"v": x}, negative=Phase(), updates=1)
 
 
-@pytest.mark.parametrize(
-    "name", ["potentials zeros", "network zeros", "conditionals and couplings"]
-)
+@one_test_over("name", ["potentials zeros", "network zeros", "conditionals and couplings"])
 def test_pseudo_likelihood_with_tables_against_enumeration(name, rtol=1e-9):
     """Of complete rows: log p(unit | rest) is log p(row) less log p(rest)."""
     m = next(m for m in TABLED if m.name == name)

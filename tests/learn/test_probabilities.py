@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.learn.run import Run
@@ -162,7 +163,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@one_test_over("name", REFUSED)
 def test_what_cannot_be_drawn_is_refused(name):
     call, message = REFUSED[name]
     with pytest.raises(pgm.PgmError, match=message):

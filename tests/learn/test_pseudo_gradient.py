@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from learn_models import crf, ising, observed, potts
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.evidence.given import make_target
@@ -71,14 +72,14 @@ def objective_of(name):
     return run.objective, model, target.evidence.values, weights
 
 
-@pytest.mark.parametrize("name", CASES)
+@one_test_over("name", CASES)
 def test_the_objective_is_the_pseudo_likelihood(name, rtol=1e-10):
     objective, model, x, weights = objective_of(name)
     expected = weights @ log_pseudo_likelihood(model, x, CASES[name][2]) / weights.sum()
     np.testing.assert_allclose(objective.gradient(model).value, expected, rtol=rtol)
 
 
-@pytest.mark.parametrize("name", CASES)
+@one_test_over("name", CASES)
 def test_every_derivative_is_a_finite_difference(name, step=1e-5, atol=1e-8):
     objective, model, x, weights = objective_of(name)
     slopes = objective.gradient(model).slopes

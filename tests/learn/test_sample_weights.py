@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kept import kept
+from loops import one_test_over
 from registry import ESTIMATES, FEW_DRAWS, METHODS
 
 import pgmengine as pgm
@@ -27,7 +28,7 @@ def weighted_case(case):
     return kept(model), {"v": x}, ()
 
 
-@pytest.mark.parametrize("case", ["rbm", "drbm", "dbm"])
+@one_test_over("case", ["rbm", "drbm", "dbm"])
 def test_a_row_of_weight_three_counts_as_three_rows(case, rtol=1e-9):
     model, data, given = weighted_case(case)
     weights = np.array([3, 1, 0, 2, 1, 1])
@@ -66,7 +67,7 @@ def cd_step(case, weights, change=None):
     return np.concatenate([np.ravel(f.model.params[k] - v) for k, v in model.params.items()])
 
 
-@pytest.mark.parametrize("case", ["rbm", "drbm", "dbm"])
+@one_test_over("case", ["rbm", "drbm", "dbm"])
 def test_a_step_of_cd_is_linear_in_the_weights(case, atol=1e-6):
     one, two = np.array([3, 1, 0, 1, 1, 0.0]), np.array([0, 1, 2, 0, 1, 2.0])
     both = (cd_step(case, one) + cd_step(case, two)) / 2
@@ -94,7 +95,7 @@ def test_distinct_row_weights_are_no_loop_over_rows(monkeypatch):
     assert calls == [50, 50]
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("weight", "match"),
     [
         ([1, 2], "shape"),

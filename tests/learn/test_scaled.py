@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from quadrature import legendre
 
 import pgmengine as pgm
@@ -69,7 +70,7 @@ def test_the_scale_of_a_layer_follows_from_its_variances(unit, most, of, low, si
     assert scale(layer_of(unit, size), mean) == pytest.approx(formula(most, total), rel=rtol)
 
 
-@pytest.mark.parametrize("size", [1, 7, 300])
+@one_test_over("size", [1, 7, 300])
 def test_the_scale_of_one_hot_units_counts_each_state(size):
     """A state has the variance p (1 - p), of at most 1/4."""
     p = np.random.default_rng(size).dirichlet(np.ones(3), size)
@@ -78,7 +79,7 @@ def test_the_scale_of_one_hot_units_counts_each_state(size):
     assert scale(layer_of(pgm.Categorical(3), size), np.ravel(p)) == pytest.approx(right)
 
 
-@pytest.mark.parametrize("sigma", [0.1, 1.0, 30.0])
+@one_test_over("sigma", [0.1, 1.0, 30.0])
 def test_the_scale_of_gaussian_units_is_that_of_their_variance(sigma):
     """It does not depend on the data: units count as if all of them varied together by 2 sigma."""
     layer = layer_of(pgm.Gaussian(sigma), 20)
@@ -87,7 +88,7 @@ def test_the_scale_of_gaussian_units_is_that_of_their_variance(sigma):
         assert scale(layer, mean) == pytest.approx(right)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "unit, most, width",
     [(pgm.Binary(), 0.25, 1), (pgm.Spin(), 1.0, 1), (pgm.Categorical(4), 0.25, 4)],
     ids=repr,

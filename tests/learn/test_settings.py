@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -23,7 +24,7 @@ def ask(method=None, **settings):
     return pgm.infer(pgm.rbm(4, 2, rng=0), want=want, method=method, **settings)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "make, words",
     [
         (lambda: pgm.CD(0), "CD: k must be an integer of at least 1, not 0"),
@@ -187,7 +188,7 @@ def test_settings_that_mean_something():
         assert learned(negative=negative).state["update"] == 3
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "settings, words",
     [
         ({"negative": "pcd"}, "negative must be a negative phase such as pgm.PCD(), with"),
@@ -252,7 +253,7 @@ def test_a_monitor_may_also_stop():
     )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "of, to, words",
     [
         (
@@ -293,7 +294,7 @@ def halved(t):
     return 0.1 if t < 2 else 0.05
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "one, other",
     [
         (steady, halved),

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from quadrature import legendre
 
 import pgmengine as pgm
@@ -137,7 +138,7 @@ def test_a_fresh_model_begins_with_the_means_of_the_data(name, kind, rtol=1e-7, 
     np.testing.assert_allclose(rated, expected["v"], rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize("name", UNITS)
+@one_test_over("name", UNITS)
 def test_weights_stay_as_they_were_drawn(name):
     model = pgm.rbm(SIZE, 4, visible=UNITS[name][0], rng=3)
     found = begun(model, {"v": draw(name, 20)}).model
@@ -284,7 +285,7 @@ def built():
     return b.build(0)
 
 
-@pytest.mark.parametrize("kind", ["put", "trained", "of a fit", "loaded", "a bias of 0"])
+@one_test_over("kind", ["put", "trained", "of a fit", "loaded", "a bias of 0"])
 def test_given_and_learned_parameters_stay(kind, tmp_path):
     x, fresh = draw("Binary", 30), pgm.rbm(SIZE, 3, rng=0)
     assert fresh.fresh

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from registry import FEW_CHAINS, WITH_LADDER
 
 import pgmengine as pgm
@@ -223,7 +224,7 @@ def test_a_short_fit_says_that_its_ladder_was_hardly_visited(callbacks, caplog):
         assert len([r for r in caplog.records if HARDLY.match(r.getMessage())]) == said
 
 
-@pytest.mark.parametrize("kind", [pgm.CAST, pgm.TransSAP, pgm.AdaptiveSAP])
+@one_test_over("kind", [pgm.CAST, pgm.TransSAP, pgm.AdaptiveSAP])
 def test_a_ladder_in_numbers_is_that_of_these_settings(kind):
     first = pgm.fit(
         pgm.rbm(16, 3, rng=0), {"v": X}, negative=kind(betas=[0.5, 0.7, 1.0]), updates=2

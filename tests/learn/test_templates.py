@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from chains_together import fits
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -269,7 +270,7 @@ def test_a_conditional_random_field_of_rows_of_any_length_reaches_its_optimum():
             assert abs(up - down) / 2e-4 < 2e-5
 
 
-@pytest.mark.parametrize("steps", (2, 3, 4))
+@one_test_over("steps", (2, 3, 4))
 def test_rows_of_as_many_steps_as_states_are_no_one_hot_rows(steps):
     row = [1, *([0] * (steps - 1))]
     found = pgm.infer(pgm.Template(hmm), [{"z": row}])[0]
@@ -388,7 +389,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@one_test_over("name", BAD)
 def test_bad_rows_are_refused_and_named(name):
     act, match = BAD[name]
     with pytest.raises(pgm.PgmError, match=match):
@@ -444,7 +445,7 @@ def test_chains_of_all_lengths_are_summed_as_one_length_at_a_time(seed, kind, mo
     )
 
 
-@pytest.mark.parametrize("change", ("missing", "zero", "weights", "few"))
+@one_test_over("change", ("missing", "zero", "weights", "few"))
 def test_rows_that_are_no_chains_are_summed_one_length_at_a_time(change):
     template, rng = chain_template(0, "plain"), np.random.default_rng(1)
     data = [{"x": rng.integers(0, 4, int(rng.integers(3, 6))) * 1.0} for _ in range(40)]

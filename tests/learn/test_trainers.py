@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from kept import kept
 from likelihoods import mean_log_prob
+from loops import one_test_over
 from registry import NEGATIVES
 
 import pgmengine as pgm
@@ -16,7 +17,7 @@ BARS = pgm.datasets.bars_and_stripes().x_train
 STATES = np.array(np.meshgrid(*[[0.0, 1.0]] * 5)).reshape(5, -1).T
 
 
-@pytest.mark.parametrize(("schedule", "rates"), [
+@one_test_over(("schedule", "rates"), [
     (pgm.linear_decay(0.5, 4), [0.5, 0.375, 0.25, 0.125, 0.0, 0.0]),
     (pgm.linear_decay(0.5, 4, rise=2), [0.25, 0.375, 0.25, 0.125, 0.0, 0.0]),
     (pgm.linear_decay(0.5, 4, rise=8), [0.0625, 0.09375, 0.09375, 0.0625, 0.0, 0.0]),
@@ -355,9 +356,7 @@ def test_what_an_optimizer_has_replaced_is_what_learning_goes_on_with():
         pgm.fit(pgm.rbm(9, 4, rng=0), {"v": x}, optimizer=InPlace(), updates=1, progress=False)
 
 
-@pytest.mark.parametrize(
-    "optimizer", [pgm.SGD(0.1), pgm.Adam(0.1), pgm.Centered(pgm.SGD(0.1))], ids=repr
-)
+@one_test_over("optimizer", [pgm.SGD(0.1), pgm.Adam(0.1), pgm.Centered(pgm.SGD(0.1))], ids=repr)
 def test_biases_of_given_layers_stay(optimizer):
     x = np.random.default_rng(0).integers(0, 2, (30, 3)).astype(float)
     data = {"v": x, "h": x[:, :2]}
@@ -507,7 +506,7 @@ class Own:
         return self.change(dict(params))
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("change", "match"),
     [
         (lambda p: {k: v * np.nan for k, v in p.items()}, "update 1: step of Own: .*nan"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from counting_oracle import data_of, drawn, informed, key_of, model_of, random_network
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -98,7 +99,7 @@ def array(rows):
     return b.build()
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@one_test_over("name", LEARNERS)
 def test_tables_of_an_array_are_judged_one_by_one(name):
     each = [[[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.4], [0.3, 0.7]], [[0.5, 0.5], [0.1, 0.9]]]
     start = array(each)
@@ -123,7 +124,7 @@ def chain(steps):
     return b
 
 
-@pytest.mark.parametrize("optimizer", [pgm.EM(), pgm.EM(starts=3), pgm.LBFGS()])
+@one_test_over("optimizer", [pgm.EM(), pgm.EM(starts=3), pgm.LBFGS()])
 def test_tables_of_a_template_are_kept_if_rows_of_no_length_inform_them(optimizer):
     rows = [{"x": [0, 1, 1]}, {"x": [1, 0]}, {"x": [None, 1, None]}, {"x": [1]}]
     begin = pgm.Template(chain)
@@ -157,7 +158,7 @@ def belief_net(seed=0):
     return b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "optimizer",
     [None, pgm.SGD(0.1, weight_decay=0.2), pgm.Averaged(pgm.Adam(0.1, l1=0.1)), pgm.Adam(0.1)],
 )
@@ -203,7 +204,7 @@ def test_rows_with_only_given_units_inform_nothing():
     assert "'c|b.table'" in note and "'a|.table'" not in note
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@one_test_over("name", LEARNERS)
 def test_an_impossible_row_of_weight_0_does_not_matter(name):
     b = pgm.GraphBuilder()
     for variable in "abc":

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.model.training import Training
@@ -63,7 +64,7 @@ def test_the_arrays_given_are_copied():
     assert training.base_rates["v"][0] == 0.5
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "training, message",
     [
         (Training({"x": [0.1]}), "'x'"),

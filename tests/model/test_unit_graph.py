@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from loops import one_test_over
 from random_graphs import random_graph
 
 import pgmengine as pgm
@@ -71,7 +72,7 @@ def entries(model, couplings):
     return found
 
 
-@pytest.mark.parametrize("seed", range(20))
+@one_test_over("seed", range(20))
 def test_units_and_their_components(seed):
     model = random_graph(seed).build()
     s, found, unit = model.structure, units_of(model.structure), 0
@@ -88,7 +89,7 @@ def test_units_and_their_components(seed):
     assert unit == s.units == len(found.states)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@one_test_over("seed", range(20))
 def test_weights_pairs_and_parents(seed):
     model = random_graph(seed).build()
     s, graph, owner = model.structure, unit_graph(model), [u for u, _ in components(model)]
@@ -102,7 +103,7 @@ def test_weights_pairs_and_parents(seed):
             assert rows.of(unit).tolist() == sorted(a for b, a in near if b == unit)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@one_test_over("seed", range(20))
 def test_factors_are_tables_and_conditionals(seed):
     model = random_graph(seed).build()
     s, graph, owner = model.structure, unit_graph(model), [u for u, _ in components(model)]
@@ -136,7 +137,7 @@ def test_stored_zeros_join_no_units():
     assert unit_graph(model).parents.of(2).tolist() == [1]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@one_test_over("seed", range(5))
 @pytest.mark.parametrize("size", [0, 1, 400])
 def test_rows_of_pairs_and_of_keys(size, seed):
     rng = np.random.default_rng(seed)

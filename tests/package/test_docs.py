@@ -1,13 +1,14 @@
 """Every example runs: the README's blocks, in order and in one namespace, and every docstring."""
 
 import doctest
-import importlib
+import importlib.util
 import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine
 
@@ -47,6 +48,11 @@ MODULES = [
     for m in pkgutil.walk_packages(pgmengine.__path__, "pgmengine.")
     if "._kernels" not in m.name
 ]
+
+
+def is_installed(module):
+    """Whether a module that examples need is there; none is needed by most."""
+    return module is None or importlib.util.find_spec(module) is not None
 
 
 def test_readme_blocks(capsys):
@@ -105,7 +111,7 @@ def same_words(one, other, tolerance):
     return near and re.sub(number, "#", one) == re.sub(number, "#", other)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("other", "same"),
     [("fit 1.04 of 3\n", True), ("fit 1.06 of 3\n", False), ("fit 1.04 of 4\n", False)],
 )
@@ -162,10 +168,8 @@ def test_every_page_that_has_examples_is_run():
     assert all(outputs(page.read_text(encoding="utf-8")) for page in of_tasks)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@one_test_over("name", [name for name in MODULES if is_installed(NEEDS.get(name))])
 def test_docstring_examples(name):
-    if name in NEEDS:
-        extra(NEEDS[name])
     result = doctest.testmod(
         importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE
     )
@@ -179,7 +183,7 @@ def test_every_public_name_is_on_a_page_of_the_api():
     assert not [name for name in pgmengine.__all__ if not re.search(rf"\b{name}\b", pages)]
 
 
-@pytest.mark.parametrize("name", pgmengine.__all__)
+@one_test_over("name", pgmengine.__all__)
 def test_every_public_name_has_an_example_or_a_sentence(name):
     thing = getattr(pgmengine, name)
     assert thing.__doc__ and len(thing.__doc__) > 20

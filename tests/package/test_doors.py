@@ -11,6 +11,7 @@ import types
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 from registry import METHODS, MONITORS, MONITORS_OF_DATA
 
 import pgmengine as pgm
@@ -137,13 +138,13 @@ def fitted():
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("name", DOORS)
+@one_test_over("name", DOORS)
 def test_a_fit_is_taken_wherever_a_model_is(name, fitted, tmp_path):
     """The answer for the Fit is the one for its model, to the bit."""
     np.testing.assert_equal(DOORS[name](fitted, tmp_path), DOORS[name](fitted.model, tmp_path))
 
 
-@pytest.mark.parametrize("name", sorted(set(DOORS) - {"Occupancy"}))
+@one_test_over("name", sorted(set(DOORS) - {"Occupancy"}))
 def test_anything_else_is_refused_by_name(name, fitted, tmp_path):
     """A target has an attribute `model`, but its evidence would be lost."""
     with pytest.raises(pgm.PgmError, match=r"model must be a Model or a Fit, not Target; pass its"):
@@ -158,7 +159,7 @@ def test_a_fit_stands_for_its_model_and_nothing_with_a_model_does_by_chance(fitt
     assert isinstance(as_model(fitted), Model)
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@one_test_over("name", sorted(METHODS))
 def test_every_method_answers_about_a_fit(name, fitted):
     """Forward refuses undirected layers, of a model and of a Fit alike."""
     method = METHODS[name]
@@ -186,7 +187,7 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@one_test_over("name", ARRAYS)
 def test_an_array_without_the_name_of_a_layer_is_told_the_layer_that_fits(name):
     for x in (ROWS, ROWS[0], ROWS.tolist()):
         with pytest.raises(pgm.PgmError, match=r'give \{"v": X\}, since layer \'v\' has 3 units'):
@@ -205,7 +206,7 @@ def mixed():
     return b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("shape", "advice"),
     [
         ((7, 5), "give {\"s\": X} or {\"t\": X}, since layer 's' has 5 units, layer 't' has 5"),
@@ -231,7 +232,7 @@ def test_columns_of_variables_are_named_by_a_frame():
         pgm.fit(b.build(), ROWS)
 
 
-@pytest.mark.parametrize("given", [3, "v", [[0, 1], [1]], object()])
+@one_test_over("given", [3, "v", [[0, 1], [1]], object()])
 def test_what_is_no_array_is_named_by_its_type(given):
     with pytest.raises(pgm.PgmError, match=f"layer names to arrays, not {type(given).__name__}$"):
         pgm.infer(pgm.rbm(3, 2), given)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from extras import EXTRAS
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.base import extras
@@ -101,7 +102,7 @@ def name_of(path):
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", PACKAGE, ids=name_of)
+@one_test_over("path", PACKAGE, ids=name_of)
 def test_the_package_imports_what_it_declares_and_names_the_extra_of_the_rest(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     guarded = parts(tree, is_guarded)
@@ -126,7 +127,7 @@ def beside(module):
     return {"arviz_base": {"pandas", "xarray"}}.get(module, ())
 
 
-@pytest.mark.parametrize("path", TESTS, ids=name_of)
+@one_test_over("path", TESTS, ids=name_of)
 def test_tests_that_need_an_extra_are_skipped_without_it(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     allowed = CORE | distributions(OPTIONAL["test"]) | OTHERS
@@ -141,14 +142,16 @@ def test_tests_that_need_an_extra_are_skipped_without_it(path):
         if isinstance(node, ast.Attribute) and node.attr in USES and name_of(path) not in TABLES
     ]
     for node, needed in needs:
+        if needed in allowed | of_module:
+            continue
         inside = [f for f in functions if node in set(ast.walk(f))]
         own = asked(child for f in inside for child in ast.walk(f))
-        assert needed in allowed | of_module | own, (
+        assert needed in own, (
             f"line {node.lineno} needs {needed}: call extra() of tests/extras.py before"
         )
 
 
-@pytest.mark.parametrize("module", EXTRAS)
+@one_test_over("module", EXTRAS)
 def test_each_optional_module_is_declared_by_its_extra(module):
     assert distribution(module) in distributions(OPTIONAL[EXTRAS[module]])
 

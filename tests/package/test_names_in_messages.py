@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import typer
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine import plots
@@ -187,7 +188,7 @@ def test_docstrings_and_pages_name_only_what_exists():
     assert wrong == {}
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("text", "wrong"),
     [
         ("ask pgm.entropies(model)", ["pgm.entropies(...)", "pgm.entropies"]),
@@ -261,7 +262,7 @@ RAISED = {
 }
 
 
-@pytest.mark.parametrize("name", RAISED)
+@one_test_over("name", RAISED)
 def test_messages_made_on_purpose_name_only_what_exists(name):
     with pytest.raises(pgm.PgmError) as found:
         RAISED[name]()

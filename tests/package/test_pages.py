@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from loops import one_test_over
 
 ROOT = Path(__file__).parents[2]
 PACKAGE, DOCS = ROOT / "pgmengine", ROOT / "docs"
@@ -27,8 +27,8 @@ def name(page):
     return str(page.relative_to(ROOT))
 
 
-pages = pytest.mark.parametrize("page", PAGES, ids=name)
-for_contributors = pytest.mark.parametrize("page", CONTRIBUTORS, ids=name)
+pages = one_test_over("page", PAGES, ids=name)
+for_contributors = one_test_over("page", CONTRIBUTORS, ids=name)
 
 
 def code(text):
@@ -91,7 +91,7 @@ def test_every_room_is_described_and_drawn():
     assert len(picture) < 200_000
 
 
-@pytest.mark.parametrize("page", DECISIONS, ids=name)
+@one_test_over("page", DECISIONS, ids=name)
 def test_every_decision_says_how_to_measure_again(page):
     assert sections(page)
     for title, text in sections(page).items():

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from loops import one_test_over
 from registry import (
     CONVERGED,
     FEW_CHAINS,
@@ -154,7 +155,7 @@ def test_every_unit_and_method_of_the_package_is_registered():
     assert not missing, "\n".join(missing)
 
 
-@pytest.mark.parametrize("kind", REGISTERED)
+@one_test_over("kind", REGISTERED)
 def test_the_kind_of_a_class_is_recognised(kind):
     """So that the message for a new class of this kind names the right table."""
     assert {kind_of(cls) for cls in REGISTERED[kind]} == {kind}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "reproduce"))
 from hidden_units import Matched, holm
@@ -46,7 +47,7 @@ def test_named_arrays_are_computed_once(tmp_path):
     assert calls == [3] and [p.name for p in (tmp_path / "parts").iterdir()] == ["one.npz"]
 
 
-@pytest.mark.parametrize("s", [1, 2, 4, math.inf])
+@one_test_over("s", [1, 2, 4, math.inf])
 def test_matched_units_have_the_variance_of_a_spin(s, step=1e-4, rtol=1e-6):
     unit, eta = Matched(s), np.array([-1.3, 0.0, 0.4])
     np.testing.assert_allclose(unit.variance(np.zeros(1)), 1, rtol=rtol)

@@ -5,11 +5,13 @@ Imports inside functions are for optional and heavy packages only, which DEFERRE
 """
 
 import ast
+import functools
 from collections import Counter
 from pathlib import Path
 
 import networkx as nx
 import pytest
+from loops import one_test_over
 
 import pgmengine
 
@@ -30,10 +32,13 @@ DEFERRED = {
 }  # fmt: skip
 
 
+@functools.cache
 def modules():
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        yield parts, ast.parse(path.read_text(encoding="utf-8"))
+    """Pairs (parts of the path, syntax tree) of all modules, read once."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    places = [path.relative_to(PACKAGE).with_suffix("").parts for path in paths]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
+    return list(zip(places, trees, strict=True))
 
 
 def room_of(parts):
@@ -69,10 +74,7 @@ def for_types(tree):
     return {child for node in tests for child in ast.walk(node)}
 
 
-MODULES = list(modules())
-
-
-@pytest.mark.parametrize(("parts", "tree"), MODULES, ids=[".".join(parts) for parts, _ in MODULES])
+@one_test_over("parts, tree", modules, ids=".".join)
 def test_imports_go_one_way(parts, tree):
     here = ROOMS.index(room_of(parts))
     for _, name in imports(tree):
@@ -81,7 +83,7 @@ def test_imports_go_one_way(parts, tree):
             assert ROOMS.index(room_of(rest)) <= here, f"{'.'.join(parts)} imports {name}"
 
 
-@pytest.mark.parametrize(("parts", "tree"), MODULES, ids=[".".join(parts) for parts, _ in MODULES])
+@one_test_over("parts, tree", modules, ids=".".join)
 def test_imports_inside_functions_are_of_heavy_packages(parts, tree):
     hidden = inside(tree, (ast.FunctionDef, ast.AsyncFunctionDef))
     for node, name in imports(tree):
@@ -89,14 +91,14 @@ def test_imports_inside_functions_are_of_heavy_packages(parts, tree):
 
 
 def test_every_module_is_in_a_room():
-    assert {room_of(parts) for parts, _ in MODULES} <= {*ROOMS}
+    assert {room_of(parts) for parts, _ in modules()} <= {*ROOMS}
 
 
 def imported(typed):
     """The graph of imports between modules; `typed`: with the ones for annotations."""
     graph = nx.DiGraph()
-    names = {".".join(("pgmengine", *parts)).removesuffix(".__init__") for parts, _ in MODULES}
-    for parts, tree in MODULES:
+    names = {".".join(("pgmengine", *parts)).removesuffix(".__init__") for parts, _ in modules()}
+    for parts, tree in modules():
         here, skip = ".".join(("pgmengine", *parts)).removesuffix(".__init__"), for_types(tree)
         for node, name in imports(tree):
             if name in names - {"pgmengine", here} and (typed or node not in skip):
@@ -117,11 +119,11 @@ def test_circles_of_annotations_are_small(most=3):
 
 def test_folders_are_small(most=12):
     """A folder that holds more modules hides what they are about."""
-    folders = Counter(parts[:-1] for parts, _ in MODULES if parts[-1] != "__init__")
+    folders = Counter(parts[:-1] for parts, _ in modules() if parts[-1] != "__init__")
     assert not {"/".join(folder): n for folder, n in folders.items() if n > most}
 
 
 def test_folders_say_what_they_hold():
-    for parts, tree in MODULES:
+    for parts, tree in modules():
         if parts[-1] == "__init__":
             assert ast.get_docstring(tree), "/".join(parts)

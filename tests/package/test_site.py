@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from loops import one_test_over
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -28,7 +29,7 @@ def test_a_sound_site_has_no_fault(tmp_path):
     assert site(tmp_path) == []
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "old, new, fault",
     [
         ('href="b.html#c"', 'href="c.html#c"', "a.html: c.html#c leads to no file"),

@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 import registry
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -186,7 +187,7 @@ def told_wrong(name, parameter, wrong):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [n for n in pgm.__all__ if n not in NOT_IN_THE_TABLE])
+@one_test_over("name", [n for n in pgm.__all__ if n not in NOT_IN_THE_TABLE])
 def test_wrong_values_are_refused_by_name_or_used(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     parameters = inspect.signature(getattr(pgm, name)).parameters.values()

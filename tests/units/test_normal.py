@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from brute import Brute
 from extras import extra
+from loops import one_test_over
 from registry import UNITS
 from scipy.special import logsumexp
 from tiny import NORMAL, as_evidence, patterns
@@ -215,7 +216,7 @@ class Doubled(pgm.Binary):
         return 2 * (np.asarray(x) - self.mean(self.link(zeta)))
 
 
-@pytest.mark.parametrize("evidence", [None, {"v": [1, 0]}, {"v": [1, np.nan]}])
+@one_test_over("evidence", [None, {"v": [1, 0]}, {"v": [1, np.nan]}])
 def test_a_link_of_a_users_own_is_the_same_model_with_other_numbers(evidence):
     """Enumeration, whose formulas do not know it, and mean field refuse it."""
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from registry import UNITS
 from scipy.integrate import quad
 from scipy.special import gammaln
@@ -139,7 +140,7 @@ def test_models_come_back_from_files(unit, tmp_path):
     np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("eta", [0.0, 1e-6, 0.015, 0.021, 0.09, 0.11, 1.0, -3.0, 30.0])
+@one_test_over("eta", [0.0, 1e-6, 0.015, 0.021, 0.09, 0.11, 1.0, -3.0, 30.0])
 def test_continuous_unit_by_quadrature(eta):
     unit = pgm.MultiValued(math.inf)
     nodes, weights = np.polynomial.legendre.leggauss(100)
@@ -151,7 +152,7 @@ def test_continuous_unit_by_quadrature(eta):
     )
 
 
-@pytest.mark.parametrize("eta", [0.0, 0.5, -2.0])
+@one_test_over("eta", [0.0, 0.5, -2.0])
 def test_gaussian_unit_by_quadrature(eta):
     unit = pgm.Gaussian(0.7)
     total = quad(lambda x: math.exp(eta * x + float(unit.log_h(x))), -20, 20)[0]
@@ -257,9 +258,7 @@ def test_multivalued_is_twice_a_normalised_family():
         np.testing.assert_allclose(pgm.MultiValued(s).log_normalizer(0.0), math.log(2), rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("s", "w"), [(1, 0.65848), (2, 0.78340), (4, 0.89410), (math.inf, 1.08866)]
-)
+@one_test_over(("s", "w"), [(1, 0.65848), (2, 0.78340), (4, 0.89410), (math.inf, 1.08866)])
 def test_alpha_of_system_1(s, w):
     """alpha_s(w) with |H| = 2: the correlation <v1 v2> of two spins that share two hidden units
     with weights w.
@@ -273,7 +272,7 @@ def test_alpha_of_system_1(s, w):
     np.testing.assert_allclose(brentq(lambda x: alpha(x) - 0.6, 0.01, 5), w, rtol=2e-5)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "make",
     [
         lambda: pgm.MultiValued(0),

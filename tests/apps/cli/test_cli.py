@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import pytest
 from extras import extra
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.apps import cli
@@ -129,7 +130,7 @@ def test_fit(monkeypatch, capsys, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "words",
     [
         (),

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from damaged import answered
+from loops import one_test_over
 from small_networks import TEXTS
 
 import pgmengine as pgm
@@ -70,7 +71,7 @@ def test_samples_of_variables_go_to_files_by_name(bif, tmp_path, capsys):
     assert set(found) == {"rain", "wind", "wet"} and len(found["rain"]) == 5
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("name", "text"),
     [
         ("e.json", '{"wet": ["yes", "no", null], "wind": ["much", "some", "none"]}'),
@@ -211,7 +212,7 @@ def test_variables_that_are_layers_take_names_of_states(tmp_path, capsys):
         assert all(f"={p:.4g}" in out for p in truth)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("evidence", "match"),
     [
         ("wet=yes,rain=no", "give the option --evidence once for each variable"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from damaged import answered
+from loops import one_test_over
 from typer.testing import CliRunner
 
 import pgmengine as pgm
@@ -118,7 +119,7 @@ def test_the_file_without_out_is_new(data, tmp_path, monkeypatch):
     assert (tmp_path / "asia.learned.safetensors").read_bytes() == before
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("words", "match"),
     [
         (["--out", "m.csv"], "out must end in .safetensors, or in .uai"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from damaged import answered
 from extras import extra
+from loops import one_test_over
 from typer.testing import CliRunner
 
 import pgmengine as pgm
@@ -52,7 +53,7 @@ def test_interventions_and_soft_evidence(net):
     assert pgm.infer(net).marginal("lung") != pytest.approx(found["marginals"]["lung"])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("words", "match"),
     [
         (["--soft", "lung=yes:1.5,no:0"], "'1.5' is no log weight.*use --likelihood 'lung=yes:1.5"),
@@ -261,7 +262,7 @@ def completed(shell, monkeypatch, capsys):
     return re.findall(r"[\w=,-]+", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("words", "found"),
     [
         (["infer", ASIA, "--evidence", "xray", "=", "y"], ["yes"]),

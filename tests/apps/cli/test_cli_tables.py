@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 from damaged import answered
+from loops import one_test_over
 from small_networks import TEXTS
 from typer.testing import CliRunner
 
@@ -26,7 +27,7 @@ def written(header, rows, separator=","):
     return text.getvalue()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_random_tables_are_the_evidence_that_infer_takes(net, seed, tmp_path, rtol=1e-12):
     """Columns in any order, empty cells, question marks, spaces, and any of the separators."""
     rng = np.random.default_rng(seed)
@@ -71,7 +72,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "match"), MALFORMED)
+@one_test_over(("text", "match"), MALFORMED)
 def test_malformed_tables_are_refused_with_their_place(text, match, tmp_path):
     (tmp_path / "m.bif").write_text(TEXTS[".bif"])
     (tmp_path / "e.csv").write_text(text)

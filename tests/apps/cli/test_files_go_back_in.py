@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from damaged import answered
+from loops import one_test_over
 from test_cli_by_name import said
 
 import pgmengine as pgm
@@ -80,6 +81,7 @@ def same(model, files, truth):
         np.testing.assert_array_equal(found.values[name], values)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", [*MODELS, "mixture"])
 def test_draws_are_evidence_and_data(name, tmp_path, capsys):
     model = mixture() if name == "mixture" else layers_of(*MODELS[name])
@@ -141,7 +143,7 @@ def test_rows_of_files_are_never_one_hot_rows(states, tmp_path):
         read_evidence(model, [str(tmp_path / "e.json")])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("states", "right"),
     [
         ((1, "1"), False),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from limits import small_tables
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.infer.exact.junction_tree.causal_independence import passage
@@ -103,7 +104,7 @@ def test_full_size_against_quickscore():
     np.testing.assert_allclose(r.mean["f"][asked[:2]], on, **EXACT)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@one_test_over("seed", range(20))
 @pytest.mark.parametrize("sparse", (False, True))
 def test_many_networks_against_quickscore(seed, sparse):
     network = Network([2, seed], diseases=25, findings=30, fewest=2, most=12)

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.base.errors import InternalError
@@ -69,7 +70,7 @@ def test_sums_are_those_over_all_paths(routine, states, size, cases=5):
         agrees(found, packing, fields, transition)
 
 
-@pytest.mark.parametrize("wide", ["field", "transition", "both"])
+@one_test_over("wide", ["field", "transition", "both"])
 def test_weights_of_any_size_give_the_same_sums(wide, cases=5):
     """Beyond the range of scaled messages, chains go the way of logarithms."""
     for seed in range(cases):
@@ -121,7 +122,7 @@ def test_sums_are_those_of_the_junction_tree(steps=30, states=6, rows=4):
     np.testing.assert_allclose(found.pairs, tree.gradient["transition"], atol=1e-10)
 
 
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0], [1], [3, 0, 1]])
+@one_test_over("lengths", [[], [0], [0, 0], [1], [3, 0, 1]])
 def test_packing_has_every_step_once(lengths):
     packing = Packing.of(np.array(lengths, dtype=int))
     assert sorted(packing.source) == list(range(sum(lengths)))

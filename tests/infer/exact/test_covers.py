@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from lattices import lattice
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.infer.exact.enumeration import cover
@@ -13,7 +14,7 @@ from pgmengine.infer.exact.enumeration.cover import choose_cover
 from pgmengine.infer.exact.exact import least_width
 
 
-@pytest.mark.parametrize("side", (22, 23, 40))
+@one_test_over("side", (22, 23, 40))
 def test_the_cover_of_a_torus_is_minimal(side):
     """Every row is a cycle, so that it leaves out at most half of its units, rounded down."""
     found = choose_cover(lattice(side, periodic=True).given(), prune=True, structural=False)
@@ -58,7 +59,7 @@ def test_covers_by_the_relaxation(seed, bipartite, monkeypatch):
         assert price == best if bipartite else price <= 2 * best
 
 
-@pytest.mark.parametrize("seed", range(20))
+@one_test_over("seed", range(20))
 def test_the_least_width_is_a_bound_of_every_order(seed):
     """It is at most the treewidth, which networkx bounds from above by two other rules."""
     rng = np.random.default_rng(seed)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from lattices import edges
+from loops import one_test_over
 from random_graphs import Oracle, as_arguments, as_hints, draw_question, random_graph
 from scipy.stats import chi2
 
@@ -67,7 +68,7 @@ def test_all_quantities_equal_those_of_one_tree(seed, monkeypatch):
     np.testing.assert_array_equal(found["mode"], truth["mode"])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_draws_have_the_joint_distribution(seed, draws=20_000):
     """Pearson's statistic of all states of each lane; a false alarm has probability 1e-6 a test."""
     factors, values, lanes, wide, rng = random_factors(100 + seed)
@@ -94,7 +95,7 @@ def test_draws_have_the_joint_distribution(seed, draws=20_000):
         assert abs(same - (share**2).sum()) < 5.5 / np.sqrt(draws)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@one_test_over("seed", range(60))
 def test_answers_of_random_models(seed):
     """A limit below the entries of the tree leads to variables outside, unless the tree is tiny."""
     graph = random_graph(seed, 2**10)
@@ -171,7 +172,7 @@ def ring(variables, states):
     return b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("limits", "reason"),
     [
         ((8, 2**36), "even a cutset of all 9 variables leaves as many entries"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import random_graphs
 from brute import grid
+from loops import in_blocks
 from random_graphs import (
     Oracle,
     as_arguments,
@@ -25,17 +26,12 @@ EXACT = {"rtol": 1e-10, "atol": 1e-10}
 # Central differences with step 1e-4 have errors of about 1e-8 times the third derivative.
 DIFFERENCE = {"rtol": 1e-5, "atol": 1e-5, "step": 1e-4}
 FALSE_ALARM = 1e-6
-MODELS, QUICK = 2000, 150
 METHODS = {"elimination": pgm.Elimination(), "small tables": pgm.Elimination(), "default": None}
 
 
-def numbers(count, quick):
-    return [pytest.param(i, marks=[pytest.mark.long] if i >= quick else []) for i in range(count)]
-
-
-seeds = pytest.mark.parametrize("seed", numbers(MODELS, QUICK))
-some_seeds = pytest.mark.parametrize("seed", numbers(400, 40))
-few_seeds = pytest.mark.parametrize("seed", numbers(60, 6))
+seeds = in_blocks("seed", 2000, 50)
+some_seeds = in_blocks("seed", 400, 20)
+few_seeds = in_blocks("seed", 60, 6)
 methods = pytest.mark.parametrize("method", METHODS)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from brute import Brute
 from limits import free_memory
+from loops import one_test_over
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
@@ -22,7 +23,7 @@ from pgmengine.infer.variational.unit_families import coupled, layer_order
 from pgmengine.learn.run import compact
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
-table = pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
+table = one_test_over("tiny_model", MODELS)
 
 
 def check_the_same(tiny_model, row, first, last):
@@ -40,7 +41,7 @@ def check_the_same(tiny_model, row, first, last):
             np.testing.assert_allclose(first.prob[x.name], truth.prob(x.name), **EXACT)
 
 
-@table
+@pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
 def test_patterns_asked_again_give_the_same(tiny_model, monkeypatch):
     model, rows, compiled = tiny_model.build(), patterns(tiny_model), []
     made = linear_plan._compile

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from brute import Brute
 from enumerators import compiled_enumeration_only, numpy_enumeration_only
+from loops import one_test_over
 from scipy.stats import chi2
 from tiny import INFINITE, MODELS, as_evidence, draw_row, patterns, without_fixed_biases
 
@@ -12,7 +13,7 @@ from pgmengine.infer.exact.enumeration import compiled_enumerator, cover_states
 
 BETAS = (1.0, 0.37)
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
-table = pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
+table = one_test_over("tiny_model", MODELS)
 
 
 @pytest.fixture(params=["chosen", "gray", pytest.param("plain", marks=pytest.mark.long)])

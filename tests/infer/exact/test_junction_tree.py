@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 from comparisons import flat
 from lattices import edges
+from loops import one_test_over
 
 from pgmengine._kernels import JunctionTree, uniforms
 from pgmengine.base.errors import PgmError
@@ -92,7 +93,7 @@ def check_lane(result, lane, cards, scopes, tables, tolerance):
 
 
 @pytest.mark.parametrize("log_space", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_random_graphs_by_enumeration(seed, log_space, *, graphs=100, tolerance=1e-10):
     rng = np.random.default_rng(seed)
     for _ in range(graphs):
@@ -162,7 +163,7 @@ def least_peak(tree, cards):
     return max(peak(i) for i in range(count) if parent[i] < 0), message
 
 
-@pytest.mark.parametrize("seed", range(20))
+@one_test_over("seed", range(20))
 def test_the_children_of_a_clique_come_in_the_order_of_least_memory(seed, n=12):
     rng = np.random.default_rng(seed)
     cards = rng.integers(2, 5, n).tolist()
@@ -204,7 +205,7 @@ def numbers(compiled, plain):
 
 @pytest.mark.parametrize("log_space", [False, True])
 @pytest.mark.parametrize("lanes", [1, 3, 8, 20])
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_cliques_of_many_blocks_are_those_of_the_reference(seed, lanes, log_space):
     rng = np.random.default_rng(seed)
     cards, scopes, tables = mixed(rng, 14, 2 + seed)
@@ -265,7 +266,7 @@ def transfer(rows, columns, scopes, tables):
     return np.logaddexp.reduce(total), best.max()
 
 
-@pytest.mark.parametrize("scale", [1.0, 30.0, 500.0])
+@one_test_over("scale", [1.0, 30.0, 500.0])
 def test_strong_frustrated_couplings(scale, *, tolerance=1e-10):
     rng = np.random.default_rng(3)
     scopes, tables = couplings_of_both_signs(20, 8, rng, scale)
@@ -565,7 +566,7 @@ def test_an_impossible_lane_does_not_harm_the_others():
     assert result["mode"].tolist() == [[1], [-1]] and result["samples"][0, 1].tolist() == [-1]
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("cards", "start", "scope", "order", "message"),
     [
         ([2, 2], [0, 2], [0, 2], [0, 1], "variable 2"),
@@ -589,7 +590,7 @@ def test_malformed_graphs_are_refused(cards, start, scope, order, message):
         JunctionTree(*arrays)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("change", "message"),
     [
         ({"values": np.zeros(3)}, "expected 4"),

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from lattices import coupled, edges, weights_of
+from loops import one_test_over
 from scipy.special import logsumexp
 
 import pgmengine as pgm
@@ -83,7 +84,7 @@ def kaufman(n, m, k):
     return n * m / 2 * math.log(2 * math.sinh(2 * k)) + math.log(sum(parts) / 2)
 
 
-@pytest.mark.parametrize("coupling", (0.1, 0.44068679350977147, 1.0))
+@one_test_over("coupling", (0.1, 0.44068679350977147, 1.0))
 def test_periodic_ising_model(coupling):
     n = 8
     g = np.arange(n * n).reshape(n, n)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 
@@ -56,7 +57,7 @@ def joint(model, states, places):
 
 @pytest.mark.parametrize("zeros", (0.0, 0.3))
 @pytest.mark.parametrize("make", (network, boltzmann), ids=("network", "boltzmann"))
-@pytest.mark.parametrize("seed", range(5))
+@one_test_over("seed", range(5))
 def test_against_sums_over_all_states(make, seed, zeros):
     rng = np.random.default_rng(seed)
     model, states = make(rng, zeros)
@@ -134,7 +135,7 @@ def log_p(path, x, start, move, emit):
     return found + np.log(move[path[:-1], path[1:]]).sum()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_the_path_of_the_states_alone_is_that_of_viterbi(seed):
     rng = np.random.default_rng(seed)
     model, tables = hmm(60, rng)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from extras import extra
 from lattices import edges
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine import _kernels
@@ -63,7 +64,7 @@ def random_graph(rng, n, factors, most=3, states=5):
     return rng.integers(1, states + 1, size=n), scopes
 
 
-@pytest.mark.parametrize("seed", range(30))
+@one_test_over("seed", range(30))
 def test_entries_and_largest_agree_with_a_plain_elimination(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 30))
@@ -198,7 +199,7 @@ def graph_of_powers(seed):
     return 2 ** rng.integers(0, 5, n), scopes
 
 
-@pytest.mark.parametrize("seed", range(40))
+@one_test_over("seed", range(40))
 def test_greedy_orders_are_those_of_a_plain_search(seed):
     cards, scopes = graph_of_powers(seed)
     for rule in RULES:
@@ -230,13 +231,13 @@ def test_random_searches_take_vertices_of_nearly_the_least_score(rule, noise):
     assert len(orders) > 1 and (larger > 0) == (noise > 0.0)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@one_test_over("seed", range(40))
 def test_the_bound_is_that_of_a_plain_contraction(seed):
     cards, scopes = graph_of_powers(seed)
     assert _kernels.width_bound(*graph(cards, scopes)) == Plain(cards, scopes).bound()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@one_test_over("seed", range(40))
 def test_the_bound_is_below_every_order_and_the_search_is_near_the_best(seed):
     rng = np.random.default_rng(seed)
     n = 7 if seed == 0 else int(rng.integers(2, 7))
@@ -357,7 +358,7 @@ def test_trees_of_bags_become_orders():
     assert max(map(len, cliques(6, bags, order))) == 2
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("cards", "start", "scope", "message"),
     [
         ([2, 2], [0, 2], [0, 2], "factor 0 names variable 2"),
@@ -423,7 +424,7 @@ def possible_by_repetition(cards, start, scope, values):
     return left
 
 
-@pytest.mark.parametrize("seed", range(40))
+@one_test_over("seed", range(40))
 def test_removing_impossible_states_keeps_the_sum(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 6))

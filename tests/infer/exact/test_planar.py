@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from lattices import coupled, edges, weights_of
+from loops import in_blocks, one_test_over
 from scipy.spatial import Delaunay
 
 import pgmengine as pgm
@@ -59,7 +60,7 @@ def accepted(model, evidence=None, want=("log_z",), **asked):
     return pgm.Planar().plan(model.given(evidence, **asked), want).accepted
 
 
-@pytest.mark.parametrize("seed", range(60))
+@one_test_over("seed", range(60))
 def test_random_planar_graphs_agree_with_a_sum_over_all_states(seed):
     rng = np.random.default_rng(seed)
     units = int(rng.integers(4, 11))
@@ -119,7 +120,7 @@ JOINT = pgm.Joint(("a", 0), ("b", 0))
 WANTED = ("log_z",), ("marginals",), ("marginals", "gradient"), ("pairs",), (JOINT,)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@in_blocks("seed", 120, 8)
 def test_rows_of_mixed_patterns_agree_with_elimination(seed):
     model, evidence = mixed_patterns(np.random.default_rng(seed))
     for want in (*WANTED, ("log_z", "log_prob")):
@@ -229,8 +230,8 @@ def test_zeros_and_more_states_are_refused():
         pgm.infer(b.build(), want=("log_z",), method=pgm.Planar())
 
 
-@pytest.mark.parametrize("k", [0.5, 2.0, 3.0, 5.0, 9.0, 40.0])
-@pytest.mark.parametrize("seed", range(3))
+@one_test_over("k", [0.5, 2.0, 3.0, 5.0, 9.0, 40.0])
+@one_test_over("seed", range(3))
 def test_strong_couplings_keep_the_promised_digits_or_are_refused(k, seed):
     """Spin glasses: rounding grows with the couplings, and is seen."""
     rng, side = np.random.default_rng(seed), 10

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from comparisons import flat
+from loops import one_test_over
 
 from pgmengine._kernels import JunctionTree, restricted_entries, run_restricted
 from pgmengine.base.errors import PgmError
@@ -46,7 +47,7 @@ def with_evidence(cards, given, wide, seen):
     return out
 
 
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_rows_of_evidence_are_indicator_tables(seed, *, graphs=60, tolerance=1e-11):
     rng = np.random.default_rng(seed)
     for _ in range(graphs):
@@ -132,7 +133,7 @@ def test_a_table_is_visited_again_when_its_variables_lose_states():
     np.testing.assert_array_equal(found, [[1 + 2, 2]])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@one_test_over("seed", range(4))
 def test_impossible_states_are_those_of_the_reference(seed, *, tolerance=1e-12):
     """Answers on the reference's reduced factors are the same."""
     rng = np.random.default_rng(seed)
@@ -169,7 +170,7 @@ def test_entries_of_rows():
         restricted_entries(tree, values, seen[:, :2])
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("change", "message"),
     [
         ({"seen": np.zeros((1, 3))}, "expected 2"),

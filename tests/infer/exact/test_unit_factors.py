@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.infer.exact.junction_tree.conditioned_model import Form, condition
@@ -34,7 +35,7 @@ def by_hand(tables, bias, weights, beta):
     return np.log(total), np.array([mass[1].sum(), mass[:, 1].sum(), mass[:, :, 1].sum()]) / total
 
 
-@pytest.mark.parametrize("seed", range(3))
+@one_test_over("seed", range(3))
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("beta", [1.0, 0.6])

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from loops import one_test_over
 from tiny import FINITE, INFINITE, TABLED, as_evidence, mixed_target, patterns
 from twin import Replay, key_of
 
@@ -32,7 +33,7 @@ def random_rbm(seed, v=30, h=12, sd=2.0):
 # ---- the path ----
 
 
-@pytest.mark.parametrize("tiny_model", FINITE + INFINITE + TABLED, ids=repr)
+@one_test_over("tiny_model", FINITE + INFINITE + TABLED)
 def test_log_z_at_0_is_exact_and_so_are_its_draws(tiny_model):
     target = mixed_target(tiny_model, rows=6).at(0.0)
     layers = target.structure.layers

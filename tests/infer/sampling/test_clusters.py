@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from invariance import ALARM, CAUGHT, tail
+from loops import one_test_over
 from smoke import in_lane
 
 import pgmengine as pgm
@@ -301,7 +302,7 @@ def with_gaussian_child():
     return b.build()
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     ("model", "why"),
     [
         (glass(), "frustrated"),
@@ -310,7 +311,6 @@ def with_gaussian_child():
         (with_table(np.arange(1.0, 9).reshape(2, 2, 2)), "more than two units"),
         (with_gaussian_child(), "infinitely many values"),
     ],
-    ids=["glass", "three states", "zero", "triple", "gaussian"],
 )
 def test_refusals(model, why):
     with pytest.raises(pgm.PgmError, match=f"SwendsenWang refused: .*{why}"):

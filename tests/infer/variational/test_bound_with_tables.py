@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from bound_oracle import bound, bounds, q_of
 from brute import Brute, grid, log_sum
+from loops import one_test_over
 from test_directed_bound import CONVERGED, ask, move, soft_of
 from tiny import TABLED, as_evidence, draw_row, patterns, without_fixed_biases
 
@@ -13,7 +14,7 @@ import pgmengine as pgm
 
 NAN = np.nan
 FINITE = [m for m in TABLED if all(x.unit.support is not None for x in m.layers)]
-each = pytest.mark.parametrize("m", FINITE, ids=repr)
+each = one_test_over("m", FINITE)
 
 
 @each
@@ -293,7 +294,7 @@ def test_coupled_infinite_units_beside_tables(slack=1e-9, digits=1e-6):
     )
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "key, places", [("g.bias", [(0,)]), ("h-g.weight", [(0, 1)]), ("x-x.weight", [(0, 1), (1, 0)])]
 )
 def test_slopes_beside_infinite_units(key, places, step=1e-4, rtol=1e-5):

@@ -5,6 +5,7 @@ share what follows from their evidence pattern against questions to models of th
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from loops import one_test_over
 from random_graphs import as_arguments, as_hints, draw_question, random_causes, random_graph
 
 import pgmengine as pgm
@@ -150,7 +151,7 @@ def questions(rng):
     yield {}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@one_test_over("seed", range(3))
 def test_questions_that_share_their_facts(seed):
     """The bits are those of a model without earlier questions, also where weights are zero."""
     rng = np.random.default_rng(seed)
@@ -184,7 +185,7 @@ def test_a_prepared_question_has_the_bits_of_infer():
 
 
 @pytest.mark.parametrize("rows", [1, 2, LANES + 1])
-@pytest.mark.parametrize("seed", range(8))
+@one_test_over("seed", range(8))
 def test_a_small_step_is_that_of_the_snapshot(seed, rows, rtol=1e-9):
     graph = random_graph(seed, leaves=True)
     asked = draw_question(graph, seed, rows=rows)

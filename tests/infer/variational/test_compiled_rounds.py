@@ -10,6 +10,7 @@ import pytest
 from bound_oracle import bound
 from brute import Brute, grid, log_sum
 from kept import kept
+from loops import one_test_over
 from tiny import MODELS, as_evidence, draw_row, tiny_model
 
 import pgmengine as pgm
@@ -122,7 +123,7 @@ class Twin:
 
 
 @pytest.mark.parametrize("xi", [0.0, 0.4, 1.0])
-@pytest.mark.parametrize("m", SCALAR, ids=repr)
+@one_test_over("m", SCALAR)
 def test_rounds_are_those_of_plain_numpy(m, xi, rtol=1e-9):
     """After 1, 2 and 5 rounds, rows with all leaves observed (nothing is left out of the bound)."""
     rng, parents = np.random.default_rng(0), {p for p, c, _ in m.directed if p != c}
@@ -168,7 +169,7 @@ def test_rounds_with_soft_evidence_are_those_of_plain_numpy(rtol=1e-9):
 FINITE = [m for m in MODELS if m.directed and all(x.unit.support is not None for x in m.layers)]
 
 
-@pytest.mark.parametrize("m", FINITE, ids=repr)
+@one_test_over("m", FINITE)
 def test_along_the_tempering_path(m, slack=1e-9):
     """At every beta, with a reference, below log Z; equal at 0; rows of one batch at different beta
     as alone.
@@ -259,7 +260,7 @@ def test_many_parents_do_not_overflow(rtol=1e-9):
     np.testing.assert_allclose(r.log_prob[0], -np.log1p(np.exp(-0.3)), rtol=rtol)
 
 
-@pytest.mark.parametrize("unit", [pgm.Binary(), pgm.Spin(), pgm.MultiValued(2)], ids=repr)
+@one_test_over("unit", [pgm.Binary(), pgm.Spin(), pgm.MultiValued(2)], ids=repr)
 def test_xi_is_at_its_minimum_after_one_round(unit, rtol=1e-7):
     """Also where F has kinks, so that plain Newton steps would not arrive."""
     size = 2 if len(unit.support) > 2 else 3
@@ -365,7 +366,7 @@ def test_same_bits_for_any_number_of_threads_and_rows(digits, monkeypatch):
             np.testing.assert_array_equal(found[0].gradient[name], other.gradient[name])
 
 
-@pytest.mark.parametrize("rows", [1, 7, 8, 9, 17])
+@one_test_over("rows", [1, 7, 8, 9, 17])
 def test_rows_need_not_fill_a_block(digits, rows, rtol=1e-6):
     """The bound of a row hardly depends on the rows beside it: they only decide how many rounds are
     made.
@@ -463,7 +464,7 @@ def test_rounds_are_stopped_by_signals(model, evidence, rows, monkeypatch):
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "keywords, match",
     [
         ({"xi": 1.5}, "xi must be None or a number from 0 to 1"),

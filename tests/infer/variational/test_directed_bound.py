@@ -13,6 +13,7 @@ from brute import Brute, grid
 from comparisons import dense
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from loops import one_test_over
 from scipy.optimize import minimize_scalar
 from tiny import (
     MODELS,
@@ -34,7 +35,7 @@ from pgmengine.model.layer import Layer
 CONTINUOUS = next(m for m in MODELS if m.name == "continuous child")
 # test_bound_with_tables.py has the models with tables.
 DIRECTED = [m for m in MODELS if m.directed and m is not CONTINUOUS and not m.tables]
-each = pytest.mark.parametrize("m", DIRECTED, ids=repr)
+each = one_test_over("m", DIRECTED)
 CONVERGED = pgm.MeanField(updates=2000, tolerance=1e-12)
 
 
@@ -337,7 +338,7 @@ def test_nearly_deterministic_nets(unit, scale):
         assert_agree(m, found.log_z, bounds(m, rows, found))
 
 
-@pytest.mark.parametrize("states", [10, 32, 33, 40])
+@one_test_over("states", [10, 32, 33, 40])
 def test_children_of_many_states(states):
     """Up to 32 components xi moves by the whole Hessian, beyond by its diagonal."""
     m = tiny_model(
@@ -443,7 +444,7 @@ def test_five_hundred_parents(unit, value, parents=500):
     assert truth - 5.0 <= found.log_z[0] <= truth + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(6))
+@one_test_over("seed", range(6))
 def test_warm_starts_and_restarts_of_noisy_or_never_lose(seed, slack=1e-9):
     """Large inputs have terms of very different sizes, whose xi must fit before the first round."""
     rng = np.random.default_rng(seed)

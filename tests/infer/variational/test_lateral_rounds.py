@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from loops import one_test_over
 
 import pgmengine as pgm
 from pgmengine.infer.sampling.methods.bound_check import MIN_CHECK_SECONDS, check_within
@@ -71,7 +72,7 @@ def test_units_that_are_not_stale_would_not_change(unit, sparse, n=25, rounds=12
         np.testing.assert_allclose(mean, plain, atol=atol)
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=repr)
+@one_test_over("unit", UNITS, ids=repr)
 def test_the_bound_never_decreases_from_round_to_round(unit, slack=1e-9):
     rng = np.random.default_rng(2)
     q = Factors(coupled(unit, 20, True, rng, scale=2.0).given(), quiet=1e-7)

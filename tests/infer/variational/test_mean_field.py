@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from brute import Brute
+from loops import one_test_over
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
@@ -12,7 +13,7 @@ from pgmengine.infer.variational.unit_families import Factors
 UNDIRECTED = [m for m in MODELS if not m.directed and not m.tables]
 
 
-@pytest.mark.parametrize("m", UNDIRECTED, ids=repr)
+@one_test_over("m", UNDIRECTED)
 def test_bound_below_log_z_and_equal_where_independent(m, slack=1e-9):
     rows = patterns(m)
     model, evidence = m.build(), as_evidence(m, rows)
@@ -36,7 +37,7 @@ def test_bound_below_log_z_and_equal_where_independent(m, slack=1e-9):
             np.testing.assert_array_equal(found.mean[name][~np.isnan(seen)], seen[~np.isnan(seen)])
 
 
-@pytest.mark.parametrize("m", UNDIRECTED, ids=repr)
+@one_test_over("m", UNDIRECTED)
 def test_the_bound_never_decreases(m, slack=1e-10):
     rng, target = np.random.default_rng(0), m.build().given(as_evidence(m, patterns(m)))
     q = Factors(target)
@@ -49,7 +50,7 @@ def test_the_bound_never_decreases(m, slack=1e-10):
     del rng
 
 
-@pytest.mark.parametrize("m", [m for m in UNDIRECTED if "large" not in m.name], ids=repr)
+@one_test_over("m", [m for m in UNDIRECTED if "large" not in m.name])
 def test_gradient_is_that_of_the_bound(m, rtol=1e-5):
     """At the fixed point the means need not be differentiated: finite differences of the converged
     bound.
@@ -180,7 +181,7 @@ def test_pairs_are_expectations_under_q(m, atol=1e-9):
         assert np.any(~np.isnan(found)) or not np.any(model.weight(c))
 
 
-@pytest.mark.parametrize(
+@one_test_over(
     "evidence",
     [
         {"h": [0, 0]},

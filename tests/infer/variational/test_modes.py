@@ -1,8 +1,8 @@
 """Modes: bounds of log Z from spread starts, against enumeration and the default fixed point."""
 
 import numpy as np
-import pytest
 from brute import Brute
+from loops import one_test_over
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
@@ -20,7 +20,7 @@ def two_phases(visible=40, hidden=12):
     return model.with_params({"v-h.weight": weight, **bias})
 
 
-@pytest.mark.parametrize("m", MODELS, ids=repr)
+@one_test_over("m", MODELS)
 def test_every_bound_is_below_log_z_and_the_best_is_no_worse_than_the_default(m, slack=1e-7):
     if any(x.unit.support is None for x in m.layers):
         # Enumeration integrates continuous units on a grid, to 1e-6.
