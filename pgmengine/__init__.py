@@ -17,17 +17,15 @@ import pgmengine.infer
 
 del pgmengine.infer, pgmengine
 
-_STUB = ast.parse(__spec__.loader.get_data(f"{__file__.removesuffix('c')}i")).body
-
 # Public name -> the module that has it.
 _HOMES = {
-    alias.name: line.module
-    for line in _STUB
+    line.names[0].name: line.module
+    for line in ast.parse(__spec__.loader.get_data(f"{__file__.removesuffix('c')}i")).body
     if isinstance(line, ast.ImportFrom)
-    for alias in line.names
 }
 
-__all__ = next(ast.literal_eval(line.value) for line in _STUB if isinstance(line, ast.Assign))
+# The modules that need an optional package are no part of `from pgmengine import *`.
+__all__ = sorted({*_HOMES} - {"plots", "sklearn"})
 
 
 def __getattr__(name: str) -> object:

@@ -1,219 +1,122 @@
 """The public names of pgmengine, each with the module from which its first use imports it."""
 
-from pgmengine import datasets, diagnostics
+from pgmengine import datasets as datasets
+from pgmengine import diagnostics as diagnostics
 from pgmengine import plots as plots
 from pgmengine import sklearn as sklearn
-from pgmengine.apps.explorer.explore import explore
-from pgmengine.apps.learners.classifier import GenerativeClassifier
-from pgmengine.base.errors import NotAsked, PgmError
-from pgmengine.base.routines import build_config
-from pgmengine.declare.builder import GraphBuilder
-from pgmengine.declare.families import boltzmann_machine, dbm, dbn, drbm, rbm, sbn
-from pgmengine.declare.model import Model
-from pgmengine.declare.template import Template
-from pgmengine.declare.values.noisy import noisy_and, noisy_max, noisy_min, noisy_or
-from pgmengine.engine.kernels import Blend, FlipState, Gibbs
-from pgmengine.evidence.soft import likelihood
-from pgmengine.evidence.target import Target
-from pgmengine.infer.methods import (
-    AIS,
-    MCMC,
-    Adaptive,
-    ClusterLadder,
-    CoupledTempering,
-    Elimination,
-    Enumeration,
-    Exact,
-    FlatHistogram,
-    Forward,
-    Linear,
-    MeanField,
-    OneOverT,
-    ParallelTempering,
-    Planar,
-    SimulatedTempering,
-    SwendsenWang,
-    TemperedTransitions,
-    ThreePiece,
-    WangLandau,
-    base_rates,
-)
-from pgmengine.infer.question.ask import explain, infer, prepare
-from pgmengine.infer.question.auto import Auto
-from pgmengine.infer.question.impact import Contribution, Impact, impact
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
-from pgmengine.infer.results.by_name import Joint, Mode
-from pgmengine.infer.results.expectation import Expectation
-from pgmengine.infer.results.result import Plan, Result, Status
-from pgmengine.infer.results.statistics import Axis
-from pgmengine.io.formats import read, read_evidence, write
-from pgmengine.io.store import load, load_declaration, save
-from pgmengine.learn.fit import Fit, fit
-from pgmengine.learn.monitoring.finding import Finding, FindingKind
-from pgmengine.learn.monitoring.likelihoods import (
-    AISLogLikelihood,
-    ExactLogLikelihood,
-    FreeEnergyGap,
-    PseudoLikelihood,
-    VariationalBound,
-)
-from pgmengine.learn.monitoring.monitors import (
-    EarlyStopping,
-    FlipRates,
-    Occupancy,
-    ReconstructionError,
-    WeightNorms,
-)
-from pgmengine.learn.negative import (
-    CAST,
-    CD,
-    PCD,
-    PT,
-    AdaptiveSAP,
-    ExactGradient,
-    FastPCD,
-    PseudoGradient,
-    TransSAP,
-)
-from pgmengine.learn.starting.base_rate_start import base_rate_start
-from pgmengine.learn.starting.pretraining import pretrain
-from pgmengine.learn.steps.em import EM
-from pgmengine.learn.steps.fixed import Fixed
-from pgmengine.learn.steps.lbfgs import LBFGS
-from pgmengine.learn.steps.optimizers import SGD, Adam, AdaMax
-from pgmengine.learn.steps.scaled import Scaled
-from pgmengine.learn.steps.schedules import GrowingBlend, harmonic, linear_decay
-from pgmengine.learn.steps.wrappers import Averaged, Centered
-from pgmengine.units import (
-    Binary,
-    Categorical,
-    Constant,
-    Gaussian,
-    Input,
-    MultiValued,
-    NoisyOr,
-    Normal,
-    Spin,
-    Unit,
-)
+from pgmengine.apps.explorer.explore import explore as explore
+from pgmengine.apps.learners.classifier import GenerativeClassifier as GenerativeClassifier
+from pgmengine.base.errors import NotAsked as NotAsked
+from pgmengine.base.errors import PgmError as PgmError
+from pgmengine.base.routines import build_config as build_config
+from pgmengine.declare.builder import GraphBuilder as GraphBuilder
+from pgmengine.declare.families import boltzmann_machine as boltzmann_machine
+from pgmengine.declare.families import dbm as dbm
+from pgmengine.declare.families import dbn as dbn
+from pgmengine.declare.families import drbm as drbm
+from pgmengine.declare.families import rbm as rbm
+from pgmengine.declare.families import sbn as sbn
+from pgmengine.declare.model import Model as Model
+from pgmengine.declare.template import Template as Template
+from pgmengine.declare.values.noisy import noisy_and as noisy_and
+from pgmengine.declare.values.noisy import noisy_max as noisy_max
+from pgmengine.declare.values.noisy import noisy_min as noisy_min
+from pgmengine.declare.values.noisy import noisy_or as noisy_or
+from pgmengine.engine.kernels import Blend as Blend
+from pgmengine.engine.kernels import FlipState as FlipState
+from pgmengine.engine.kernels import Gibbs as Gibbs
+from pgmengine.evidence.soft import likelihood as likelihood
+from pgmengine.evidence.target import Target as Target
+from pgmengine.infer.methods import AIS as AIS
+from pgmengine.infer.methods import MCMC as MCMC
+from pgmengine.infer.methods import Adaptive as Adaptive
+from pgmengine.infer.methods import ClusterLadder as ClusterLadder
+from pgmengine.infer.methods import CoupledTempering as CoupledTempering
+from pgmengine.infer.methods import Elimination as Elimination
+from pgmengine.infer.methods import Enumeration as Enumeration
+from pgmengine.infer.methods import Exact as Exact
+from pgmengine.infer.methods import FlatHistogram as FlatHistogram
+from pgmengine.infer.methods import Forward as Forward
+from pgmengine.infer.methods import Linear as Linear
+from pgmengine.infer.methods import MeanField as MeanField
+from pgmengine.infer.methods import OneOverT as OneOverT
+from pgmengine.infer.methods import ParallelTempering as ParallelTempering
+from pgmengine.infer.methods import Planar as Planar
+from pgmengine.infer.methods import SimulatedTempering as SimulatedTempering
+from pgmengine.infer.methods import SwendsenWang as SwendsenWang
+from pgmengine.infer.methods import TemperedTransitions as TemperedTransitions
+from pgmengine.infer.methods import ThreePiece as ThreePiece
+from pgmengine.infer.methods import WangLandau as WangLandau
+from pgmengine.infer.methods import base_rates as base_rates
+from pgmengine.infer.question.ask import explain as explain
+from pgmengine.infer.question.ask import infer as infer
+from pgmengine.infer.question.ask import prepare as prepare
+from pgmengine.infer.question.auto import Auto as Auto
+from pgmengine.infer.question.impact import Contribution as Contribution
+from pgmengine.infer.question.impact import Impact as Impact
+from pgmengine.infer.question.impact import impact as impact
+from pgmengine.infer.question.prepared import Method as Method
+from pgmengine.infer.question.prepared import Prepared as Prepared
+from pgmengine.infer.question.prepared import Scheme as Scheme
+from pgmengine.infer.results.by_name import Joint as Joint
+from pgmengine.infer.results.by_name import Mode as Mode
+from pgmengine.infer.results.expectation import Expectation as Expectation
+from pgmengine.infer.results.result import Plan as Plan
+from pgmengine.infer.results.result import Result as Result
+from pgmengine.infer.results.result import Status as Status
+from pgmengine.infer.results.statistics import Axis as Axis
+from pgmengine.io.formats import read as read
+from pgmengine.io.formats import read_evidence as read_evidence
+from pgmengine.io.formats import write as write
+from pgmengine.io.store import load as load
+from pgmengine.io.store import load_declaration as load_declaration
+from pgmengine.io.store import save as save
+from pgmengine.learn.fit import Fit as Fit
+from pgmengine.learn.fit import fit as fit
+from pgmengine.learn.monitoring.finding import Finding as Finding
+from pgmengine.learn.monitoring.finding import FindingKind as FindingKind
+from pgmengine.learn.monitoring.likelihoods import AISLogLikelihood as AISLogLikelihood
+from pgmengine.learn.monitoring.likelihoods import ExactLogLikelihood as ExactLogLikelihood
+from pgmengine.learn.monitoring.likelihoods import FreeEnergyGap as FreeEnergyGap
+from pgmengine.learn.monitoring.likelihoods import PseudoLikelihood as PseudoLikelihood
+from pgmengine.learn.monitoring.likelihoods import VariationalBound as VariationalBound
+from pgmengine.learn.monitoring.monitors import EarlyStopping as EarlyStopping
+from pgmengine.learn.monitoring.monitors import FlipRates as FlipRates
+from pgmengine.learn.monitoring.monitors import Occupancy as Occupancy
+from pgmengine.learn.monitoring.monitors import ReconstructionError as ReconstructionError
+from pgmengine.learn.monitoring.monitors import WeightNorms as WeightNorms
+from pgmengine.learn.negative import CAST as CAST
+from pgmengine.learn.negative import CD as CD
+from pgmengine.learn.negative import PCD as PCD
+from pgmengine.learn.negative import PT as PT
+from pgmengine.learn.negative import AdaptiveSAP as AdaptiveSAP
+from pgmengine.learn.negative import ExactGradient as ExactGradient
+from pgmengine.learn.negative import FastPCD as FastPCD
+from pgmengine.learn.negative import PseudoGradient as PseudoGradient
+from pgmengine.learn.negative import TransSAP as TransSAP
+from pgmengine.learn.starting.base_rate_start import base_rate_start as base_rate_start
+from pgmengine.learn.starting.pretraining import pretrain as pretrain
+from pgmengine.learn.steps.em import EM as EM
+from pgmengine.learn.steps.fixed import Fixed as Fixed
+from pgmengine.learn.steps.lbfgs import LBFGS as LBFGS
+from pgmengine.learn.steps.optimizers import SGD as SGD
+from pgmengine.learn.steps.optimizers import Adam as Adam
+from pgmengine.learn.steps.optimizers import AdaMax as AdaMax
+from pgmengine.learn.steps.scaled import Scaled as Scaled
+from pgmengine.learn.steps.schedules import GrowingBlend as GrowingBlend
+from pgmengine.learn.steps.schedules import harmonic as harmonic
+from pgmengine.learn.steps.schedules import linear_decay as linear_decay
+from pgmengine.learn.steps.wrappers import Averaged as Averaged
+from pgmengine.learn.steps.wrappers import Centered as Centered
+from pgmengine.units import Binary as Binary
+from pgmengine.units import Categorical as Categorical
+from pgmengine.units import Constant as Constant
+from pgmengine.units import Gaussian as Gaussian
+from pgmengine.units import Input as Input
+from pgmengine.units import MultiValued as MultiValued
+from pgmengine.units import NoisyOr as NoisyOr
+from pgmengine.units import Normal as Normal
+from pgmengine.units import Spin as Spin
+from pgmengine.units import Unit as Unit
 
 __version__: str
-
-__all__ = [
-    "AIS",
-    "AISLogLikelihood",
-    "AdaMax",
-    "Adam",
-    "Adaptive",
-    "AdaptiveSAP",
-    "Auto",
-    "Averaged",
-    "Axis",
-    "Binary",
-    "Blend",
-    "CAST",
-    "CD",
-    "Categorical",
-    "Centered",
-    "Constant",
-    "Contribution",
-    "ClusterLadder",
-    "CoupledTempering",
-    "EM",
-    "EarlyStopping",
-    "Elimination",
-    "Enumeration",
-    "Exact",
-    "ExactGradient",
-    "ExactLogLikelihood",
-    "Expectation",
-    "FastPCD",
-    "Finding",
-    "FindingKind",
-    "Fit",
-    "Fixed",
-    "FlatHistogram",
-    "FlipRates",
-    "FlipState",
-    "Forward",
-    "FreeEnergyGap",
-    "Gaussian",
-    "GenerativeClassifier",
-    "Gibbs",
-    "GraphBuilder",
-    "GrowingBlend",
-    "Impact",
-    "Input",
-    "Joint",
-    "LBFGS",
-    "Linear",
-    "MCMC",
-    "MeanField",
-    "Method",
-    "Mode",
-    "Model",
-    "MultiValued",
-    "NoisyOr",
-    "Normal",
-    "NotAsked",
-    "Occupancy",
-    "OneOverT",
-    "PCD",
-    "PT",
-    "ParallelTempering",
-    "PgmError",
-    "Plan",
-    "Planar",
-    "Prepared",
-    "PseudoGradient",
-    "PseudoLikelihood",
-    "ReconstructionError",
-    "Result",
-    "SGD",
-    "Scheme",
-    "SimulatedTempering",
-    "Scaled",
-    "Spin",
-    "Status",
-    "SwendsenWang",
-    "Target",
-    "TemperedTransitions",
-    "Template",
-    "ThreePiece",
-    "TransSAP",
-    "Unit",
-    "VariationalBound",
-    "WangLandau",
-    "WeightNorms",
-    "base_rate_start",
-    "base_rates",
-    "boltzmann_machine",
-    "build_config",
-    "datasets",
-    "dbm",
-    "dbn",
-    "diagnostics",
-    "drbm",
-    "explain",
-    "explore",
-    "fit",
-    "harmonic",
-    "impact",
-    "infer",
-    "likelihood",
-    "linear_decay",
-    "load",
-    "load_declaration",
-    "noisy_and",
-    "noisy_max",
-    "noisy_min",
-    "noisy_or",
-    "prepare",
-    "pretrain",
-    "rbm",
-    "read",
-    "read_evidence",
-    "save",
-    "sbn",
-    "write",
-]

@@ -34,7 +34,7 @@ def methods() -> list[str]:
 
 def known_classes() -> dict[str, Any]:
     """Return name -> class of everything with settings: methods, kernels, optimizers, schedules."""
-    found = {name: getattr(pgm, name) for name in pgm.__all__}
+    found = {name: getattr(pgm, name) for name in vars(pgm)["__all__"]}
     return {name: x for name, x in found.items() if isinstance(x, type) and is_dataclass(x)}
 
 

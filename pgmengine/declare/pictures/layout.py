@@ -61,6 +61,17 @@ class Drawing:
     places: Places
     routes: dict[tuple[Hashable, Hashable], Route]
 
+    def extent(self, boxes: Mapping[Hashable, tuple[float, float]]) -> tuple[float, ...]:
+        """Return the left, right, lower and upper end of all boxes and edges."""
+        sizes = [(*at, *boxes.get(node, (0.0, 0.0))) for node, at in self.places.items()]
+        bends = [
+            (x, y - ARCH_INCHES * is_arch(way)) for way in self.routes.values() for x, y in way
+        ]
+        across = [x + side * wide for x, _, wide, _ in sizes for side in (-0.5, 0.5)]
+        upright = [y + side * high for _, y, _, high in sizes for side in (-0.5, 0.5)]
+        x, y = across + [x for x, _ in bends], upright + [y for _, y in bends]
+        return min(x), max(x), min(y), max(y)
+
 
 def is_arch(route: Route) -> bool:
     """Whether a route leaves and enters two boxes of one line at their lower edges."""

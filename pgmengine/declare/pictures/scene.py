@@ -18,7 +18,7 @@ import numpy as np
 
 from pgmengine.base.display import plain
 from pgmengine.base.types import Array
-from pgmengine.declare.pictures.layout import ARCH_INCHES, Route, drawing, is_arch
+from pgmengine.declare.pictures.layout import ARCH_INCHES, Route, drawing
 from pgmengine.declare.pictures.sketch import Sketch
 from pgmengine.evidence.frames import Shown, state_keys
 from pgmengine.model.structure import Structure
@@ -192,26 +192,21 @@ def scene(structure: Structure, drawn: Sketch, chosen: Collection[int]) -> Scene
         n.number: (n.width / PIXELS_PER_INCH, n.height / PIXELS_PER_INCH) for n in nodes
     }
     found = drawing(graph, boxes, _lines(drawn, graph))
-    # The layout has the y axis upwards and its origin in the middle.
-    left = min(found.places[n.number][0] * PIXELS_PER_INCH - n.width / 2 for n in nodes)
-    top = max(found.places[n.number][1] * PIXELS_PER_INCH + n.height / 2 for n in nodes)
-    points = [point for route in found.routes.values() for point in route]
-    left = min([left, *(x * PIXELS_PER_INCH for x, _ in points)]) - MARGIN_PIXELS
-    top += MARGIN_PIXELS
+    left, right, low, high = (x * PIXELS_PER_INCH for x in found.extent(boxes))
 
     def placed(point: tuple[float, float]) -> tuple[float, float]:
-        return point[0] * PIXELS_PER_INCH - left, top - point[1] * PIXELS_PER_INCH
+        # The layout has the y axis upwards and its origin in the middle.
+        x, y = (MARGIN_PIXELS + PIXELS_PER_INCH * at for at in (point[0], -point[1]))
+        return x - left, y + high
 
     out = list[Node]()
     for n in nodes:
         x, y = placed(found.places[n.number])
         out.append(Node(**{**vars(n), "x": x - n.width / 2, "y": y - n.height / 2}))
-    edges = [Edge([placed(point) for point in way], arrow) for way, arrow in drawn.edges(found)]
-    factors = tuple(placed(found.places[n]) for n in graph if n not in boxes)
-    right = max([*(n.x + n.width for n in out), *(x for e in edges for x, _ in e.route)])
-    lowest = (y + ARCH_PIXELS * is_arch(e.route) for e in edges for _, y in e.route)
-    bottom = max([*(n.y + n.height for n in out), *lowest])
-    return Scene(tuple(out), tuple(edges), factors, right + MARGIN_PIXELS, bottom + MARGIN_PIXELS)
+    edges = (Edge([placed(point) for point in way], arrow) for way, arrow in drawn.edges(found))
+    factors = (placed(found.places[n]) for n in graph if n not in boxes)
+    width, height = right - left + 2 * MARGIN_PIXELS, high - low + 2 * MARGIN_PIXELS
+    return Scene(tuple(out), tuple(edges), tuple(factors), width, height)
 
 
 def _lines(drawn: Sketch, graph: nx.DiGraph) -> list[list[Hashable]] | None:

@@ -122,13 +122,11 @@ def sketch(
         if conditional:
             arrows |= {(n, scope[-1]) for n in scope[:-1]}
             continue
-        members = tuple(dict.fromkeys(sorted(scope)))
-        if len(members) == 2:
-            lines.add((members[0], members[1]))
-        elif len(members) > 2:
-            factors[members] = None
+        members = sorted({*scope})
+        if len(members) > 2:
+            factors[tuple(members)] = None
         elif len(scope) > 1:
-            lines.add((members[0], members[0]))
+            lines.add((members[0], members[-1]))
     for c in structure.couplings:
         if model is not None and {c.a, c.b} & {*apart}:
             one, two = joined_units(structure, c, model.weight(c))
@@ -140,13 +138,10 @@ def sketch(
         else:
             lines |= {(min(pair), max(pair)) for pair in pairs}
     inside = {a: kind is arrows for kind in (lines, arrows) for a, b in kind if a == b}
-    return Sketch(
-        nodes,
-        frozenset(pair for pair in arrows if pair[0] != pair[1]),
-        frozenset(pair for pair in lines if pair[0] != pair[1]),
-        tuple(factors),
-        inside,
+    far_arrows, far_lines = (
+        frozenset((a, b) for a, b in kind if a != b) for kind in (arrows, lines)
     )
+    return Sketch(nodes, far_arrows, far_lines, tuple(factors), inside)
 
 
 def _nodes(structure: Structure, apart: Collection[str]) -> Iterator[Shown]:

@@ -36,7 +36,7 @@ from pgmengine.apps.pictures.style import (
     text_width,
 )
 from pgmengine.base.extras import needed_by
-from pgmengine.declare.pictures.layout import ARCH_INCHES, Route, is_arch, segments
+from pgmengine.declare.pictures.layout import ARCH_INCHES, Route, segments
 from pgmengine.declare.pictures.scene import ERRORS_DRAWN, Seen
 
 if TYPE_CHECKING:
@@ -83,19 +83,14 @@ class Canvas:
 
     def _extent(self) -> tuple[float, float, float, float]:
         """Return the left, right, lower and upper end of all boxes and edges."""
-        x, y = list[float](), list[float]()
-        for node, (at, level) in self.found.placed.places.items():
-            box = self.found.boxes.get(node)
-            wide, high = box.size if box else (0.1, 0.1)
-            # The loop of edges inside a box stands at its right side.
-            loop = 0.3 if box and box.inside is not None else 0.0
-            x += [at - wide / 2, at + wide / 2 + loop]
-            y += [level - high / 2, level + high / 2]
-        for route in self.found.placed.routes.values():
-            x += [at for at, _ in route]
-            y += [level - ARCH_INCHES * is_arch(route) for _, level in route]
+        boxes, placed = self.found.boxes, self.found.placed
+        sizes = {node: boxes[node].size if node in boxes else (0.1, 0.1) for node in placed.places}
+        left, right, low, high = placed.extent(sizes)
+        # The loop of edges inside a box stands at its right side.
+        loops = (i for i, box in boxes.items() if box.inside is not None)
+        right = max([right, *(placed.places[i][0] + sizes[i][0] / 2 + 0.3 for i in loops)])
         around = AROUND_INCHES
-        return min(x) - around, max(x) + around, min(y) - around, max(y) + around
+        return left - around, right + around, low - around, high + around
 
     def draw(self) -> Axes:
         """Draw everything, and return the Axes."""
