@@ -95,7 +95,7 @@ class Structure:
         """Parameter of such terms -> the mean number of places in which each weight is used."""
         counts: dict[str, float] = dict.fromkeys(first_of(self.shared), 0.0)
         for term in self.shared:
-            counts[term.key] += term.places_a_number()
+            counts[term.key] += len(term.index) / max(math.prod(term.lead), 1)
         return counts
 
     @cached_property
@@ -160,11 +160,6 @@ class Structure:
         Parts of a gate have its parameter together.
         """
         return first_of(self.tables_and_gates)
-
-    @cached_property
-    def stores_each_table(self) -> bool:
-        """Whether no two terms have the same entries."""
-        return len(self.stored_tables) == len(self.tables)
 
     @cached_property
     def stored_tables(self) -> dict[tuple[str, int], Term]:

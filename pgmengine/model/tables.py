@@ -169,8 +169,8 @@ def index_tables(structure: Structure) -> TableIndex:
         counts = np.array([structure.state_counts[name] for name in tables.layers])
         begin = np.array([structure.first_unit[name] for name in tables.layers])
         parts.append((tables.index + begin, counts, tables.conditional))
-    index = index_scopes(parts)
-    if all(t.which is None for t in structure.tables) and structure.stores_each_table:
+    index, stored = index_scopes(parts), len(structure.stored_tables)
+    if all(t.which is None for t in structure.tables) and stored == len(structure.tables):
         return index
     starts = structure.table_places
     first = [
@@ -315,12 +315,10 @@ def check_table(
         at = np.argwhere(~(np.isfinite(values) & (values >= 0)))[0].tolist()
         raise PgmError(f"{what}: entry {at} is {values[tuple(at)]}, expected a number >= 0")
     axes = tuple(range(values.ndim - len(scope), values.ndim))
-    empty = values.max(axis=axes) == 0
-    if empty.any():
-        where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
-        raise PgmError(f"{what}: all entries of table{where} are 0, so that no state is possible")
+    _check_possible(values.max(axis=axes) == 0, "0", what)
     if conditional:
-        sums = _row_sums(values, what, scope)
+        sums = values.sum(axis=-1, keepdims=True)
+        check_sums(sums, what, scope)
         sums[np.abs(sums - 1) < MAX_KEPT_ERROR] = 1.0
         values = values if (sums == 1.0).all() else np.divide(values, sums, out=out)
     with np.errstate(divide="ignore"):
@@ -346,17 +344,21 @@ def check_log_table(
             "a state impossible, because log=True takes logarithms"
         )
     axes = tuple(range(values.ndim - len(scope), values.ndim))
-    empty = np.isneginf(values.max(axis=axes))
-    if empty.any():
-        where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
-        raise PgmError(
-            f"{what}: all entries of table{where} are -inf, so that no state is possible"
-        )
+    _check_possible(np.isneginf(values.max(axis=axes)), "-inf", what)
     out[...] = values
     if conditional:
         sums = log_sum(values)[..., None]
         check_sums(np.exp(sums), what, scope)
         out -= np.where(np.abs(sums) < MAX_KEPT_ERROR, 0.0, sums)
+
+
+def _check_possible(empty: Array, entry: str, what: str) -> None:
+    """PgmError for a table without possible entries; `empty` says which tables have none."""
+    if empty.any():
+        where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
+        raise PgmError(
+            f"{what}: all entries of table{where} are {entry}, so that no state is possible"
+        )
 
 
 def rows_are_one(values: Array, tolerance: float = 0.0) -> bool:
@@ -395,13 +397,6 @@ def as_printed(values: Array, tolerance: float = 0.0) -> Array:
     away = np.abs(sums - 1)
     near = (away >= MAX_KEPT_ERROR) & (away <= _allowed(values, tolerance))
     return values / np.where(near, sums, 1.0) if near.any() else values
-
-
-def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:
-    """Return the sums (..., 1) of the rows of conditionals; PgmError unless they are one."""
-    sums: Array = values.sum(axis=-1, keepdims=True)
-    check_sums(sums, what, scope)
-    return sums
 
 
 def check_sums(sums: Array, what: str, scope: Sequence[Axis]) -> None:

@@ -23,7 +23,6 @@ so that the rows act on the weight of x_i, and on the bias of the child.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -130,10 +129,6 @@ class Term:
     def numbers(self) -> Array:
         """The number of the bias, weight or table of each place, (n,)."""
         return np.arange(len(self.index)) if self.which is None else self.which
-
-    def places_a_number(self) -> float:
-        """Return the mean number of places in which each bias, weight or table is used."""
-        return len(self.index) / max(math.prod(self.lead), 1)
 
     def shape(self, structure: Structure) -> tuple[int, ...]:
         """Return the shape of the weights, or of the entries of tables."""
