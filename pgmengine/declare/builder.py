@@ -26,7 +26,13 @@ from pgmengine.declare.networks.converters import (
 from pgmengine.declare.networks.from_networkx import add_variables
 from pgmengine.declare.networks.tabular import Declares, Network
 from pgmengine.declare.scopes import check_complete, check_conditionals
-from pgmengine.declare.terms import Declared, Placed, placed_terms, values_of_terms, with_terms
+from pgmengine.declare.terms.declared_terms import (
+    Declared,
+    Placed,
+    placed_terms,
+    values_of_terms,
+    with_terms,
+)
 from pgmengine.declare.units import Units, check_scope, in_words
 from pgmengine.declare.validate import (
     check_bias,
@@ -44,7 +50,7 @@ from pgmengine.model.couplings import Coupling
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure, layer_graph
-from pgmengine.model.term import KINDS_OF_TABLES, Kind
+from pgmengine.model.terms.term import KINDS_OF_TABLES, Kind
 from pgmengine.model.variables import Variable, check_names, check_shape, check_variable, layers_of
 from pgmengine.model.weights import is_sparse
 from pgmengine.units import Binary, Unit

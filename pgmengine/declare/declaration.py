@@ -11,7 +11,7 @@ import numpy as np
 
 from pgmengine.base.errors import PgmError
 from pgmengine.base.limits import MAX_AXES
-from pgmengine.declare.stored_terms import term_records, term_tensors
+from pgmengine.declare.terms.stored_terms import term_records, term_tensors
 from pgmengine.evidence.state_names import LARGEST_READ
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model

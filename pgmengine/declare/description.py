@@ -25,7 +25,7 @@ from pgmengine.declare.stored_forms import whole_numbers
 from pgmengine.model.layer import Layer
 from pgmengine.model.model import Model
 from pgmengine.model.structure import Structure
-from pgmengine.model.term import Term
+from pgmengine.model.terms.term import Term
 
 # A description: {"variables": name -> entry, "terms": parameter -> entry}.
 Description: TypeAlias = Mapping[str, Any]

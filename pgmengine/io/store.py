@@ -27,7 +27,8 @@ from pgmengine.base.work.interrupts import stoppable
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
 from pgmengine.declare.description import Description, description_of, in_order, own_biases
-from pgmengine.declare.stored_terms import (
+from pgmengine.declare.template import Template, as_template
+from pgmengine.declare.terms.stored_terms import (
     OWN_LISTS,
     TENSORS,
     UNITS,
@@ -36,7 +37,6 @@ from pgmengine.declare.stored_terms import (
     term_tensors,
     with_stored_terms,
 )
-from pgmengine.declare.template import Template, as_template
 from pgmengine.io.declared import declared, declared_model
 from pgmengine.io.formats import READERS
 from pgmengine.io.opened import named, suffix_of

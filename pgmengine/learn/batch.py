@@ -29,7 +29,7 @@ from pgmengine.model.couplings import Coupling
 from pgmengine.model.model import Model
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
-from pgmengine.model.term import Term
+from pgmengine.model.terms.term import Term
 from pgmengine.model.weights import is_sparse, like
 
 

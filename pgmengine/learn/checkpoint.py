@@ -31,7 +31,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.files import CHECKSUM_ENTRY, clear_parts, read_tensors, writable, write_tensors
 from pgmengine.base.types import Array
 from pgmengine.declare.declaration import declaration_of
-from pgmengine.declare.stored_terms import NUMBERS, UNITS, term_tensors
+from pgmengine.declare.terms.stored_terms import NUMBERS, UNITS, term_tensors
 from pgmengine.model.model import Model
 from pgmengine.model.weights import numbers, pattern
 

@@ -16,11 +16,11 @@ from pgmengine.base.types import Array, Params
 from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.names import Names
 from pgmengine.model.couplings import Coupling
-from pgmengine.model.expansion import Expansion
 from pgmengine.model.layer import Layer
 from pgmengine.model.parent_order import Step, conditional_generations, drawing_steps
 from pgmengine.model.tables import TableIndex, index_tables
-from pgmengine.model.term import Kind, Term, of_whole_layers
+from pgmengine.model.terms.expansion import Expansion
+from pgmengine.model.terms.term import Kind, Term, of_whole_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ class Structure:
     @cached_property
     def expansion(self) -> Expansion:
         """The terms as they act on the weights and biases of whole layers."""
-        return Expansion(self)
+        return Expansion(self.layers, self.couplings, self.shared)
 
     def expanded(self, params: Params) -> Params:
         """Return parameters with all biases and weights of whole layers, shared terms included."""
@@ -138,8 +138,7 @@ class Structure:
     @cached_property
     def state_counts(self) -> dict[str, int]:
         """Layer -> the number of states of its units, 0 if there are infinitely many."""
-        supports = {name: layer.unit.support for name, layer in self.layers.items()}
-        return {name: 0 if s is None else len(s) for name, s in supports.items()}
+        return {name: layer.state_count for name, layer in self.layers.items()}
 
     @cached_property
     def with_base(self) -> frozenset[str]:
@@ -172,7 +171,7 @@ class Structure:
     @cached_property
     def table_places(self) -> dict[tuple[str, int], slice]:
         """`Term.store` -> their entries among all entries that are stored."""
-        sizes = [math.prod(tables.shape(self)) for tables in self.stored_tables.values()]
+        sizes = [math.prod(tables.shape(self.layers)) for tables in self.stored_tables.values()]
         ends = list(accumulate(sizes, initial=0))
         return {store: slice(*ends[i : i + 2]) for i, store in enumerate(self.stored_tables)}
 
@@ -207,7 +206,7 @@ class Structure:
         }
         for t in self.shared:
             # The bias of a noisy-or unit is its leak, without which its likelihood has a pole.
-            if t.has_all_rows(self) and not self.layers[t.layers[1]].unit.nonnegative:
+            if t.has_all_rows(self.layers) and not self.layers[t.layers[1]].unit.nonnegative:
                 found[t.layers[1]][t.index[:, 1]] = False
         return found
 

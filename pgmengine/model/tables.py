@@ -5,10 +5,10 @@ density: the entry at the states of the units in its scope. An entry of 0, whose
 makes these states impossible. A conditional is a table p(child | parents), whose rows sum to one;
 its last axis is the child.
 
-A term (term.py) has tables of one shape over units of the same layers. A table may be used in many
-places: then it is stored once, its entries are added in each place, and its gradient is the sum
-over the places. `TableIndex` lists the tables of all places of a structure, one after the other, as
-arrays, so that no operation loops over tables in Python.
+A term (terms/term.py) has tables of one shape over units of the same layers. A table may be used in
+many places: then it is stored once, its entries are added in each place, and its gradient is the
+sum over the places. `TableIndex` lists the tables of all places of a structure, one after the
+other, as arrays, so that no operation loops over tables in Python.
 All units of a structure are numbered in the order of their layers (`Structure.first_unit`).
 
     log density gains  sum over places f of  entries[first_f + sum over axes a of stride_fa x_fa]
@@ -31,7 +31,7 @@ from pgmengine.base.types import Array, Params, States
 
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure
-    from pgmengine.model.term import Term
+    from pgmengine.model.terms.term import Term
 
 # The largest distance from 1 of the sum of a conditional's row that is taken for rounding: 1e-6 and
 # the rounding of the sum itself, so that 0.999999 passes.
@@ -174,7 +174,7 @@ def index_tables(structure: Structure) -> TableIndex:
         return index
     starts = structure.table_places
     first = [
-        starts[t.store].start + t.numbers * math.prod(t.shape(structure)[len(t.lead) :])
+        starts[t.store].start + t.numbers * math.prod(t.shape(structure.layers)[len(t.lead) :])
         for t in structure.tables
     ]
     return replace(index, first=np.concatenate(first))
@@ -238,7 +238,7 @@ def parameter_counts(structure: Structure, params: Params, counts: Array) -> dic
     out: dict[str, Array] = {}
     for store, part in structure.table_places.items():
         t = structure.stored_tables[store]
-        own = counts[part].reshape(t.shape(structure))
+        own = counts[part].reshape(t.shape(structure.layers))
         if t.form:
             own = t.form.counts(params[t.key], own)
         out[t.key] = out[t.key] + own if t.key in out else own
@@ -272,7 +272,7 @@ def check_logs(structure: Structure, tables: Term, logs: object) -> Array:
 
     PgmError if an entry is NaN or +inf, if no entry is possible, or if the shape is another one.
     """
-    what, shape = f"parameter {tables.key!r}", tables.parameter_shape(structure)
+    what, shape = f"parameter {tables.key!r}", tables.parameter_shape(structure.layers)
     try:
         array = np.asarray(logs, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -17,7 +17,7 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.evidence.soft import Finding
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.term import Kind, Term
+from pgmengine.model.terms.term import Kind, Term
 from pgmengine.model.variables import free_name
 from pgmengine.units import Binary
 

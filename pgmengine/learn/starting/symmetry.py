@@ -36,7 +36,7 @@ from pgmengine.model.forms.table_forms import Leaves
 from pgmengine.model.model import Model
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
-from pgmengine.model.term import Term
+from pgmengine.model.terms.term import Term
 from pgmengine.model.unit_graph import units_of
 from pgmengine.model.weights import acting, is_sparse, like, numbers
 

@@ -21,7 +21,7 @@ import numpy as np
 from pgmengine.base.types import Weight
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.layer import Layer
-from pgmengine.model.term import Kind, Term
+from pgmengine.model.terms.term import Kind, Term
 from pgmengine.model.variables import Variable, free_name
 
 if TYPE_CHECKING:
