@@ -8,8 +8,8 @@ its last axis is the child.
 A term (terms/term.py) has tables of one shape over units of the same layers. A table may be used in
 many places: then it is stored once, its entries are added in each place, and its gradient is the
 sum over the places. `TableIndex` lists the tables of all places of a structure, one after the
-other, as arrays, so that no operation loops over tables in Python.
-All units of a structure are numbered in the order of their layers (`Structure.first_unit`).
+other, as arrays, so that no operation loops over tables in Python. All units of a structure are
+numbered in the order of their layers (`Structure.first_unit`).
 
     log density gains  sum over places f of  entries[first_f + sum over axes a of stride_fa x_fa]
 """
