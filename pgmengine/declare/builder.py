@@ -27,7 +27,13 @@ from pgmengine.declare.networks.converters import (
 from pgmengine.declare.networks.from_networkx import add_variables
 from pgmengine.declare.networks.tabular import Declares, Network
 from pgmengine.declare.scopes import check_complete, check_conditionals
-from pgmengine.declare.terms import Declared, Placed, placed_terms, values_of_terms, with_terms
+from pgmengine.declare.terms.declared_terms import (
+    Declared,
+    Placed,
+    placed_terms,
+    values_of_terms,
+    with_terms,
+)
 from pgmengine.declare.validate import (
     check_layers,
     check_name,
@@ -49,7 +55,7 @@ from pgmengine.model.names.variables import (
 )
 from pgmengine.model.parameter_checks import check_bias, check_weight
 from pgmengine.model.structure import Structure, layer_graph
-from pgmengine.model.term import KINDS_OF_TABLES, Kind
+from pgmengine.model.terms.term import KINDS_OF_TABLES, Kind
 from pgmengine.model.weights import is_sparse
 from pgmengine.units import Binary, Unit
 

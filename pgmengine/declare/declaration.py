@@ -12,7 +12,7 @@ import numpy as np
 from pgmengine.base.checks import MAX_AXES
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.model import Model
-from pgmengine.declare.stored_terms import term_records, term_tensors
+from pgmengine.declare.terms.stored_terms import term_records, term_tensors
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.state_names import LARGEST_READ
 from pgmengine.model.structure import Structure

@@ -24,8 +24,8 @@ from pgmengine.declare.declaration import layer_entry
 from pgmengine.declare.model import Model
 from pgmengine.declare.stored_forms import whole_numbers
 from pgmengine.model.layer import Layer
-from pgmengine.model.structure import Structure, first_of
-from pgmengine.model.term import Term
+from pgmengine.model.structure import Structure
+from pgmengine.model.terms.term import Term
 
 # A description: {"variables": name -> entry, "terms": parameter -> entry}.
 Description: TypeAlias = Mapping[str, Any]
@@ -90,9 +90,11 @@ def _terms(s: Structure, params: Mapping[str, Weight]) -> Iterator[tuple[str, di
         if has and s.layers[name].holds_variables:
             units = [s.names.of((name, i)) for i in range(s.layers[name].size)]
             yield f"{name}.bias", {"kind": "biases", "units": units}
-    for c in s.weighted:
-        yield f"{c.key}.weight", {"kind": "arrow" if c.directed else "coupling", "of": [c.a, c.b]}
-    for key, first in first_of(s.terms).items():
+    for key, first in s.parameters.items():
+        if first.whole:
+            if not first.is_bias:
+                yield key, {"kind": first.kind.value, "of": list(first.layers)}
+            continue
         kind = f"{first.kind.value} by {first.form.kind}" if first.form else first.kind.value
         entry = {"kind": kind, "shape": list(np.shape(params[key]))}
         if first.form:

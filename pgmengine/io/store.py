@@ -28,7 +28,8 @@ from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.declaration import check_names_come_back, declaration_of
 from pgmengine.declare.description import Description, description_of, in_order, own_biases
 from pgmengine.declare.model import Model, ModelLike, as_model
-from pgmengine.declare.stored_terms import (
+from pgmengine.declare.template import Template, as_template
+from pgmengine.declare.terms.stored_terms import (
     OWN_LISTS,
     TENSORS,
     UNITS,
@@ -37,7 +38,6 @@ from pgmengine.declare.stored_terms import (
     term_tensors,
     with_stored_terms,
 )
-from pgmengine.declare.template import Template, as_template
 from pgmengine.io.declared_model import declared, declared_model
 from pgmengine.io.formats import READERS
 from pgmengine.io.opened import named, suffix_of

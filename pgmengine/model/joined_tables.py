@@ -38,7 +38,7 @@ def without_base(structure: Structure, entries: Array) -> Array:
 def joined_entries(parts: Sequence[Array]) -> Array:
     """Return the entries of all tables as one array, without a copy if they lie in one already.
 
-    Declared tables are such parts: `declare/terms.py` fills one array with all of them.
+    Declared tables are such parts: `values_of_terms` fills one array with all of them.
     """
     if len(parts) == 1:
         return parts[0].ravel()

@@ -110,6 +110,12 @@ class Layer:
         """Rows or columns of the layer in a weight matrix: size, or size * k for Categorical(k)."""
         return self.size * self.unit.width
 
+    @cached_property
+    def state_count(self) -> int:
+        """The number of states of its units, 0 if there are infinitely many."""
+        support = self.unit.support
+        return 0 if support is None else len(support)
+
     @property
     def bias_shape(self) -> tuple[int, ...]:
         """Shape of the bias: (size,), or (size, k) for Categorical(k)."""

@@ -39,8 +39,8 @@ from pgmengine.model.joined_tables import (
 )
 from pgmengine.model.parameter_checks import check_bias, check_no_bias, check_weight
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import joined_states, parameter_counts, table_gradient
-from pgmengine.model.term import Term
+from pgmengine.model.tables import check_logs, joined_states, parameter_counts, table_gradient
+from pgmengine.model.terms.term import Term
 from pgmengine.model.training import Training, check_training
 from pgmengine.model.weights import digest, is_sparse
 
@@ -274,8 +274,10 @@ class Parameters:
     def _checked(self, t: Term, value: Weight) -> Weight:
         """Return the value of a parameter; PgmError unless it fits the term."""
         s = self.structure
+        if t.is_table:
+            return check_logs(s, t, value)
         if not t.whole:
-            return t.checked(s, value)
+            return t.checked(s.layers, value)
         if t.is_bias:
             return check_bias(s.layers[t.layers[0]], value)
         (coupling,) = (c for c in s.weighted if f"{c.key}.weight" == t.key)

@@ -14,7 +14,6 @@ import numpy as np
 from pgmengine.base.types import Array, Params
 from pgmengine.base.work.cache import Cache
 from pgmengine.model.couplings import Coupling
-from pgmengine.model.expansion import Expansion
 from pgmengine.model.graph.parent_order import (
     Step,
     conditional_generations,
@@ -24,7 +23,8 @@ from pgmengine.model.graph.parent_order import (
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.unit_names import Names
 from pgmengine.model.tables import TableIndex, index_tables
-from pgmengine.model.term import Kind, Term, of_whole_layers
+from pgmengine.model.terms.expansion import Expansion
+from pgmengine.model.terms.term import Kind, Term, of_whole_layers
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -102,7 +102,7 @@ class Structure:
         """Parameter of such terms -> the mean number of places in which each weight is used."""
         counts: dict[str, float] = dict.fromkeys(first_of(self.shared), 0.0)
         for term in self.shared:
-            counts[term.key] += term.places_a_number()
+            counts[term.key] += len(term.index) / max(math.prod(term.lead), 1)
         return counts
 
     @cached_property
@@ -114,7 +114,7 @@ class Structure:
     @cached_property
     def expansion(self) -> Expansion:
         """The terms as they act on the weights and biases of whole layers."""
-        return Expansion(self)
+        return Expansion(self.layers, self.couplings, self.shared)
 
     def expanded(self, params: Params) -> Params:
         """Return parameters with all biases and weights of whole layers, shared terms included."""
@@ -145,8 +145,7 @@ class Structure:
     @cached_property
     def state_counts(self) -> dict[str, int]:
         """Layer -> the number of states of its units, 0 if there are infinitely many."""
-        supports = {name: layer.unit.support for name, layer in self.layers.items()}
-        return {name: 0 if s is None else len(s) for name, s in supports.items()}
+        return {name: layer.state_count for name, layer in self.layers.items()}
 
     @cached_property
     def with_base(self) -> frozenset[str]:
@@ -169,11 +168,6 @@ class Structure:
         return first_of(self.tables_and_gates)
 
     @cached_property
-    def stores_each_table(self) -> bool:
-        """Whether no two terms have the same entries."""
-        return len(self.stored_tables) == len(self.tables)
-
-    @cached_property
     def stored_tables(self) -> dict[tuple[str, int], Term]:
         """`Term.store` -> the first term with these entries, in order."""
         groups: dict[tuple[str, int], Term] = {}
@@ -184,7 +178,7 @@ class Structure:
     @cached_property
     def table_places(self) -> dict[tuple[str, int], slice]:
         """`Term.store` -> their entries among all entries that are stored."""
-        sizes = [math.prod(tables.shape(self)) for tables in self.stored_tables.values()]
+        sizes = [math.prod(tables.shape(self.layers)) for tables in self.stored_tables.values()]
         ends = list(accumulate(sizes, initial=0))
         return {store: slice(*ends[i : i + 2]) for i, store in enumerate(self.stored_tables)}
 
@@ -219,7 +213,7 @@ class Structure:
         }
         for t in self.shared:
             # The bias of a noisy-or unit is its leak, without which its likelihood has a pole.
-            if t.has_all_rows(self) and not self.layers[t.layers[1]].unit.nonnegative:
+            if t.has_all_rows(self.layers) and not self.layers[t.layers[1]].unit.nonnegative:
                 found[t.layers[1]][t.index[:, 1]] = False
         return found
 

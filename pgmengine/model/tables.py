@@ -5,11 +5,11 @@ density: the entry at the states of the units in its scope. An entry of 0, whose
 makes these states impossible. A conditional is a table p(child | parents), whose rows sum to one;
 its last axis is the child.
 
-A term (term.py) has tables of one shape over units of the same layers. A table may be used in many
-places: then it is stored once, its entries are added in each place, and its gradient is the sum
-over the places. `TableIndex` lists the tables of all places of a structure, one after the other, as
-arrays, so that no operation loops over tables in Python.
-All units of a structure are numbered in the order of their layers (`Structure.first_unit`).
+A term (terms/term.py) has tables of one shape over units of the same layers. A table may be used in
+many places: then it is stored once, its entries are added in each place, and its gradient is the
+sum over the places. `TableIndex` lists the tables of all places of a structure, one after the
+other, as arrays, so that no operation loops over tables in Python. All units of a structure are
+numbered in the order of their layers (`Structure.first_unit`).
 
     log density gains  sum over places f of  entries[first_f + sum over axes a of stride_fa x_fa]
 """
@@ -31,7 +31,7 @@ from pgmengine.base.types import Array, Params, States
 
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure
-    from pgmengine.model.term import Term
+    from pgmengine.model.terms.term import Term
 
 # The largest distance from 1 of the sum of a conditional's row that is taken for rounding: 1e-6 and
 # the rounding of the sum itself, so that 0.999999 passes.
@@ -169,12 +169,12 @@ def index_tables(structure: Structure) -> TableIndex:
         counts = np.array([structure.state_counts[name] for name in tables.layers])
         begin = np.array([structure.first_unit[name] for name in tables.layers])
         parts.append((tables.index + begin, counts, tables.conditional))
-    index = index_scopes(parts)
-    if all(t.which is None for t in structure.tables) and structure.stores_each_table:
+    index, stored = index_scopes(parts), len(structure.stored_tables)
+    if all(t.which is None for t in structure.tables) and stored == len(structure.tables):
         return index
     starts = structure.table_places
     first = [
-        starts[t.store].start + t.numbers * math.prod(t.shape(structure)[len(t.lead) :])
+        starts[t.store].start + t.numbers * math.prod(t.shape(structure.layers)[len(t.lead) :])
         for t in structure.tables
     ]
     return replace(index, first=np.concatenate(first))
@@ -238,7 +238,7 @@ def parameter_counts(structure: Structure, params: Params, counts: Array) -> dic
     out: dict[str, Array] = {}
     for store, part in structure.table_places.items():
         t = structure.stored_tables[store]
-        own = counts[part].reshape(t.shape(structure))
+        own = counts[part].reshape(t.shape(structure.layers))
         if t.form:
             own = t.form.counts(params[t.key], own)
         out[t.key] = out[t.key] + own if t.key in out else own
@@ -272,7 +272,7 @@ def check_logs(structure: Structure, tables: Term, logs: object) -> Array:
 
     PgmError if an entry is NaN or +inf, if no entry is possible, or if the shape is another one.
     """
-    what, shape = f"parameter {tables.key!r}", tables.parameter_shape(structure)
+    what, shape = f"parameter {tables.key!r}", tables.parameter_shape(structure.layers)
     try:
         array = np.asarray(logs, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -315,12 +315,10 @@ def check_table(
         at = np.argwhere(~(np.isfinite(values) & (values >= 0)))[0].tolist()
         raise PgmError(f"{what}: entry {at} is {values[tuple(at)]}, expected a number >= 0")
     axes = tuple(range(values.ndim - len(scope), values.ndim))
-    empty = values.max(axis=axes) == 0
-    if empty.any():
-        where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
-        raise PgmError(f"{what}: all entries of table{where} are 0, so that no state is possible")
+    _check_possible(values.max(axis=axes) == 0, "0", what)
     if conditional:
-        sums = _row_sums(values, what, scope)
+        sums = values.sum(axis=-1, keepdims=True)
+        check_sums(sums, what, scope)
         sums[np.abs(sums - 1) < MAX_KEPT_ERROR] = 1.0
         values = values if (sums == 1.0).all() else np.divide(values, sums, out=out)
     with np.errstate(divide="ignore"):
@@ -346,17 +344,21 @@ def check_log_table(
             "a state impossible, because log=True takes logarithms"
         )
     axes = tuple(range(values.ndim - len(scope), values.ndim))
-    empty = np.isneginf(values.max(axis=axes))
-    if empty.any():
-        where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
-        raise PgmError(
-            f"{what}: all entries of table{where} are -inf, so that no state is possible"
-        )
+    _check_possible(np.isneginf(values.max(axis=axes)), "-inf", what)
     out[...] = values
     if conditional:
         sums = log_sum(values)[..., None]
         check_sums(np.exp(sums), what, scope)
         out -= np.where(np.abs(sums) < MAX_KEPT_ERROR, 0.0, sums)
+
+
+def _check_possible(empty: Array, entry: str, what: str) -> None:
+    """PgmError for a table without possible entries; `empty` says which tables have none."""
+    if empty.any():
+        where = f" {int(np.flatnonzero(empty)[0])}" if empty.ndim else ""
+        raise PgmError(
+            f"{what}: all entries of table{where} are {entry}, so that no state is possible"
+        )
 
 
 def rows_are_one(values: Array, tolerance: float = 0.0) -> bool:
@@ -395,13 +397,6 @@ def as_printed(values: Array, tolerance: float = 0.0) -> Array:
     away = np.abs(sums - 1)
     near = (away >= MAX_KEPT_ERROR) & (away <= _allowed(values, tolerance))
     return values / np.where(near, sums, 1.0) if near.any() else values
-
-
-def _row_sums(values: Array, what: str, scope: Sequence[Axis]) -> Array:
-    """Return the sums (..., 1) of the rows of conditionals; PgmError unless they are one."""
-    sums: Array = values.sum(axis=-1, keepdims=True)
-    check_sums(sums, what, scope)
-    return sums
 
 
 def check_sums(sums: Array, what: str, scope: Sequence[Axis]) -> None:

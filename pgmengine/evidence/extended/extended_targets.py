@@ -16,7 +16,7 @@ from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.extended.virtual_findings import units_with_findings
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
-from pgmengine.model.term import Term
+from pgmengine.model.terms.term import Term
 
 if TYPE_CHECKING:
     from pgmengine.model.parameters import Parameters

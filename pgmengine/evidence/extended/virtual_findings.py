@@ -18,7 +18,7 @@ from pgmengine.evidence.soft import Finding
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.variables import free_name
 from pgmengine.model.structure import Structure
-from pgmengine.model.term import Kind, Term
+from pgmengine.model.terms.term import Kind, Term
 from pgmengine.units import Binary
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ from pgmengine.infer.question.prepared import Scheme
 from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
 from pgmengine.infer.results.by_name import Joint, Mode, units_of
 from pgmengine.infer.results.result import quantity
-from pgmengine.model.term import Term
+from pgmengine.model.terms.term import Term
 
 # Seconds for one table entry in one pass, and, if a row has a tree of its own, for each clique.
 PASSED_ENTRY_SECONDS, CLIQUE_SECONDS = 3e-9, 3e-7

@@ -28,7 +28,7 @@ from pgmengine.learn.phases.statistics import Statistics
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
-from pgmengine.model.term import Term
+from pgmengine.model.terms.term import Term
 from pgmengine.model.weights import is_sparse, like
 
 

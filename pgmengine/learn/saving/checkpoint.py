@@ -32,7 +32,7 @@ from pgmengine.base.files import CHECKSUM_ENTRY, clear_parts, read_tensors, writ
 from pgmengine.base.types import Array
 from pgmengine.declare.declaration import declaration_of
 from pgmengine.declare.model import Model
-from pgmengine.declare.stored_terms import NUMBERS, UNITS, term_tensors
+from pgmengine.declare.terms.stored_terms import NUMBERS, UNITS, term_tensors
 from pgmengine.model.weights import numbers, pattern
 
 if TYPE_CHECKING:

@@ -214,7 +214,8 @@ class Cells:
         index, s = self.index, self.s
         if not alike:
             masks = {
-                key: np.zeros(t.parameter_shape(s), dtype=bool) for key, t in s.table_groups.items()
+                key: np.zeros(t.parameter_shape(s.layers), dtype=bool)
+                for key, t in s.table_groups.items()
             }
             return masks, {key: ~mask for key, mask in masks.items()}
         found = [np.zeros(s.stored_entries, dtype=bool) for _ in range(2)]

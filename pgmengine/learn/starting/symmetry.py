@@ -37,7 +37,7 @@ from pgmengine.model.forms.table_forms import Leaves
 from pgmengine.model.graph.unit_graph import units_of
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
-from pgmengine.model.term import Term
+from pgmengine.model.terms.term import Term
 from pgmengine.model.weights import acting, is_sparse, like, numbers
 
 # Kinds of vertices and of edges, which enter the hashes.

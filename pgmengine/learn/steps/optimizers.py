@@ -31,7 +31,7 @@ from pgmengine.learn.steps.schedules import Rate, rate_at
 from pgmengine.model.parameters import freeze
 from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.tables import normalised
-from pgmengine.model.term import Term
+from pgmengine.model.terms.term import Term
 from pgmengine.model.weights import elementwise, like, numbers
 from pgmengine.units import Unit
 
@@ -360,7 +360,7 @@ def rows_of_inputs(structure: Structure) -> dict[str, Unit]:
 def _rows_are_inputs(s: Structure, term: Term) -> bool:
     """Return whether each row of the weight of arrows is the whole input of its children."""
     child = term.layers[-1]
-    if not term.has_all_rows(s) or any(c in s.weighted for c in s.arrows_into[child]):
+    if not term.has_all_rows(s.layers) or any(c in s.weighted for c in s.arrows_into[child]):
         return False
     ends = np.concatenate([t.index[:, -1] for t in s.shared if t.layers[-1] == child])
     return len(np.unique(ends)) == len(ends)

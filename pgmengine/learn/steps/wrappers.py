@@ -26,8 +26,8 @@ from pgmengine.learn.steps.optimizers import (
 )
 from pgmengine.learn.steps.scaled import Scaled
 from pgmengine.model.couplings import Coupling
-from pgmengine.model.expansion import at_entries_of
 from pgmengine.model.structure import Structure
+from pgmengine.model.terms.expansion import at_entries_of
 from pgmengine.model.weights import count, is_sparse, like, numbers, plus
 
 # The number of updates from one that enters the average to the next. Successive parameters differ

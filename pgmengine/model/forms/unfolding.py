@@ -22,7 +22,7 @@ from pgmengine.base.types import Weight
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.variables import Variable, free_name
-from pgmengine.model.term import Kind, Term
+from pgmengine.model.terms.term import Kind, Term
 
 if TYPE_CHECKING:
     from pgmengine.model.structure import Structure

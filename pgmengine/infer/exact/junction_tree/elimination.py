@@ -40,7 +40,7 @@ from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, Result, quantity
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.tables import BLOCK_ENTRIES
-from pgmengine.model.term import Term
+from pgmengine.model.terms.term import Term
 
 # Gates with at most so many entries are always tables. A child that is observed to be absent is a
 # factor of each parent alone in the small tables of larger gates, however few its parents are.

@@ -131,7 +131,7 @@ def _children(
     offsets, first = dict[str, int](), 0
     for name_of_term, term in first_of(whole.shared).items():
         offsets[name_of_term] = first
-        first += int(np.prod(term.shape(whole), dtype=np.int64))
+        first += int(np.prod(term.shape(whole.layers), dtype=np.int64))
     weights = s.expansion.terms(f"{arrow.key}.weight")
     biases = s.expansion.terms(f"{name}.bias")
     above = np.concatenate([e.rows for e in weights])

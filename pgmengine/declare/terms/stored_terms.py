@@ -23,7 +23,7 @@ from pgmengine.declare.builder import GraphBuilder, assembled
 from pgmengine.declare.model import Model
 from pgmengine.declare.scopes import check_numbers_of_units, check_units
 from pgmengine.declare.stored_forms import Reader, of_links, whole_numbers
-from pgmengine.declare.terms import Placed, takes_rows
+from pgmengine.declare.terms.declared_terms import Placed, takes_rows
 from pgmengine.declare.validate import check_layers
 from pgmengine.model.containers import as_floats
 from pgmengine.model.forms.gate import Steps
@@ -31,7 +31,7 @@ from pgmengine.model.forms.table_forms import KINDS
 from pgmengine.model.names.variables import check_shape
 from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.tables import check_finite, rows_are_one
-from pgmengine.model.term import KINDS_OF_TABLES, Kind, Term
+from pgmengine.model.terms.term import KINDS_OF_TABLES, Kind, Term
 
 # A record, the lists of them in a declaration by name, or parameters by name.
 Record: TypeAlias = "dict[str, Any]"
@@ -147,7 +147,7 @@ def with_stored_terms(
     words += [f"tables[{i}]" for i in range(len(tables))]
     known = first_of([*shared, *tables])
     for t, what in zip([*shared, *tables], words, strict=True):
-        shapes = [one.parameter_shape(bare) for one in (t, known[t.key])]
+        shapes = [one.parameter_shape(bare.layers) for one in (t, known[t.key])]
         if t.kind is not known[t.key].kind or shapes[0] != shapes[1]:
             raise PgmError(f"two tables have the same name: {what}, {t.key!r}")
     if extra := [key for key in params if key not in known]:

@@ -23,10 +23,9 @@ so that the rows act on the weight of x_i, and on the bias of the child.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,10 +35,7 @@ from pgmengine.base.types import Array, Params
 from pgmengine.model.containers import as_floats
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.forms.table_forms import TableForm
-from pgmengine.model.tables import check_logs
-
-if TYPE_CHECKING:
-    from pgmengine.model.structure import Structure
+from pgmengine.model.layer import Layer
 
 
 class Kind(Enum):
@@ -131,17 +127,13 @@ class Term:
         """The number of the bias, weight or table of each place, (n,)."""
         return np.arange(len(self.index)) if self.which is None else self.which
 
-    def places_a_number(self) -> float:
-        """Return the mean number of places in which each bias, weight or table is used."""
-        return len(self.index) / max(math.prod(self.lead), 1)
-
-    def shape(self, structure: Structure) -> tuple[int, ...]:
+    def shape(self, layers: Mapping[str, Layer]) -> tuple[int, ...]:
         """Return the shape of the weights, or of the entries of tables."""
-        return (*self.lead, *place_shape(structure, self.kind, self.layers))
+        return (*self.lead, *place_shape(layers, self.kind, self.layers))
 
-    def parameter_shape(self, structure: Structure) -> tuple[int, ...]:
+    def parameter_shape(self, layers: Mapping[str, Layer]) -> tuple[int, ...]:
         """Return the shape of the parameter."""
-        return self.form.size if self.form else self.shape(structure)
+        return self.form.size if self.form else self.shape(layers)
 
     def entries_of(self, params: Params) -> Array:
         """Return the logarithms of the entries of tables, (*lead, K_1, ..., K_m)."""
@@ -152,25 +144,22 @@ class Term:
         """Return the parameter as (tables, K_1, ..., K_m); `numbers` are their places."""
         return values.reshape(-1, *values.shape[len(self.lead) :])
 
-    def has_all_rows(self, structure: Structure) -> bool:
+    def has_all_rows(self, layers: Mapping[str, Layer]) -> bool:
         """Return whether arrows have a row for each state of the parent, which contain a bias."""
         by_state = self.kind is Kind.ARROW_BY_STATE
-        return self.directed and (by_state or structure.layers[self.layers[0]].unit.one_hot)
+        return self.directed and (by_state or layers[self.layers[0]].unit.one_hot)
 
-    def checked(self, structure: Structure, values: object, what: str = "") -> Array:
-        """Return values of the parameter as float64; PgmError unless they fit the places.
+    def checked(self, layers: Mapping[str, Layer], values: object, what: str = "") -> Array:
+        """Return values of a bias, coupling or arrow as float64; PgmError unless they fit.
 
-        Values of tables are logarithms; rows of conditionals are normalised. Biases and arrows of
-        noisy-or units are at least 0. `what` is the declaration, for messages.
+        Noisy-or units need values of at least 0. `what` is the declaration, for messages.
         """
-        if self.is_table:
-            return check_logs(structure, self, values)
         what = what or f"parameter {self.key!r}"
         array = np.array(as_floats(values, what), order="C")
-        if array.shape != (shape := self.shape(structure)):
+        if array.shape != (shape := self.shape(layers)):
             raise PgmError(f"{what} has shape {array.shape}, expected {shape}")
         bounded = self.is_bias or self.directed
-        bounded = bounded and structure.layers[self.layers[-1]].unit.nonnegative
+        bounded = bounded and layers[self.layers[-1]].unit.nonnegative
         for bad, expected in (
             (~in_range(array), IN_RANGE),
             ((array < 0) & bounded, ">= 0 for noisy-or units"),
@@ -187,11 +176,11 @@ def of_whole_layers(key: str, kind: Kind, *layers: str) -> Term:
     return Term(key, kind, layers, np.empty((0, len(layers)), dtype=np.int64))
 
 
-def place_shape(structure: Structure, kind: Kind, layers: tuple[str, ...]) -> tuple[int, ...]:
+def place_shape(layers: Mapping[str, Layer], kind: Kind, names: tuple[str, ...]) -> tuple[int, ...]:
     """Return the shape of the part of a parameter that belongs to one place."""
     if kind in KINDS_OF_TABLES:
-        return tuple([structure.state_counts[name] for name in layers])
-    widths = tuple([structure.layers[name].unit.width for name in layers])
+        return tuple([layers[name].state_count for name in names])
+    widths = tuple([layers[name].unit.width for name in names])
     if kind is Kind.ARROW_BY_STATE:
         return 2, widths[1]
     return () if set(widths) == {1} else widths

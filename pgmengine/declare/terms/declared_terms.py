@@ -22,14 +22,14 @@ from pgmengine.declare.stored_forms import same_form
 from pgmengine.declare.validate import check_structure
 from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.model.couplings import Coupling
-from pgmengine.model.expansion import joins
 from pgmengine.model.forms.gate import Steps, fits_as_table
 from pgmengine.model.forms.table_forms import Formed
 from pgmengine.model.graph.parent_order import cycle_of
 from pgmengine.model.names.unit_names import Member
 from pgmengine.model.structure import Structure, first_of
-from pgmengine.model.tables import check_finite, check_log_table, check_table
-from pgmengine.model.term import KINDS_OF_TABLES, Kind, Term, place_shape
+from pgmengine.model.tables import check_finite, check_log_table, check_logs, check_table
+from pgmengine.model.terms.expansion import joins
+from pgmengine.model.terms.term import KINDS_OF_TABLES, Kind, Term, place_shape
 
 # Bytes that each entry of a table takes while tables are declared, its logarithm and one more
 # number in steps that work on a whole table; and each entry of a weight in a place, with its row,
@@ -223,7 +223,7 @@ def _lead_of_tables(
     bare: Structure, one: Declared, layers: tuple[str, ...], values: Array | Formed, places: int
 ) -> tuple[int, ...]:
     """Return the leading axes of tables; PgmError unless the entries have them, or broadcast."""
-    block, shape = place_shape(bare, one.kind, layers), values.shape
+    block, shape = place_shape(bare.layers, one.kind, layers), values.shape
     lead = shape[: max(len(shape) - len(block), 0)] if one.index is None else (places,)
     if isinstance(values, Formed):
         # Functions, sparse rows and gates give one table, which all places share.
@@ -245,11 +245,11 @@ def _lead_of_weights(
 
     PgmError unless the last axes of the values are those of one place.
     """
-    kind, block = one.kind, place_shape(bare, one.kind, layers)
+    kind, block = one.kind, place_shape(bare.layers, one.kind, layers)
     if values is None:
         return kind, ()
     rows = kind is Kind.ARROW and takes_rows(bare, layers)
-    by_state = place_shape(bare, Kind.ARROW_BY_STATE, layers) if rows else None
+    by_state = place_shape(bare.layers, Kind.ARROW_BY_STATE, layers) if rows else None
     if values.shape[-2:] == by_state:
         # A row for each of the two states of the parent, as parents of more states have.
         kind, block = Kind.ARROW_BY_STATE, by_state
@@ -311,8 +311,8 @@ def _check_same(bare: Structure, first: Placed, other: Placed) -> None:
     logs = [bool(p.declared and p.declared.log) for p in (first, other)]
     if logs[0] != logs[1]:
         raise PgmError(f"{what}: one has log=True, and the other has not; give both alike")
-    if (shape := b.shape(bare)) != a.shape(bare):
-        raise PgmError(f"{what}, whose shape is {a.shape(bare)}, not {shape}")
+    if (shape := b.shape(bare.layers)) != a.shape(bare.layers):
+        raise PgmError(f"{what}, whose shape is {a.shape(bare.layers)}, not {shape}")
     if not same_form(a.form, b.form):
         raise PgmError(f"{what}: other entries of the two follow from one number")
     if first.values is None and other.values is not None:
@@ -401,14 +401,14 @@ def values_of_terms(
     for p in first:
         if not p.term.is_table:
             values = _drawn(structure, p.term, rng) if p.values is None else p.values
-            out[p.term.key] = p.term.checked(structure, values, p.what)
+            out[p.term.key] = p.term.checked(structure.layers, values, p.what)
     tables = [p for p in first if p.term.is_table]
     numbers, place = np.full(_checked_room(structure, tables), np.nan), 0
     for p in tables:
-        shape = p.term.parameter_shape(structure)
+        shape = p.term.parameter_shape(structure.layers)
         own = numbers[place : place + math.prod(shape)].reshape(shape)
         if p.declared is None:
-            own[...] = p.term.checked(structure, p.values)
+            own[...] = check_logs(structure, p.term, p.values)
         else:
             scope = [(a.name, a.states) for a in p.axes]
             if p.term.form:
@@ -425,8 +425,8 @@ def _checked_room(structure: Structure, tables: Sequence[Placed]) -> int:
     """Return the number of all numbers of tables; PgmError unless they fit into memory."""
     total = 0
     for p in tables:
-        total += math.prod(p.term.parameter_shape(structure))
-        size = math.prod(p.term.shape(structure))
+        total += math.prod(p.term.parameter_shape(structure.layers))
+        size = math.prod(p.term.shape(structure.layers))
         entries = 0 if p.term.store in structure.compact else size
         if why := no_room(BYTES_AN_ENTRY * (total + entries), "take a smaller scope"):
             raise PgmError(f"{p.what} with {size:.3g} entries does not fit: {why}")
@@ -435,7 +435,7 @@ def _checked_room(structure: Structure, tables: Sequence[Placed]) -> int:
 
 def _drawn(structure: Structure, term: Term, rng: np.random.Generator) -> Array:
     """Return the first value of a term: 0 for a bias, else drawn."""
-    shape = term.shape(structure)
+    shape = term.shape(structure.layers)
     if term.is_bias:
         return np.zeros(shape)
     a, b = (structure.layers[name] for name in term.layers)

@@ -13,21 +13,18 @@ step, which is the sum over places. An undirected coupling inside a layer is sto
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pgmengine.base.types import Array, Params, Weight
 from pgmengine.model.couplings import Coupling
-from pgmengine.model.term import Kind, Term
+from pgmengine.model.layer import Layer
+from pgmengine.model.terms.term import Kind, Term
 from pgmengine.model.weights import is_sparse, like
-
-if TYPE_CHECKING:
-    from pgmengine.model.structure import Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,23 +142,24 @@ class Expansion:
     Biases come before weights.
     """
 
-    def __init__(self, structure: Structure) -> None:
-        self.s = structure
-        self.keys = frozenset(t.key for t in structure.shared)
+    def __init__(
+        self, layers: Mapping[str, Layer], couplings: Sequence[Coupling], shared: Sequence[Term]
+    ) -> None:
+        self.layers, self.keys = layers, frozenset(t.key for t in shared)
         biases, weights = dict[str, list[Entries]](), dict[str, list[Entries]]()
-        for t in structure.shared:
+        for t in shared:
             for entries in self._in_bias(t):
                 biases.setdefault(t.layers[-1], []).append(entries)
-            for c in structure.couplings:
+            for c in couplings:
                 if joins(c, t):
                     weights.setdefault(c.key, []).extend(self._in_weight(c, t))
         self.whole = {
-            f"{name}.bias": Whole((1, structure.layers[name].width), tuple(found))
+            f"{name}.bias": Whole((1, layers[name].width), tuple(found))
             for name, found in biases.items()
         }
-        for c in structure.couplings:
+        for c in couplings:
             if c.key in weights:
-                shape = structure.layers[c.a].width, structure.layers[c.b].width
+                shape = layers[c.a].width, layers[c.b].width
                 inside = c.a == c.b and not c.directed
                 self.whole[f"{c.key}.weight"] = Whole(shape, tuple(weights[c.key]), inside)
 
@@ -175,7 +173,7 @@ class Expansion:
         The components are one array for each layer: the columns of the layer that an entry joins.
         With rows by state, the numbers are those of the first row.
         """
-        widths = [self.s.layers[name].unit.width for name in t.layers]
+        widths = [self.layers[name].unit.width for name in t.layers]
         size = math.prod(widths)
         parts = np.unravel_index(np.arange(size), widths)
         columns = tuple(
@@ -189,7 +187,7 @@ class Expansion:
         """Yield the entries of a term in the bias of its layer, or of its children."""
         if t.kind not in (Kind.BIAS, Kind.ARROW_BY_STATE):
             return
-        shape, (*_, columns), numbers = (t.shape(self.s), *self._components(t))
+        shape, (*_, columns), numbers = (t.shape(self.layers), *self._components(t))
         if t.is_bias:
             yield Entries(t.key, shape, columns * 0, columns, numbers)
             return
@@ -204,7 +202,7 @@ class Expansion:
         """Yield the entries of a term in the weight of a coupling."""
         (one, two), numbers = self._components(t)
         rows, columns = (one, two) if t.layers == (c.a, c.b) else (two, one)
-        shape = t.shape(self.s)
+        shape = t.shape(self.layers)
         if t.kind is not Kind.ARROW_BY_STATE:
             yield Entries(t.key, shape, rows, columns, numbers)
             return
@@ -216,7 +214,7 @@ class Expansion:
 
     def _states(self, t: Term) -> Array:
         """Return the values of the two states of the parents of a term."""
-        support = self.s.layers[t.layers[0]].unit.support
+        support = self.layers[t.layers[0]].unit.support
         assert support is not None
         return np.ravel(support)
 

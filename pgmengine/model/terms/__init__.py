@@ -1,0 +1,1 @@
+"""Terms: parameters with their places, and their expansion to whole layers."""
