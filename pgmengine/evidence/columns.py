@@ -91,7 +91,8 @@ class Column(NamedTuple):
         if entries.dtype.kind not in "biuf":
             return self._distinct(entries.ravel().tolist()).reshape(entries.shape)
         if self.are_values or self.layer.state_table is None:
-            return entries.astype(np.float64, copy=False)
+            # Integers would take eight times the memory as doubles.
+            return entries
         # Many numbers are equal, and looking up names is slow.
         known, first, where = np.unique(entries, return_index=True, return_inverse=True)
         order = np.argsort(first)
