@@ -302,7 +302,7 @@ def _with_size(layer: Layer) -> str:
 
 
 def columns_of(structure: Structure, given: Any, what: str, are_data: bool = False) -> list[Column]:
-    """Return columns of everything in a mapping or a frame; None has none.
+    """Return columns of everything in a mapping or a frame; None has none, but is no data.
 
     Data always have an axis of rows: an array with two axes is then rows of labels.
 
@@ -310,7 +310,7 @@ def columns_of(structure: Structure, given: Any, what: str, are_data: bool = Fal
     ------
     PgmError with the layer or the unit for unknown names and wrong shapes.
     """
-    if given is None:
+    if given is None and not are_data:
         return []
     if isinstance(given, Values):
         rows = max(map(len, given.values()), default=1) if given.has_rows else 0
