@@ -91,7 +91,8 @@ class Column(NamedTuple):
         if entries.dtype.kind not in "biuf":
             return self._distinct(entries.ravel().tolist()).reshape(entries.shape)
         if self.are_values or self.layer.state_table is None:
-            return entries.astype(np.float64, copy=False)
+            # Integers would take eight times the memory as doubles.
+            return entries
         # Many numbers are equal, and looking up names is slow.
         known, first, where = np.unique(entries, return_index=True, return_inverse=True)
         order = np.argsort(first)
@@ -301,7 +302,7 @@ def _with_size(layer: Layer) -> str:
 
 
 def columns_of(structure: Structure, given: Any, what: str, are_data: bool = False) -> list[Column]:
-    """Return columns of everything in a mapping or a frame; None has none.
+    """Return columns of everything in a mapping or a frame; None has none, but is no data.
 
     Data always have an axis of rows: an array with two axes is then rows of labels.
 
@@ -309,7 +310,7 @@ def columns_of(structure: Structure, given: Any, what: str, are_data: bool = Fal
     ------
     PgmError with the layer or the unit for unknown names and wrong shapes.
     """
-    if given is None:
+    if given is None and not are_data:
         return []
     if isinstance(given, Values):
         rows = max(map(len, given.values()), default=1) if given.has_rows else 0

@@ -110,7 +110,7 @@ def checked(layer: Layer, values: Array, what: str, has_rows: bool = True) -> tu
     nan, wide = np.asarray(np.isnan(values)), layer.unit.width > 1
     if wide:
         nan = np.all(nan, axis=-1)
-    values = np.where(nan[..., None] if wide else nan, 0.0, values)
+    values = np.where(nan[..., None] if wide else nan, np.float64(0.0), values)
     good = layer.unit.contains(values)
     if not good.all() and not (good := good | nan).all():
         values, good = _rounded(layer, values, good)
