@@ -16,7 +16,7 @@ import pytest
 
 # Expressions of `-m` that leave out every item with the mark `long`.
 WITHOUT_LONG = ("not long", "smoke")
-# A test of at most so many items is taken whole.
+# A test of at most so many items, without the mark, is taken whole.
 SMALL = 4
 # How many seeds, and how many models, of a population are taken.
 SEEDS, MODELS = 3, 6
@@ -32,7 +32,7 @@ def choose(metafunc):
     short = [c for c in calls if not has(c, "long")]
     always = [i for i, c in enumerate(short) if has(c, "smoke")]
     taken = range(len(short))
-    if len(short) > SMALL:
+    if len(short) > SMALL or metafunc.definition.get_closest_marker("few"):
         taken = few(metafunc.definition.nodeid, axes_of(metafunc, short), always)
     for i, call in enumerate(short):
         if i not in taken:

@@ -353,7 +353,7 @@ print(codes)
 """
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("threads", [1, 2, pytest.param(5, marks=pytest.mark.long)])
 def test_the_team_of_threads_with_many_callers_and_forks(threads):
     """The same bits for any number of threads, callers in turn, and in children forked in the
     middle of a job.

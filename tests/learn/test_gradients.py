@@ -114,7 +114,7 @@ def test_one_step_is_the_slope_of_the_log_likelihood(
         np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol, err_msg=name)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**31))
 def test_one_step_on_random_models(seed):
     one_step_is_the_slope(seed)

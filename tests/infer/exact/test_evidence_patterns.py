@@ -41,6 +41,7 @@ def check_the_same(tiny_model, row, first, last):
             np.testing.assert_allclose(first.prob[x.name], truth.prob(x.name), **EXACT)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("tiny_model", MODELS, ids=repr)
 def test_patterns_asked_again_give_the_same(tiny_model, monkeypatch):
     model, rows, compiled = tiny_model.build(), patterns(tiny_model), []
