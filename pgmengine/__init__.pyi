@@ -58,13 +58,13 @@ from pgmengine.infer.question.impact import impact as impact
 from pgmengine.infer.question.prepared import Method as Method
 from pgmengine.infer.question.prepared import Prepared as Prepared
 from pgmengine.infer.question.prepared import Scheme as Scheme
+from pgmengine.infer.results.axes import Axis as Axis
 from pgmengine.infer.results.by_name import Joint as Joint
 from pgmengine.infer.results.by_name import Mode as Mode
 from pgmengine.infer.results.expectation import Expectation as Expectation
 from pgmengine.infer.results.result import Plan as Plan
 from pgmengine.infer.results.result import Result as Result
 from pgmengine.infer.results.result import Status as Status
-from pgmengine.infer.results.statistics import Axis as Axis
 from pgmengine.io.formats import read as read
 from pgmengine.io.formats import read_evidence as read_evidence
 from pgmengine.io.formats import write as write

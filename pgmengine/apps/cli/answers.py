@@ -23,8 +23,8 @@ from pgmengine.base.files import writable, write_whole
 from pgmengine.base.types import Array
 from pgmengine.evidence.frames import Shown, shown_units, state_keys
 from pgmengine.infer.question.explanation import Explanation
+from pgmengine.infer.results.axes import state_errors
 from pgmengine.infer.results.by_name import asked, marginal, state_values
-from pgmengine.infer.results.statistics import state_errors
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.state_names import text_of
 from pgmengine.model.structure import Structure

@@ -15,9 +15,9 @@ from pgmengine.apps.cli.answers import flat_answers, named_units
 from pgmengine.base.types import Array
 from pgmengine.declare.summary import parents
 from pgmengine.evidence.frames import shown_units, state_keys
+from pgmengine.infer.results.axes import state_errors
 from pgmengine.infer.results.by_name import asked, state_values
 from pgmengine.infer.results.overview import AT_LEAST, NO_PAIRS, headline, interval_text
-from pgmengine.infer.results.statistics import state_errors
 from pgmengine.model.headline import headline as model_headline
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.state_names import text_of

@@ -18,8 +18,8 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import MethodLike, as_method
 from pgmengine.infer.question.splitting import stacked
 from pgmengine.infer.question.unmixed_rows import rows_of
+from pgmengine.infer.results.axes import Statistics
 from pgmengine.infer.results.result import Plan, Result, Status
-from pgmengine.infer.results.statistics import Statistics
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:

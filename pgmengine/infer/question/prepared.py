@@ -27,8 +27,8 @@ from pgmengine.infer.diagnostics.rounding import (
     withheld,
 )
 from pgmengine.infer.question.wanted import check_rows, check_want
+from pgmengine.infer.results.axes import Statistics
 from pgmengine.infer.results.result import WANTS, Plan, Result, Status, quantity
-from pgmengine.infer.results.statistics import Statistics
 from pgmengine.model.structure import Structure
 
 

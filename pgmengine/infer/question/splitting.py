@@ -24,8 +24,8 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import checked_difference
 from pgmengine.infer.question.prepared import Method, Prepared, as_method
 from pgmengine.infer.question.wanted import add_gradients, check_rows
+from pgmengine.infer.results.axes import Axis, Statistics
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.results.statistics import Axis, Statistics
 from pgmengine.model.structure import Structure
 
 # The largest number of warnings about parts of the rows; the others are counted.

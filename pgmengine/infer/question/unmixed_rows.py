@@ -15,8 +15,8 @@ import numpy as np
 from pgmengine.base.types import Array
 from pgmengine.infer.question.prepared import as_method
 from pgmengine.infer.question.splitting import statistic_axes
+from pgmengine.infer.results.axes import Axis, Statistics
 from pgmengine.infer.results.result import Result
-from pgmengine.infer.results.statistics import Axis, Statistics
 from pgmengine.model.structure import Structure
 
 

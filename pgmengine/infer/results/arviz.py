@@ -18,8 +18,8 @@ from pgmengine.base.work.interrupts import whole_import
 from pgmengine.evidence import frames
 from pgmengine.evidence.frames import Shown, component_names, different_texts, shown_units
 from pgmengine.evidence.target import Target
+from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.by_name import asked
-from pgmengine.infer.results.statistics import Axis
 
 # The axes of statistics that have a value for each draw.
 AXES_OF_DRAWS = (Axis.CHAIN, Axis.DRAW, Axis.ROW)

@@ -19,8 +19,8 @@ from pgmengine.declare.pictures.scene import Values
 from pgmengine.declare.pictures.svg import picture
 from pgmengine.evidence.frames import Shown, shown_units, state_keys
 from pgmengine.infer.diagnostics.two_phases import TWO_PHASES
+from pgmengine.infer.results.axes import state_errors
 from pgmengine.infer.results.by_name import Mode, asked, assignment_of, marginal, state_values
-from pgmengine.infer.results.statistics import state_errors
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:

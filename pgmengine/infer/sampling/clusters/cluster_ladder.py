@@ -35,8 +35,8 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import Doubts, log_z_apart, worst
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import peak_bytes
+from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.results.statistics import by_row
 from pgmengine.infer.sampling.clusters.moves import Part, allowed_parts, cluster_parts
 from pgmengine.infer.sampling.clusters.swendsen_wang import CALL_SECONDS, EDGE_SECONDS, UNIT_SECONDS
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones, SteppingStones

@@ -15,7 +15,7 @@ from pgmengine.engine.kernels import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import unmixed_notes
 from pgmengine.infer.question.prepared import Method, Scheme
-from pgmengine.infer.results.statistics import Axis, by_row
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.sampling.draws.draw_costs import collecting, judging, sampler_bytes
 from pgmengine.infer.sampling.methods.bound_check import Check, check_within
 from pgmengine.model.structure import Structure

@@ -41,8 +41,8 @@ from pgmengine.infer.diagnostics.trust import (
 )
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.wanted import peak_bytes
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.results.statistics import Axis, by_row
 from pgmengine.infer.sampling.draws.draw_costs import chain_bytes, packed_bytes, reached_bytes
 from pgmengine.infer.sampling.ladders.temperatures import (
     SWEEPS_OF_PILOT,

@@ -42,8 +42,8 @@ from pgmengine.infer.diagnostics.trust import (
 from pgmengine.infer.question.prepared import Method, Prepared, Scheme
 from pgmengine.infer.question.splitting import joined
 from pgmengine.infer.question.wanted import answer_bytes, peak_bytes
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import WANTS, Result, Status
-from pgmengine.infer.results.statistics import Axis, by_row
 from pgmengine.infer.sampling.draws.resampling import resampled
 from pgmengine.infer.sampling.draws.weighted import drawing_seconds, drawn, moments, weighing
 from pgmengine.infer.sampling.ladders.temperatures import Linear

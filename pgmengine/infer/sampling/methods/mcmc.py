@@ -26,8 +26,8 @@ from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import independent, most_apart
 from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.results.statistics import by_row
 from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.dispersed_starts import (
     CHAINS_PER_GROUP,

@@ -31,8 +31,8 @@ from pgmengine.infer.diagnostics.trust import (
     worst,
 )
 from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
-from pgmengine.infer.results.statistics import Axis, by_row
 from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
 from pgmengine.infer.sampling.ladders.replicas import Ladders

@@ -28,8 +28,8 @@ from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result
-from pgmengine.infer.results.statistics import by_row
 from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.dispersed_starts import dispersed
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler

@@ -31,8 +31,8 @@ from pgmengine.engine.reference import Tilt, sweep
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import few_weights
 from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Named, Result, Status
-from pgmengine.infer.results.statistics import Axis
 from pgmengine.infer.sampling.draws.collected import Draws, small, whole
 from pgmengine.infer.sampling.draws.draw_costs import small_bytes
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
