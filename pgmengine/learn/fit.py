@@ -27,7 +27,7 @@ from pgmengine.declare.declaration import declaration_of, placed_units
 from pgmengine.declare.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.frames import labels_of_columns
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.arguments import check_left, check_settings, check_start, row_weights, written
 from pgmengine.learn.checkpoint import Saver, mark_of, place_of
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
@@ -95,7 +95,7 @@ class Fit(StandsForModel):
     state: State
     interrupted: bool = False
     stopped: str = ""
-    positive: Positive | Method | None = None
+    positive: Positive | AnyMethod | None = None
     negative: Negative | None = None
     unsaved: str = ""
     factorised: bool = False
@@ -127,7 +127,7 @@ def fit(
     model: ModelLike | Template,
     data: Any,
     negative: Negative | None = None,
-    positive: Positive | Method | None = None,
+    positive: Positive | AnyMethod | None = None,
     given: Iterable[Member] | None = (),
     optimizer: Optimizer | FullBatch | None = None,
     batch_size: int = 100,
@@ -151,7 +151,7 @@ def fit(
     model: ModelLike | Sequence[ModelLike],
     data: Any,
     negative: Negative | None = None,
-    positive: Positive | Method | None = None,
+    positive: Positive | AnyMethod | None = None,
     given: Iterable[Member] | None = (),
     optimizer: Optimizer | FullBatch | None = None,
     batch_size: int = 100,
@@ -175,7 +175,7 @@ def fit(
     model: ModelLike | Template | Sequence[ModelLike],
     data: Any,
     negative: Negative | None = None,
-    positive: Positive | Method | None = None,
+    positive: Positive | AnyMethod | None = None,
     given: Iterable[Member] | None = (),
     optimizer: Optimizer | FullBatch | None = None,
     batch_size: int = 100,

@@ -57,7 +57,7 @@ def result_as_json(result: pgm.Result) -> dict[str, Any]:
     return found
 
 
-def _plan(plan: pgm.Plan) -> dict[str, Any]:
+def _plan(plan: pgm.Plan[Any]) -> dict[str, Any]:
     """Return a plan."""
     return {
         "method": plan.method,

@@ -19,14 +19,11 @@ from pgmengine.infer.question.prepared import MethodLike, as_method
 from pgmengine.infer.question.rows import rows_of
 from pgmengine.infer.question.splitting import stacked
 from pgmengine.infer.results.axes import Statistics
-from pgmengine.infer.results.result import Plan, Result, Status
+from pgmengine.infer.results.result import AnyPlan, Result, Status, joint_plan, weakest
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:
     from pgmengine.infer.question.auto import Choice
-
-# Guarantees from the strongest to the weakest. A result of several parts has the weakest one.
-GUARANTEES = ("exact", "lower bound", "estimate")
 
 
 @dataclass(frozen=True)
@@ -45,13 +42,11 @@ class Several:
 def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
     """Return one result from the results of the parts of a question."""
     both = list(zip(choices, found, strict=True))
-    own = [r for c, r in both if not c.normaliser]
+    whole = next((r for c, r in both if c.normaliser), None)
+    own = [r.less(whole) if whole and c.difference else r for c, r in both if not c.normaliser]
     answers = {name: value for r in own for name, value in r.answers.items()}
     stats = {name: value for r in own for name, value in r.stats.items()}
-    whole = next((r for c, r in both if c.normaliser), None)
     if whole is not None:
-        answers["log_prob"] = answers["log_z"] - whole.log_z
-        stats["log_prob_error"] = np.hypot(answers["log_z_error"], whole.log_z_error)
         stats["without_evidence"] = whole.stats
     methods = tuple(
         r.method for i, r in enumerate(found) if r.method not in [o.method for o in found[:i]]
@@ -91,25 +86,12 @@ def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
     )
 
 
-def weakest(kinds: Sequence[str]) -> str:
-    """Return the weakest guarantee; an unknown one is weaker than all known ones."""
-    order = {kind: place for place, kind in enumerate(GUARANTEES)}
-    return max(kinds, key=lambda kind: order.get(kind, len(order)))
-
-
-def joined_plans(choices: Sequence[Choice], plans: Sequence[Plan]) -> Plan:
+def joined_plans(choices: Sequence[Choice], plans: Sequence[AnyPlan]) -> AnyPlan:
     """Return the plans of the parts of a question as one."""
     if len(plans) == 1:
         return plans[0]
-    return Plan(
-        " + ".join(dict.fromkeys(p.method for p in plans)),
-        weakest([p.guarantee for p in plans]),
-        "; ".join(f"{c.title} by {p.method}: {p.why}" for c, p in zip(choices, plans, strict=True)),
-        sum(p.work for p in plans),
-        max(p.bytes for p in plans),
-        seconds=sum(p.seconds for p in plans),
-        most_seconds=sum(p.most_seconds for p in plans),
-    )
+    each = (f"{c.title} by {p.method}: {p.why}" for c, p in zip(choices, plans, strict=True))
+    return joint_plan(plans, "; ".join(each))
 
 
 def with_rest(found: Result, rest: Result, rows: Array, target: Target) -> Result:
@@ -120,16 +102,8 @@ def with_rest(found: Result, rest: Result, rows: Array, target: Target) -> Resul
         note = f"{counted(len(which), 'row')} of chains that have not mixed, such as row {which[0]}"
         return replace(found, refused=rest.refused, warnings=(note, *rest.warnings))
     each, parts = (found.plan, rest.plan), isinstance(rest.method, Several)
-    plan = Plan(
-        " + ".join(dict.fromkeys(name for p in each for name in p.method.split(" + "))),
-        weakest([p.guarantee for p in each]),
-        f"{_answered(len(rows) - len(which), found.plan)}; "
-        f"{rest.plan.why if parts else _answered(len(which), rest.plan)}",
-        sum(p.work for p in each),
-        max(p.bytes for p in each),
-        seconds=sum(p.seconds for p in each),
-        most_seconds=sum(p.most_seconds for p in each),
-    )
+    why = rest.plan.why if parts else _answered(len(which), rest.plan)
+    plan = joint_plan(each, f"{_answered(len(rows) - len(which), found.plan)}; {why}")
     both = _with_rows(found, rest, rows)
     status, warnings = _judged_again(found.method, both, rest, target.structure)
     return replace(
@@ -161,7 +135,7 @@ def _judged_again(
     return (Status.NOT_MIXED, notes) if notes else (Status.OK, ())
 
 
-def _answered(rows: int, plan: Plan) -> str:
+def _answered(rows: int, plan: AnyPlan) -> str:
     """Return in words by which plan some rows were answered."""
     return f"{counted(rows, 'row')} by {plan.method}, {plan.why}"
 

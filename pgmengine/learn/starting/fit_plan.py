@@ -13,7 +13,7 @@ from pgmengine.base.checks import whole
 from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.arguments import (
     check_left,
     check_scales,
@@ -98,7 +98,7 @@ class FitPlan:
     hidden: str
     means: dict[str, Array]
     negative: Negative | None
-    positive: Positive | Method | None
+    positive: Positive | AnyMethod | None
     optimizer: Optimizer | FullBatch | None
     why: str
     length: Length
@@ -154,7 +154,7 @@ def plan_fit(
     model: Model,
     data: Any,
     negative: Negative | None,
-    positive: Positive | Method | None,
+    positive: Positive | AnyMethod | None,
     given: Iterable[Member] | None,
     optimizer: Optimizer | FullBatch | None,
     batch_size: int,

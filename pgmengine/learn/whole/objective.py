@@ -25,7 +25,7 @@ from pgmengine.base.types import Array, Params, Weight
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.question.prepared import Method, Planned, Prepared
+from pgmengine.infer.question.prepared import AnyMethod, AnyPrepared, Method, Prepared
 from pgmengine.infer.question.splitting import answer
 from pgmengine.learn.batch import Batch, joint_masks
 from pgmengine.learn.contracts import Allowance, ModelPhase, Positive
@@ -78,7 +78,7 @@ class Objective:
         self,
         target: Target,
         weights: Array,
-        positive: Positive | Method | None,
+        positive: Positive | AnyMethod | None,
         phase: ModelPhase,
         given: Mapping[str, Array],
         conditioned: Callable[[Target], Target],
@@ -101,7 +101,7 @@ class Objective:
         self.phase, self.conditioned, self.fixed = phase, conditioned, fixed
         self.given, self.uninformed = given, uninformed
         self.rng, self.notes, self.executor = rng, notes, executor
-        self.method: Positive | Method = positive or self._default_method()
+        self.method: Positive | AnyMethod = positive or self._default_method()
         # Objectives that differ in their fixed entries share these.
         self._counted: list[Array] = []
         self._last: list[tuple[Model, str, Evaluation]] = []
@@ -114,7 +114,7 @@ class Objective:
         out.fixed = joint_masks(self.fixed, fixed)
         return out
 
-    def _default_method(self) -> Positive | Method:
+    def _default_method(self) -> Positive | AnyMethod:
         """Return the method of the data phase: exact where it fits."""
         plan = None if self.complete else Exact().plan(self.target, ("log_z", "gradient"))
         if plan is None or (plan.accepted and plan.seconds <= MAX_ROWS_SECONDS):
@@ -212,7 +212,7 @@ class Objective:
         data_phase(method, self.executor).expect(target, weights, total, self.rng)
         return None, total.total(model)
 
-    def _question(self, method: Method, target: Target) -> Prepared:
+    def _question(self, method: AnyMethod, target: Target) -> AnyPrepared:
         """Return the question about log Z and the gradient, planned anew where that is needed.
 
         Without couplings and biases, a plan depends on the evidence patterns, which stay, and on
@@ -224,10 +224,9 @@ class Objective:
         zeros = np.isneginf(target.model.table_entries).tobytes()
         if self._planned.get("zeros") != zeros:
             question = method.prepare(target, want)
-            self._planned.update(zeros=zeros, question=question.detached())
+            self._planned.update(zeros=zeros, plan=question.plan)
             return question
-        planned: Planned = self._planned["question"]
-        return planned.on(target)
+        return Prepared(method, want, self._planned["plan"], target)
 
     def _gradient(self, model: Model) -> Evaluation:
         share = self.weights / self.total

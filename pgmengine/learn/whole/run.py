@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.compiled.updates import Call
 from pgmengine.learn.contracts import Negative, Positive
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
@@ -38,7 +38,7 @@ class WholeRun(Run):
         self,
         target: Target,
         negative: Negative | None,
-        positive: Positive | Method | None,
+        positive: Positive | AnyMethod | None,
         optimizer: Any,
         plan: tuple[int, int],
     ) -> None:

@@ -38,9 +38,9 @@ from pgmengine.infer.exact.enumeration.pattern_form import PatternForm, pattern_
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.weighed_gradient import weighed_gradient
 from pgmengine.infer.exact.zero_leaks import ENUMERATION_LIFT, with_leaks, with_slopes
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.question.prepared import AnyPrepared, Method
 from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
-from pgmengine.infer.results.result import WANTS, Result
+from pgmengine.infer.results.result import WANTS, Plan, Result
 
 # Quantities that need the moments of every indicator.
 NEED_PAIR_MOMENTS = {"pairs", "gradient"}
@@ -55,7 +55,7 @@ MAX_BYTES_FOR_PATTERN_THREADS = 2**20
 
 
 @dataclass(frozen=True)
-class Enumeration(Method):
+class Enumeration(Method[dict[str, "_Part"]]):
     """Exact answers by enumeration: Z = sum over states C of the cheapest cover of exp(w(C)).
 
     Given a state of the cover all other free units are independent, so that they are marginalised
@@ -76,6 +76,7 @@ class Enumeration(Method):
     """
 
     gives = frozenset(WANTS) - {"bound"}
+    subtracts = True
     source = "enumeration gives log_z itself,"
     guarantee = "exact"
 
@@ -86,26 +87,26 @@ class Enumeration(Method):
         check_limit(self, "max_bits")
         check_whole(self, "draws")
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[dict[str, _Part]]:
         """Choose the cheapest cover of every evidence pattern; refuse above max_bits."""
         if target.structure.tables:
             added = {target.structure.findings}
             own = any(added.isdisjoint(tables.layers) for tables in target.structure.tables)
             whose = "this model" if own else "soft evidence that excludes states"
-            return Scheme(refusal=f"enumeration supports couplings only, and {whose} has tables")
+            return Plan(refusal=f"enumeration supports couplings only, and {whose} has tables")
         s = target.structure
         for name in s.directed_layers:
             unit = s.layers[name].unit
             # The formulas of enumeration are those of natural parameters, and of 1 - e^-z.
             if not (unit.canonical or unit.independent_causes):
-                return Scheme(
+                return Plan(
                     refusal=f"layer {name!r} of {unit!r} units has a link of its own, which "
                     "enumeration does not know"
                 )
         try:
             parts = _parts(target, want)
         except PgmError as error:
-            return Scheme(refusal=str(error))
+            return Plan(refusal=str(error))
         groups = [group for part in parts.values() for group in part.groups]
         work = sum([len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups])
         working = max([g.bytes for g in groups]) + sum([g.form_bytes for g in groups])
@@ -122,43 +123,33 @@ class Enumeration(Method):
                 f"cheapest enumeration needs 2^{largest.bits:.4g} states, "
                 f"the limit is 2^{self.max_bits:g}"
             )
-            return Scheme(work=work, bytes=memory, refusal=refusal, basis=parts)
+            return Plan(work=work, bytes=memory, refusal=refusal, basis=parts)
         seconds = _seconds(target, want, groups)
-        return Scheme(largest.described, work, memory, seconds, parts)
+        return Plan(why=largest.described, work=work, bytes=memory, seconds=seconds, basis=parts)
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Enumerate the cover of every evidence pattern."""
         drawing = seeded(rng) if "samples" in question.want else None
-        log_z, found = self._enumerate(question, drawing)
-        answers = exact_answers(question, log_z, found)
-        if without := question.basis.get("without evidence"):
-            nothing = question.target.nothing_observed
-            answers["log_prob"] = log_z - _enumerated(without, nothing, self.draws)[0]
-        return question.result(answers)
+        target = question.target
+        parts: dict[str, _Part] = question.plan.basis
+        log_z, found = _enumerated(parts["posterior"], target, self.draws, drawing)
+        if slope := parts.get("slope"):
+            check_possible(log_z, np.arange(target.rows), target)
+            steep = with_leaks(target, ENUMERATION_LIFT)
+            lifted = _enumerated(slope, steep, self.draws)[1]
+            found["gradient"] = with_slopes(target, found["gradient"], lifted["gradient"])
+        return question.result(exact_answers(question, log_z, found))
 
     def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
         """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
         return weighed_gradient(self, target, weights)
 
-    def _enumerate(
-        self, question: Prepared, rng: np.random.Generator | None
-    ) -> tuple[Array, Answer]:
-        """Return log_z (rows,) of the posterior, and the other answers; see `_enumerated`."""
-        target = question.target
-        parts: dict[str, _Part] = question.basis
-        log_z, found = _enumerated(parts["posterior"], target, self.draws, rng)
-        if slope := parts.get("slope"):
-            check_possible(log_z, np.arange(target.rows), target)
-            lifted = _enumerated(slope, with_leaks(target, ENUMERATION_LIFT), self.draws, rng)[1]
-            found["gradient"] = with_slopes(target, found["gradient"], lifted["gradient"])
-        return log_z, found
 
-
-def cover_bits(question: Prepared) -> float:
+def cover_bits(question: AnyPrepared) -> float:
     """Return log2 of the states of the largest cover of a question; infinite if it has none."""
-    parts: dict[str, _Part] = question.basis or {}
+    parts: dict[str, _Part] = question.plan.basis or {}
     bits = [group.cover.bits for part in parts.values() for group in part.groups]
     return max(bits, default=np.inf)
 
@@ -207,17 +198,14 @@ class _Part:
 def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
     """Return the enumerations of a question by name; PgmError where a row has no cover.
 
-    There is one for the posterior; one for the model "without evidence", for log_prob; and one for
-    the model with raised leaks, for the part "slope", the derivatives at leaks of 0
-    (zero_leaks.py).
+    There is one for the posterior, and one for the model with raised leaks, for the part "slope",
+    the derivatives at leaks of 0 (zero_leaks.py).
     """
     needs = frozenset(wanted) & NEED_ALL_UNITS
     lifted = with_leaks(target, ENUMERATION_LIFT) if "gradient" in needs else target
     parts = {"posterior": _part(target, needs)}
     if lifted is not target:
         parts["slope"] = _part(lifted, frozenset({"gradient"}))
-    if "log_prob" in wanted:
-        parts["without evidence"] = _part(target.nothing_observed, frozenset())
     return parts
 
 

@@ -26,11 +26,11 @@ from pgmengine.engine.kernels import Gibbs
 from pgmengine.engine.kernels.kernel import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import independent, most_apart
-from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.question.prepared import AnyPrepared
 from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws
-from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
+from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, ChainPlan, Sampler
 from pgmengine.infer.sampling.draws.starts import CHAINS_PER_GROUP, dispersed, sweeps_apart
 from pgmengine.model.containers import as_floats
 
@@ -88,7 +88,7 @@ class MCMC(Sampler):
         super().__post_init__()
         check_whole(self, "thin")
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of the chains.
 
         Free parents of directed units are refused if they have infinitely many values.
@@ -102,7 +102,7 @@ class MCMC(Sampler):
         also: str = "",
         work: float = 0.0,
         seconds: float = 0.0,
-    ) -> Scheme:
+    ) -> ChainPlan:
         """Return the plan of the sweeps, and of what else moves the chains.
 
         `work` and `seconds` are those of the other moves, and `also` describes them.
@@ -129,7 +129,7 @@ class MCMC(Sampler):
         return chains.sweep
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Sweep the chains; those of a single row are divided into groups on an executor.
 
