@@ -18,13 +18,12 @@ from pgmengine.engine.packed import random_keys
 from pgmengine.engine.unit_draws import drawn_units
 from pgmengine.engine.visits import drawable
 from pgmengine.evidence.evidence import Evidence
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, evidence_patterns
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.question.prepared import AnyMethod, as_method
 from pgmengine.infer.question.splitting import answer
-from pgmengine.infer.question.wanted import evidence_patterns
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors, coupled, layer_order

@@ -150,7 +150,7 @@ def calls(ask):
 
 
 SHORT = {
-    "rbm": (lambda: pgm.rbm(6, 3, rng=0), {"v": [1, 0, 1, *[np.nan] * 3]}, 389, 209),
+    "rbm": (lambda: pgm.rbm(6, 3, rng=0), {"v": [1, 0, 1, *[np.nan] * 3]}, 387, 206),
     "network": (network, {"e": 1}, 359, 144),
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.question.rows import rows_of, unmixed_rows
+from pgmengine.infer.question.joining import rows_of, unmixed_rows
 from pgmengine.infer.question.splitting import stacked
 
 CHAINS = pgm.MCMC(warmup=200, draws=1500)

@@ -11,7 +11,7 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.division import check_divided
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import AnyPrepared
-from pgmengine.infer.question.wanted import add_gradients, public, squeeze
+from pgmengine.infer.results.axes import add_gradients, public, squeeze
 from pgmengine.model.structure import Structure
 
 # Quantity -> layer, coupling or parameter -> (rows, ...).

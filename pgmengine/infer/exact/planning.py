@@ -25,7 +25,7 @@ from pgmengine.base.work.division import check_divided
 from pgmengine.base.work.executors import part_count
 from pgmengine.base.work.memory import UNCHECKED_BYTES
 from pgmengine.evidence.relevance import has_soft
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, evidence_patterns, one_for_all
 from pgmengine.infer.diagnostics.rounding import fits
 from pgmengine.infer.exact.gathered import Answer
 from pgmengine.infer.exact.junction_tree.causal_independence import equal_findings, has_causes
@@ -55,7 +55,7 @@ from pgmengine.infer.exact.shared_rows import (
     rare_rows,
 )
 from pgmengine.infer.exact.zero_leaks import with_leaks, with_weights
-from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
+from pgmengine.infer.results.answer_bytes import answer_bytes, peak_bytes
 from pgmengine.infer.results.by_name import Joint, Mode, units_of
 from pgmengine.infer.results.result import Plan, quantity
 from pgmengine.model.tables import Tables

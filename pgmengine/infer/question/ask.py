@@ -50,7 +50,7 @@ from pgmengine.infer.question.prepared import (
 )
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.templates import answer_rows, questions_of
-from pgmengine.infer.question.wanted import check_want, without_added
+from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import ANSWERS, AnyPlan, Result, quantity
 from pgmengine.model.names.unit_names import Member, as_members
 from pgmengine.model.parameters import Parameters
@@ -323,7 +323,7 @@ class Ask:
         self._pattern: EvidencePattern | None = None
         # Number of rows, and units with soft evidence or do() -> the question planned for these.
         self._planned: Cache[AnyPlan] = Cache(most=16)
-        self.plan = self._plan(model.given(_any_values(model, self._seen)), plain=True).bare
+        self.plan = self._plan(model.given(_any_values(model, self._seen))).bare
 
     @stoppable
     def __call__(
@@ -364,27 +364,17 @@ class Ask:
                     "observed; prepare another question, or use infer"
                 )
         self._pattern = target.pattern
-        plan = self._plan(target, plain=soft is None and do is None)
+        plan = self._plan(target)
         question = Prepared(self.method, self.want, plan, target)
         return _of_model(_answer(question, rng, None, executor, progress), target, self.model)
 
-    def _plan(self, target: Target, plain: bool) -> AnyPlan:
-        """Return the plan of the question for the pattern of a target.
-
-        `plain`: it has neither soft evidence nor interventions.
-        """
+    def _plan(self, target: Target) -> AnyPlan:
+        """Return the plan of the question for the pattern of a target."""
         make = partial(_plan, target, self.want, self.method)
         if _by_value(target):
             return make()
-        # The observed units are always the same.
-        key: tuple[object, ...] = (target.rows,)
-        if not plain:
-            # Questions with equal findings share a structure, to which the findings belong.
-            done = {n: mask for n, mask in target.intervened.items() if distinct(mask).any()}
-            soft = {n: field != 0 for n, field in target.soft.items()}
-            masks = [(n, mask.tobytes()) for part in (done, soft) for n, mask in part.items()]
-            key = target.rows, target.structure, len(done), *masks
-        return self._planned.recall(key, make)
+        # Questions with equal findings share a structure, to which the findings belong.
+        return self._planned.recall((target.structure, *_pattern_key(target)), make)
 
     def __repr__(self) -> str:
         given = ", ".join(map(str, self.observed)) or "nothing"
@@ -494,17 +484,21 @@ def _recalled(target: Target, want: tuple[str, ...], method: AnyMethod) -> AnyPl
         return make()
     with _lock:
         questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
-    pattern = target.pattern
-    masks = [*pattern.observed.values(), *pattern.intervened.values()]
-    masks += [soft != 0 for soft in target.soft.values()]
     # 2 and 2.0 are equal, but a method may treat them differently, so that settings count as text.
     asked = () if method is DEFAULT else (method, repr(method))
-    key = asked, want, target.rows, *target.soft, *map(np.ndarray.tobytes, masks)
     try:
-        return questions.recall(key, make)
+        return questions.recall((asked, want, *_pattern_key(target)), make)
     except TypeError:
         # The settings of a method may hold arrays, which have no hash.
         return make()
+
+
+def _pattern_key(target: Target) -> tuple[object, ...]:
+    """Return what tells targets with different plans apart: their rows, and the units given."""
+    pattern = target.pattern
+    masks = [*pattern.observed.values(), *pattern.intervened.values()]
+    masks += [soft != 0 for soft in target.soft.values()]
+    return target.rows, *target.soft, *map(np.ndarray.tobytes, masks)
 
 
 def _answer(
@@ -539,7 +533,7 @@ def _of_model(result: Result, target: Target, model: Model) -> Result:
     """Return a result without the findings and auxiliary variables that a target has added."""
     if target.model is model:
         return result
-    return replace(without_added(result, target.model, model), target=on_model(target, model))
+    return replace(result.without_added(target.model, model), target=on_model(target, model))
 
 
 def _by_value(target: Target) -> bool:

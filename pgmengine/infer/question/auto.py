@@ -43,7 +43,13 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import ENERGY_ROUNDING, NORMAL_95
 from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS, met_soon
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.question.joining import joined_parts, joined_plans, with_rest
+from pgmengine.infer.question.joining import (
+    joined_parts,
+    joined_plans,
+    rows_of,
+    unmixed_rows,
+    with_rest,
+)
 from pgmengine.infer.question.prepared import (
     AnyMethod,
     AnyPrepared,
@@ -52,7 +58,6 @@ from pgmengine.infer.question.prepared import (
     Prepared,
     as_method,
 )
-from pgmengine.infer.question.rows import rows_of, unmixed_rows
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import AnyPlan, Plan, Result, Status, duration

@@ -1,14 +1,16 @@
 """Results of several methods as one: parts of a question, and rows of evidence.
 
 A part answers some of the wanted quantities, or one of the two terms of log_prob. Rows are joined
-where chains have answered some of them well, and another method the others.
+where chains have answered some of them well, and another method the others. Rows of evidence are
+questions of their own, with chains of their own: a row is judged by its own statistics, as if it
+had been asked alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +18,8 @@ from pgmengine.base.display import counted
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import MethodLike, as_method
-from pgmengine.infer.question.rows import rows_of
-from pgmengine.infer.question.splitting import stacked
-from pgmengine.infer.results.axes import Statistics
+from pgmengine.infer.question.splitting import stacked, statistic_axes
+from pgmengine.infer.results.axes import Axis, Statistics
 from pgmengine.infer.results.result import AnyPlan, Result, Status, joint_plan, weakest
 from pgmengine.model.structure import Structure
 
@@ -157,3 +158,46 @@ def _with_rows(result: Result, other: Result, rows: Array) -> Result:
     common = {name: value for name, value in kept.answers.items() if name in other.answers}
     both = stacked([replace(kept, answers=common), other])
     return rows_of(both, np.argsort(order))
+
+
+def unmixed_rows(result: Result, structure: Structure, rows: int) -> Array:
+    """Return a mask (rows,) of the rows that have not mixed.
+
+    It is True everywhere if the result has a warning that its method does not tell from the
+    statistics of single rows.
+    """
+    method = as_method(result.method)
+    if any(line not in method.unmixed(result.stats, structure) for line in result.warnings):
+        return np.ones(rows, dtype=bool)
+    alone = (np.array([row]) for row in range(rows))
+    each = (_rows_of_statistics(method.statistics, result.stats, row) for row in alone)
+    return np.array([bool(method.unmixed(stats, structure)) for stats in each])
+
+
+def rows_of(result: Result, rows: Array) -> Result:
+    """Return the result of some rows, or of all rows in another order; it has no gradient."""
+    answers = {
+        name: _taken(value, rows, 1 if name == "samples" else 0)
+        for name, value in result.answers.items()
+    }
+    stats = _rows_of_statistics(as_method(result.method).statistics, result.stats, rows)
+    # The snapshot of a sampler has a row for each chain.
+    return replace(result, answers=answers, stats=stats, state=None)
+
+
+def _rows_of_statistics(
+    statistics: Statistics, stats: Mapping[str, Any], rows: Array
+) -> dict[str, Any]:
+    """Return the statistics of some rows; statistics without an axis of rows stay as they are."""
+    out = {}
+    for name, value in stats.items():
+        axes = statistic_axes(statistics.get(name), value)
+        out[name] = _taken(value, rows, axes.index(Axis.ROW)) if Axis.ROW in axes else value
+    return out
+
+
+def _taken(value: Any, rows: Array, axis: int) -> Any:
+    """Return some rows of an array, or of a mapping of arrays."""
+    if isinstance(value, Mapping):
+        return {name: _taken(part, rows, axis) for name, part in value.items()}
+    return np.take(value, rows, axis=axis)

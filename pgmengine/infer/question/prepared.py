@@ -31,8 +31,8 @@ from pgmengine.infer.diagnostics.rounding import (
     with_summed_rounding,
     withheld,
 )
-from pgmengine.infer.question.wanted import check_rows, check_want
-from pgmengine.infer.results.axes import Statistics
+from pgmengine.infer.question.wanted import check_want
+from pgmengine.infer.results.axes import Statistics, check_rows
 from pgmengine.infer.results.result import (
     WANTS,
     AnyPlan,
@@ -171,7 +171,7 @@ class Method(Generic[Basis]):
         if target.structure.normalized and target.untempered:
             return Prepared(self, want, replace(own, terms=(own,)), target)
         if self.guarantee == "lower bound":
-            why = f"log_prob is a bound less log Z, which {own.method} bounds from the same side"
+            why = "log_prob is a bound less log Z, which is bounded from the same side"
             return Prepared(self, want, Plan(own.method, refusal=why), target)
         both = own, self._plan(target.nothing_observed, ("log_z",))
         larger = max(both, key=lambda plan: (bool(plan.refusal), plan.work))
@@ -259,6 +259,10 @@ class Prepared(Generic[Basis]):
     ) -> Result:
         """Answer the question; raise PgmError with the refusal if the method has refused."""
         self.check()
+        return self.accepted(rng, state, executor)
+
+    def accepted(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
+        """Answer a question that the method has accepted."""
         if self.plan.terms:
             generator = seeded(rng)
             return self.difference(lambda term, at: term.run(generator, at, executor), state)
@@ -266,7 +270,7 @@ class Prepared(Generic[Basis]):
         # The common log weight is added at the end. Methods that sum answers of parts would count
         # it several times.
         bare = self if common is None else self.on(replace(target, common=None))
-        result = bare._answered(rng, state, executor)
+        result = bare._by_method(rng, state, executor)
         if target.structure.shared and "gradient" in result.answers:
             gradient = target.model.in_parameters(result.answers["gradient"])
             result = replace(result, answers={**result.answers, "gradient": gradient})
@@ -299,7 +303,7 @@ class Prepared(Generic[Basis]):
         result = checked_difference(result, self.target)
         return _with_note(result) if result.kind == "estimate" else result
 
-    def _answered(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
+    def _by_method(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
         """Return the answer of the method, with its rounding checked."""
         if self.method.divides:
             return checked_difference(self.method.answer(self, rng, state, executor), self.target)

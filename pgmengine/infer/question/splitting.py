@@ -22,8 +22,7 @@ from pgmengine.base.work.executors import part_count, run_jobs, spawn
 from pgmengine.base.work.progress import announce
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import AnyMethod, AnyPrepared, as_method
-from pgmengine.infer.question.wanted import add_gradients, check_rows
-from pgmengine.infer.results.axes import Axis, Statistics
+from pgmengine.infer.results.axes import Axis, Statistics, add_gradients, check_rows
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.model.structure import Structure
 
@@ -42,19 +41,19 @@ def answer(
     question.check()
     target = question.target
     if question.method.divides:
-        return question.run(rng, state, executor)
-    announce(question.plan, question.plan.seconds)
+        return question.accepted(rng, state, executor)
     if question.plan.terms:
         generator = seeded(rng)
         return question.difference(lambda term, at: answer(executor, term, generator, at), state)
+    announce(question.plan, question.plan.seconds)
     if target.rows > 1 and state is None:
         count = part_count(question.plan.work, target.rows)
         if count > 1:
             return _by_rows(executor, question, seeded(rng), count)
     if executor is None:
-        return question.run(rng, state)
+        return question.accepted(rng, state, None)
     if target.rows == 1 and state is None and question.method.groups_chains:
-        return question.run(rng, state, executor)
+        return question.accepted(rng, state, executor)
     generator = seeded(rng)
     jobs = [(question.method, target, question.want, generator, state)]
     found, generator.bit_generator.state = run_jobs(executor, _run, jobs, "")[0]

@@ -18,8 +18,8 @@ from pgmengine.base.errors import InternalError, PgmError, listed
 from pgmengine.declare.model import Model
 from pgmengine.declare.template import Row, Template, rows_of_data, shape_of, stacked
 from pgmengine.evidence.given import make_target
-from pgmengine.infer.question.rows import rows_of
-from pgmengine.infer.question.wanted import SQUEEZED
+from pgmengine.infer.question.joining import rows_of
+from pgmengine.infer.results.axes import SQUEEZED
 from pgmengine.infer.results.result import Result
 
 # Asks a question about a model: evidence, soft evidence and interventions by name.

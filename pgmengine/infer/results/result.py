@@ -36,6 +36,7 @@ from pgmengine.infer.results.by_name import (
 from pgmengine.infer.results.expectation import Expectation, expectation
 from pgmengine.infer.results.overview import result_html, result_text
 from pgmengine.model.names.unit_names import Member, Names
+from pgmengine.model.parameters import Parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,9 +89,20 @@ class Status(Enum):
         return self is Status.OK
 
     @property
+    def rank(self) -> int:
+        """The place among all statuses, the most important one first and OK last."""
+        return WORST_FIRST.index(self)
+
+    @property
     def known_wrong(self) -> bool:
         """Whether the answer is known to be wrong; it does not replace a doubtful one."""
         return self in (Status.CONTRADICTED, Status.IMPOSSIBLE)
+
+
+WORST_FIRST = (
+    *(Status.CONTRADICTED, Status.IMPOSSIBLE, Status.FEW_TRIPS, Status.NOT_MIXED),
+    *(Status.FEW_WEIGHTS, Status.ONE_SIDED, Status.ROUNDED, Status.ESTIMATED_BOUND, Status.OK),
+)
 
 
 def duration(seconds: float) -> str:
@@ -277,6 +289,21 @@ class Result:
         run = (self.kind, self.method, self.plan, self.status, self.refused, self.stats)
         return Result(answers, *run, self.state, self.warnings, target)
 
+    def without_added(self, whole: Parameters, model: Parameters) -> Result:
+        """Return a result about a model with more layers without the answers for these layers."""
+        added = {*whole.structure.layers} - {*model.structure.layers}
+        added |= {*whole.params} - {*model.params}
+        answers, stats = (
+            {
+                name: {key: v for key, v in value.items() if key not in added}
+                if isinstance(value, Mapping)
+                else value
+                for name, value in part.items()
+            }
+            for part in (self.answers, self.stats)
+        )
+        return replace(self, answers=answers, stats=stats)
+
     def less(self, whole: Result | None) -> Result:
         """Return the result with log_prob = log_z - log_z without evidence, taken from `whole`.
 
@@ -296,7 +323,7 @@ class Result:
         if whole is None:
             return replace(self, answers=answers, stats=stats)
         notes = self.warnings + tuple(f"without evidence, {line}" for line in whole.warnings)
-        worst = min(self.status, whole.status, key=lambda s: (not s.known_wrong, s.good))
+        worst = min(self.status, whole.status, key=lambda status: status.rank)
         return replace(
             self, answers=answers, stats=stats, warnings=tuple(dict.fromkeys(notes)), status=worst
         )

@@ -24,7 +24,8 @@ from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.question.prepared import AnyPrepared, Method
-from pgmengine.infer.question.wanted import peak_bytes, public, squeeze
+from pgmengine.infer.results.answer_bytes import peak_bytes
+from pgmengine.infer.results.axes import public, squeeze
 from pgmengine.infer.results.result import WANTS, Plan, Result, Status, quantity
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.factors import Factors

@@ -35,7 +35,6 @@ from pgmengine.infer.exact.planning import PlannedTrees, lifted, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states
 from pgmengine.infer.exact.weighed_gradient import weighed_gradient
 from pgmengine.infer.question.prepared import AnyPrepared, Method, Prepared
-from pgmengine.infer.question.wanted import without_added
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, Plan, Result, quantity
 from pgmengine.model.forms.gate import Steps
@@ -125,7 +124,7 @@ class Elimination(Method[PlannedTrees]):
             plan = replace(question.plan, basis=replace(planned, gates=()))
             whole = Prepared(self, question.want, plan, target)
             result = self.answer(whole, rng, state, executor)
-            return without_added(result, target.model, question.target.model)
+            return result.without_added(target.model, question.target.model)
         target, trees = question.target, planned.on(question.target)
         generator = seeded(rng) if "samples" in question.want else None
         log_z, found = self._all(trees, target, generator)

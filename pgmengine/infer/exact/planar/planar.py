@@ -19,7 +19,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.rows import equal_rows
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.memory import no_room
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, evidence_patterns
 from pgmengine.infer.exact.gathered import Answer, Gathered, exact_answers
 from pgmengine.infer.exact.junction_tree.conditioned_model import NEED_ALL_FACTORS, Form
 from pgmengine.infer.exact.junction_tree.expectations import FromMarginals
@@ -31,7 +31,7 @@ from pgmengine.infer.exact.planar.kac_ward import COLUMNS_AT_ONCE, KacWard
 from pgmengine.infer.exact.planning import lifted
 from pgmengine.infer.exact.spins import Spins, conditioned_spins
 from pgmengine.infer.question.prepared import AnyPrepared, Method, OtherPlanNeeded
-from pgmengine.infer.question.wanted import evidence_patterns, peak_bytes
+from pgmengine.infer.results.answer_bytes import peak_bytes
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import Plan, Result, quantity
 from pgmengine.model.graph.unit_graph import unit_graph

@@ -34,7 +34,7 @@ from pgmengine.base.work.progress import track
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import Doubts, log_z_apart, worst
 from pgmengine.infer.question.prepared import AnyPrepared, Method
-from pgmengine.infer.question.wanted import peak_bytes
+from pgmengine.infer.results.answer_bytes import peak_bytes
 from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Plan, Result, Status
 from pgmengine.infer.sampling.clusters.moves import Part, allowed_parts, cluster_parts

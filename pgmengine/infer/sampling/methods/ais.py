@@ -41,7 +41,7 @@ from pgmengine.infer.diagnostics.trust import (
     normal_end,
 )
 from pgmengine.infer.question.prepared import AnyPrepared, Method
-from pgmengine.infer.question.wanted import peak_bytes
+from pgmengine.infer.results.answer_bytes import peak_bytes
 from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Plan, Result, Status
 from pgmengine.infer.sampling.draws.memory import chain_bytes, packed_bytes, reached_bytes

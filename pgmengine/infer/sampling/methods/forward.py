@@ -41,7 +41,7 @@ from pgmengine.infer.diagnostics.trust import (
 )
 from pgmengine.infer.question.prepared import AnyPrepared, Method
 from pgmengine.infer.question.splitting import joined
-from pgmengine.infer.question.wanted import answer_bytes, peak_bytes
+from pgmengine.infer.results.answer_bytes import answer_bytes, peak_bytes
 from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import WANTS, Plan, Result, Status
 from pgmengine.infer.sampling.draws.resampling import resampled
