@@ -29,7 +29,6 @@ from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.least_width import cycles, free_counts, least_width
 from pgmengine.infer.exact.planar.planar import Planar, may_be_planar
 from pgmengine.infer.exact.planning import has_narrow_tree, rough_entries
-from pgmengine.infer.exact.weighed_gradient import weighed_gradient
 from pgmengine.infer.question.prepared import (
     AnyMethod,
     AnyPrepared,
@@ -138,7 +137,7 @@ class Exact(Method["Chosen"]):
             again = self.planned(question.target, question.want)
             again.check()
             return self.answer(again, rng, state, executor)
-        return replace(result, plan=question.plan.bare)
+        return result.of_plan(question.plan.bare)
 
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
@@ -150,10 +149,6 @@ class Exact(Method["Chosen"]):
             shared.expect(target, weights, total)
         else:
             total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
-
-    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
-        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        return weighed_gradient(self, target, weights)
 
 
 def _wide(target: Target, least: float) -> bool:

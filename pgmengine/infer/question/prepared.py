@@ -20,10 +20,11 @@ import numpy as np
 
 from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import RngLike, Snapshot
+from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import (
+    check_digits,
     checked_difference,
     ease,
     fits,
@@ -208,6 +209,18 @@ class Method(Generic[Basis]):
             want = "marginals" if "marginals" in self.gives else "log_z"
         return self.prepare(target, want).run(rng, state)
 
+    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
+        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter.
+
+        Raises PgmError if the method refuses, or if terms are so large that no digits would be
+        left.
+        """
+        weighed = replace(check_digits(target), weights=target.weighed(weights))
+        question = self.prepare(weighed, ("gradient",))
+        question.check()
+        found: dict[str, Any] = self.answer(question, None, None, None).answers["gradient"]
+        return found
+
 
 AnyMethod: TypeAlias = Method[Any]
 AnyPrepared: TypeAlias = "Prepared[Any]"
@@ -264,7 +277,7 @@ class Prepared(Generic[Basis]):
     def accepted(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
         """Answer a question that the method has accepted."""
         if self.plan.terms:
-            generator = seeded(rng)
+            generator = None if rng is None else seeded(rng)
             return self.difference(lambda term, at: term.run(generator, at, executor), state)
         target, common = self.target, self.target.common
         # The common log weight is added at the end. Methods that sum answers of parts would count
@@ -299,8 +312,7 @@ class Prepared(Generic[Basis]):
                     "the model has no probabilities: its tables contradict each other, so that "
                     "every state is impossible"
                 )
-        result = replace(result.less(whole), plan=self.plan.bare)
-        result = checked_difference(result, self.target)
+        result = checked_difference(result.less(whole).of_plan(self.plan.bare), self.target)
         return _with_note(result) if result.kind == "estimate" else result
 
     def _by_method(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:

@@ -43,7 +43,7 @@ def answer(
     if question.method.divides:
         return question.accepted(rng, state, executor)
     if question.plan.terms:
-        generator = seeded(rng)
+        generator = None if rng is None else seeded(rng)
         return question.difference(lambda term, at: answer(executor, term, generator, at), state)
     announce(question.plan, question.plan.seconds)
     if target.rows > 1 and state is None:

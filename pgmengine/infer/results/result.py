@@ -304,6 +304,12 @@ class Result:
         )
         return replace(self, answers=answers, stats=stats)
 
+    def of_plan(self, plan: AnyPlan) -> Result:
+        """Return the result with another plan, of which its own was a part."""
+        # dataclasses.replace takes three times as long.
+        run = (self.kind, self.method, plan, self.status, self.refused, self.stats)
+        return Result(self.answers, *run, self.state, self.warnings, self.target)
+
     def less(self, whole: Result | None) -> Result:
         """Return the result with log_prob = log_z - log_z without evidence, taken from `whole`.
 

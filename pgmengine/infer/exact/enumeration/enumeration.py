@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -36,7 +36,6 @@ from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
 from pgmengine.infer.exact.enumeration.moments import FromMoments
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm, pattern_form_of
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
-from pgmengine.infer.exact.weighed_gradient import weighed_gradient
 from pgmengine.infer.exact.zero_leaks import ENUMERATION_LIFT, with_leaks, with_slopes
 from pgmengine.infer.question.prepared import AnyPrepared, Method
 from pgmengine.infer.results.answer_bytes import answer_bytes, peak_bytes
@@ -141,10 +140,6 @@ class Enumeration(Method["Groups"]):
             lifted = _enumerated(slope, steep, self.draws)[1]
             found["gradient"] = with_slopes(target, found["gradient"], lifted["gradient"])
         return question.result(exact_answers(question, log_z, found))
-
-    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
-        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        return weighed_gradient(self, target, weights)
 
 
 def cover_bits(question: AnyPrepared) -> float:

@@ -33,9 +33,7 @@ from pgmengine.infer.exact.junction_tree.expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
 from pgmengine.infer.exact.planning import PlannedTrees, lifted, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states
-from pgmengine.infer.exact.weighed_gradient import weighed_gradient
 from pgmengine.infer.question.prepared import AnyPrepared, Method, Prepared
-from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.infer.results.result import WANTS, Plan, Result, quantity
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.tables import BLOCK_ENTRIES, Tables
@@ -129,10 +127,6 @@ class Elimination(Method[PlannedTrees]):
         generator = seeded(rng) if "samples" in question.want else None
         log_z, found = self._all(trees, target, generator)
         return question.result(exact_answers(question, log_z, found), trees.stats.copy())
-
-    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
-        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        return weighed_gradient(self, target, weights)
 
     def _all(
         self, trees: PlannedTrees, target: Target, rng: np.random.Generator | None
@@ -231,10 +225,7 @@ def _solved(
         factors = tree.all_entries(asked, found["expected"])
         on = _separate(tree, target, log_z) if "marginals" in kinds else {}
         e = FromMarginals(target, conditioned, units, asked, factors, on)
-        answers = e.answers(kinds)
-        if joints := [w for w in want if isinstance(w, Joint)]:
-            tables = e.joints([units_of(target.structure, w) for w in joints])
-            answers["joint"] = dict(zip((w.units for w in joints), tables, strict=True))
+        answers = e.answers(want)
     if "mode" in kinds:
         x = _values(conditioned, target, tree.named(found["mode"])[:, None])
         x = _with_others(conditioned, target, x, None)

@@ -315,9 +315,6 @@ def _answered(parts: list[Part], target: Target, want: tuple[str, ...]) -> tuple
             asked = conditioned.asked(kinds)
             keep = np.repeat(np.isin(np.arange(len(conditioned.sizes)), asked), conditioned.sizes)
             e = FromMarginals(given, conditioned, units, asked, factors[keep], {})
-            found = e.answers(kinds)
-            if joints := [w for w in want if isinstance(w, Joint)]:
-                tables = e.joints([units_of(target.structure, w) for w in joints])
-                found["joint"] = dict(zip((w.units for w in joints), tables, strict=True))
+            found = e.answers(want)
         gathered.add(part.rows, part.log_z + conditioned.constant(given), found)
     return gathered.complete()
