@@ -20,7 +20,7 @@ from defaults import mnist
 from judging import Case, measured, numpy_loop
 
 import pgmengine as pgm
-from pgmengine.infer.question.unmixed_rows import unmixed_rows
+from pgmengine.infer.question.joining import unmixed_rows
 
 COLUMNS = [
     "images", "asked", "answered by", "s", "numpy s", "status", "doubtful rows", "agreement"

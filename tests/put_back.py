@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from rows_together import compare
 
-from pgmengine.evidence.target import Target
 from pgmengine.infer.exact import gathered, planning
 from pgmengine.infer.exact.enumeration import compiled_enumerator, enumeration, linear_plan
 from pgmengine.infer.exact.junction_tree import (
@@ -28,7 +27,7 @@ from pgmengine.infer.exact.junction_tree import (
     elimination,
     trees,
 )
-from pgmengine.infer.question import auto, prepared, splitting
+from pgmengine.infer.question import auto, splitting
 
 # Questions that are asked until a fault is found.
 MOST_QUESTIONS = 600
@@ -351,15 +350,15 @@ def a_question_with_the_values_it_was_planned_for(patch):
     """A remembered question answers for the first target that it was asked about."""
 
     def change(inner):
-        def on(self, target):
-            if isinstance(target, Target) and target.rows > 1:
+        def question(self, target, index):
+            if target.rows > 1:
                 kept = self.__dict__.setdefault("_first", target)
                 target = kept if kept.rows == target.rows else target
-            return inner(self, target)
+            return inner(self, target, index)
 
-        return on
+        return question
 
-    _wrap(patch, prepared.Planned, "on", change)
+    _wrap(patch, auto.Choice, "question", change)
 
 
 @fault

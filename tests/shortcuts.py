@@ -221,9 +221,9 @@ def _of_passes(found, trees, target, want, draws, rng):
 
 def _of_part(found, target, wanted):
     """Yield the shortcuts of the groups of a walk."""
-    if len(found.groups) > 1:
+    if len(found) > 1:
         yield "several patterns in a walk"
-    for group in found.groups:
+    for group in found:
         if group.at_once < len(group.rows):
             yield "several groups of a pattern in a walk"
         if any(len(units) for units in group.cover.barren.values()):

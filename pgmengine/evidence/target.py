@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from pgmengine.base.checks import IN_RANGE, in_range
 from pgmengine.base.display import counted
-from pgmengine.base.equal_rows import distinct, rows_of, spread
+from pgmengine.base.equal_rows import distinct, rows_by_kind, rows_of, spread
 from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.evidence.columns import by_name, check_mapping
@@ -384,3 +384,37 @@ def _per_unit(layer: Layer, flat: Array) -> Array:
     """Return the sums (rows, size) over the components of each unit."""
     shaped = layer.shaped(flat)
     return shaped if layer.unit.width == 1 else shaped.sum(axis=-1)
+
+
+def evidence_patterns(target: Target) -> list[Array]:
+    """Return the rows of each evidence pattern and beta, as a list of index arrays."""
+    if target.rows == 1:
+        return [np.zeros(1, dtype=int)]
+    masks = [
+        m
+        for name in target.structure.layers
+        for m in (target.pattern.observed[name], target.intervened[name])
+    ]
+    if (
+        all((m == m[0]).all() for m in map(distinct, masks))
+        and (target.beta == target.beta[0]).all()
+    ):
+        return [np.arange(target.rows)]
+    return rows_by_kind(*(np.packbits(m, axis=1) for m in masks), target.beta[:, None])
+
+
+def one_for_all(target: Target, rows: Array) -> Target:
+    """Return a target of one row that stands for rows of one evidence pattern in a plan.
+
+    It has their pattern and beta, and the values of the first row. Soft evidence is not a part of a
+    pattern. The row therefore has soft evidence, with arbitrary values, wherever any of the rows
+    has some: a unit is then barren in this row if it is barren in all rows.
+    """
+    one = target.take(rows[:1])
+    if not target.soft:
+        return one
+    soft = {
+        name: (distinct(field) != 0).any(axis=0, keepdims=True).astype(np.float64)
+        for name, field in rows_of(target.soft, rows).items()
+    }
+    return replace(one, soft=soft)

@@ -27,7 +27,7 @@ from pgmengine.declare.declaration import declaration_of, placed_units
 from pgmengine.declare.model import Model, ModelLike, StandsForModel, as_model
 from pgmengine.declare.template import Template, as_template
 from pgmengine.evidence.frames import labels_of_columns
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.fit_overview import fit_html, fit_text
 from pgmengine.learn.full_batch.objective import FitData
@@ -102,7 +102,7 @@ class Fit(StandsForModel):
     state: State
     interrupted: bool = False
     stopped: str = ""
-    positive: Positive | Method | None = None
+    positive: Positive | AnyMethod | None = None
     negative: Negative | None = None
     unsaved: str = ""
     factorised: bool = False
@@ -134,7 +134,7 @@ def fit(
     model: ModelLike | Template,
     data: Any,
     negative: Negative | None = None,
-    positive: Positive | Method | None = None,
+    positive: Positive | AnyMethod | None = None,
     given: Iterable[Member] | None = (),
     optimizer: Optimizer | FullBatch | None = None,
     batch_size: int = 100,
@@ -158,7 +158,7 @@ def fit(
     model: ModelLike | Sequence[ModelLike],
     data: Any,
     negative: Negative | None = None,
-    positive: Positive | Method | None = None,
+    positive: Positive | AnyMethod | None = None,
     given: Iterable[Member] | None = (),
     optimizer: Optimizer | FullBatch | None = None,
     batch_size: int = 100,
@@ -182,7 +182,7 @@ def fit(
     model: ModelLike | Template | Sequence[ModelLike],
     data: Any,
     negative: Negative | None = None,
-    positive: Positive | Method | None = None,
+    positive: Positive | AnyMethod | None = None,
     given: Iterable[Member] | None = (),
     optimizer: Optimizer | FullBatch | None = None,
     batch_size: int = 100,

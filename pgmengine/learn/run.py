@@ -18,7 +18,7 @@ from pgmengine.declare.model import Model
 from pgmengine.engine.packed import packed
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.contracts import (
     Allowance,
     ModelPhase,
@@ -84,7 +84,7 @@ class Run:
     watched : whether the findings of the fit need scores of the model.
     """
 
-    positive: Positive | Method
+    positive: Positive | AnyMethod
     negative: Negative
     optimizer: Any
     precision: type
@@ -98,7 +98,7 @@ class Run:
         target: Target,
         weights: Array,
         negative: Negative | None,
-        positive: Positive | Method | None,
+        positive: Positive | AnyMethod | None,
         given: Mapping[str, Array],
         optimizer: Optimizer | FullBatch | None,
         rng: np.random.Generator,
@@ -135,7 +135,7 @@ class Run:
         self,
         target: Target,
         negative: Negative | None,
-        positive: Positive | Method | None,
+        positive: Positive | AnyMethod | None,
         optimizer: Any,
         plan: tuple[int, int],
     ) -> None:

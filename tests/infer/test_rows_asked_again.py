@@ -12,8 +12,8 @@ import pytest
 from loops import one_test_over
 
 import pgmengine as pgm
+from pgmengine.infer.question.joining import rows_of, unmixed_rows
 from pgmengine.infer.question.splitting import stacked
-from pgmengine.infer.question.unmixed_rows import rows_of, unmixed_rows
 
 CHAINS = pgm.MCMC(warmup=200, draws=1500)
 AUTO = pgm.Auto(candidates=(CHAINS, pgm.Exact(draws=5000)), confirm_seconds=0.0)

@@ -18,7 +18,7 @@ from pgmengine.base.types import Array, RngLike
 from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.evidence.frames import in_order, names_of_columns
 from pgmengine.infer.question.ask import infer
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.fit import fit, pass_on
 from pgmengine.learn.loop import report, unlogged
 from pgmengine.model.containers import array_of, is_frame
@@ -75,7 +75,7 @@ class GenerativeClassifier:
 
     model: ModelLike | Callable[[int], ModelLike]
     learn: Callable[..., Learned] | None = None
-    method: Method | None = None
+    method: AnyMethod | None = None
     layer: str = "v"
     rng: RngLike = 0
 

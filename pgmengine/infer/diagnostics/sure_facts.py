@@ -27,7 +27,7 @@ from pgmengine.infer.diagnostics.trust import (
 )
 from pgmengine.infer.diagnostics.two_phases import TWO_PHASES, same_with_signs_changed
 from pgmengine.infer.exact.exact import quick
-from pgmengine.infer.question.prepared import Prepared
+from pgmengine.infer.question.prepared import AnyPrepared
 from pgmengine.infer.results.result import Plan, Result, Status
 
 # Largest cover, as log2 of its states, and largest junction tree, in table entries, of an exact sum
@@ -105,7 +105,9 @@ def _not_exact(target: Target, result: Result) -> Iterator[str]:
         yield from _other_means(mean, mcse, exact["mean"])
 
 
-def _quick_sum(target: Target, want: tuple[str, ...], plan: Plan) -> tuple[Array, Prepared] | None:
+def _quick_sum(
+    target: Target, want: tuple[str, ...], plan: Plan[None]
+) -> tuple[Array, AnyPrepared] | None:
     """Return the rows that an exact sum checks, and the question about them, or None.
 
     `plan` is the plan of the estimate.

@@ -32,9 +32,6 @@ from pgmengine.model.structure import Structure
 # apply.
 Doubts: TypeAlias = "list[tuple[Status, tuple[str, ...]]]"
 
-# Bad statuses, the most important first: a result with several doubts has the first of them.
-BAD_STATUSES = (Status.CONTRADICTED, Status.FEW_TRIPS, Status.NOT_MIXED, Status.FEW_WEIGHTS)
-
 # Half the width of an interval, in standard errors.
 ERRORS_PER_INTERVAL_SIDE = 3.0
 
@@ -253,7 +250,7 @@ def few_tours(tours: Array, numbers: Array, least: int = MIN_TOURS) -> tuple[str
 
 def worst(doubts: Doubts) -> tuple[Status, tuple[str, ...]]:
     """Return the most important status, and all warnings, those of this status first."""
-    found = sorted((d for d in doubts if d[1]), key=lambda d: BAD_STATUSES.index(d[0]))
+    found = sorted((d for d in doubts if d[1]), key=lambda d: d[0].rank)
     notes = tuple(dict.fromkeys(line for _, lines in found for line in lines))
     return (found[0][0] if found else Status.OK), notes
 

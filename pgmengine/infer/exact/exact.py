@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,9 +29,14 @@ from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.least_width import cycles, free_counts, least_width
 from pgmengine.infer.exact.planar import Planar, may_be_planar
 from pgmengine.infer.exact.planning import has_narrow_tree, rough_entries
-from pgmengine.infer.exact.weighed_gradient import weighed_gradient
-from pgmengine.infer.question.prepared import Method, OtherPlanNeeded, Planned, Prepared, Scheme
-from pgmengine.infer.results.result import WANTS, Result
+from pgmengine.infer.question.prepared import (
+    AnyMethod,
+    AnyPrepared,
+    Method,
+    OtherPlanNeeded,
+    Prepared,
+)
+from pgmengine.infer.results.result import WANTS, AnyPlan, Plan, Result
 
 # Seconds of an enumeration below which no junction tree is planned.
 MAX_ENUMERATION_SECONDS = 0.02
@@ -43,8 +48,12 @@ MAX_ENTRIES_WITHOUT_DRAWING = 2.0**24
 MAX_UNITS_WITHOUT_DRAWING, MIN_CYCLES = 100, 80
 
 
+# The method that was chosen, and its plan.
+Chosen: TypeAlias = tuple[AnyMethod, AnyPlan]
+
+
 @dataclass(frozen=True)
-class Exact(Method):
+class Exact(Method["Chosen"]):
     """Exact answers by enumeration, elimination or a planar determinant, whichever is cheapest.
 
     Use it wherever the answer has to be exact; Auto tries it first. The plan says which of them
@@ -68,6 +77,7 @@ class Exact(Method):
     """
 
     gives = frozenset(WANTS) - {"bound"} | {"joint", "modes"}
+    subtracts = True
     source = "exact answers give log_z itself,"
     guarantee = "exact"
     statistics = Elimination.statistics
@@ -91,42 +101,43 @@ class Exact(Method):
         """The junction tree with these limits."""
         return Elimination(self.max_states, self.draws, self.max_work)
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[Chosen]:
         """Plan an enumeration, and another method where it may be cheaper."""
         enumeration = self._enumeration.planned(target, want)
         seconds = np.inf if enumeration.plan.refusal else enumeration.plan.seconds
         if seconds < MAX_ENUMERATION_SECONDS:
-            return _scheme(enumeration)
+            return _chosen(enumeration)
         bits, least = cover_bits(enumeration), least_width(target)
         if target.structure.units > MAX_UNITS_WITHOUT_DRAWING and _wide(target, least):
             planar = Planar().planned(target, want)
             if not planar.plan.refusal and planar.plan.seconds < seconds:
-                return _scheme(planar)
+                return _chosen(planar)
         # A tree of this width has more entries than the cover has states, or than max_states
         # allows.
         if least >= min(bits, math.log2(max(self.max_states, 1.0))):
-            return _scheme(enumeration)
+            return _chosen(enumeration)
         tree = self._tree.planned(target, want)
         if tree.plan.refusal and enumeration.plan.refusal:
             both = f"{enumeration.plan.refusal}; {tree.plan.refusal}"
-            return Scheme(work=enumeration.plan.work, bytes=enumeration.plan.bytes, refusal=both)
+            return Plan(work=enumeration.plan.work, bytes=enumeration.plan.bytes, refusal=both)
         if tree.plan.refusal or seconds <= tree.plan.seconds:
-            return _scheme(enumeration)
-        return _scheme(tree, f" (enumeration: 2^{bits:.4g})" if math.isfinite(bits) else "")
+            return _chosen(enumeration)
+        return _chosen(tree, f" (enumeration: 2^{bits:.4g})" if math.isfinite(bits) else "")
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Answer by the method that was chosen."""
-        chosen: Planned = question.basis
-        # The result has the method and the plan of this question.
-        given = Prepared(self, question.want, question.plan, chosen.basis, question.target)
+        chosen: Chosen = question.plan.basis
+        method, plan = chosen
+        given = Prepared[Any](self, question.want, plan, question.target)
         try:
-            return chosen.method.answer(given, rng, state, executor)
+            result = method.answer(given, rng, state, executor)
         except OtherPlanNeeded:
             again = self.planned(question.target, question.want)
             again.check()
             return self.answer(again, rng, state, executor)
+        return result.of_plan(question.plan.bare)
 
     def expect(
         self, target: Target, weights: Array, total: Accumulator, rng: np.random.Generator
@@ -138,10 +149,6 @@ class Exact(Method):
             shared.expect(target, weights, total)
         else:
             total.arrays(self.gradient(target, weights), 1.0, float(weights.sum()))
-
-    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
-        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        return weighed_gradient(self, target, weights)
 
 
 def _wide(target: Target, least: float) -> bool:
@@ -155,15 +162,14 @@ def _wide(target: Target, least: float) -> bool:
     return not has_narrow_tree(widest, MAX_ENTRIES_WITHOUT_DRAWING)
 
 
-def _scheme(chosen: Prepared, note: str = "") -> Scheme:
+def _chosen(by: AnyPrepared, note: str = "") -> Plan[Chosen]:
     """Return the plan of the method that was chosen, with a note on the other method."""
-    p = chosen.plan
-    return Scheme(p.why + note, p.work, p.bytes, p.seconds, chosen.detached(), p.refusal)
+    return replace(by.plan, why=by.plan.why + note, basis=(by.method, by.plan))
 
 
 def quick(
     target: Target, want: tuple[str, ...], bits: float, entries: float, draws: int
-) -> Prepared:
+) -> AnyPrepared:
     """Prepare an exact question if it is small; a larger question is returned as refused.
 
     A junction tree is found by one quick elimination order, without a longer search.

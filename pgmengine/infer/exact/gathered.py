@@ -10,8 +10,8 @@ from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import check_divided
 from pgmengine.evidence.target import Target
-from pgmengine.infer.question.prepared import Prepared
-from pgmengine.infer.question.wanted import add_gradients, public, squeeze
+from pgmengine.infer.question.prepared import AnyPrepared
+from pgmengine.infer.results.axes import add_gradients, public, squeeze
 from pgmengine.model.structure import Structure
 
 # Quantity -> layer, coupling or parameter -> (rows, ...).
@@ -121,7 +121,7 @@ class Gathered:
         return out
 
 
-def exact_answers(question: Prepared, log_z: Array, found: Answer) -> dict[str, Any]:
+def exact_answers(question: AnyPrepared, log_z: Array, found: Answer) -> dict[str, Any]:
     """Return the answers to a question as users see them, with log_z if it is asked for.
 
     Samples are (rows, draws, width) inside, and (draws, rows, size[, k]) outside.
@@ -136,7 +136,7 @@ def exact_answers(question: Prepared, log_z: Array, found: Answer) -> dict[str, 
         out["samples"] = {
             n: layers[n].shaped(v.swapaxes(0, 1)) for n, v in found["samples"].items()
         }
-    if not {"log_z", "log_prob"}.isdisjoint(question.want):
+    if "log_z" in question.want:
         out["log_z"], out["log_z_error"] = log_z, np.zeros(len(log_z))
         out["log_z_interval"] = np.repeat(log_z, 2).reshape(-1, 2)
     return out

@@ -25,12 +25,11 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import blocks, check_divided
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, evidence_patterns, one_for_all
 from pgmengine.infer.exact.gathered import Answer
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, Form, condition
 from pgmengine.infer.exact.junction_tree.elimination_order import best_order
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, Limits
-from pgmengine.infer.question.wanted import evidence_patterns, one_for_all
 from pgmengine.infer.results.by_name import Mode, units_of
 
 # Seconds of a step of elimination, besides the seconds for its entries, and for each entry.

@@ -52,19 +52,19 @@ from pgmengine.base.work.division import blocks
 from pgmengine.base.work.memory import no_room
 from pgmengine.base.work.progress import track
 from pgmengine.base.work.threads import one_blas_thread
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, evidence_patterns
 from pgmengine.infer.exact.gathered import Answer, Gathered, exact_answers
 from pgmengine.infer.exact.junction_tree.conditioned_model import NEED_ALL_FACTORS, Form
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits
 from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import NEED_MARGINALS
 from pgmengine.infer.exact.least_width import least_width
-from pgmengine.infer.exact.planning import lifted, normalised
+from pgmengine.infer.exact.planning import lifted
 from pgmengine.infer.exact.spin_factors import Spins, conditioned_spins
-from pgmengine.infer.question.prepared import Method, OtherPlanNeeded, Prepared, Scheme
-from pgmengine.infer.question.wanted import evidence_patterns, peak_bytes
+from pgmengine.infer.question.prepared import AnyPrepared, Method, OtherPlanNeeded
+from pgmengine.infer.results.answer_bytes import peak_bytes
 from pgmengine.infer.results.by_name import Joint, units_of
-from pgmengine.infer.results.result import Result, quantity
+from pgmengine.infer.results.result import Plan, Result, quantity
 from pgmengine.model.graph.unit_graph import unit_graph
 from pgmengine.model.structure import Structure
 
@@ -270,17 +270,11 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class PlannedParts:
-    """The parts of a question, of the posterior and of the model without evidence."""
+    """The parts of a question, one for each evidence pattern."""
 
     want: tuple[str, ...]
-    posterior: list[Part]
-    without_evidence: list[Part]
+    parts: list[Part]
     target: ReferenceType[Target]
-
-    @property
-    def every(self) -> list[Part]:
-        """All parts."""
-        return [*self.posterior, *self.without_evidence]
 
     def on(self, target: Target) -> PlannedParts:
         """Return the parts for a target with the same evidence pattern, whose values may differ.
@@ -296,7 +290,7 @@ class PlannedParts:
 
 
 @dataclass(frozen=True)
-class Planar(Method):
+class Planar(Method[PlannedParts]):
     """Exact answers on planar graphs of two-state units, by the determinant of Kac and Ward.
 
     Use it for lattices of spins and other planar graphs that are too wide for a junction tree. A
@@ -332,37 +326,33 @@ class Planar(Method):
     """
 
     gives = frozenset({"log_z", "log_prob", "marginals", "pairs", "joint", "gradient"})
+    subtracts = True
     source = "the determinant of a planar graph gives"
     guarantee = "exact"
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[PlannedParts]:
         """Draw the graph of every evidence pattern, and compute log Z."""
         try:
-            parts = planned_parts(target, want)
+            planned = planned_parts(target, want)
         except PgmError as error:
-            return Scheme(refusal=str(error))
+            return Plan(refusal=str(error))
         kinds = {*map(quantity, want)}
-        edges = max([len(part.graph.edges) for part in parts.every])
-        work = sum([part.work(set()) for part in parts.every])
-        solved = sum([part.work(kinds) for part in parts.posterior])
+        edges = max([len(part.graph.edges) for part in planned.parts])
+        work = sum([part.work(set()) for part in planned.parts])
+        solved = sum([part.work(kinds) for part in planned.parts])
         seconds = FACTORED_ENTRY_SECONDS * work + SOLVED_ENTRY_SECONDS * solved
         memory = peak_bytes(target, want, 0, 0.0, 0.0, fixed=working_bytes(edges))
         why = f"the determinant of a planar graph of {counted(edges, 'edge')}"
-        return Scheme(why, work + solved, memory, seconds, parts)
+        return Plan(why=why, work=work + solved, bytes=memory, seconds=seconds, basis=planned)
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Add up log Z, and compute the correlations of neighbours where they are needed."""
-        target, parts = question.target, question.basis.on(question.target)
-        log_z, found = _answered(parts.posterior, target, question.want)
-        answers = exact_answers(question, log_z, found)
-        if "log_prob" in question.want:
-            answers["log_prob"] = log_z
-            if parts.without_evidence:
-                nothing = target.nothing_observed
-                answers["log_prob"] = log_z - _answered(parts.without_evidence, nothing, ())[0]
-        return question.result(answers)
+        planned: PlannedParts = question.basis
+        parts = planned.on(question.target).parts
+        log_z, found = _answered(parts, question.target, question.want)
+        return question.result(exact_answers(question, log_z, found))
 
 
 def factor_entries(edges: int) -> float:
@@ -390,10 +380,7 @@ def may_be_planar(s: Structure, least: float) -> bool:
 
 def planned_parts(target: Target, want: tuple[str, ...]) -> PlannedParts:
     """Return the parts of a question; PgmError where one of them is not planar."""
-    without: list[Part] = []
-    if "log_prob" in want and not normalised(target):
-        without = list(_parts(target.nothing_observed, ("log_z",)))
-    return PlannedParts(want, list(_parts(target, want)), without, ref(target))
+    return PlannedParts(want, list(_parts(target, want)), ref(target))
 
 
 def _parts(target: Target, want: tuple[str, ...]) -> Iterator[Part]:
@@ -482,9 +469,6 @@ def _answered(parts: list[Part], target: Target, want: tuple[str, ...]) -> tuple
             asked = conditioned.asked(kinds)
             keep = np.repeat(np.isin(np.arange(len(conditioned.sizes)), asked), conditioned.sizes)
             e = FromMarginals(given, conditioned, units, asked, factors[keep], {})
-            found = e.answers(kinds)
-            if joints := [w for w in want if isinstance(w, Joint)]:
-                tables = e.joints([units_of(target.structure, w) for w in joints])
-                found["joint"] = dict(zip((w.units for w in joints), tables, strict=True))
+            found = e.answers(want)
         gathered.add(part.rows, part.log_z + conditioned.constant(given), found)
     return gathered.complete()

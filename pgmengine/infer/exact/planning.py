@@ -25,7 +25,7 @@ from pgmengine.base.work.division import check_divided
 from pgmengine.base.work.executors import part_count
 from pgmengine.base.work.memory import UNCHECKED_BYTES
 from pgmengine.evidence.relevance import has_soft
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, evidence_patterns, one_for_all
 from pgmengine.infer.diagnostics.rounding import fits
 from pgmengine.infer.exact.gathered import Answer
 from pgmengine.infer.exact.junction_tree.causal_independence import equal_findings, has_causes
@@ -55,10 +55,9 @@ from pgmengine.infer.exact.shared_rows import (
     rare_rows,
 )
 from pgmengine.infer.exact.zero_leaks import with_leaks, with_weights
-from pgmengine.infer.question.prepared import Scheme
-from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
+from pgmengine.infer.results.answer_bytes import answer_bytes, peak_bytes
 from pgmengine.infer.results.by_name import Joint, Mode, units_of
-from pgmengine.infer.results.result import quantity
+from pgmengine.infer.results.result import Plan, quantity
 from pgmengine.model.terms.term import Term
 
 # Seconds for one table entry in one pass, and, if a row has a tree of its own, for each clique.
@@ -94,11 +93,10 @@ MIN_ENTRIES_TO_REDUCE = 2**16
 
 @dataclass(frozen=True, eq=False)
 class PlannedTrees:
-    """The trees of a question: of the posterior, and of the model without evidence for log_prob."""
+    """The trees of a question, for each evidence pattern."""
 
     want: tuple[str, ...]
     posterior: list[Tree]
-    without_evidence: list[Tree]
     # Trees of the model in which leaks of 0 are raised, for the gradient alone (zero_leaks.py).
     slope: list[Tree]
     limits: Limits
@@ -119,7 +117,7 @@ class PlannedTrees:
     @cached_property
     def trees(self) -> list[Tree]:
         """All trees."""
-        return [*self.posterior, *self.without_evidence, *self.slope]
+        return [*self.posterior, *self.slope]
 
     @cached_property
     def stats(self) -> dict[str, float]:
@@ -127,14 +125,14 @@ class PlannedTrees:
         width = max([tree.largest for tree in self.posterior], default=0.0)
         return {"width": width, "entries": sum([t.total for t in self.posterior], 0.0)}
 
-    def scheme(self, target: Target, draws: int) -> Scheme:
+    def scheme(self, target: Target, draws: int) -> Plan[PlannedTrees]:
         """Return the price of the trees for some draws of samples, or the refusal."""
         want = self.without_modes if self.modes else self.want
         trees, kinds = self.trees, {*map(quantity, want)}
         work = sum([tree.work(kinds, draws) for tree in trees])
         most = max(trees, key=attrgetter("most"))
         if most.most > self.limits.states:
-            return Scheme(work=work, refusal=self._refusal(most))
+            return Plan(work=work, refusal=self._refusal(most))
         working, fixed = self._needs(kinds, draws, 0.0)
         if (
             working + fixed >= UNCHECKED_BYTES
@@ -157,7 +155,7 @@ class PlannedTrees:
             seconds += plan.seconds
             work += plan.entries * len(plan.rows)
             memory = max(memory, plan.bytes)
-        return Scheme(most.described, work, memory, seconds, self)
+        return Plan(why=most.described, work=work, bytes=memory, seconds=seconds, basis=self)
 
     def _needs(self, kinds: set[str], draws: int, answers: float) -> tuple[float, float]:
         """Return the bytes of the largest pass: of its rows, and of the arrays that they share."""
@@ -210,15 +208,12 @@ def planned_trees(target: Target, want: tuple[str, ...], limits: Limits) -> Plan
     if modes := [w for w in want if type(w) is Mode]:
         others = planned_trees(target, _without_modes(want), limits)
         return replace(others, want=want, modes=tuple(planned_modes(target, modes, limits)))
-    without: list[Tree] = []
-    if "log_prob" in want and not normalised(target):
-        without = _trees(target.nothing_observed, ("log_z",), limits)
     steep = lifted(target) if "gradient" in want else target
     if steep is target:
-        return PlannedTrees(want, _trees(target, want, limits), without, [], limits, ref(target))
+        return PlannedTrees(want, _trees(target, want, limits), [], limits, ref(target))
     rest = tuple(w for w in want if w != "gradient") or ("log_z",)
     slope = _trees(steep, ("gradient",), limits)
-    return PlannedTrees(want, _trees(target, rest, limits), without, slope, limits, ref(target))
+    return PlannedTrees(want, _trees(target, rest, limits), slope, limits, ref(target))
 
 
 def _without_modes(want: tuple[str, ...]) -> tuple[str, ...]:
@@ -229,11 +224,6 @@ def _without_modes(want: tuple[str, ...]) -> tuple[str, ...]:
 def lifted(target: Target) -> Target:
     """Return the target with leaks and weights of 0 raised to LIFT (zero_leaks.py)."""
     return with_weights(with_leaks(target))
-
-
-def normalised(target: Target) -> bool:
-    """Return whether log Z without evidence is 0."""
-    return target.structure.normalized and target.untempered
 
 
 def rough_entries(target: Target, most: float) -> float:

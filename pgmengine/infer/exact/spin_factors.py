@@ -19,9 +19,8 @@ import numpy as np
 from pgmengine.base.equal_rows import distinct_pairs
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, one_for_all
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, Form, condition
-from pgmengine.infer.question.wanted import one_for_all
 
 # Sums of terms that cancel leave fields of about this share of the sizes of the terms.
 FIELD_ROUNDING = 2.0**-50

@@ -40,11 +40,18 @@ from pgmengine.infer.diagnostics.rounding import fits, nothing_left
 from pgmengine.infer.diagnostics.sure_facts import checked
 from pgmengine.infer.question.auto import Auto, Choice, only, within
 from pgmengine.infer.question.explanation import Explanation, Part
-from pgmengine.infer.question.prepared import Method, MethodLike, Planned, as_method
+from pgmengine.infer.question.prepared import (
+    AnyMethod,
+    AnyPrepared,
+    Method,
+    MethodLike,
+    Prepared,
+    as_method,
+)
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.templates import questions_of
-from pgmengine.infer.question.wanted import check_want, without_added
-from pgmengine.infer.results.result import ANSWERS, Plan, Result, quantity
+from pgmengine.infer.question.wanted import check_want
+from pgmengine.infer.results.result import ANSWERS, AnyPlan, Result, quantity
 from pgmengine.model.names.unit_names import Member, as_members
 from pgmengine.model.parameters import Parameters
 
@@ -57,7 +64,7 @@ Evidence: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
 DEFAULT = Auto()
 
 # The last questions about each model. They do not refer to the model, and are deleted with it.
-REMEMBERED: WeakKeyDictionary[Parameters, Cache[Planned]] = WeakKeyDictionary()
+REMEMBERED: WeakKeyDictionary[Parameters, Cache[AnyPlan]] = WeakKeyDictionary()
 MAX_REMEMBERED_QUESTIONS = 32
 _lock = Lock()
 
@@ -202,8 +209,8 @@ def _infer(
 ) -> Result:
     """Answer a question about one model; the parameters are those of `infer`."""
     wanted = check_want(model.structure, want)
-    question = _planned(target, wanted, within(DEFAULT if method is None else method, seconds))
-    return _of_model(_answer(question, target, rng, state, executor, progress), target, model)
+    question = _prepared(target, wanted, within(DEFAULT if method is None else method, seconds))
+    return _of_model(_answer(question, rng, state, executor, progress), target, model)
 
 
 @stoppable
@@ -317,10 +324,8 @@ class Ask:
         # The pattern of the last question, which has been compared with these units.
         self._pattern: EvidencePattern | None = None
         # Number of rows, and units with soft evidence or do() -> the question planned for these.
-        self._planned: Cache[Planned] = Cache(most=16)
-        self.plan: Plan = self._question(
-            model.given(_any_values(model, self._seen)), plain=True
-        ).plan
+        self._planned: Cache[AnyPlan] = Cache(most=16)
+        self.plan = self._plan(model.given(_any_values(model, self._seen))).bare
 
     @stoppable
     def __call__(
@@ -361,27 +366,17 @@ class Ask:
                     "observed; prepare another question, or use infer"
                 )
         self._pattern = target.pattern
-        question = self._question(target, plain=soft is None and do is None)
-        result = _answer(question, target, rng, None, executor, progress)
-        return _of_model(result, target, self.model)
+        plan = self._plan(target)
+        question = Prepared(self.method, self.want, plan, target)
+        return _of_model(_answer(question, rng, None, executor, progress), target, self.model)
 
-    def _question(self, target: Target, plain: bool) -> Planned:
-        """Return the question, planned for the pattern of a target.
-
-        `plain`: it has neither soft evidence nor interventions.
-        """
+    def _plan(self, target: Target) -> AnyPlan:
+        """Return the plan of the question for the pattern of a target."""
         make = partial(_plan, target, self.want, self.method)
         if _by_value(target):
             return make()
-        # The observed units are always the same.
-        key: tuple[object, ...] = (target.rows,)
-        if not plain:
-            # Questions with equal findings share a structure, to which the findings belong.
-            done = {n: mask for n, mask in target.intervened.items() if distinct(mask).any()}
-            soft = {n: field != 0 for n, field in target.soft.items()}
-            masks = [(n, mask.tobytes()) for part in (done, soft) for n, mask in part.items()]
-            key = target.rows, target.structure, len(done), *masks
-        return self._planned.recall(key, make)
+        # Questions with equal findings share a structure, to which the findings belong.
+        return self._planned.recall((target.structure, *_pattern_key(target)), make)
 
     def __repr__(self) -> str:
         given = ", ".join(map(str, self.observed)) or "nothing"
@@ -465,19 +460,25 @@ def prepare(
     )
 
 
-def _plan(target: Target, want: tuple[str, ...], method: Method) -> Planned:
+def _plan(target: Target, want: tuple[str, ...], method: AnyMethod) -> AnyPlan:
     """Plan a question; raise PgmError where it is refused.
 
     Refusals are not remembered: memory that is not free now may be free later.
     """
     question = method.planned(target, want)
     question.check()
-    return question.detached()
+    return question.plan
 
 
-def _planned(target: Target, want: tuple[str, ...], method: MethodLike) -> Planned:
+def _prepared(target: Target, want: tuple[str, ...], asked: MethodLike) -> AnyPrepared:
     """Plan a question, or recall its plan; raise PgmError where it is refused."""
-    make = partial(_plan, target, want, as_method(method))
+    method = as_method(asked)
+    return Prepared(method, want, _recalled(target, want, method), target)
+
+
+def _recalled(target: Target, want: tuple[str, ...], method: AnyMethod) -> AnyPlan:
+    """Return the plan of a question, which is remembered if the model is small."""
+    make = partial(_plan, target, want, method)
     size = target.rows * target.structure.width + target.model.parameter_count
     # A method that is not frozen may change between two questions, so its plans are not remembered.
     frozen = isinstance(method, Method) and is_dataclass(method)
@@ -485,32 +486,36 @@ def _planned(target: Target, want: tuple[str, ...], method: MethodLike) -> Plann
         return make()
     with _lock:
         questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
-    pattern = target.pattern
-    masks = [*pattern.observed.values(), *pattern.intervened.values()]
-    masks += [soft != 0 for soft in target.soft.values()]
     # 2 and 2.0 are equal, but a method may treat them differently, so that settings count as text.
     asked = () if method is DEFAULT else (method, repr(method))
-    key = asked, want, target.rows, *target.soft, *map(np.ndarray.tobytes, masks)
     try:
-        return questions.recall(key, make)
+        return questions.recall((asked, want, *_pattern_key(target)), make)
     except TypeError:
         # The settings of a method may hold arrays, which have no hash.
         return make()
 
 
+def _pattern_key(target: Target) -> tuple[object, ...]:
+    """Return what tells targets with different plans apart: their rows, and the units given."""
+    pattern = target.pattern
+    masks = [*pattern.observed.values(), *pattern.intervened.values()]
+    masks += [soft != 0 for soft in target.soft.values()]
+    return target.rows, *target.soft, *map(np.ndarray.tobytes, masks)
+
+
 def _answer(
-    question: Planned,
-    target: Target,
+    question: AnyPrepared,
     rng: RngLike,
     state: Snapshot | None,
     executor: Executor | None,
     progress: bool,
 ) -> Result:
-    """Answer a prepared question for the values of a target."""
+    """Answer a prepared question."""
+    target = question.target
     if executor is not None:
         check_executor(executor)
     with showing(progress):
-        result = checked(target, answer(executor, question.on(target), rng, state))
+        result = checked(target, answer(executor, question, rng, state))
     # log_z also belongs to log_prob, since it is one of its two terms.
     kinds = {*map(quantity, question.want)}
     wanted = kinds | {"log_z"} if "log_prob" in kinds else kinds
@@ -530,7 +535,7 @@ def _of_model(result: Result, target: Target, model: Model) -> Result:
     """Return a result without the findings and auxiliary variables that a target has added."""
     if target.model is model:
         return result
-    return replace(without_added(result, target.model, model), target=on_model(target, model))
+    return replace(result.without_added(target.model, model), target=on_model(target, model))
 
 
 def _by_value(target: Target) -> bool:

@@ -43,12 +43,24 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import ENERGY_ROUNDING, NORMAL_95
 from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS, met_soon
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.question.joining import joined_parts, joined_plans, with_rest
-from pgmengine.infer.question.prepared import Method, MethodLike, Planned, Prepared, as_method
+from pgmengine.infer.question.joining import (
+    joined_parts,
+    joined_plans,
+    rows_of,
+    unmixed_rows,
+    with_rest,
+)
+from pgmengine.infer.question.prepared import (
+    AnyMethod,
+    AnyPrepared,
+    Method,
+    MethodLike,
+    Prepared,
+    as_method,
+)
 from pgmengine.infer.question.splitting import answer
-from pgmengine.infer.question.unmixed_rows import rows_of, unmixed_rows
 from pgmengine.infer.question.wanted import check_want
-from pgmengine.infer.results.result import Plan, Result, Status, duration
+from pgmengine.infer.results.result import AnyPlan, Plan, Result, Status, duration
 from pgmengine.infer.sampling.clusters.cluster_ladder import ClusterLadder
 from pgmengine.infer.sampling.clusters.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.draws.rao_blackwell import NOTABLE_GAP_ERRORS
@@ -60,12 +72,9 @@ from pgmengine.infer.variational.mean_field import MeanField
 
 log = logging.getLogger(__name__)
 
-# Statuses of answers that are known to be wrong. Such an answer does not replace a doubtful one.
-KNOWN_WRONG = (Status.CONTRADICTED, Status.IMPOSSIBLE)
-
 
 @dataclass(frozen=True)
-class Auto(Method):
+class Auto(Method["tuple[Choice, ...]"]):
     """The first of several methods whose plan fits and whose run ends well.
 
     It is the default of `infer`. Pass another method to `infer` for control over its settings.
@@ -127,23 +136,24 @@ class Auto(Method):
         for method in self.candidates:
             check_method(method)
 
-    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared:
+    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared[tuple[Choice, ...]]:
         """Choose the parts of a question, and the first candidate of each."""
-        choices, chosen = self.choices(target, want), list[Plan]()
+        choices, chosen = self.choices(target, want), list[AnyPlan]()
         for choice in choices:
             first = choice.first(target)
             if first is None:
                 why = choice.refusal(target)
-                plan = Plan("Auto", refusal=f"{choice.title}: {why}" if len(choices) > 1 else why)
-                return Prepared(self, want, plan, choices, target)
-            chosen.append(choice.known[first].plan)
-        return Prepared(self, want, joined_plans(choices, chosen), choices, target)
+                why = f"{choice.title}: {why}" if len(choices) > 1 else why
+                return Prepared(self, want, Plan("Auto", refusal=why, basis=choices), target)
+            chosen.append(choice.known[first][1])
+        plan = replace(joined_plans(choices, chosen), basis=choices, terms=())
+        return Prepared(self, want, plan, target)
 
-    def cannot(self, plan: Plan) -> str:
+    def cannot(self, plan: AnyPlan) -> str:
         """Return the message where no candidate can answer."""
         return f"no method can answer: {plan.refusal}"
 
-    def plans(self, target: Target, want: Iterable[str]) -> list[Plan]:
+    def plans(self, target: Target, want: Iterable[str]) -> list[AnyPlan]:
         """Return the plan of every candidate for the whole of a question."""
         return list(Choice(self, check_want(target.structure, want)).plans(target))
 
@@ -187,10 +197,10 @@ class Auto(Method):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Answer every part by the first candidate whose run ends well."""
-        choices: tuple[Choice, ...] = question.basis
+        choices: tuple[Choice, ...] = question.plan.basis
         if len(choices) == 1:
             return self._first_good(choices[0], question.target, executor, rng, state)
         generator = seeded(rng)
@@ -220,12 +230,12 @@ class Auto(Method):
         """
         # The candidates share one stream of random numbers.
         rng = None if rng is None else seeded(rng)
-        refused, slow = list[Plan](), list[str]()
+        refused, slow = list[AnyPlan](), list[str]()
         # Results of ladders that were run to confirm chains; they need not be run again.
         ladders: dict[int, Result] = {}
         for index in range(begin, len(self.candidates)):
             question = choice.question(target, index)
-            plan = question.plan
+            plan = question.plan.bare
             if last is not None and not plan.refusal:
                 plan = replace(plan, refusal=self._needless(plan, last) or self._slow(plan, last))
                 slow += [plan.refusal] * bool(self._slow(plan, last))
@@ -247,8 +257,8 @@ class Auto(Method):
                 return with_rest(found, rest, rows, target)
             if (
                 last is None
-                or last.status in KNOWN_WRONG
-                or (found.status not in KNOWN_WRONG and as_method(last.method).local)
+                or last.status.known_wrong
+                or (not found.status.known_wrong and as_method(last.method).local)
             ):
                 last = found
             log.info("%s ended badly (%s): the next candidate is asked", plan.method, bad)
@@ -257,19 +267,19 @@ class Auto(Method):
             raise PgmError("no method can answer: " + choice.refusal(target))
         return replace(last, warnings=(*last.warnings, *slow))
 
-    def _needless(self, plan: Plan, doubtful: Result) -> str:
+    def _needless(self, plan: AnyPlan, doubtful: Result) -> str:
         """Return why a candidate need not follow a doubtful answer, or an empty string."""
         if plan.guarantee == "lower bound":
             return "there is an estimate already, which says more than a bound"
-        if doubtful.status in KNOWN_WRONG or as_method(doubtful.method).local:
+        if doubtful.status.known_wrong or as_method(doubtful.method).local:
             return ""
         if plan.seconds > self.confirm_seconds:
             return f"about {duration(plan.seconds)}, where {plan.method} would follow an estimate"
         return ""
 
-    def _slow(self, plan: Plan, doubtful: Result) -> str:
+    def _slow(self, plan: AnyPlan, doubtful: Result) -> str:
         """Return why a candidate would take too long after chains, or an empty string."""
-        chains = doubtful.status not in KNOWN_WRONG and as_method(doubtful.method).local
+        chains = not doubtful.status.known_wrong and as_method(doubtful.method).local
         if not chains or plan.guarantee == "lower bound" or plan.seconds <= self.retry_seconds:
             return ""
         # The factor makes up for rounding to two digits: the limit is not below the time.
@@ -282,7 +292,7 @@ class Auto(Method):
     def _asked(
         self,
         choice: Choice,
-        question: Prepared,
+        question: AnyPrepared,
         index: int,
         executor: Executor | None,
         rng: RngLike,
@@ -328,7 +338,7 @@ class Auto(Method):
                     return later
         return None
 
-    def limited(self, plan: Plan) -> str:
+    def limited(self, plan: AnyPlan) -> str:
         """Return the limit that a plan exceeds, as a refusal, or an empty string."""
         if plan.work > self.max_work:
             return f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}"
@@ -352,21 +362,21 @@ class Choice:
     want : the quantities of this part.
     difference : whether its log Z is one of the two terms of log_prob.
     normaliser : whether this term is log Z without evidence.
-    known : number of a candidate -> the question as it has prepared it.
+    known : number of a candidate -> the method, with settings that fit the limits, and its plan.
     """
 
     auto: Auto
     want: tuple[str, ...]
     difference: bool = False
     normaliser: bool = False
-    known: dict[int, Planned] = field(default_factory=dict)
+    known: dict[int, tuple[AnyMethod, AnyPlan]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
         """The quantities in words."""
         return ", ".join(self.want) + (" without evidence" if self.normaliser else "")
 
-    def question(self, target: Target, index: int) -> Prepared:
+    def question(self, target: Target, index: int) -> AnyPrepared:
         """Return the question as one candidate prepares it, refused if it exceeds the limits."""
         here = target.nothing_observed if self.normaliser else target
         if index not in self.known:
@@ -380,9 +390,13 @@ class Choice:
                 why = "a bound of log Z is no bound of log p" if bounds and self.normaliser else ""
                 why = why or (self._estimated(target, index) if bounds else "")
                 why = why or self.auto.limited(found.plan)
-                found = found.refused(why) if why else _of_a_difference(found) if bounds else found
-            self.known[index] = found.detached()
-        return self.known[index].on(here)
+                if why:
+                    found = replace(found, plan=replace(found.plan, refusal=why))
+                elif bounds:
+                    found = replace(found, plan=_of_a_difference(found.plan))
+            self.known[index] = found.method, found.plan
+        method, plan = self.known[index]
+        return Prepared(method, self.want, plan, here)
 
     def _estimated(self, target: Target, index: int) -> str:
         """Return the reason to refuse a bound, a later candidate's estimate, or an empty string."""
@@ -391,9 +405,11 @@ class Choice:
         estimate = next((p for p in plans if p.accepted and p.guarantee != "lower bound"), None)
         return "" if estimate is None else f"{estimate.method} estimates log p itself"
 
-    def plans(self, target: Target) -> Iterator[Plan]:
+    def plans(self, target: Target) -> Iterator[AnyPlan]:
         """Yield the plan of every candidate."""
-        return (self.question(target, index).plan for index in range(len(self.auto.candidates)))
+        return (
+            self.question(target, index).plan.bare for index in range(len(self.auto.candidates))
+        )
 
     def refusal(self, target: Target) -> str:
         """Return why no candidate can answer, and which one would be the fastest without limit."""
@@ -432,16 +448,16 @@ def _doubtful_rows(
     It is None if the rows cannot be asked again by themselves, or if no row has a good answer.
     """
     divisible = not choice.normaliser and state is None and "gradient" not in choice.want
-    if not divisible or found.status in KNOWN_WRONG or not as_method(found.method).local:
+    if not divisible or found.status.known_wrong or not as_method(found.method).local:
         return None
     rows = unmixed_rows(found, target.structure, target.rows)
     return rows if rows.any() and not rows.all() else None
 
 
-def _of_a_difference(found: Prepared) -> Prepared:
-    """Return a question about a bound of a term of log_prob; its plan says what log_prob is."""
+def _of_a_difference(plan: AnyPlan) -> AnyPlan:
+    """Return the plan of a bound of a term of log_prob; it says what log_prob is."""
     what = "log_prob is this bound less log Z, an estimate of a lower bound if log Z is estimated"
-    return replace(found, plan=replace(found.plan, why=f"{found.plan.why}; {what}"))
+    return replace(plan, why=f"{plan.why}; {what}")
 
 
 def _reason(result: Result) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgmengine.infer.results.result import Plan
+from pgmengine.infer.results.result import AnyPlan
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,10 +33,10 @@ class Part:
     """
 
     title: str
-    plans: tuple[Plan, ...]
+    plans: tuple[AnyPlan, ...]
 
     @property
-    def chosen(self) -> Plan | None:
+    def chosen(self) -> AnyPlan | None:
         """The plan that answers, or None if all are refused."""
         return next((plan for plan in self.plans if plan.accepted), None)
 
@@ -49,13 +49,13 @@ class Part:
         return f"{by}{self.chosen.method}, {self.chosen.guarantee}"
 
     @property
-    def shown(self) -> tuple[Plan, ...]:
+    def shown(self) -> tuple[AnyPlan, ...]:
         """The plans, with equal refusals of a method with several settings given once."""
         return tuple(
             plan for i, plan in enumerate(self.plans) if plan.accepted or plan not in self.plans[:i]
         )
 
-    def cells(self) -> Iterator[tuple[Plan, tuple[str, ...]]]:
+    def cells(self) -> Iterator[tuple[AnyPlan, tuple[str, ...]]]:
         """Yield each plan with its table cells, in the order of PLAN_COLUMNS after the mark."""
         for plan in self.shown:
             sizes = ("", "", "") if plan.refusal else (f"{plan.work:.2g}", *plan.sizes[1:])
@@ -97,12 +97,12 @@ class Explanation(str):
         return self
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
+    def plans(self) -> tuple[AnyPlan, ...]:
         """The plans of all parts, in order."""
         return tuple(plan for part in self.parts for plan in part.plans)
 
     @property
-    def chosen(self) -> Plan | None:
+    def chosen(self) -> AnyPlan | None:
         """The plan that answers the first part, or None."""
         return self.parts[0].chosen
 

@@ -1,14 +1,16 @@
 """Results of several methods as one: parts of a question, and rows of evidence.
 
 A part answers some of the wanted quantities, or one of the two terms of log_prob. Rows are joined
-where chains have answered some of them well, and another method the others.
+where chains have answered some of them well, and another method the others. Rows of evidence are
+questions of their own, with chains of their own: a row is judged by its own statistics, as if it
+had been asked alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,17 +18,13 @@ from pgmengine.base.display import counted
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import MethodLike, as_method
-from pgmengine.infer.question.splitting import stacked
-from pgmengine.infer.question.unmixed_rows import rows_of
-from pgmengine.infer.results.axes import Statistics
-from pgmengine.infer.results.result import Plan, Result, Status
+from pgmengine.infer.question.splitting import stacked, statistic_axes
+from pgmengine.infer.results.axes import Axis, Statistics
+from pgmengine.infer.results.result import AnyPlan, Result, Status, joint_plan, weakest
 from pgmengine.model.structure import Structure
 
 if TYPE_CHECKING:
     from pgmengine.infer.question.auto import Choice
-
-# Guarantees from the strongest to the weakest. A result of several parts has the weakest one.
-GUARANTEES = ("exact", "lower bound", "estimate")
 
 
 @dataclass(frozen=True)
@@ -45,13 +43,11 @@ class Several:
 def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
     """Return one result from the results of the parts of a question."""
     both = list(zip(choices, found, strict=True))
-    own = [r for c, r in both if not c.normaliser]
+    whole = next((r for c, r in both if c.normaliser), None)
+    own = [r.less(whole) if whole and c.difference else r for c, r in both if not c.normaliser]
     answers = {name: value for r in own for name, value in r.answers.items()}
     stats = {name: value for r in own for name, value in r.stats.items()}
-    whole = next((r for c, r in both if c.normaliser), None)
     if whole is not None:
-        answers["log_prob"] = answers["log_z"] - whole.log_z
-        stats["log_prob_error"] = np.hypot(answers["log_z_error"], whole.log_z_error)
         stats["without_evidence"] = whole.stats
     methods = tuple(
         r.method for i, r in enumerate(found) if r.method not in [o.method for o in found[:i]]
@@ -91,25 +87,12 @@ def joined_parts(choices: Sequence[Choice], found: Sequence[Result]) -> Result:
     )
 
 
-def weakest(kinds: Sequence[str]) -> str:
-    """Return the weakest guarantee; an unknown one is weaker than all known ones."""
-    order = {kind: place for place, kind in enumerate(GUARANTEES)}
-    return max(kinds, key=lambda kind: order.get(kind, len(order)))
-
-
-def joined_plans(choices: Sequence[Choice], plans: Sequence[Plan]) -> Plan:
+def joined_plans(choices: Sequence[Choice], plans: Sequence[AnyPlan]) -> AnyPlan:
     """Return the plans of the parts of a question as one."""
     if len(plans) == 1:
         return plans[0]
-    return Plan(
-        " + ".join(dict.fromkeys(p.method for p in plans)),
-        weakest([p.guarantee for p in plans]),
-        "; ".join(f"{c.title} by {p.method}: {p.why}" for c, p in zip(choices, plans, strict=True)),
-        sum(p.work for p in plans),
-        max(p.bytes for p in plans),
-        seconds=sum(p.seconds for p in plans),
-        most_seconds=sum(p.most_seconds for p in plans),
-    )
+    each = (f"{c.title} by {p.method}: {p.why}" for c, p in zip(choices, plans, strict=True))
+    return joint_plan(plans, "; ".join(each))
 
 
 def with_rest(found: Result, rest: Result, rows: Array, target: Target) -> Result:
@@ -120,16 +103,8 @@ def with_rest(found: Result, rest: Result, rows: Array, target: Target) -> Resul
         note = f"{counted(len(which), 'row')} of chains that have not mixed, such as row {which[0]}"
         return replace(found, refused=rest.refused, warnings=(note, *rest.warnings))
     each, parts = (found.plan, rest.plan), isinstance(rest.method, Several)
-    plan = Plan(
-        " + ".join(dict.fromkeys(name for p in each for name in p.method.split(" + "))),
-        weakest([p.guarantee for p in each]),
-        f"{_answered(len(rows) - len(which), found.plan)}; "
-        f"{rest.plan.why if parts else _answered(len(which), rest.plan)}",
-        sum(p.work for p in each),
-        max(p.bytes for p in each),
-        seconds=sum(p.seconds for p in each),
-        most_seconds=sum(p.most_seconds for p in each),
-    )
+    why = rest.plan.why if parts else _answered(len(which), rest.plan)
+    plan = joint_plan(each, f"{_answered(len(rows) - len(which), found.plan)}; {why}")
     both = _with_rows(found, rest, rows)
     status, warnings = _judged_again(found.method, both, rest, target.structure)
     return replace(
@@ -161,7 +136,7 @@ def _judged_again(
     return (Status.NOT_MIXED, notes) if notes else (Status.OK, ())
 
 
-def _answered(rows: int, plan: Plan) -> str:
+def _answered(rows: int, plan: AnyPlan) -> str:
     """Return in words by which plan some rows were answered."""
     return f"{counted(rows, 'row')} by {plan.method}, {plan.why}"
 
@@ -183,3 +158,46 @@ def _with_rows(result: Result, other: Result, rows: Array) -> Result:
     common = {name: value for name, value in kept.answers.items() if name in other.answers}
     both = stacked([replace(kept, answers=common), other])
     return rows_of(both, np.argsort(order))
+
+
+def unmixed_rows(result: Result, structure: Structure, rows: int) -> Array:
+    """Return a mask (rows,) of the rows that have not mixed.
+
+    It is True everywhere if the result has a warning that its method does not tell from the
+    statistics of single rows.
+    """
+    method = as_method(result.method)
+    if any(line not in method.unmixed(result.stats, structure) for line in result.warnings):
+        return np.ones(rows, dtype=bool)
+    alone = (np.array([row]) for row in range(rows))
+    each = (_rows_of_statistics(method.statistics, result.stats, row) for row in alone)
+    return np.array([bool(method.unmixed(stats, structure)) for stats in each])
+
+
+def rows_of(result: Result, rows: Array) -> Result:
+    """Return the result of some rows, or of all rows in another order; it has no gradient."""
+    answers = {
+        name: _taken(value, rows, 1 if name == "samples" else 0)
+        for name, value in result.answers.items()
+    }
+    stats = _rows_of_statistics(as_method(result.method).statistics, result.stats, rows)
+    # The snapshot of a sampler has a row for each chain.
+    return replace(result, answers=answers, stats=stats, state=None)
+
+
+def _rows_of_statistics(
+    statistics: Statistics, stats: Mapping[str, Any], rows: Array
+) -> dict[str, Any]:
+    """Return the statistics of some rows; statistics without an axis of rows stay as they are."""
+    out = {}
+    for name, value in stats.items():
+        axes = statistic_axes(statistics.get(name), value)
+        out[name] = _taken(value, rows, axes.index(Axis.ROW)) if Axis.ROW in axes else value
+    return out
+
+
+def _taken(value: Any, rows: Array, axis: int) -> Any:
+    """Return some rows of an array, or of a mapping of arrays."""
+    if isinstance(value, Mapping):
+        return {name: _taken(part, rows, axis) for name, part in value.items()}
+    return np.take(value, rows, axis=axis)

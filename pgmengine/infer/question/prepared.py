@@ -1,24 +1,30 @@
 """Methods and prepared questions: a method plans a question once, and may answer it many times.
 
 `method.prepare(target, want)` returns a `Prepared`. `explain` shows its `plan`, and its `run`
-answers. Results of planning (covers, elimination orders, ladders) are kept as its `basis`, so that
-none is computed twice. A `Planned` is the same question without model and evidence, so that it can
-be remembered; its `on` asks the question about any values under the same evidence pattern.
+answers. The plan holds the results of planning (covers, elimination orders, ladders) as its
+`basis`, so that none is computed twice. A plan does not refer to model and evidence: it can be
+remembered, and answers any values under the same evidence pattern.
+
+log p of the evidence is log Z with the evidence less log Z without. A method that gives log Z
+therefore gives log p as well, by two questions, which are planned and joined here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, cast
+
+import numpy as np
 
 from pgmengine.base.checks import seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import RngLike, Snapshot
+from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.memory import no_room
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import (
+    check_digits,
     checked_difference,
     ease,
     fits,
@@ -26,19 +32,27 @@ from pgmengine.infer.diagnostics.rounding import (
     with_summed_rounding,
     withheld,
 )
-from pgmengine.infer.question.wanted import check_rows, check_want
-from pgmengine.infer.results.axes import Statistics
-from pgmengine.infer.results.result import WANTS, Plan, Result, Status, quantity
+from pgmengine.infer.question.wanted import check_want
+from pgmengine.infer.results.axes import Statistics, check_rows
+from pgmengine.infer.results.result import (
+    WANTS,
+    AnyPlan,
+    Basis,
+    Plan,
+    Result,
+    Status,
+    joint_plan,
+    quantity,
+)
 from pgmengine.model.structure import Structure
 
 
-@dataclass(frozen=True)
-class Scheme:
-    """The way in which a method would answer a question, with its cost; made by Method.scheme.
+class Scheme(Plan[Any]):
+    """A plan without the name of its method, as `Method.scheme` returns it.
 
-    Attributes
+    Parameters
     ----------
-    how : the way in words, for the plan.
+    how : the way in words.
     work : unit updates.
     bytes : peak memory besides the model: evidence, answers and working arrays (`peak_bytes`).
     seconds : time on one core.
@@ -52,20 +66,26 @@ class Scheme:
     ''
     """
 
-    how: str = ""
-    work: float = 0.0
-    bytes: float = 0.0
-    seconds: float = 0.0
-    basis: Any = None
-    refusal: str = ""
-    most_seconds: float = 0.0
+    def __init__(
+        self,
+        how: str = "",
+        work: float = 0.0,
+        bytes: float = 0.0,
+        seconds: float = 0.0,
+        basis: Any = None,
+        refusal: str = "",
+        most_seconds: float = 0.0,
+    ) -> None:
+        super().__init__("", "", how, work, bytes, refusal, seconds, most_seconds, basis)
 
 
-class Method:
+class Method(Generic[Basis]):
     """Base of the inference methods: frozen dataclasses whose fields are their settings.
 
     A new method says which quantities it `gives`, and defines `scheme` and `answer`. It inherits
-    `prepare`, the checks of wanted quantities and of free memory, splitting and caching.
+    `prepare`, the checks of wanted quantities and of free memory, splitting and caching. With
+    `subtracts` it inherits log_prob as well. `Basis` is the type of the results of planning that
+    its answers need.
 
     Attributes
     ----------
@@ -78,6 +98,7 @@ class Method:
     groups_chains : whether it can divide the chains of a single row among workers itself.
     divides : whether it divides questions itself, as Auto does.
     single : whether its chains compute in single precision.
+    subtracts : whether it leaves log_prob to the difference of two answers about log_z.
 
     >>> import pgmengine as pgm
     >>> class Independent(pgm.Method):
@@ -99,13 +120,14 @@ class Method:
     groups_chains: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     single: ClassVar[bool] = False
+    subtracts: ClassVar[bool] = False
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
-        """Return the way in which the method would answer, or a Scheme with a refusal."""
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[Basis]:
+        """Return the way in which the method would answer, or a plan with a refusal."""
         raise NotImplementedError
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Answer a question that it has accepted.
 
@@ -125,36 +147,50 @@ class Method:
         """
         return ()
 
-    def faster(self, target: Target, want: tuple[str, ...], seconds: float) -> Method | None:
+    def faster(self, target: Target, want: tuple[str, ...], seconds: float) -> AnyMethod | None:
         """Return the method with settings that take at most `seconds`, or None if there are none.
 
         Auto asks for them if the plan of the method itself would take longer.
         """
         return None
 
-    def cannot(self, plan: Plan) -> str:
+    def cannot(self, plan: AnyPlan) -> str:
         """Return the message of the error that is raised when a refused question is run."""
         return f"{plan.method} refused: {plan.refusal}"
 
-    def prepare(self, target: Target, want: Iterable[str]) -> Prepared:
+    def prepare(self, target: Target, want: Iterable[str]) -> Prepared[Basis]:
         """Plan a question, and return it as prepared for answers."""
         return self.planned(target, check_want(target.structure, want))
 
-    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared:
+    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared[Basis]:
         """Return `prepare` of wanted quantities that have been checked."""
+        if not (self.subtracts and "log_prob" in want):
+            return Prepared(self, want, self._plan(target, want), target)
+        own = self._plan(target, _with_log_z(want))
+        if own.refusal:
+            return Prepared(self, want, own, target)
+        if target.structure.normalized and target.untempered:
+            return Prepared(self, want, replace(own, terms=(own,)), target)
+        if self.guarantee == "lower bound":
+            why = "log_prob is a bound less log Z, which is bounded from the same side"
+            return Prepared(self, want, Plan(own.method, refusal=why), target)
+        both = own, self._plan(target.nothing_observed, ("log_z",))
+        larger = max(both, key=lambda plan: (bool(plan.refusal), plan.work))
+        plan = replace(joint_plan(both, larger.why), refusal=larger.refusal, terms=both)
+        return Prepared(self, want, plan, target)
+
+    def _plan(self, target: Target, want: tuple[str, ...]) -> Plan[Basis]:
+        """Return the plan of a question that has no difference of two terms."""
         name = type(self).__name__
         if not self.gives.issuperset(map(quantity, want)):
             missing = sorted({w for w in want if quantity(w) not in self.gives})
-            why = f"{self.source} no {' or '.join(missing)}"
-            return Prepared(self, want, Plan(name, refusal=why), None, target)
+            return Plan(name, refusal=f"{self.source} no {' or '.join(missing)}")
         s = self.scheme(target, want)
         why = s.refusal or no_room(s.bytes)
-        guarantee = "" if why else self.guarantee
-        most = max(s.seconds, s.most_seconds)
-        plan = Plan(name, guarantee, s.how, s.work, s.bytes, why, s.seconds, most)
-        return Prepared(self, want, plan, s.basis, target)
+        guarantee, most = "" if why else self.guarantee, max(s.seconds, s.most_seconds)
+        return Plan(name, guarantee, s.why, s.work, s.bytes, why, s.seconds, most, s.basis)
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+    def plan(self, target: Target, want: Iterable[str]) -> Plan[Basis]:
         """Return the plan of a question."""
         return self.prepare(target, want).plan
 
@@ -173,28 +209,34 @@ class Method:
             want = "marginals" if "marginals" in self.gives else "log_z"
         return self.prepare(target, want).run(rng, state)
 
+    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
+        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter.
+
+        Raises PgmError if the method refuses, or if terms are so large that no digits would be
+        left.
+        """
+        weighed = replace(check_digits(target), weights=target.weighed(weights))
+        question = self.prepare(weighed, ("gradient",))
+        question.check()
+        found: dict[str, Any] = self.answer(question, None, None, None).answers["gradient"]
+        return found
+
+
+AnyMethod: TypeAlias = Method[Any]
+AnyPrepared: TypeAlias = "Prepared[Any]"
+
 
 class OtherPlanNeeded(PgmError):
     """The plan of a question does not hold for other values of the evidence."""
 
 
-@dataclass(frozen=True, eq=False)
-class Planned:
-    """A planned question without model and evidence, which can be remembered; see Prepared."""
-
-    method: Method
-    want: tuple[str, ...]
-    plan: Plan
-    basis: Any
-
-    def on(self, target: Target) -> Prepared:
-        """Return the question about a target with the evidence pattern of the plan."""
-        # dataclasses.replace takes twice as long, a tenth of the time of a small answer.
-        return Prepared(self.method, self.want, self.plan, self.basis, target)
+def _with_log_z(want: tuple[str, ...]) -> tuple[str, ...]:
+    """Return wanted quantities with log_z in the place of log_prob."""
+    return tuple(dict.fromkeys("log_z" if w == "log_prob" else w for w in want))
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared(Planned):
+class Prepared(Generic[Basis]):
     """A planned question to one method, about the values of a target.
 
     Attributes
@@ -202,7 +244,6 @@ class Prepared(Planned):
     method : the method that has planned it.
     want : the wanted quantities.
     plan : how it would be answered.
-    basis : results of planning that the method needs for the answer.
     target : the model and its evidence.
 
     >>> import pgmengine as pgm
@@ -211,18 +252,38 @@ class Prepared(Planned):
     ('exact', array([2.049]))
     """
 
+    method: Method[Basis]
+    want: tuple[str, ...]
+    plan: Plan[Basis]
     target: Target
+
+    @property
+    def basis(self) -> Basis:
+        """Results of planning that the method needs for the answer."""
+        return self.plan.basis
+
+    def on(self, target: Target) -> Prepared[Basis]:
+        """Return the question about a target with the evidence pattern of the plan."""
+        # dataclasses.replace takes twice as long, a tenth of the time of a small answer.
+        return Prepared(self.method, self.want, self.plan, target)
 
     def run(
         self, rng: RngLike = None, state: Snapshot | None = None, executor: Executor | None = None
     ) -> Result:
         """Answer the question; raise PgmError with the refusal if the method has refused."""
         self.check()
+        return self.accepted(rng, state, executor)
+
+    def accepted(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
+        """Answer a question that the method has accepted."""
+        if self.plan.terms:
+            generator = None if rng is None else seeded(rng)
+            return self.difference(lambda term, at: term.run(generator, at, executor), state)
         target, common = self.target, self.target.common
         # The common log weight is added at the end. Methods that sum answers of parts would count
         # it several times.
         bare = self if common is None else self.on(replace(target, common=None))
-        result = bare._answered(rng, state, executor)
+        result = bare._by_method(rng, state, executor)
         if target.structure.shared and "gradient" in result.answers:
             gradient = target.model.in_parameters(result.answers["gradient"])
             result = replace(result, answers={**result.answers, "gradient": gradient})
@@ -233,42 +294,51 @@ class Prepared(Planned):
             return result
         return with_summed_rounding(_with_note(result), target)
 
-    def _answered(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
+    def difference(
+        self, ask: Callable[[AnyPrepared, Snapshot | None], Result], state: Snapshot | None
+    ) -> Result:
+        """Return the answer with log p, log Z with the evidence less log Z without.
+
+        `ask` answers the question of each term, the first one from a snapshot.
+        """
+        own, *others = self.plan.terms
+        result = ask(Prepared(self.method, _with_log_z(self.want), own, self.target), state)
+        whole = None
+        for plan in others:
+            nothing = self.target.nothing_observed
+            whole = ask(Prepared(self.method, ("log_z",), plan, nothing), None)
+            if whole.kind == "exact" and np.isneginf(whole.log_z).any():
+                raise PgmError(
+                    "the model has no probabilities: its tables contradict each other, so that "
+                    "every state is impossible"
+                )
+        result = checked_difference(result.less(whole).of_plan(self.plan.bare), self.target)
+        return _with_note(result) if result.kind == "estimate" else result
+
+    def _by_method(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
         """Return the answer of the method, with its rounding checked."""
         if self.method.divides:
             return checked_difference(self.method.answer(self, rng, state, executor), self.target)
         if fits(self.target, self.method.single):
             return self.method.answer(self, rng, state, executor)
-        return self._eased(rng, state, executor)
-
-    def _eased(self, rng: RngLike, state: Snapshot | None, executor: Executor | None) -> Result:
-        """Answer a question with large log weights by a target with smaller terms."""
-        target, method, generator = self.target, self.method, seeded(rng)
+        # Terms with large log weights are answered by a target with smaller ones.
+        target, method = self.target, self.method
+        if "log_prob" in self.want and not target.structure.normalized:
+            # The large terms of log Z without evidence are reduced separately.
+            own = method.prepare(target, _with_log_z(self.want)).plan
+            whole = method.prepare(target.nothing_observed, ("log_z",)).plan
+            plan = replace(self.plan, terms=(own, whole))
+            return Prepared(method, self.want, plan, target).run(rng, state, executor)
         eased = ease(target, method.single)
-        apart = "log_prob" in self.want and not target.structure.normalized
-        asked = tuple(dict.fromkeys("log_z" if apart and w == "log_prob" else w for w in self.want))
-        # log_prob needs another target, without evidence, whose large terms are reduced separately.
-        question = method.prepare(eased.target, asked)
+        question = method.prepare(eased.target, self.want)
         question.check()
-        result = method.answer(question, generator, state, executor)
-        result = withheld(replace(result, plan=self.plan), eased, method.single, target)
-        if not apart:
-            return checked_difference(result, target)
-        without = method.prepare(target.nothing_observed, ("log_z",)).run(generator)
-        return checked_difference(result.less(without), target)
+        result = replace(method.answer(question, seeded(rng), state, executor), plan=self.plan.bare)
+        return checked_difference(withheld(result, eased, method.single, target), target)
 
     def check(self) -> None:
         """Raise PgmError if the method has refused the question."""
         if self.plan.refusal:
             raise PgmError(self.method.cannot(self.plan))
-
-    def detached(self) -> Planned:
-        """Return the question without model and evidence."""
-        return Planned(self.method, self.want, self.plan, self.basis)
-
-    def refused(self, why: str) -> Prepared:
-        """Return the question with a refusal."""
-        return replace(self, plan=replace(self.plan, refusal=why))
 
     def result(
         self,
@@ -279,7 +349,7 @@ class Prepared(Planned):
         state: Snapshot | None = None,
     ) -> Result:
         """Return a result of this question, with the method, the plan and its guarantee."""
-        run = self.plan.guarantee, self.method, self.plan, status, (), stats or {}
+        run = self.plan.guarantee, self.method, self.plan.bare, status, (), stats or {}
         return Result(answers, *run, state, warnings)
 
 
@@ -294,7 +364,7 @@ def _with_note(result: Result) -> Result:
 class MethodLike(Protocol):
     """The smallest method: an object that plans and runs, with `run` of its own."""
 
-    def plan(self, target: Target, want: Iterable[str]) -> Plan:
+    def plan(self, target: Target, want: Iterable[str]) -> AnyPlan:
         """Return the plan of a question."""
 
     def run(
@@ -307,7 +377,7 @@ class MethodLike(Protocol):
         """Answer a question."""
 
 
-class _Foreign(Method):
+class _Foreign(Method[None]):
     """A method that has `plan` and `run` of its own instead of `scheme` and `answer`."""
 
     def __init__(self, method: MethodLike) -> None:
@@ -316,17 +386,17 @@ class _Foreign(Method):
         for name in ("statistics", "local", "tempered"):
             setattr(self, name, getattr(method, name, getattr(Method, name)))
 
-    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared:
+    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared[None]:
         """Return the question with the plan of the wrapped object."""
-        return Prepared(self, want, self.method.plan(target, want), None, target)
+        return Prepared(self, want, self.method.plan(target, want), target)
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Return the answer of the wrapped object."""
         return self.method.run(question.target, question.want, rng=rng, state=state)
 
 
-def as_method(given: MethodLike) -> Method:
+def as_method(given: MethodLike) -> AnyMethod:
     """Return a method as it is; wrap an object that has `plan` and `run` only."""
-    return cast(Method, given) if hasattr(given, "prepare") else _Foreign(given)
+    return cast(AnyMethod, given) if hasattr(given, "prepare") else _Foreign(given)

@@ -21,10 +21,8 @@ from pgmengine.base.work.division import check_divided
 from pgmengine.base.work.executors import part_count, run_jobs, spawn
 from pgmengine.base.work.progress import announce
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.rounding import checked_difference
-from pgmengine.infer.question.prepared import Method, Prepared, as_method
-from pgmengine.infer.question.wanted import add_gradients, check_rows
-from pgmengine.infer.results.axes import Axis, Statistics
+from pgmengine.infer.question.prepared import AnyMethod, AnyPrepared, as_method
+from pgmengine.infer.results.axes import Axis, Statistics, add_gradients, check_rows
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.model.structure import Structure
 
@@ -33,7 +31,7 @@ MAX_WARNINGS_OF_PARTS = 10
 
 
 def answer(
-    executor: Executor | None, question: Prepared, rng: RngLike, state: Snapshot | None = None
+    executor: Executor | None, question: AnyPrepared, rng: RngLike, state: Snapshot | None = None
 ) -> Result:
     """Answer a prepared question, in parts of its rows if there is enough to do.
 
@@ -43,17 +41,19 @@ def answer(
     question.check()
     target = question.target
     if question.method.divides:
-        return question.run(rng, state, executor)
+        return question.accepted(rng, state, executor)
+    if question.plan.terms:
+        generator = None if rng is None else seeded(rng)
+        return question.difference(lambda term, at: answer(executor, term, generator, at), state)
     announce(question.plan, question.plan.seconds)
     if target.rows > 1 and state is None:
         count = part_count(question.plan.work, target.rows)
         if count > 1:
-            result = _by_rows(executor, question, seeded(rng), count)
-            return checked_difference(result, target)
+            return _by_rows(executor, question, seeded(rng), count)
     if executor is None:
-        return question.run(rng, state)
+        return question.accepted(rng, state, None)
     if target.rows == 1 and state is None and question.method.groups_chains:
-        return question.run(rng, state, executor)
+        return question.accepted(rng, state, executor)
     generator = seeded(rng)
     jobs = [(question.method, target, question.want, generator, state)]
     found, generator.bit_generator.state = run_jobs(executor, _run, jobs, "")[0]
@@ -61,7 +61,7 @@ def answer(
 
 
 def _run(
-    method: Method,
+    method: AnyMethod,
     target: Target,
     want: tuple[str, ...],
     rng: np.random.Generator,
@@ -72,32 +72,20 @@ def _run(
 
 
 def _by_rows(
-    executor: Executor | None, question: Prepared, rng: np.random.Generator, count: int
+    executor: Executor | None, question: AnyPrepared, rng: np.random.Generator, count: int
 ) -> Result:
-    """Answer in parts of consecutive rows.
-
-    log_prob also needs log Z without evidence. If this is the same for all rows, it is computed as
-    a separate part.
-    """
+    """Answer in parts of consecutive rows."""
     method, target, want = question.method, question.target, question.want
-    streams, rows = spawn(rng, count + 1), np.array_split(np.arange(target.rows), count)
-    difference = "log_prob" in want and not target.structure.normalized
-    apart = difference and target.nothing_observed.rows == 1
-    asked = tuple(dict.fromkeys("log_z" if w == "log_prob" and apart else w for w in want))
-    jobs = [
-        (target.take(some), asked, stream) for some, stream in zip(rows, streams[1:], strict=True)
-    ]
-    if apart:
-        jobs.insert(0, (target.nothing_observed, ("log_z",), streams[0]))
-    found = run_jobs(executor, method.run, jobs, "parts of the rows")
-    each = found[-count:]
+    # Part i has stream i + 1, so that seeded answers keep their bits from version to version.
+    streams, rows = spawn(rng, count + 1)[1:], np.array_split(np.arange(target.rows), count)
+    jobs = [(target.take(some), want, one) for some, one in zip(rows, streams, strict=True)]
+    each = run_jobs(executor, method.run, jobs, "parts of the rows")
     check_divided(rows, target.rows, "parts of the rows")
     result = joined(each, target.structure)
     check_rows(target, result.answers)
     statistics = as_method(each[0].method).statistics
     ladders = _by_ladder(statistics, each, [len(some) for some in rows])
-    result = replace(result, plan=question.plan, stats={**result.stats, **ladders})
-    return result.less(found[0]) if apart else result
+    return replace(result, plan=question.plan.bare, stats={**result.stats, **ladders})
 
 
 def joined(found: Sequence[Result], structure: Structure) -> Result:
@@ -133,7 +121,7 @@ def stacked(found: Sequence[Result]) -> Result:
 
 
 def _judged(
-    method: Method, found: Sequence[Result], stats: Mapping[str, Any], structure: Structure
+    method: AnyMethod, found: Sequence[Result], stats: Mapping[str, Any], structure: Structure
 ) -> tuple[Status, tuple[str, ...]]:
     """Return status and warnings of all parts; mixing is judged for all rows together."""
     notes, statuses, others = method.unmixed(stats, structure), list[Status](), list[str]()

@@ -24,8 +24,8 @@ from pgmengine.evidence.extended.extended_targets import on_model
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
-from pgmengine.infer.question.unmixed_rows import rows_of
-from pgmengine.infer.question.wanted import SQUEEZED, squeeze
+from pgmengine.infer.question.joining import rows_of
+from pgmengine.infer.results.axes import SQUEEZED, squeeze
 from pgmengine.infer.results.result import Result
 
 

@@ -7,10 +7,11 @@ wanted quantity. All else that a method reports is in `stats`, whose axes the me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from pgmengine.infer.results.by_name import (
 from pgmengine.infer.results.expectation import Expectation, expectation
 from pgmengine.infer.results.overview import result_html, result_text
 from pgmengine.model.names.unit_names import Member, Names
+from pgmengine.model.parameters import Parameters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +88,22 @@ class Status(Enum):
         """Whether no diagnostic has found a fault."""
         return self is Status.OK
 
+    @property
+    def rank(self) -> int:
+        """The place among all statuses, the most important one first and OK last."""
+        return WORST_FIRST.index(self)
+
+    @property
+    def known_wrong(self) -> bool:
+        """Whether the answer is known to be wrong; it does not replace a doubtful one."""
+        return self in (Status.CONTRADICTED, Status.IMPOSSIBLE)
+
+
+WORST_FIRST = (
+    *(Status.CONTRADICTED, Status.IMPOSSIBLE, Status.FEW_TRIPS, Status.NOT_MIXED),
+    *(Status.FEW_WEIGHTS, Status.ONE_SIDED, Status.ROUNDED, Status.ESTIMATED_BOUND, Status.OK),
+)
+
 
 def duration(seconds: float) -> str:
     """Return a length of time as text, such as "0.02 s", "35 min" or "400 days".
@@ -100,8 +118,12 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:.2g} {name}"
 
 
+# The results of planning that the answers of a method need, such as a cover.
+Basis = TypeVar("Basis")
+
+
 @dataclass(frozen=True)
-class Plan:
+class Plan(Generic[Basis]):
     """The way in which a method would answer a question, and its cost.
 
     Attributes
@@ -115,9 +137,12 @@ class Plan:
     seconds : time on one core, an estimate; 0 where the method gives none.
     most_seconds : the longest time, above `seconds` where it depends on what the run finds. Limits
         of time hold for it.
+    basis : results of planning that the answer needs; None in the plan of a result.
+    terms : the plans of log Z with the evidence and, unless it is 0, without, if log_prob is their
+        difference.
     """
 
-    method: str
+    method: str = ""
     guarantee: str = ""
     why: str = ""
     work: float = 0.0
@@ -125,6 +150,13 @@ class Plan:
     refusal: str = ""
     seconds: float = 0.0
     most_seconds: float = 0.0
+    basis: Basis = field(default=cast(Any, None), compare=False, repr=False)
+    terms: tuple[Plan[Basis], ...] = field(default=(), compare=False, repr=False)
+
+    @cached_property
+    def bare(self) -> Plan[Any]:
+        """The plan without results of planning, which may be large."""
+        return replace(self, basis=cast(Any, None), terms=())
 
     @property
     def accepted(self) -> bool:
@@ -146,6 +178,31 @@ class Plan:
             number, unit = time.split()
             time = f"{number if longest.endswith(unit) else time} to {longest}"
         return f"{self.work:.2g} unit updates", time, f"{self.bytes / 2**20:.3g} MiB"
+
+
+AnyPlan: TypeAlias = Plan[Any]
+
+# Guarantees from the strongest to the weakest. A result of several parts has the weakest one.
+GUARANTEES = ("exact", "lower bound", "estimate")
+
+
+def weakest(kinds: Iterable[str]) -> str:
+    """Return the weakest guarantee; an unknown one is weaker than all known ones."""
+    order = {kind: place for place, kind in enumerate(GUARANTEES)}
+    return max(kinds, key=lambda kind: order.get(kind, len(order)))
+
+
+def joint_plan(plans: Sequence[AnyPlan], why: str) -> AnyPlan:
+    """Return one plan in place of several that are run one after the other."""
+    return Plan(
+        " + ".join(dict.fromkeys(name for p in plans for name in p.method.split(" + "))),
+        weakest(p.guarantee for p in plans),
+        why,
+        sum(p.work for p in plans),
+        max(p.bytes for p in plans),
+        seconds=sum(p.seconds for p in plans),
+        most_seconds=sum(p.most_seconds for p in plans),
+    )
 
 
 def quantity(wanted: str) -> str:
@@ -218,9 +275,9 @@ class Result:
     answers: Mapping[str, Any]
     kind: str
     method: Any
-    plan: Plan
+    plan: AnyPlan
     status: Status = Status.OK
-    refused: tuple[Plan, ...] = ()
+    refused: tuple[AnyPlan, ...] = ()
     stats: Mapping[str, Any] = field(default_factory=dict)
     state: Snapshot | None = None
     warnings: tuple[str, ...] = ()
@@ -232,23 +289,49 @@ class Result:
         run = (self.kind, self.method, self.plan, self.status, self.refused, self.stats)
         return Result(answers, *run, self.state, self.warnings, target)
 
-    def less(self, whole: Result) -> Result:
-        """Return the result with log_prob = log_z - log_z without evidence, taken from `whole`."""
+    def without_added(self, whole: Parameters, model: Parameters) -> Result:
+        """Return a result about a model with more layers without the answers for these layers."""
+        added = {*whole.structure.layers} - {*model.structure.layers}
+        added |= {*whole.params} - {*model.params}
+        answers, stats = (
+            {
+                name: {key: v for key, v in value.items() if key not in added}
+                if isinstance(value, Mapping)
+                else value
+                for name, value in part.items()
+            }
+            for part in (self.answers, self.stats)
+        )
+        return replace(self, answers=answers, stats=stats)
+
+    def of_plan(self, plan: AnyPlan) -> Result:
+        """Return the result with another plan, of which its own was a part."""
+        # dataclasses.replace takes three times as long.
+        run = (self.kind, self.method, plan, self.status, self.refused, self.stats)
+        return Result(self.answers, *run, self.state, self.warnings, self.target)
+
+    def less(self, whole: Result | None) -> Result:
+        """Return the result with log_prob = log_z - log_z without evidence, taken from `whole`.
+
+        None stands for a model whose log Z without evidence is 0.
+        """
         answers, stats = dict(self.answers), dict(self.stats)
-        answers["log_prob"] = answers["log_z"] - whole.log_z
-        error, more = answers.get("log_z_error"), whole.answers.get("log_z_error")
-        if error is not None and more is not None:
-            both = np.hypot(error, more)
-            # Exact terms have no error; an estimate says its own also where it is 0.
-            if "estimate" in (self.kind, whole.kind) or np.any(both > 0):
-                stats["log_prob_error"] = both
+        log_z, error = (answers.get(name) for name in ("log_z", "log_z_error"))
+        if whole is not None:
+            answers["log_prob"], more = log_z - whole.log_z, whole.answers.get("log_z_error")
+            error = None if error is None or more is None else np.hypot(error, more)
+        else:
+            answers["log_prob"] = log_z
+        kinds = (self.kind, whole.kind if whole else "")
+        # Exact terms have no error; an estimate says its own also where it is 0.
+        if error is not None and ("estimate" in kinds or np.any(error > 0)):
+            stats["log_prob_error"] = error
+        if whole is None:
+            return replace(self, answers=answers, stats=stats)
         notes = self.warnings + tuple(f"without evidence, {line}" for line in whole.warnings)
+        worst = min(self.status, whole.status, key=lambda status: status.rank)
         return replace(
-            self,
-            answers=answers,
-            stats=stats,
-            warnings=tuple(dict.fromkeys(notes)),
-            status=self.status if not self.status.good else whole.status,
+            self, answers=answers, stats=stats, warnings=tuple(dict.fromkeys(notes)), status=worst
         )
 
     @property

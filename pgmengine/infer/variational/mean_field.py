@@ -23,9 +23,10 @@ from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.evidence.target import Target
 from pgmengine.infer.accumulator import Accumulator
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
-from pgmengine.infer.question.wanted import peak_bytes, public, squeeze
-from pgmengine.infer.results.result import WANTS, Result, Status, quantity
+from pgmengine.infer.question.prepared import AnyPrepared, Method
+from pgmengine.infer.results.answer_bytes import peak_bytes
+from pgmengine.infer.results.axes import public, squeeze
+from pgmengine.infer.results.result import WANTS, Plan, Result, Status, quantity
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.round_prices import rounds_seconds
 from pgmengine.infer.variational.saddles import STEP_OF_START, leave_saddles
@@ -57,7 +58,7 @@ MIN_USEFUL_ROUNDS = 5
 
 
 @dataclass(frozen=True)
-class MeanField(Method):
+class MeanField(Method[None]):
     """The mean-field fixed point, with its lower bound of log Z.
 
     Use it for a proven lower bound, and for quick means. In directed models it also bounds log
@@ -99,6 +100,7 @@ class MeanField(Method):
     """
 
     gives = frozenset(WANTS) - {"mode", "samples"}
+    subtracts = True
     source = "means give"
     guarantee = "lower bound"
     statistics = {"rounds": (), "change": ()}
@@ -126,15 +128,11 @@ class MeanField(Method):
                 f"MeanField: precision must be np.float64 or np.float32, not {told(self.precision)}"
             )
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[None]:
         """Return the work of all rounds; refuse questions that a bound cannot answer."""
         s, tables = target.structure, by_tables(target)
-        if "log_prob" in want and not s.normalized:
-            return Scheme(
-                refusal="log_prob is a bound less log Z, which mean field bounds from the same side"
-            )
         if why := _obstacle(target):
-            return Scheme(refusal=why)
+            return Plan(refusal=why)
         entries = {c: count(target.model.weight(c)) for c in s.couplings}
         work = sum(2.0 * n * (20 if c.directed else 1) for c, n in entries.items())
         work += 8.0 * float(s.table_index.axis_entries.sum())
@@ -155,12 +153,9 @@ class MeanField(Method):
         rounds = self._expected_rounds(target)
         # Questions are divided by work, which counts only the rounds of the starts.
         work *= target.rows * (1 + self.restarts) * self.updates / 8
-        return Scheme(
-            f"at most {self.updates} rounds",
-            work,
-            peak_bytes(target, want, 0, work, working, 8.0 * target.rows * numbers),
-            rounds_seconds(target, rounds, tables),
-        )
+        memory = peak_bytes(target, want, 0, work, working, 8.0 * target.rows * numbers)
+        seconds, how = rounds_seconds(target, rounds, tables), f"at most {self.updates} rounds"
+        return Plan(why=how, work=work, bytes=memory, seconds=seconds)
 
     def rounds_within(self, target: Target, seconds: float) -> float:
         """Return the number of rounds, over all starts, that take about `seconds`."""
@@ -182,7 +177,7 @@ class MeanField(Method):
         return min(self.updates, EXPECTED_ROUNDS) * (1.0 + self.restarts) + min(self.updates, more)
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Go to the fixed point from the first start, or from the snapshot of a result."""
         target = question.target
@@ -220,12 +215,11 @@ class MeanField(Method):
             )
         if "gradient" in wanted:
             answers["gradient"] = q.gradient(np.ones(target.rows))
-        if asked := {"bound", "log_z", "log_prob"} & set(wanted):
+        if asked := {"bound", "log_z"} & set(wanted):
             bound = q.bound()
             answers |= {name: bound for name in asked}
-        if {"log_z", "log_prob"} & set(wanted):
+        if "log_z" in wanted:
             answers |= {
-                "log_z": bound,
                 "log_z_error": np.zeros(target.rows),
                 "log_z_interval": np.stack((bound, np.full(target.rows, np.inf)), axis=1),
             }

@@ -9,7 +9,7 @@ import numpy as np
 
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.contracts import ModelPhase, Negative, NormalizedPhase, Positive
 from pgmengine.learn.full_batch.counting import is_complete
 from pgmengine.learn.full_batch.objective import Objective, Rows
@@ -38,7 +38,7 @@ class WholeRun(Run):
         self,
         target: Target,
         negative: Negative | None,
-        positive: Positive | Method | None,
+        positive: Positive | AnyMethod | None,
         optimizer: Any,
         plan: tuple[int, int],
     ) -> None:
@@ -66,7 +66,7 @@ class WholeRun(Run):
         target: Target,
         weights: Array,
         given: Mapping[str, Array],
-        positive: Positive | Method | None,
+        positive: Positive | AnyMethod | None,
     ) -> Rows:
         """Return rows of another model that shares the parameters."""
         target, rng = compact(target, np.float64), np.random.default_rng(0)

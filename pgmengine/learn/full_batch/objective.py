@@ -33,7 +33,7 @@ from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.long_chains.chain_counts import Chains, chains_of
-from pgmengine.infer.question.prepared import Method, Planned, Prepared
+from pgmengine.infer.question.prepared import AnyMethod, AnyPrepared, Method, Prepared
 from pgmengine.infer.question.splitting import answer
 from pgmengine.learn.contracts import Allowance, ModelPhase, Positive
 from pgmengine.learn.full_batch.counting import CountingModel, counted, is_complete, merged
@@ -118,7 +118,7 @@ class Rows:
         self._planned: dict[str, Any] = {}
 
     @cached_property
-    def method(self) -> Positive | Method:
+    def method(self) -> Positive | AnyMethod:
         """The method of the data phase: exact where it fits, if none is given."""
         if self.positive is not None:
             return self.positive
@@ -185,7 +185,7 @@ class Rows:
         data_phase(method, self.executor).expect(target, weights, total, self.rng)
         return None, total.total(model)
 
-    def _question(self, method: Method, target: Target) -> Prepared:
+    def _question(self, method: AnyMethod, target: Target) -> AnyPrepared:
         """Return the question about log Z and the gradient, planned anew where that is needed.
 
         Without couplings and biases, a plan depends on the evidence patterns, which stay, and on
@@ -197,10 +197,9 @@ class Rows:
         zeros = np.isneginf(target.model.table_entries).tobytes()
         if self._planned.get("zeros") != zeros:
             question = method.prepare(target, want)
-            self._planned.update(zeros=zeros, question=question.detached())
+            self._planned.update(zeros=zeros, plan=question.plan)
             return question
-        planned: Planned = self._planned["question"]
-        return planned.on(target)
+        return Prepared(method, want, self._planned["plan"], target)
 
     def gradient(self, model: Model, total: float) -> tuple[float | None, Mapping[str, Weight]]:
         """Return the sum of log-likelihoods times weight / total, and its gradient."""

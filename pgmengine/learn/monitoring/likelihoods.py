@@ -15,7 +15,7 @@ from pgmengine.declare.model import Model
 from pgmengine.evidence.columns import data_by_layer
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.infer.sampling.methods.ais import AIS
 from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.infer.variational.unit_families import Factors
@@ -86,7 +86,7 @@ class VariationalBound(Periodic):
     data: LayerValues
     name: str = "bound"
     every: int = 1000
-    log_z: Method = AIS(chains=100)
+    log_z: AnyMethod = AIS(chains=100)
     positive: MeanField = MeanField(precision=np.float32, tolerance=1e-5)
     rng: int = 0
 
@@ -138,7 +138,7 @@ class AISLogLikelihood(Periodic):
     data: LayerValues
     name: str = "log_likelihood"
     every: int = 1000
-    log_z: Method = AIS(chains=100)
+    log_z: AnyMethod = AIS(chains=100)
     rng: int = 0
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ from pgmengine.base.types import Array, States
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.monitoring.changed_rows import BOUND_METHOD, Pairs, changed_units, log_rate
 from pgmengine.learn.phases.positive import one_of_each_pattern
 
@@ -55,7 +55,7 @@ class Score:
 
     rows: Target
     others: Target | None
-    method: Method
+    method: AnyMethod
     base: Array
     entropy: float
 

@@ -18,13 +18,12 @@ from pgmengine.engine.packed import random_keys
 from pgmengine.engine.unit_draws import drawn_units
 from pgmengine.engine.visits import drawable
 from pgmengine.evidence.evidence import Evidence
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, evidence_patterns
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.diagnostics.rounding import check_digits
 from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.question.prepared import Method, as_method
+from pgmengine.infer.question.prepared import AnyMethod, as_method
 from pgmengine.infer.question.splitting import answer
-from pgmengine.infer.question.wanted import evidence_patterns
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 from pgmengine.infer.variational.conditions import obstacle
 from pgmengine.infer.variational.mean_field import MeanField
@@ -49,7 +48,7 @@ ALWAYS_EXACT_SECONDS = 0.02
 class Answered:
     """The data phase by the answers of any inference method, on an executor if there is one."""
 
-    method: Method
+    method: AnyMethod
     executor: Executor | None = None
 
     def expect(
@@ -164,7 +163,7 @@ def product(target: Target, precision: type) -> Factors:
 
 
 def data_phase(
-    method: Positive | Method, executor: Executor | None = None, factorised: bool = False
+    method: Positive | AnyMethod, executor: Executor | None = None, factorised: bool = False
 ) -> Positive:
     """Return the data phase by a method; its chains are not judged, as an update ignores R-hat.
 
@@ -179,7 +178,7 @@ def data_phase(
     return Answered(as_method(method), executor)
 
 
-def default_positive(target: Target, precision: type) -> Positive | Method:
+def default_positive(target: Target, precision: type) -> Positive | AnyMethod:
     """Return the default method of the data phase.
 
     It is mean field, which is exact, if all free units are independent; Exact if that is cheap;

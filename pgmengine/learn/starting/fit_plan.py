@@ -13,7 +13,7 @@ from pgmengine.base.checks import whole
 from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
-from pgmengine.infer.question.prepared import Method
+from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
 from pgmengine.learn.full_batch.full_batch_run import WholeRun
 from pgmengine.learn.full_batch.objective import FitData
@@ -101,7 +101,7 @@ class FitPlan:
     hidden: str
     means: dict[str, Array]
     negative: Negative | None
-    positive: Positive | Method | None
+    positive: Positive | AnyMethod | None
     optimizer: Optimizer | FullBatch | None
     why: str
     length: Length
@@ -157,7 +157,7 @@ def plan_fit(
     model: Model,
     data: FitData,
     negative: Negative | None,
-    positive: Positive | Method | None,
+    positive: Positive | AnyMethod | None,
     given: Iterable[Member] | None,
     optimizer: Optimizer | FullBatch | None,
     batch_size: int,

@@ -15,10 +15,10 @@ from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
 from pgmengine.engine.visits import drawable
+from pgmengine.evidence.target import one_for_all
 from pgmengine.infer.exact.enumeration import cover, enumeration, linear_plan
 from pgmengine.infer.exact.junction_tree import conditioned_model
 from pgmengine.infer.exact.junction_tree.conditioned_model import Form, condition
-from pgmengine.infer.question.wanted import one_for_all
 from pgmengine.infer.variational.unit_families import coupled, layer_order
 from pgmengine.learn.run import compact
 

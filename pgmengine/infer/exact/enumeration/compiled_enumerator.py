@@ -8,8 +8,7 @@ implementation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,6 +33,11 @@ MAX_SAFE_TERMS = 2.0**22
 # The compiled loop takes 1 - e^a as 0 where it is far below this number (gray.h). Noisy-or units
 # with a smaller input are therefore enumerated in numpy.
 MIN_SAFE_GAP = 1e-3
+
+
+# Some rows, and the sums over the states of a task: scale and mass (rows,) of the sum of weights
+# mass * exp(scale), and the moments (rows, moments, columns), scaled like the mass.
+Sums: TypeAlias = tuple[slice, Array, Array, Array | None]
 
 
 def laid_out(blocks: list[FiniteBlock], arrays: list[Array], rows: int, fill: float) -> Array:
@@ -109,7 +113,7 @@ class CompiledEnumerator:
         p, count = self.form, cover_states.pieces(self.form)
         sums = np.full((p.target.rows, count), np.nan)
 
-        def run(task: tuple[slice, int]) -> _Sums:
+        def run(task: tuple[slice, int]) -> Sums:
             rows, start = task
             piece, length = cover_states.STATES_PER_PIECE, min(STATES_PER_TASK, p.size - start)
             part = np.full((rows.stop - rows.start, -(-length // piece)), np.nan)
@@ -125,7 +129,7 @@ class CompiledEnumerator:
                 moments=out,
             )
             sums[rows, start // piece : start // piece + part.shape[1]] = part
-            return _Sums(rows, scale, mass, out)
+            return rows, scale, mass, out
 
         done = shared_out(run, self._tasks())
         if moments:
@@ -195,24 +199,7 @@ class CompiledEnumerator:
         return np.asarray(state[value.argmax(axis=0), np.arange(p.target.rows)], dtype=np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """The sums of a task over its states, for some rows.
-
-    Attributes
-    ----------
-    rows : these rows.
-    scale, mass : (rows,) the sums of the weights, mass * exp(scale).
-    moments : (rows, moments, columns), scaled like the mass.
-    """
-
-    rows: slice
-    scale: Array
-    mass: Array
-    moments: Array | None
-
-
-def _averages(done: Iterator[_Sums], out: Array, alone: bool) -> Array:
+def _averages(done: Iterator[Sums], out: Array, alone: bool) -> Array:
     """Return the expectations `out` of each row from the sums of tasks, in their order.
 
     `alone`: each row has one task, so that no common scale of several tasks is needed.
@@ -221,20 +208,19 @@ def _averages(done: Iterator[_Sums], out: Array, alone: bool) -> Array:
     weights are rounded.
     """
     scales, total = np.full(len(out), -np.inf), np.zeros(len(out))
-    for part in done:
-        rows, gained = part.rows, part.moments
+    for rows, scale, mass, gained in done:
         assert gained is not None
         if alone:
-            out[rows], total[rows] = gained, part.mass
+            out[rows], total[rows] = gained, mass
             continue
-        new = np.maximum(scales[rows], part.scale)
+        new = np.maximum(scales[rows], scale)
         # Rows without a possible state so far.
         safe = np.where(np.isneginf(new), 0.0, new)
-        keep, gain = np.exp(scales[rows] - safe), np.exp(part.scale - safe)
+        keep, gain = np.exp(scales[rows] - safe), np.exp(scale - safe)
         out[rows] *= keep[:, None, None]
         gained *= gain[:, None, None]
         out[rows] += gained
-        total[rows] = total[rows] * keep + part.mass * gain
+        total[rows] = total[rows] * keep + mass * gain
         scales[rows] = new
     out /= np.where(total > 0, total, 1.0)[:, None, None]
     return out

@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from pgmengine.base.work.division import blocks
 from pgmengine.base.work.progress import track
 from pgmengine.base.work.threads import shared_out
 from pgmengine.engine.cost import NS
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, evidence_patterns, one_for_all
 from pgmengine.infer.exact.enumeration.compiled_enumerator import MIN_SAFE_GAP, STATES_PER_TASK
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
 from pgmengine.infer.exact.enumeration.cover_states import (
@@ -36,11 +36,10 @@ from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
 from pgmengine.infer.exact.enumeration.moments import FromMoments
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm, pattern_form_of
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
-from pgmengine.infer.exact.weighed_gradient import weighed_gradient
 from pgmengine.infer.exact.zero_leaks import ENUMERATION_LIFT, with_leaks, with_slopes
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
-from pgmengine.infer.question.wanted import answer_bytes, evidence_patterns, one_for_all, peak_bytes
-from pgmengine.infer.results.result import WANTS, Result
+from pgmengine.infer.question.prepared import AnyPrepared, Method
+from pgmengine.infer.results.answer_bytes import answer_bytes, peak_bytes
+from pgmengine.infer.results.result import WANTS, Plan, Result
 
 # Quantities that need the moments of every indicator.
 NEED_PAIR_MOMENTS = {"pairs", "gradient"}
@@ -55,7 +54,7 @@ MAX_BYTES_FOR_PATTERN_THREADS = 2**20
 
 
 @dataclass(frozen=True)
-class Enumeration(Method):
+class Enumeration(Method["Groups"]):
     """Exact answers by enumeration: Z = sum over states C of the cheapest cover of exp(w(C)).
 
     Given a state of the cover all other free units are independent, so that they are marginalised
@@ -76,6 +75,7 @@ class Enumeration(Method):
     """
 
     gives = frozenset(WANTS) - {"bound"}
+    subtracts = True
     source = "enumeration gives log_z itself,"
     guarantee = "exact"
 
@@ -86,27 +86,27 @@ class Enumeration(Method):
         check_limit(self, "max_bits")
         check_whole(self, "draws")
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[Groups]:
         """Choose the cheapest cover of every evidence pattern; refuse above max_bits."""
         if target.structure.tables:
             added = {target.structure.findings}
             own = any(added.isdisjoint(tables.layers) for tables in target.structure.tables)
             whose = "this model" if own else "soft evidence that excludes states"
-            return Scheme(refusal=f"enumeration supports couplings only, and {whose} has tables")
+            return Plan(refusal=f"enumeration supports couplings only, and {whose} has tables")
         s = target.structure
         for name in s.directed_layers:
             unit = s.layers[name].unit
             # The formulas of enumeration are those of natural parameters, and of 1 - e^-z.
             if not (unit.canonical or unit.independent_causes):
-                return Scheme(
+                return Plan(
                     refusal=f"layer {name!r} of {unit!r} units has a link of its own, which "
                     "enumeration does not know"
                 )
         try:
             parts = _parts(target, want)
         except PgmError as error:
-            return Scheme(refusal=str(error))
-        groups = [group for part in parts.values() for group in part.groups]
+            return Plan(refusal=str(error))
+        groups = [group for part in parts.values() for group in part]
         work = sum([len(g.rows) * 2.0 ** min(g.cover.bits, 1000) * g.per_state for g in groups])
         working = max([g.bytes for g in groups]) + sum([g.form_bytes for g in groups])
         if "samples" in want:
@@ -122,44 +122,30 @@ class Enumeration(Method):
                 f"cheapest enumeration needs 2^{largest.bits:.4g} states, "
                 f"the limit is 2^{self.max_bits:g}"
             )
-            return Scheme(work=work, bytes=memory, refusal=refusal, basis=parts)
+            return Plan(work=work, bytes=memory, refusal=refusal, basis=parts)
         seconds = _seconds(target, want, groups)
-        return Scheme(largest.described, work, memory, seconds, parts)
+        return Plan(why=largest.described, work=work, bytes=memory, seconds=seconds, basis=parts)
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Enumerate the cover of every evidence pattern."""
         drawing = seeded(rng) if "samples" in question.want else None
-        log_z, found = self._enumerate(question, drawing)
-        answers = exact_answers(question, log_z, found)
-        if without := question.basis.get("without evidence"):
-            nothing = question.target.nothing_observed
-            answers["log_prob"] = log_z - _enumerated(without, nothing, self.draws)[0]
-        return question.result(answers)
-
-    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
-        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        return weighed_gradient(self, target, weights)
-
-    def _enumerate(
-        self, question: Prepared, rng: np.random.Generator | None
-    ) -> tuple[Array, Answer]:
-        """Return log_z (rows,) of the posterior, and the other answers; see `_enumerated`."""
         target = question.target
-        parts: dict[str, _Part] = question.basis
-        log_z, found = _enumerated(parts["posterior"], target, self.draws, rng)
+        parts: Groups = question.plan.basis
+        log_z, found = _enumerated(parts["posterior"], target, self.draws, drawing)
         if slope := parts.get("slope"):
             check_possible(log_z, np.arange(target.rows), target)
-            lifted = _enumerated(slope, with_leaks(target, ENUMERATION_LIFT), self.draws, rng)[1]
+            steep = with_leaks(target, ENUMERATION_LIFT)
+            lifted = _enumerated(slope, steep, self.draws)[1]
             found["gradient"] = with_slopes(target, found["gradient"], lifted["gradient"])
-        return log_z, found
+        return question.result(exact_answers(question, log_z, found))
 
 
-def cover_bits(question: Prepared) -> float:
+def cover_bits(question: AnyPrepared) -> float:
     """Return log2 of the states of the largest cover of a question; infinite if it has none."""
-    parts: dict[str, _Part] = question.basis or {}
-    bits = [group.cover.bits for part in parts.values() for group in part.groups]
+    parts: Groups = question.plan.basis or {}
+    bits = [group.cover.bits for part in parts.values() for group in part]
     return max(bits, default=np.inf)
 
 
@@ -167,6 +153,8 @@ def cover_bits(question: Prepared) -> float:
 class _Group:
     """Rows of one evidence pattern, with their cover and its cost."""
 
+    # The wanted quantities besides log_z.
+    wanted: frozenset[str]
     rows: Array
     cover: Cover
     # Unit updates for each state of the cover.
@@ -196,32 +184,25 @@ class _Group:
         return self.width * min(len(self.rows), self.at_once)
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Quantities of one target besides log_z, and its rows by evidence pattern."""
-
-    wanted: frozenset[str]
-    groups: list[_Group]
+# The rows of each target of a question by evidence pattern, see `_parts`.
+Groups: TypeAlias = dict[str, list[_Group]]
 
 
-def _parts(target: Target, wanted: tuple[str, ...]) -> dict[str, _Part]:
+def _parts(target: Target, wanted: tuple[str, ...]) -> Groups:
     """Return the enumerations of a question by name; PgmError where a row has no cover.
 
-    There is one for the posterior; one for the model "without evidence", for log_prob; and one for
-    the model with raised leaks, for the part "slope", the derivatives at leaks of 0
-    (zero_leaks.py).
+    There is one for the posterior, and one for the model with raised leaks, for the part "slope",
+    the derivatives at leaks of 0 (zero_leaks.py).
     """
     needs = frozenset(wanted) & NEED_ALL_UNITS
     lifted = with_leaks(target, ENUMERATION_LIFT) if "gradient" in needs else target
     parts = {"posterior": _part(target, needs)}
     if lifted is not target:
         parts["slope"] = _part(lifted, frozenset({"gradient"}))
-    if "log_prob" in wanted:
-        parts["without evidence"] = _part(target.nothing_observed, frozenset())
     return parts
 
 
-def _part(target: Target, wanted: frozenset[str]) -> _Part:
+def _part(target: Target, wanted: frozenset[str]) -> list[_Group]:
     """Return the groups of rows of one target, with their covers.
 
     Barren units are pruned where log_z alone is wanted. Weights of 0 are covered where their
@@ -238,8 +219,8 @@ def _part(target: Target, wanted: frozenset[str]) -> _Part:
             # The product of one group is in memory beside the sum over all groups.
             width += answer_bytes(one, ("pairs",), 0)
         per_state = float(max(cover.columns, 1) * (4 if NEED_MOMENTS & wanted else 1))
-        groups.append(_Group(rows, cover, per_state, width))
-    return _Part(wanted, groups)
+        groups.append(_Group(wanted, rows, cover, per_state, width))
+    return groups
 
 
 def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> float:
@@ -265,25 +246,26 @@ def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> f
 
 
 def _enumerated(
-    part: _Part, target: Target, draws: int, rng: np.random.Generator | None = None
+    groups: list[_Group], target: Target, draws: int, rng: np.random.Generator | None = None
 ) -> tuple[Array, Answer]:
     """Return log_z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...).
 
     Small patterns are divided among threads. Samples and gradients are computed pattern by pattern,
     so that random numbers and sums over rows have a fixed order.
     """
-    jobs = [(group, rows) for group in part.groups for rows in blocks(group.rows, group.at_once)]
+    wanted = groups[0].wanted
+    jobs = [(group, rows) for group in groups for rows in blocks(group.rows, group.at_once)]
     small = all(
         2.0**g.cover.bits <= STATES_PER_TASK and g.bytes <= MAX_BYTES_FOR_PATTERN_THREADS
-        for g in part.groups
+        for g in groups
     )
-    shared = len(jobs) > 1 and small and not part.wanted & {"samples", "gradient"}
+    shared = len(jobs) > 1 and small and not wanted & {"samples", "gradient"}
     found = (shared_out if shared else map)(
-        lambda job: _solved(part.wanted, target, job[0], job[1], draws, rng), jobs
+        lambda job: _solved(wanted, target, job[0], job[1], draws, rng), jobs
     )
     gathered = Gathered(target, "enumeration")
     for (_, rows), (own, more) in zip(track(jobs, "enumerating"), found, strict=True):
-        if part.wanted:
+        if wanted:
             check_possible(own, rows, target)
         gathered.add(rows, own, more)
     return gathered.complete()

@@ -33,10 +33,9 @@ from pgmengine.base.types import Array, States
 from pgmengine.engine.packed import packed
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.relevance import pattern_of
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, evidence_patterns, one_for_all
 from pgmengine.infer.accumulator import Accumulator
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
-from pgmengine.infer.question.wanted import evidence_patterns, one_for_all
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.weights import is_sparse
 

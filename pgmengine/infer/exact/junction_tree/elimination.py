@@ -31,13 +31,10 @@ from pgmengine.infer.exact.junction_tree.causal_independence import shares
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
-from pgmengine.infer.exact.planning import PlannedTrees, lifted, normalised, planned_trees
+from pgmengine.infer.exact.planning import PlannedTrees, lifted, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states
-from pgmengine.infer.exact.weighed_gradient import weighed_gradient
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
-from pgmengine.infer.question.wanted import without_added
-from pgmengine.infer.results.by_name import Joint, units_of
-from pgmengine.infer.results.result import WANTS, Result, quantity
+from pgmengine.infer.question.prepared import AnyPrepared, Method, Prepared
+from pgmengine.infer.results.result import WANTS, Plan, Result, quantity
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.tables import BLOCK_ENTRIES
 from pgmengine.model.terms.term import Term
@@ -52,7 +49,7 @@ MAX_SECONDS_NOT_COMPARED, MAX_ENTRIES_PLANNED_TWICE = 0.02, 2**12
 
 
 @dataclass(frozen=True)
-class Elimination(Method):
+class Elimination(Method[PlannedTrees]):
     """Exact answers by message passing on a junction tree.
 
     Use it for graphs of small width, of any size: chains, trees, lattices of a small side, Bayesian
@@ -77,6 +74,7 @@ class Elimination(Method):
     """
 
     gives = frozenset(WANTS) - {"bound"} | {"joint", "modes"}
+    subtracts = True
     source = "elimination gives log_z itself,"
     guarantee = "exact"
     statistics = {"width": (), "entries": ()}
@@ -89,7 +87,7 @@ class Elimination(Method):
         check_limit(self, "max_states", "max_work")
         check_whole(self, "draws")
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[PlannedTrees]:
         """Find an order for every evidence pattern; refuse above max_states.
 
         Gates are planned as small tables first, and then as whole tables where it may be cheaper.
@@ -99,44 +97,37 @@ class Elimination(Method):
             return self._of_trees(target, want)
         small = self._of_trees(unfolded_target(target, gates), want)
         if small.basis is not None:
-            why = f"{small.how}, with the auxiliary variables of {counted(len(gates), 'gate')}"
-            small = replace(small, how=why, basis=replace(small.basis, gates=gates))
+            why = f"{small.why}, with the auxiliary variables of {counted(len(gates), 'gate')}"
+            small = replace(small, why=why, basis=replace(small.basis, gates=gates))
         large = max(_entries(one) for one in gates) > MAX_ENTRIES_PLANNED_TWICE
         if not small.refusal and (large or small.seconds <= MAX_SECONDS_NOT_COMPARED):
             return small
         whole = self._of_trees(target, want)
         return whole if whole.seconds <= small.seconds and not whole.refusal else small
 
-    def _of_trees(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def _of_trees(self, target: Target, want: tuple[str, ...]) -> Plan[PlannedTrees]:
         """Return the plan of a target as it is."""
         try:
             trees = planned_trees(target, want, Limits(self.max_states, self.max_work))
         except PgmError as error:
-            return Scheme(refusal=str(error))
+            return Plan(refusal=str(error))
         return trees.scheme(target, self.draws)
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Pass messages on the tree of every evidence pattern."""
         planned: PlannedTrees = question.basis
         if planned.gates:
             target = unfolded_target(question.target, planned.gates)
-            basis = replace(planned, gates=())
-            whole = Prepared(self, question.want, question.plan, basis, target)
+            plan = replace(question.plan, basis=replace(planned, gates=()))
+            whole = Prepared(self, question.want, plan, target)
             result = self.answer(whole, rng, state, executor)
-            return without_added(result, target.model, question.target.model)
+            return result.without_added(target.model, question.target.model)
         target, trees = question.target, planned.on(question.target)
         generator = seeded(rng) if "samples" in question.want else None
         log_z, found = self._all(trees, target, generator)
-        answers = exact_answers(question, log_z, found)
-        if "log_prob" in question.want:
-            answers["log_prob"] = log_z - _normaliser(trees.without_evidence, target)
-        return question.result(answers, trees.stats.copy())
-
-    def gradient(self, target: Target, weights: Array) -> dict[str, Any]:
-        """Return the sum over rows of weight * E[d log_density | row], parameter by parameter."""
-        return weighed_gradient(self, target, weights)
+        return question.result(exact_answers(question, log_z, found), trees.stats.copy())
 
     def _all(
         self, trees: PlannedTrees, target: Target, rng: np.random.Generator | None
@@ -176,19 +167,6 @@ def _entries(one: Term) -> int:
     return one.form.entries
 
 
-def _normaliser(trees: list[Tree], target: Target) -> Array | float:
-    """Return log Z without evidence."""
-    if normalised(target):
-        return 0.0
-    log_z, _ = _eliminated(trees, target.nothing_observed, ("log_z",), 0, None)
-    if np.isneginf(log_z).any():
-        raise PgmError(
-            "the model has no probabilities: its tables contradict each other, so that every state "
-            "is impossible"
-        )
-    return log_z
-
-
 def _eliminated(
     trees: list[Tree],
     target: Target,
@@ -216,7 +194,7 @@ def _solved(
     """Return log_z of some rows of a pattern, and the other answers; they share a pass."""
     given = whole if len(rows) == whole.rows else whole.take(rows)
     conditioned = tree.conditioned
-    moments, posterior = not NEED_MARGINALS.isdisjoint(kinds), bool(kinds - {"log_z", "log_prob"})
+    moments, posterior = not NEED_MARGINALS.isdisjoint(kinds), bool(kinds - {"log_z"})
     asked = conditioned.asked(kinds)
     target = given if tree.restricted is None else tree.given(given)
     if tree.possible is not None and not tree.possible.cards.all():
@@ -248,10 +226,7 @@ def _solved(
         factors = tree.all_entries(asked, found["expected"])
         on = _separate(tree, target, log_z) if "marginals" in kinds else {}
         e = FromMarginals(target, conditioned, units, asked, factors, on)
-        answers = e.answers(kinds)
-        if joints := [w for w in want if isinstance(w, Joint)]:
-            tables = e.joints([units_of(target.structure, w) for w in joints])
-            answers["joint"] = dict(zip((w.units for w in joints), tables, strict=True))
+        answers = e.answers(want)
     if "mode" in kinds:
         x = _values(conditioned, target, tree.named(found["mode"])[:, None])
         x = _with_others(conditioned, target, x, None)

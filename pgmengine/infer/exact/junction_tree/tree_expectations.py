@@ -8,7 +8,7 @@ many values from the marginal of its factor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,10 +18,12 @@ import numpy as np
 from pgmengine.base.numerics import add_at
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.infer.exact.expectations import Expectations, put_second_moments
+from pgmengine.infer.exact.gathered import Answer
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm, Links
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, JointTerm
 from pgmengine.infer.exact.junction_tree.factors import PairTerm
 from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm, Group, InfiniteTerm
+from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.model.couplings import Coupling, outer
 from pgmengine.model.layer import Layer
 from pgmengine.model.weights import is_sparse, like
@@ -66,6 +68,15 @@ class FromMarginals(Expectations):
     def group(self, place: slice, group: Group) -> Array:
         """Return the marginals (n, entries, rows) of a group of the term at a place."""
         return np.asarray(self.marginals_of(place)[group.places])
+
+    def answers(self, wanted: Iterable[str]) -> Answer:
+        """Return the wanted answers that are expectations, with joint distributions."""
+        want = tuple(wanted)
+        found, joints = super().answers(want), [w for w in want if isinstance(w, Joint)]
+        if joints:
+            tables = self.joints([units_of(self.target.structure, w) for w in joints])
+            found["joint"] = dict(zip((w.units for w in joints), tables, strict=True))
+        return found
 
     def joints(self, sets: list[tuple[int, ...]]) -> list[Array]:
         """Return the joint distribution (rows, states, ...) of each set of units."""

@@ -236,7 +236,7 @@ class Tree:
         results = 12.0 * rows * draws * len(c.free.states)
         # Marginals of the units, and of the factors that are asked for.
         results += 8.0 * rows * (2 * units + asked * (1 if self.possible is None else 2))
-        needs = self._pass_bytes(rows, bool(kinds - {"log_z", "log_prob"}), draws)
+        needs = self._pass_bytes(rows, bool(kinds - {"log_z"}), draws)
         return results + max(needs - answers, 0.0)
 
     def tabulated(self, kinds: set[str], draws: int) -> float:

@@ -33,10 +33,10 @@ from pgmengine.base.work.executors import spawn
 from pgmengine.base.work.progress import track
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import Doubts, log_z_apart, worst
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
-from pgmengine.infer.question.wanted import peak_bytes
+from pgmengine.infer.question.prepared import AnyPrepared, Method
+from pgmengine.infer.results.answer_bytes import peak_bytes
 from pgmengine.infer.results.axes import by_row
-from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.results.result import Plan, Result, Status
 from pgmengine.infer.sampling.clusters.moves import Part, allowed_parts, cluster_parts
 from pgmengine.infer.sampling.clusters.swendsen_wang import CALL_SECONDS, EDGE_SECONDS, UNIT_SECONDS
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones, SteppingStones
@@ -56,7 +56,7 @@ LENGTH_OF_NORM = 1.2
 
 
 @dataclass(frozen=True)
-class ClusterLadder(Method):
+class ClusterLadder(Method[None]):
     """Log Z by cluster moves at a ladder of temperatures.
 
     Use it for log Z of lattices and other graphs of units with two states whose couplings are not
@@ -101,6 +101,7 @@ class ClusterLadder(Method):
     """
 
     gives = frozenset({"log_z", "log_prob"})
+    subtracts = True
     source = "ladders of cluster moves give"
     statistics = by_row("log_z_rhat", "rungs", "log_prob_error")
 
@@ -116,59 +117,39 @@ class ClusterLadder(Method):
         check_limit(self, "rhat_limit")
         check_truth(self, "frustrated")
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[None]:
         """Return the work of all ladders; refuse couplings that are frustrated."""
-        runs = [target]
-        if "log_prob" in want and not target.structure.normalized:
-            runs.append(target.nothing_observed)
         rungs, seconds, work, most = 0, 0.0, 0.0, 0.0
-        for run in runs:
-            try:
-                parts = allowed_parts(run, self.frustrated)
-            except PgmError as error:
-                return Scheme(refusal=str(error))
-            for part in parts:
-                each = len(part.edges) + len(part.h)
-                own = max(RUNGS_OF_PILOT, _planned_rungs(part))
-                moves, lanes = 2 * self.warmup + self.draws, self.chains * own
-                once = CALL_SECONDS + lanes * (
-                    2 * EDGE_SECONDS * len(part.edges) + UNIT_SECONDS * len(part.h)
-                )
-                seconds += len(part.rows) * moves * once
-                work += float(len(part.rows) * moves * lanes * each)
-                # Chances, signs and uniforms of all edges, and states in two forms.
-                most, rungs = max(most, 8.0 * lanes * 5 * each), max(rungs, own)
+        try:
+            parts = allowed_parts(target, self.frustrated)
+        except PgmError as error:
+            return Plan(refusal=str(error))
+        for part in parts:
+            each = len(part.edges) + len(part.h)
+            own = max(RUNGS_OF_PILOT, _planned_rungs(part))
+            moves, lanes = 2 * self.warmup + self.draws, self.chains * own
+            once = CALL_SECONDS + lanes * (
+                2 * EDGE_SECONDS * len(part.edges) + UNIT_SECONDS * len(part.h)
+            )
+            seconds += len(part.rows) * moves * once
+            work += float(len(part.rows) * moves * lanes * each)
+            # Chances, signs and uniforms of all edges, and states in two forms.
+            most, rungs = max(most, 8.0 * lanes * 5 * each), max(rungs, own)
         how = (
             f"{self.chains} ladders of about {rungs} chains, {2 * self.warmup + self.draws} moves "
             "of clusters"
         )
         memory = peak_bytes(target, want, 0, work, 0.0, fixed=most)
-        return Scheme(how, work, memory, seconds)
+        return Plan(why=how, work=work, bytes=memory, seconds=seconds)
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
-        """Move the chains of all rungs, with the evidence and, for log_prob, without."""
+        """Move the chains of all rungs, and add up log Z of all rows."""
         target, generator = question.target, seeded(rng)
-        found, stats, doubts = self._estimated(target, generator)
-        answers = found.answers
-        if "log_prob" in question.want:
-            log_prob, error = found.log_z, found.error
-            if not target.structure.normalized:
-                without, _, more = self._estimated(target.nothing_observed, generator)
-                log_prob, error = log_prob - without.log_z, np.hypot(error, without.error)
-                doubts += [(s, tuple(f"without evidence, {n}" for n in notes)) for s, notes in more]
-            answers |= {"log_prob": log_prob}
-            stats["log_prob_error"] = error
-        return question.result(answers, stats, *worst(doubts))
-
-    def _estimated(
-        self, target: Target, rng: np.random.Generator
-    ) -> tuple[FromSteppingStones, dict[str, Array], Doubts]:
-        """Return log Z of all rows, with statistics and doubts."""
         rows, found, rungs = list[Array](), list[FromSteppingStones](), list[int]()
         for part in cluster_parts(target):
-            for lane, own in enumerate(spawn(rng, len(part.rows))):
+            for lane, own in enumerate(spawn(generator, len(part.rows))):
                 ladder = _Ladder(part.lane(lane), self.chains, own)
                 rows.append(part.rows[[lane]])
                 found.append(ladder.estimate(self.warmup, self.draws))
@@ -188,7 +169,7 @@ class ClusterLadder(Method):
             (Status.NOT_MIXED, log_z_apart(whole.rhat, self.rhat_limit)),
         ]
         stats = {"log_z_rhat": whole.rhat, "rungs": np.array(rungs, dtype=np.float64)[order]}
-        return whole, stats, doubts
+        return question.result(whole.answers, stats, *worst(doubts))
 
 
 class _Ladder:

@@ -27,10 +27,9 @@ from pgmengine.base.equal_rows import equal_rows
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.threads import parts
-from pgmengine.evidence.target import Target
+from pgmengine.evidence.target import Target, evidence_patterns
 from pgmengine.infer.exact.junction_tree.conditioned_model import Form
 from pgmengine.infer.exact.spin_factors import conditioned_spins
-from pgmengine.infer.question.wanted import evidence_patterns
 from pgmengine.model.weights import numbers
 
 # Largest number of couplings that are read as edges; each takes about 12 ns in a move of a chain.

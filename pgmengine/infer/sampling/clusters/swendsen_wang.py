@@ -18,8 +18,9 @@ from pgmengine.base.types import Array
 from pgmengine.engine.chains import Chains
 from pgmengine.engine.cost import NS, US
 from pgmengine.evidence.target import Target
-from pgmengine.infer.question.prepared import Scheme
+from pgmengine.infer.results.result import Plan
 from pgmengine.infer.sampling.clusters.moves import ClusterMoves, allowed_parts, cluster_parts
+from pgmengine.infer.sampling.draws.sampler import ChainPlan
 from pgmengine.infer.sampling.methods.mcmc import MCMC
 
 # The time of a move: of its calls, and for each edge and each unit of a chain.
@@ -71,12 +72,12 @@ class SwendsenWang(MCMC):
         super().__post_init__()
         check_truth(self, "frustrated")
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of the chains; refuse couplings that are frustrated."""
         try:
             parts = allowed_parts(target, self.frustrated)
         except PgmError as error:
-            return Scheme(refusal=str(error))
+            return Plan(refusal=str(error))
         edges = sum(len(part.rows) * len(part.edges) for part in parts) * self.chains
         units = sum(len(part.rows) * len(part.h) for part in parts) * self.chains
         each = CALL_SECONDS * len(parts) + EDGE_SECONDS * edges + UNIT_SECONDS * units

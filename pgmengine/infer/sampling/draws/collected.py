@@ -22,7 +22,7 @@ from pgmengine.engine.chains import Chains
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import chain_statistics
 from pgmengine.infer.diagnostics.trust import unmixed_notes
-from pgmengine.infer.question.wanted import add_gradients, public, squeeze
+from pgmengine.infer.results.axes import add_gradients, public, squeeze
 from pgmengine.infer.results.result import Status
 from pgmengine.infer.sampling.draws.rao_blackwell import SomeDraws, with_gaps
 from pgmengine.model.couplings import only_parameters

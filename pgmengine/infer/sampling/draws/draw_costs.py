@@ -1,7 +1,7 @@
 """Memory and seconds of chains and of their draws, for the plans of samplers.
 
 The constants are measured peaks (benchmarks/memory.py). Answers and evidence are counted by
-`peak_bytes` of infer/question/wanted.py.
+`peak_bytes` of infer/results/answer_bytes.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from pgmengine.engine.cost import NS, US, Price, free_units, state_count
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import MAX_SERIES_EXAMINED, judging_bytes
-from pgmengine.infer.question.wanted import answer_bytes, evidence_bytes, peak_bytes
+from pgmengine.infer.results.answer_bytes import answer_bytes, evidence_bytes, peak_bytes
 from pgmengine.infer.sampling.draws.collected import MAX_TRACE_BATCHES, by_mean, compared
 from pgmengine.infer.sampling.draws.rao_blackwell import (
     MAX_BLOCK_STATES,

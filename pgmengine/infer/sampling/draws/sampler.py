@@ -7,15 +7,16 @@ by R-hat and effective sample sizes. They differ in how the chains move.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from pgmengine.base.checks import check_kernel, check_limit, check_whole
 from pgmengine.engine.chains import refusal
 from pgmengine.engine.kernels import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import unmixed_notes
-from pgmengine.infer.question.prepared import Method, Scheme
+from pgmengine.infer.question.prepared import Method
 from pgmengine.infer.results.axes import Axis, by_row
+from pgmengine.infer.results.result import Plan
 from pgmengine.infer.sampling.draws.draw_costs import collecting, judging, sampler_bytes
 from pgmengine.infer.sampling.methods.bound_check import Check, check_within
 from pgmengine.model.structure import Structure
@@ -33,7 +34,11 @@ CHAIN_STATISTICS: dict[str, tuple[Axis, ...]] = {
 }
 
 
-class Sampler(Method):
+# The plan of a method of chains, with the check of its log Z, if it gives one.
+ChainPlan: TypeAlias = Plan[Check | None]
+
+
+class Sampler(Method[Check | None]):
     """Base of the methods whose answers are draws of chains, judged by R-hat up to `rhat_limit`."""
 
     gives = WANTS_BY_DRAWS
@@ -67,11 +72,10 @@ class Sampler(Method):
         moving: float,
         *,
         draws: float | None = None,
-        questions: int = 1,
         replicas: int = 1,
         more: float = 0.0,
         bounded: bool = False,
-    ) -> Scheme:
+    ) -> ChainPlan:
         """Return the plan of chains that move, and whose draws are collected and judged.
 
         Parameters
@@ -81,23 +85,24 @@ class Sampler(Method):
         work : number of unit updates.
         moving : seconds in which the chains move.
         draws : the draws that each chain is expected to keep, by default the setting.
-        questions : 2 if other chains answer without evidence afterwards, else 1.
         replicas : number of chains that move for each chain whose draws are kept.
         more : bytes of other working arrays of the method.
         bounded : whether the answer is checked against proven lower bounds of log Z.
         """
         kept = self.draws if draws is None else draws
-        chains, limit = self.chains * questions, self.rhat_limit
+        chains, limit = self.chains, self.rhat_limit
         seconds = moving + collecting(target, want, target.rows * chains, kept)
         seconds += judging(target, chains, kept, limit, seconds)
         check = check_within(target, seconds) if bounded else Check()
         work += check.work
         size = (self.chains, max(int(kept), 1), limit)
-        return Scheme(
-            how + check.how,
-            work,
-            sampler_bytes(target, want, *size, work, replicas * questions, more),
-            seconds + check.seconds,
-            check if bounded else None,
+        memory = sampler_bytes(target, want, *size, work, replicas, more)
+        basis, seconds = check if bounded else None, seconds + check.seconds
+        return Plan(
+            why=how + check.how,
+            work=work,
+            bytes=memory,
             refusal=refusal(target),
+            seconds=seconds,
+            basis=basis,
         )

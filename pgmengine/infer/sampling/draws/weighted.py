@@ -20,7 +20,7 @@ from pgmengine.engine.ancestral_draws import Conditionals
 from pgmengine.engine.cost import NS, US, Price, state_count
 from pgmengine.evidence.relevance import has_soft, of_free_parents
 from pgmengine.evidence.target import Target
-from pgmengine.infer.question.wanted import public, squeeze
+from pgmengine.infer.results.axes import public, squeeze
 from pgmengine.model.couplings import Coupling, only_parameters
 from pgmengine.model.graph.unit_graph import Inputs, acts, arrows_inside, joined_units
 from pgmengine.model.layer import Layer

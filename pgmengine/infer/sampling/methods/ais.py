@@ -39,10 +39,10 @@ from pgmengine.infer.diagnostics.trust import (
     interval,
     normal_end,
 )
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
-from pgmengine.infer.question.wanted import peak_bytes
+from pgmengine.infer.question.prepared import AnyPrepared, Method
+from pgmengine.infer.results.answer_bytes import peak_bytes
 from pgmengine.infer.results.axes import Axis, by_row
-from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.results.result import Plan, Result, Status
 from pgmengine.infer.sampling.draws.draw_costs import chain_bytes, packed_bytes, reached_bytes
 from pgmengine.infer.sampling.ladders.temperatures import (
     SWEEPS_OF_PILOT,
@@ -57,7 +57,7 @@ from pgmengine.infer.sampling.methods.annealing import (
     Resources,
     sweeps_before_reverse,
 )
-from pgmengine.infer.sampling.methods.bound_check import below_a_bound, check_within
+from pgmengine.infer.sampling.methods.bound_check import Check, below_a_bound, check_within
 from pgmengine.infer.sampling.methods.references import Confirmed, annealed, run_lengths
 from pgmengine.infer.variational.modes import CLIMB
 
@@ -72,7 +72,7 @@ UNCONFIRMED_WARNING = (
 
 
 @dataclass(frozen=True)
-class AIS(Method):
+class AIS(Method[Check]):
     """Annealed importance sampling of log Z, from below and from above.
 
     Use it for log Z and log p of models that are too large to enumerate. From exact draws of the
@@ -141,6 +141,7 @@ class AIS(Method):
     """
 
     gives = frozenset({"log_z", "log_prob"})
+    subtracts = True
     source = "importance weights give"
     statistics = {
         "log_weights": (Axis.CHAIN, Axis.ROW),
@@ -170,46 +171,34 @@ class AIS(Method):
                 f"data), not {told(self.reference)}"
             )
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[Check]:
         """Return the work of annealing up and, with reverse, down again."""
-        runs, steps = [target], count_of(self.betas)
-        if "log_prob" in want and not target.structure.normalized:
-            runs.append(target.nothing_observed)
-        if why := next(filter(None, map(refusal, runs)), ""):
-            return Scheme(refusal=why)
-        chains = [run.rows * self.chains for run in runs]
-        passes = 2.25 if self.reverse else 1.0
-        work = sum(chains) * steps * sweep_work(target) * passes
-        # log_prob takes two runs, one after the other, so that the larger one counts.
-        working = max(chain_bytes(run, self.chains) for run in runs)
+        if why := refusal(target):
+            return Plan(refusal=why)
+        steps, passes = count_of(self.betas), 2.25 if self.reverse else 1.0
+        working = chain_bytes(target, self.chains)
         how = f"{self.chains} chains through {steps} temperatures"
-        drawn = [Annealing(self, run).exact_draws.plan.accepted for run in runs]
-        exact, modes = all(drawn), CLIMB.plan(target, ("bound",)).accepted
-        further = [
-            [] if done and self.reverse else run_lengths(self, run, modes)
-            for run, done in zip(runs, drawn, strict=True)
-        ]
+        exact = Annealing(self, target).exact_draws.plan.accepted
+        modes = CLIMB.plan(target, ("bound",)).accepted
+        further = [] if exact and self.reverse else run_lengths(self, target, modes)
         if self.reverse:
             how += ", up and down" + " from exact draws" * exact
-        if longest := max(map(len, further)):
+        if further:
             # Most rows need one more run, which confirms the first.
             passes *= 2.0
             # Rows are annealed again one after the other.
-            again = max(chain_bytes(run, self.chains) / run.rows for run in runs)
-            working = max(working, again + reached_bytes(target, self.chains))
-            how += ", 2" + f" to {longest + 1}" * (longest > 1) + " references"
-        seconds, most = (
-            sum(
-                self._seconds(run, lengths[:stop])
-                for run, lengths in zip(runs, further, strict=True)
-            )
-            for stop in (1 if self.reverse else None, None)
-        )
+            working = max(working, working / target.rows + reached_bytes(target, self.chains))
+            how += ", 2" + f" to {len(further) + 1}" * (len(further) > 1) + " references"
+        lengths = further[:1] if self.reverse else further
+        seconds, most = self._seconds(target, lengths), self._seconds(target, further)
         check = check_within(target, seconds)
-        work = sum(chains) * steps * sweep_work(target) * passes + check.work
+        how, work = how + check.how, target.rows * self.chains * steps * sweep_work(target) * passes
+        work += check.work
         memory = peak_bytes(target, want, 0, work, working, fixed=packed_bytes(target))
         seconds, most = seconds + check.seconds, most + check.seconds
-        return Scheme(how + check.how, work, memory, seconds, check, most_seconds=most)
+        return Plan(
+            why=how, work=work, bytes=memory, seconds=seconds, most_seconds=most, basis=check
+        )
 
     def _seconds(self, target: Target, further: Sequence[int]) -> float:
         """Return the seconds of the first run of all rows, and of further runs of these lengths.
@@ -238,43 +227,22 @@ class AIS(Method):
         return None
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
-        """Anneal up and down, with the evidence and, for log_prob, without."""
+        """Anneal up and down."""
         target, generator, check = question.target, seeded(rng), question.basis
-        by = Resources(generator, question.plan.work, executor)
-
-        def judged(run: Target) -> tuple[Confirmed, Array, tuple[str, ...], tuple[str, ...]]:
-            """Return the runs of a target, the interval, and the doubts about them."""
-            found = check.modes(run)
-            runs = annealed(self, run, found, by)
-            ends = _interval(runs)
-            return (
-                runs,
-                ends,
-                below_a_bound(run, ends, found),
-                _notes(runs, self.chains, run.row_numbers),
-            )
-
-        runs, ends, low, notes = judged(target)
-        up, both = runs.best[0], [runs]
+        found = check.modes(target)
+        runs = annealed(self, target, found, Resources(generator, question.plan.work, executor))
+        up, ends = runs.best[0], _interval(runs)
+        low = below_a_bound(target, ends, found)
+        notes = _notes(runs, self.chains, target.row_numbers)
         answers = {"log_z": up.log_z, "log_z_error": up.error, "log_z_interval": ends}
         stats = _statistics(runs)
-        if "log_prob" in question.want:
-            log_prob, error = up.log_z, up.error
-            if not target.structure.normalized:
-                without, _, more_low, more = judged(target.nothing_observed)
-                log_prob = log_prob - without.best[0].log_z
-                error = np.hypot(error, without.best[0].error)
-                both.append(without)
-                low += tuple(f"without evidence, {line}" for line in more_low)
-                notes += tuple(f"without evidence, {line}" for line in more)
-            answers["log_prob"], stats["log_prob_error"] = log_prob, error
         if low:
             status, notes = Status.CONTRADICTED, low + notes
         elif notes:
             status = Status.FEW_WEIGHTS
-        elif not all(map(_confirmed, both)):
+        elif not _confirmed(runs):
             status, notes = Status.ONE_SIDED, (UNCONFIRMED_WARNING,)
         else:
             status = Status.OK

@@ -34,7 +34,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import known_log_z, rounding_of_chains
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import quick
-from pgmengine.infer.question.prepared import Prepared
+from pgmengine.infer.question.prepared import AnyPrepared
 from pgmengine.infer.sampling.draws.dispersed_starts import dispersed
 from pgmengine.infer.sampling.draws.resampling import systematic
 from pgmengine.infer.sampling.ladders.temperatures import ladder
@@ -112,7 +112,7 @@ class Annealing:
     reached: Sequence[Reached] = ()
 
     @cached_property
-    def exact_draws(self) -> Prepared:
+    def exact_draws(self) -> AnyPrepared:
         """The question for exact draws, which start the reverse run; it is refused if too large."""
         target, bits = self.target.at(1.0), np.log2(MAX_EXACT_DRAW_STATES)
         return quick(target, ("samples",), bits, MAX_EXACT_DRAW_ENTRIES, self.settings.chains)

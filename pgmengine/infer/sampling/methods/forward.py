@@ -39,11 +39,11 @@ from pgmengine.infer.diagnostics.trust import (
     interval,
     pareto_shape,
 )
-from pgmengine.infer.question.prepared import Method, Prepared, Scheme
+from pgmengine.infer.question.prepared import AnyPrepared, Method
 from pgmengine.infer.question.splitting import joined
-from pgmengine.infer.question.wanted import answer_bytes, peak_bytes
+from pgmengine.infer.results.answer_bytes import answer_bytes, peak_bytes
 from pgmengine.infer.results.axes import Axis, by_row
-from pgmengine.infer.results.result import WANTS, Result, Status
+from pgmengine.infer.results.result import WANTS, Plan, Result, Status
 from pgmengine.infer.sampling.draws.resampling import resampled
 from pgmengine.infer.sampling.draws.weighted import drawing_seconds, drawn, moments, weighing
 from pgmengine.infer.sampling.ladders.temperatures import Linear
@@ -65,7 +65,7 @@ FORWARD_LOG_Z_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
-class Forward(Method):
+class Forward(Method[Check]):
     """Draws of parents, then children, with the probability of the evidence as importance weight.
 
     Use it for directed models, of arrows or of conditional tables, with little evidence below free
@@ -102,6 +102,7 @@ class Forward(Method):
     """
 
     gives = frozenset(WANTS) - {"mode", "bound"}
+    subtracts = True
     source = "draws give"
     statistics = {
         "log_weights": (Axis.DRAW, Axis.ROW),
@@ -118,14 +119,14 @@ class Forward(Method):
         check_whole(self, "draws", "most", least=2)
         check_limit(self, "below", "error")
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[Check]:
         """Return the work and memory of the draws.
 
         Free units that have no conditional to be drawn from are refused, and so is much evidence
         below free units. An undirected table or coupling of free units is evidence.
         """
-        if why := self._obstacle(target, want):
-            return Scheme(refusal=why)
+        if why := self._obstacle(target):
+            return Plan(refusal=why)
         s = target.structure
         width = _numbers(target)
         # All draws of a row are made at once, and several rows at once where memory allows.
@@ -148,13 +149,11 @@ class Forward(Method):
             work += check.work + annealing.work * annealing.accepted
             seconds += check.seconds + annealing.seconds * annealing.accepted
         memory = peak_bytes(target, want, self.draws, work, working)
-        return Scheme(how, work, memory, seconds, check)
+        return Plan(why=how, work=work, bytes=memory, seconds=seconds, basis=check)
 
-    def _obstacle(self, target: Target, want: tuple[str, ...]) -> str:
+    def _obstacle(self, target: Target) -> str:
         """Return the reason why the method cannot answer, or an empty string."""
         s = target.structure
-        if "log_prob" in want and not s.normalized:
-            return "log_prob needs log Z of the undirected part"
         for name, mine in _drawn_units(target).items():
             missing = np.asarray((target.free[name] & ~mine).any(axis=0))
             if missing.any():
@@ -170,7 +169,7 @@ class Forward(Method):
         return ""
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Draw until the error of log_z is at most `error`, and judge the importance weights."""
         generator, count = seeded(rng), self.draws
@@ -197,7 +196,7 @@ class Forward(Method):
         """Return the number of rows whose draws, `count` of each, are made at once."""
         return max(int(DRAW_BYTES_AT_ONCE / (8.0 * count * max(_numbers(target), 1))), 1)
 
-    def _drawn(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
+    def _drawn(self, question: AnyPrepared, rng: np.random.Generator, count: int) -> Result:
         """Return answers by `count` draws for each row, some rows at a time."""
         target = question.target
         parts = blocks(np.arange(target.rows), self._rows_at_once(target, count))
@@ -208,7 +207,7 @@ class Forward(Method):
         check_divided(parts, target.rows, "draws")
         return joined(found, target.structure)
 
-    def _part(self, question: Prepared, rng: np.random.Generator, count: int) -> Result:
+    def _part(self, question: AnyPrepared, rng: np.random.Generator, count: int) -> Result:
         """Return answers about some rows."""
         target, want = question.target, question.want
         found = drawn(target, rng, count)
@@ -249,9 +248,7 @@ class Forward(Method):
             answers["samples"] = {
                 n: np.swapaxes(layers[n].shaped(v), 0, 1) for n, v in chosen.items()
             }
-        answers |= _evidence(log_w, want, weighing(target) > 0)
-        if "log_prob" in want:
-            stats["log_prob_error"] = answers["log_z_error"]
+        answers |= _evidence(log_w, weighing(target) > 0)
         return question.result(answers, stats)
 
     def _judged(
@@ -359,7 +356,7 @@ def _drawn_units(target: Target) -> dict[str, Array]:
     return out
 
 
-def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, Array]:
+def _evidence(log_w: Array, below: Array) -> dict[str, Array]:
     """Return log_z = log mean w, with its standard error and interval.
 
     The mask `below` (rows,) marks rows with evidence below free units. In these, equal importance
@@ -370,5 +367,4 @@ def _evidence(log_w: Array, wanted: tuple[str, ...], below: Array) -> dict[str, 
     log_z, error = log_mean_error(log_w)
     error = np.where(below, np.maximum(error, 1.0 / log_w.shape[1]), error)
     ends = interval(log_z, error, np.where(np.isfinite(log_z), log_z, np.inf), error)
-    out = {"log_z": log_z, "log_z_error": error, "log_z_interval": ends}
-    return out | ({"log_prob": log_z} if "log_prob" in wanted else {})
+    return {"log_z": log_z, "log_z_error": error, "log_z_interval": ends}

@@ -25,7 +25,7 @@ from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import independent, most_apart
-from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.question.prepared import AnyPrepared
 from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws
@@ -34,7 +34,7 @@ from pgmengine.infer.sampling.draws.dispersed_starts import (
     dispersed,
     sweeps_apart,
 )
-from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
+from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, ChainPlan, Sampler
 from pgmengine.model.containers import as_floats
 
 # Sweeps of the warm-up in one call. Where visits are independent, the sweeps of one call overlap
@@ -91,7 +91,7 @@ class MCMC(Sampler):
         super().__post_init__()
         check_whole(self, "thin")
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of the chains.
 
         Free parents of directed units are refused if they have infinitely many values.
@@ -105,7 +105,7 @@ class MCMC(Sampler):
         also: str = "",
         work: float = 0.0,
         seconds: float = 0.0,
-    ) -> Scheme:
+    ) -> ChainPlan:
         """Return the plan of the sweeps, and of what else moves the chains.
 
         `work` and `seconds` are those of the other moves, and `also` describes them.
@@ -132,7 +132,7 @@ class MCMC(Sampler):
         return chains.sweep
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Sweep the chains; those of a single row are divided into groups on an executor.
 

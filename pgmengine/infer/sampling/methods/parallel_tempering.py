@@ -14,7 +14,7 @@ import numpy as np
 
 from pgmengine.base.checks import check_whole, seeded
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, RngLike, Snapshot
+from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.progress import track
 from pgmengine.engine.chains import sweep_work
 from pgmengine.engine.cost import NS, US, Price, engine
@@ -26,15 +26,19 @@ from pgmengine.infer.diagnostics.trust import (
     MIN_TOURS_FOR_LOG_Z,
     Doubts,
     few_tours,
-    log_z_apart,
     needed_tours,
     worst,
 )
-from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.question.prepared import AnyPrepared
 from pgmengine.infer.results.axes import Axis, by_row
-from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.results.result import Plan, Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws
-from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
+from pgmengine.infer.sampling.draws.sampler import (
+    CHAIN_STATISTICS,
+    WANTS_BY_DRAWS,
+    ChainPlan,
+    Sampler,
+)
 from pgmengine.infer.sampling.ladders.replicas import Ladders
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones
 from pgmengine.infer.sampling.ladders.temperatures import Betas, check_betas, count_of, ladder
@@ -101,6 +105,7 @@ class ParallelTempering(Sampler):
     """
 
     gives = WANTS_BY_DRAWS | {"log_z", "log_prob"}
+    subtracts = True
     statistics = CHAIN_STATISTICS | {
         "betas": (Axis.RUNG,),
         "swap_rejection": (Axis.RUNG,),
@@ -122,15 +127,13 @@ class ParallelTempering(Sampler):
         check_whole(self, "thin")
         check_betas(self, "rungs")
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of all ladders."""
         rungs = count_of(self.rungs)
-        if rungs < 2 and {"log_z", "log_prob"} & set(want):
-            return Scheme(refusal="one temperature gives no log_z")
-        # Ladders without evidence run after the draws, which stay in memory.
-        questions = 1 + ("log_prob" in want and not target.structure.normalized)
+        if rungs < 2 and "log_z" in want:
+            return Plan(refusal="one temperature gives no log_z")
         sweeps, e = self.warmup + self.draws * self.thin, engine(target, self.kernel)
-        tops = target.rows * self.chains * questions
+        tops = target.rows * self.chains
         n, swapping = tops * rungs, Price(80 * US, 60 * NS)
         moving = (e.sweep + e.density + swapping).of(n, sweeps) + e.density.of(n, self.draws)
         moving += e.values.of(tops, self.draws)
@@ -141,14 +144,13 @@ class ParallelTempering(Sampler):
             f"{self.chains} ladders of {rungs} chains, {sweeps} sweeps",
             sweeps * n * sweep_work(target),
             moving,
-            questions=questions,
             replicas=rungs,
             more=more * target.rows * self.chains,
             bounded=True,
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Adapt the ladders, then collect the states at beta = 1 after every `thin` steps."""
         target, want, generator = question.target, question.want, seeded(rng)
@@ -179,14 +181,10 @@ class ParallelTempering(Sampler):
             # that the replicas have missed a phase.
             found = ladders.log_z()
             doubts += _bounds(ladders, found, question.basis.modes(target))
-        if {"log_z", "log_prob"} & set(want):
+        if "log_z" in want:
             answers |= found.answers
             stats["log_z_rhat"] = found.rhat
             doubts += _apart(ladders, found)
-            if "log_prob" in want:
-                log_z, error, more = self._without_evidence(question, generator)
-                answers["log_prob"] = found.log_z - log_z
-                stats["log_prob_error"], doubts = np.hypot(found.error, error), doubts + more
         needed = MIN_TOURS_FOR_LOG_Z if "log_z" in answers else MIN_TOURS
         doubts += _hardly_travelled(ladders, needed)
         # The R-hat of log Z is judged like the R-hat of a unit.
@@ -215,27 +213,6 @@ class ParallelTempering(Sampler):
             ladders.adapt()
         ladders.forget(self.draws * self.thin)
         return ladders
-
-    def _without_evidence(
-        self, question: Prepared, rng: np.random.Generator
-    ) -> tuple[Array, Array, Doubts]:
-        """Return log Z (rows,) with nothing observed, its error, and doubts."""
-        target = question.target
-        if target.structure.normalized:
-            return np.zeros(1), np.zeros(1), []
-        whole = target.nothing_observed
-        ladders = self._warmed(whole, rng)
-        for _ in track(range(self.draws * self.thin), "sampling without evidence"):
-            ladders.step()
-        found = ladders.log_z()
-        doubts = _bounds(ladders, found, question.basis.modes(whole)) + _apart(ladders, found)
-        doubts += _hardly_travelled(ladders, MIN_TOURS_FOR_LOG_Z)
-        doubts.append((Status.NOT_MIXED, log_z_apart(found.rhat, self.rhat_limit)))
-        return (
-            found.log_z,
-            found.error,
-            [(status, tuple(f"without evidence, {n}" for n in notes)) for status, notes in doubts],
-        )
 
 
 def rounds(total: int) -> list[int]:

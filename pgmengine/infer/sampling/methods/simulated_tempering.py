@@ -37,12 +37,17 @@ from pgmengine.infer.diagnostics.trust import (
     with_rounding,
     worst,
 )
-from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.question.prepared import AnyPrepared
 from pgmengine.infer.results.axes import Axis, by_row
 from pgmengine.infer.results.result import Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws, small, whole
 from pgmengine.infer.sampling.draws.draw_costs import small_bytes
-from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, WANTS_BY_DRAWS, Sampler
+from pgmengine.infer.sampling.draws.sampler import (
+    CHAIN_STATISTICS,
+    WANTS_BY_DRAWS,
+    ChainPlan,
+    Sampler,
+)
 from pgmengine.infer.sampling.ladders.temperatures import (
     Betas,
     Linear,
@@ -136,7 +141,7 @@ class SimulatedTempering(Sampler):
         check_gamma(self)
         check_betas(self)
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of the chains."""
         rungs, sweeps = count_of(self.betas), self.warmup + self.draws
         e, n = engine(target, self.kernel), target.rows * self.chains
@@ -157,7 +162,7 @@ class SimulatedTempering(Sampler):
         )
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Adapt the weights of the rungs, freeze them, and collect the states at beta = 1."""
         target, want, generator = question.target, question.want, seeded(rng)

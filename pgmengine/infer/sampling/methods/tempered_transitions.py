@@ -27,12 +27,12 @@ from pgmengine.engine.chains import Chains, make_chains, sweep_work
 from pgmengine.engine.cost import engine
 from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
-from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.question.prepared import AnyPrepared
 from pgmengine.infer.results.axes import by_row
 from pgmengine.infer.results.result import Result
 from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.dispersed_starts import dispersed
-from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
+from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, ChainPlan, Sampler
 from pgmengine.infer.sampling.ladders.temperatures import (
     Betas,
     Linear,
@@ -86,7 +86,7 @@ class TemperedTransitions(Sampler):
         super().__post_init__()
         check_betas(self)
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of the chains."""
         steps, count = count_of(self.betas), self.warmup + self.draws
         e, n = engine(target, self.kernel), target.rows * self.chains
@@ -98,7 +98,7 @@ class TemperedTransitions(Sampler):
         return self.scheme_of(target, want, how, work, moving)
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Alternate excursions and sweeps; every state after a sweep is a draw."""
         target, want, generator = question.target, question.want, seeded(rng)

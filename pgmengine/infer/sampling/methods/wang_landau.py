@@ -30,12 +30,12 @@ from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.engine.reference import Tilt, sweep
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import few_weights
-from pgmengine.infer.question.prepared import Prepared, Scheme
+from pgmengine.infer.question.prepared import AnyPrepared
 from pgmengine.infer.results.axes import Axis
 from pgmengine.infer.results.result import Named, Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws, small, whole
 from pgmengine.infer.sampling.draws.draw_costs import small_bytes
-from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, Sampler
+from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, ChainPlan, Sampler
 from pgmengine.infer.sampling.ladders.wandering import GammaSchedule, OneOverT, Weights, check_gamma
 from pgmengine.model.names.unit_names import Member, as_members
 
@@ -118,7 +118,7 @@ class WangLandau(Sampler):
             # An iterator of names would be exhausted after the first question.
             object.__setattr__(self, "layers", as_members(self.layers, "WangLandau: layers"))
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Scheme:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of the chains."""
         sweeps, n = self.warmup + self.draws, target.rows * self.chains
         # Memory holds states, bins and importance weights of all draws, and the resampled draws.
@@ -138,7 +138,7 @@ class WangLandau(Sampler):
         return self.scheme_of(target, want, how, work, moving, more=more)
 
     def answer(
-        self, question: Prepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
+        self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Adapt the weights of the bins, freeze them, and weight the draws by them."""
         target, want, generator = question.target, question.want, seeded(rng)
