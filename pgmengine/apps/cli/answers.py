@@ -129,7 +129,7 @@ def result_as_json(result: pgm.Result) -> dict[str, Any]:
     return found | {n: dict(answers[n]) for n in ("pairs", "gradient") if n in answers}
 
 
-def _plan(plan: pgm.Plan) -> dict[str, Any]:
+def _plan(plan: pgm.Plan[Any]) -> dict[str, Any]:
     """Return a plan."""
     return {CALLED.get(name, name): getattr(plan, name) for name in PLAN}
 

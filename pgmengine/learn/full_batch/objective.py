@@ -105,7 +105,7 @@ class Rows:
         fixed: Mapping[str, Array],
         uninformed: Mapping[str, Array],
         phase: ModelPhase,
-        positive: Positive | Method | None,
+        positive: Positive | AnyMethod | None,
         rng: np.random.Generator,
         executor: Executor | None = None,
     ) -> None:
@@ -288,7 +288,7 @@ class Objective:
         return out
 
     @property
-    def method(self) -> Positive | Method:
+    def method(self) -> Positive | AnyMethod:
         """The method of the data phase of the first model."""
         return self.parts[0].method
 
