@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from pgmengine.base.work import cache, executors
+from pgmengine.infer import answering
 from pgmengine.infer.exact import exact, planning, shared_rows
 from pgmengine.infer.exact.enumeration import (
     compiled_enumerator,
@@ -32,7 +33,7 @@ from pgmengine.infer.exact.junction_tree import (
 )
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm
 from pgmengine.infer.exact.junction_tree.table_terms import FreeTables, SlicedTables
-from pgmengine.infer.question import ask, auto, splitting
+from pgmengine.infer.question import auto, splitting
 from pgmengine.infer.results.result import quantity
 
 INF = np.inf
@@ -258,4 +259,4 @@ def _recall(inner, reached):
 
 def forget():
     """Forget the prepared questions of all models."""
-    ask.REMEMBERED.clear()
+    answering.REMEMBERED.clear()

@@ -31,8 +31,8 @@ def chain(move, start):
 def plans(monkeypatch):
     """The calls in which a question is planned."""
     made = []
-    plan = asking._plan
-    monkeypatch.setattr(asking, "_plan", lambda *args: made.append(args) or plan(*args))
+    plan = asking.plan_of
+    monkeypatch.setattr(asking, "plan_of", lambda *args: made.append(args) or plan(*args))
     return made
 
 

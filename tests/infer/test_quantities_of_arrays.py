@@ -8,7 +8,7 @@ import pytest
 from loops import one_test_over
 
 import pgmengine as pgm
-from pgmengine.infer.question import ask as asking
+from pgmengine.infer import answering as asking
 
 
 def grid(seed=0):

@@ -103,6 +103,10 @@ def test_pages_are_as_short_as_they_promise():
     # Four printed pages, and a page that a user reads in two minutes.
     assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 220
     assert len((RESULTS / "README.md").read_text(encoding="utf-8").splitlines()) <= 70
+    # The page about the code, and the first file of it.
+    assert (DOCS / "architecture.md").stat().st_size <= 12_000
+    first = ROOT / "pgmengine" / "infer" / "answering.py"
+    assert len(first.read_text(encoding="utf-8").splitlines()) <= 200
 
 
 def test_the_index_of_results_names_every_page():

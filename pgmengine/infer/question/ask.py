@@ -1,25 +1,23 @@
-"""infer, prepare and explain: one way to ask every question.
+"""infer, prepare and explain: one way to ask every question, which is infer/answering.py.
 
 A question is prepared once: the method makes a plan, and the plan stays with the prepared question.
-`infer` remembers the prepared questions of small models by model, method, wanted quantities and
-evidence pattern, because planning takes longer than answering there. `prepare` gives users a
-prepared question that they can ask many times. Answers of both have the same bits.
+`infer` remembers the plans of small models by model, method, wanted quantities and evidence
+pattern, because planning takes longer than answering there. `prepare` gives users a prepared
+question that they can ask many times. Answers of both have the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pgmengine.base.checks import check_executor, check_method
+from pgmengine.base.checks import check_method
 from pgmengine.base.display import counted
 from pgmengine.base.equal_rows import distinct
 from pgmengine.base.errors import PgmError
@@ -27,50 +25,35 @@ from pgmengine.base.names import is_several
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
 from pgmengine.base.work.interrupts import stoppable
-from pgmengine.base.work.progress import showing
 from pgmengine.declare.handles import Units, units_of_member
 from pgmengine.declare.model import Model, ModelLike, as_model
 from pgmengine.declare.template import Row, Template, as_template
 from pgmengine.evidence.columns import Values
-from pgmengine.evidence.extended.extended_targets import on_model
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
-from pgmengine.infer.diagnostics.rounding import fits, nothing_left
-from pgmengine.infer.diagnostics.sure_facts import checked
+from pgmengine.infer.answering import (
+    DEFAULT,
+    about,
+    answered,
+    asked,
+    pattern_key,
+    plan_of,
+    planned_by_value,
+)
 from pgmengine.infer.question.auto import Auto, Choice, only, within
 from pgmengine.infer.question.explanation import Explanation, Part
-from pgmengine.infer.question.prepared import (
-    AnyMethod,
-    AnyPrepared,
-    Method,
-    MethodLike,
-    Prepared,
-    as_method,
-)
-from pgmengine.infer.question.splitting import answer
+from pgmengine.infer.question.prepared import MethodLike, Prepared, as_method
 from pgmengine.infer.question.templates import questions_of
 from pgmengine.infer.question.wanted import check_want
-from pgmengine.infer.results.result import ANSWERS, AnyPlan, Result, quantity
+from pgmengine.infer.results.result import AnyPlan, Result
 from pgmengine.model.names.unit_names import Member, as_members
-from pgmengine.model.parameters import Parameters
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # A mapping from layers to values, or a DataFrame with a column for each unit.
 Evidence: TypeAlias = "Mapping[str, ArrayLike] | pd.DataFrame"
-
-DEFAULT = Auto()
-
-# The last questions about each model. They do not refer to the model, and are deleted with it.
-REMEMBERED: WeakKeyDictionary[Parameters, Cache[AnyPlan]] = WeakKeyDictionary()
-MAX_REMEMBERED_QUESTIONS = 32
-_lock = Lock()
-
-# Largest count of parameters and numbers of evidence together for which a question is remembered.
-# Questions about larger models take far longer to answer than to plan.
-MAX_REMEMBERED_NUMBERS = 2**19
 
 
 @overload
@@ -174,7 +157,7 @@ def infer(
     # An iterator could be read once only, and rows of a template are several questions.
     wanted = tuple(want) if is_several(want) else want
     ask = partial(
-        _infer,
+        asked,
         want=wanted,
         method=method,
         rng=rng,
@@ -194,23 +177,6 @@ def infer(
     for q in questions_of(template, evidence, soft, do, "gradient" not in wanted):
         found.update(q.divided(ask(q.model, q.target)))
     return [found[i] for i in range(len(found))]
-
-
-def _infer(
-    model: Model,
-    target: Target,
-    want: Iterable[str],
-    method: MethodLike | None,
-    rng: RngLike,
-    state: Snapshot | None,
-    executor: Executor | None,
-    progress: bool,
-    seconds: float | None,
-) -> Result:
-    """Answer a question about one model; the parameters are those of `infer`."""
-    wanted = check_want(model.structure, want)
-    question = _prepared(target, wanted, within(DEFAULT if method is None else method, seconds))
-    return _of_model(_answer(question, rng, state, executor, progress), target, model)
 
 
 @stoppable
@@ -368,15 +334,15 @@ class Ask:
         self._pattern = target.pattern
         plan = self._plan(target)
         question = Prepared(self.method, self.want, plan, target)
-        return _of_model(_answer(question, rng, None, executor, progress), target, self.model)
+        return about(self.model, answered(question, rng, None, executor, progress), target)
 
     def _plan(self, target: Target) -> AnyPlan:
         """Return the plan of the question for the pattern of a target."""
-        make = partial(_plan, target, self.want, self.method)
-        if _by_value(target):
+        make = partial(plan_of, target, self.want, self.method)
+        if planned_by_value(target):
             return make()
         # Questions with equal findings share a structure, to which the findings belong.
-        return self._planned.recall((target.structure, *_pattern_key(target)), make)
+        return self._planned.recall((target.structure, *pattern_key(target)), make)
 
     def __repr__(self) -> str:
         given = ", ".join(map(str, self.observed)) or "nothing"
@@ -458,99 +424,6 @@ def prepare(
         check_want(model.structure, want),
         within(DEFAULT if method is None else method, seconds),
     )
-
-
-def _plan(target: Target, want: tuple[str, ...], method: AnyMethod) -> AnyPlan:
-    """Plan a question; raise PgmError where it is refused.
-
-    Refusals are not remembered: memory that is not free now may be free later.
-    """
-    question = method.planned(target, want)
-    question.check()
-    return question.plan
-
-
-def _prepared(target: Target, want: tuple[str, ...], asked: MethodLike) -> AnyPrepared:
-    """Plan a question, or recall its plan; raise PgmError where it is refused."""
-    method = as_method(asked)
-    return Prepared(method, want, _recalled(target, want, method), target)
-
-
-def _recalled(target: Target, want: tuple[str, ...], method: AnyMethod) -> AnyPlan:
-    """Return the plan of a question, which is remembered if the model is small."""
-    make = partial(_plan, target, want, method)
-    size = target.rows * target.structure.width + target.model.parameter_count
-    # A method that is not frozen may change between two questions, so its plans are not remembered.
-    frozen = isinstance(method, Method) and is_dataclass(method)
-    if not frozen or size > MAX_REMEMBERED_NUMBERS or _by_value(target):
-        return make()
-    with _lock:
-        questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
-    # 2 and 2.0 are equal, but a method may treat them differently, so that settings count as text.
-    asked = () if method is DEFAULT else (method, repr(method))
-    try:
-        return questions.recall((asked, want, *_pattern_key(target)), make)
-    except TypeError:
-        # The settings of a method may hold arrays, which have no hash.
-        return make()
-
-
-def _pattern_key(target: Target) -> tuple[object, ...]:
-    """Return what tells targets with different plans apart: their rows, and the units given."""
-    pattern = target.pattern
-    masks = [*pattern.observed.values(), *pattern.intervened.values()]
-    masks += [soft != 0 for soft in target.soft.values()]
-    return target.rows, *target.soft, *map(np.ndarray.tobytes, masks)
-
-
-def _answer(
-    question: AnyPrepared,
-    rng: RngLike,
-    state: Snapshot | None,
-    executor: Executor | None,
-    progress: bool,
-) -> Result:
-    """Answer a prepared question."""
-    target = question.target
-    if executor is not None:
-        check_executor(executor)
-    with showing(progress):
-        result = checked(target, answer(executor, question, rng, state))
-    # log_z also belongs to log_prob, since it is one of its two terms.
-    kinds = {*map(quantity, question.want)}
-    wanted = kinds | {"log_z"} if "log_prob" in kinds else kinds
-    answers = {n: value for n, value in result.answers.items() if ANSWERS.get(n, n) in wanted}
-    if lacking := kinds.difference(map(ANSWERS.get, answers)):
-        missing = [w for w in question.want if quantity(w) in lacking]
-        raise PgmError(
-            f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
-            f"{', '.join(result.answers)}"
-        )
-    if not result.status.good and not fits(target, single=True) and nothing_left(answers):
-        raise PgmError(result.warnings[0])
-    return result.to(target, answers)
-
-
-def _of_model(result: Result, target: Target, model: Model) -> Result:
-    """Return a result without the findings and auxiliary variables that a target has added."""
-    if target.model is model:
-        return result
-    return replace(result.without_added(target.model, model), target=on_model(target, model))
-
-
-def _by_value(target: Target) -> bool:
-    """Return whether plans depend on the values of the evidence, not on its pattern alone.
-
-    Plans for noisy-or units depend on their observed values. So do plans for models with inputs or
-    interventions: if these are equal in all rows, log_prob needs log Z without evidence only once.
-    """
-    layers = target.structure.layers.values()
-    if any([layer.unit.nonnegative for layer in layers]):
-        return True
-    if target.rows == 1:
-        return False
-    intervened = any(distinct(mask).any() for mask in target.intervened.values())
-    return intervened or any(layer.unit.observed_only for layer in layers)
 
 
 def _checked(model: ModelLike | Template, method: object) -> Model:

@@ -1,0 +1,191 @@
+"""Read this file first: it is the engine, from a model and evidence to an answer.
+
+A **model** is units and terms. A term has a parameter, the units of each place where it acts, and
+a kind; the log density of a joint state x of all units is the sum of all terms,
+
+    log_density(x) = sum over terms and their places of theta * f(x of the place).
+
+A **target** is a model with what is given about each row: observed units, interventions and soft
+evidence, at an inverse temperature beta. Its free units have the density
+
+    p(x_free | row) = exp(beta * log_density(x) + soft(x)) / Z(row).
+
+All answers are about targets: marginals and pairs are means under p, log Z is its normaliser, a
+gradient is the mean of f, and log p(evidence) is log Z less log Z of the model without evidence.
+
+A **method** (`Exact`, `MCMC`, `MeanField`, ...) plans a target before it answers. Its **plan** says
+how, with which guarantee, in which time and memory, or why not; it holds what planning has found,
+such as an elimination order, and refers to no values. `Auto` compares the plans of all methods and
+takes the first that is good enough. A **prepared question** is a method, the wanted quantities, a
+plan and a target. Its **answer** is a `Result`, with the guarantee that the plan gave, and with a
+status that says whether the answer deserves it.
+
+    target = model.given(evidence, soft=soft, do=do)     # evidence/given.py
+    question = planned(target, want, method)             # a plan, made or recalled
+    result = answered(question, rng)                     # the method runs, rounding is checked
+    result = about(model, result, target)                # in the units of the user's model
+
+`asked` below is these lines, and `infer`, prepared questions, templates, estimators, the explorer
+and the command line all go through it or through its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import is_dataclass, replace
+from functools import partial
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from pgmengine.base.checks import check_executor
+from pgmengine.base.equal_rows import distinct
+from pgmengine.base.errors import PgmError
+from pgmengine.base.types import RngLike, Snapshot
+from pgmengine.base.work.cache import Cache
+from pgmengine.base.work.progress import showing
+from pgmengine.declare.model import Model
+from pgmengine.evidence.extended.extended_targets import on_model
+from pgmengine.evidence.target import Target
+from pgmengine.infer.diagnostics.rounding import fits, nothing_left
+from pgmengine.infer.diagnostics.sure_facts import checked
+from pgmengine.infer.question.auto import Auto, within
+from pgmengine.infer.question.prepared import (
+    AnyMethod,
+    AnyPrepared,
+    Method,
+    MethodLike,
+    Prepared,
+    as_method,
+)
+from pgmengine.infer.question.splitting import answer
+from pgmengine.infer.question.wanted import check_want
+from pgmengine.infer.results.result import ANSWERS, AnyPlan, Result, quantity
+from pgmengine.model.parameters import Parameters
+
+# The method of questions that name none.
+DEFAULT = Auto()
+
+# The plans of the last questions about each model. They do not refer to the model, and are deleted
+# with it.
+REMEMBERED: WeakKeyDictionary[Parameters, Cache[AnyPlan]] = WeakKeyDictionary()
+MAX_REMEMBERED_QUESTIONS = 32
+_lock = Lock()
+
+# Largest count of parameters and numbers of evidence together for which a plan is remembered.
+# Questions about larger models take far longer to answer than to plan.
+MAX_REMEMBERED_NUMBERS = 2**19
+
+
+def asked(
+    model: Model,
+    target: Target,
+    want: Iterable[str],
+    method: MethodLike | None,
+    rng: RngLike,
+    state: Snapshot | None,
+    executor: Executor | None,
+    progress: bool,
+    seconds: float | None,
+) -> Result:
+    """Answer a question about a target of a model; the parameters are those of `infer`."""
+    wanted = check_want(model.structure, want)
+    question = planned(target, wanted, within(DEFAULT if method is None else method, seconds))
+    return about(model, answered(question, rng, state, executor, progress), target)
+
+
+def planned(target: Target, want: tuple[str, ...], asked: MethodLike) -> AnyPrepared:
+    """Plan a question, or recall its plan; raise PgmError where it is refused."""
+    method = as_method(asked)
+    make = partial(plan_of, target, want, method)
+    return Prepared(method, want, _recalled(target, want, method, make), target)
+
+
+def plan_of(target: Target, want: tuple[str, ...], method: AnyMethod) -> AnyPlan:
+    """Plan a question; raise PgmError where it is refused.
+
+    Refusals are not remembered: memory that is not free now may be free later.
+    """
+    question = method.planned(target, want)
+    question.check()
+    return question.plan
+
+
+def answered(
+    question: AnyPrepared,
+    rng: RngLike = None,
+    state: Snapshot | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> Result:
+    """Answer a planned question, with everything that was wanted and nothing else."""
+    target = question.target
+    if executor is not None:
+        check_executor(executor)
+    with showing(progress):
+        result = checked(target, answer(executor, question, rng, state))
+    # log_z also belongs to log_prob, since it is one of its two terms.
+    kinds = {*map(quantity, question.want)}
+    wanted = kinds | {"log_z"} if "log_prob" in kinds else kinds
+    answers = {n: value for n, value in result.answers.items() if ANSWERS.get(n, n) in wanted}
+    if lacking := kinds.difference(map(ANSWERS.get, answers)):
+        missing = [w for w in question.want if quantity(w) in lacking]
+        raise PgmError(
+            f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
+            f"{', '.join(result.answers)}"
+        )
+    if not result.status.good and not fits(target, single=True) and nothing_left(answers):
+        raise PgmError(result.warnings[0])
+    return result.to(target, answers)
+
+
+def about(model: Model, result: Result, target: Target) -> Result:
+    """Return a result without the findings and auxiliary variables that a target has added."""
+    if target.model is model:
+        return result
+    return replace(result.without_added(target.model, model), target=on_model(target, model))
+
+
+def _recalled(
+    target: Target, want: tuple[str, ...], method: AnyMethod, make: Callable[[], AnyPlan]
+) -> AnyPlan:
+    """Return the plan of a question, which is remembered if the model is small."""
+    size = target.rows * target.structure.width + target.model.parameter_count
+    # A method that is not frozen may change between two questions, so its plans are not remembered.
+    frozen = isinstance(method, Method) and is_dataclass(method)
+    if not frozen or size > MAX_REMEMBERED_NUMBERS or planned_by_value(target):
+        return make()
+    with _lock:
+        questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
+    # 2 and 2.0 are equal, but a method may treat them differently, so that settings count as text.
+    settings = () if method is DEFAULT else (method, repr(method))
+    try:
+        return questions.recall((settings, want, *pattern_key(target)), make)
+    except TypeError:
+        # The settings of a method may hold arrays, which have no hash.
+        return make()
+
+
+def pattern_key(target: Target) -> tuple[object, ...]:
+    """Return what tells targets with different plans apart: their rows, and the units given."""
+    pattern = target.pattern
+    masks = [*pattern.observed.values(), *pattern.intervened.values()]
+    masks += [soft != 0 for soft in target.soft.values()]
+    return target.rows, *target.soft, *map(np.ndarray.tobytes, masks)
+
+
+def planned_by_value(target: Target) -> bool:
+    """Return whether plans depend on the values of the evidence, not on its pattern alone.
+
+    Plans for noisy-or units depend on their observed values. So do plans for models with inputs or
+    interventions: if these are equal in all rows, log_prob needs log Z without evidence only once.
+    """
+    layers = target.structure.layers.values()
+    if any([layer.unit.nonnegative for layer in layers]):
+        return True
+    if target.rows == 1:
+        return False
+    intervened = any(distinct(mask).any() for mask in target.intervened.values())
+    return intervened or any(layer.unit.observed_only for layer in layers)
