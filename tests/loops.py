@@ -49,7 +49,7 @@ def own_folder(fixtures, number):
     """A folder in place of `tmp_path`, where the test asks for one."""
     if "tmp_path" not in fixtures:
         return {}
-    (folder := fixtures["tmp_path"] / str(number)).mkdir()
+    (folder := fixtures["tmp_path"] / str(number)).mkdir(exist_ok=True)
     return {"tmp_path": folder}
 
 
