@@ -16,7 +16,7 @@ def one_test_over(names, cases, ids=repr):
 
     It is used like `pytest.mark.parametrize`. `cases` may be a function without arguments, so that
     what takes time is read when the test runs. `ids` names a case in the report, by its first
-    value. Fixtures serve all the cases together.
+    value. Fixtures serve all the cases together, but `tmp_path` is a folder of each case.
     """
     names = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
 
@@ -27,8 +27,11 @@ def one_test_over(names, cases, ids=repr):
             for count, case in enumerate(cases() if callable(cases) else cases, 1):
                 values = [case] if len(names) == 1 else case
                 try:
-                    test(**dict(zip(names, values, strict=True)), **fixtures)
-                except (Exception, pytest.fail.Exception) as error:
+                    test(
+                        **fixtures | own_folder(fixtures, count),
+                        **dict(zip(names, values, strict=True)),
+                    )
+                except (Exception, BaseExceptionGroup, pytest.fail.Exception) as error:
                     error.add_note(f"in the case {ids(values[0])} (number {count})")
                     failures.append(error)
             assert count, "there are no cases"
@@ -40,6 +43,14 @@ def one_test_over(names, cases, ids=repr):
         return loop
 
     return decorate
+
+
+def own_folder(fixtures, number):
+    """A folder in place of `tmp_path`, where the test asks for one."""
+    if "tmp_path" not in fixtures:
+        return {}
+    (folder := fixtures["tmp_path"] / str(number)).mkdir(exist_ok=True)
+    return {"tmp_path": folder}
 
 
 def in_blocks(name, count, size):

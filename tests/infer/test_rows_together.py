@@ -16,7 +16,7 @@ from rows_together import compare
 
 # Questions of the quick lane and of each long test, which asks more while a shortcut was taken by
 # fewer than LEAST answers: the rarest one is taken by about one question in twenty.
-QUESTIONS, LONG, MOST = 20, 150, 8
+QUESTIONS, LONG, MOST = 40, 150, 8
 LEAST = 3
 
 

@@ -74,6 +74,7 @@ def data_of(names, kind, rng, count=60):
     return {name: np.where(gaps, np.nan, columns[name]) for name in names}, weights
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", ROWS)
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_model_and_a_template_learn_the_same(learner, kind):
@@ -98,6 +99,7 @@ def test_a_model_and_a_template_learn_the_same(learner, kind):
             np.testing.assert_allclose(scale(template.params[key]), scale(value), atol=2e-4)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("weighed", (False, True))
 @pytest.mark.parametrize("learner", [name for name in LEARNERS if "factors" not in name])
 def test_rows_of_mixed_lengths_are_rows_with_barren_tails(learner, weighed):

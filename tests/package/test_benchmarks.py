@@ -274,6 +274,7 @@ def test_measure_reports_what_is_absent_and_what_fails():
     )
 
 
+@pytest.mark.long
 def test_the_command_runs_with_whatever_is_installed(tmp_path):
     out = tmp_path / "table.md"
     name = "suite.py overhead, 1 thread"

@@ -138,7 +138,7 @@ def fitted():
 
 
 @pytest.mark.usefixtures("installed")
-@one_test_over("name", DOORS)
+@pytest.mark.parametrize("name", DOORS)
 def test_a_fit_is_taken_wherever_a_model_is(name, fitted, tmp_path):
     """The answer for the Fit is the one for its model, to the bit."""
     np.testing.assert_equal(DOORS[name](fitted, tmp_path), DOORS[name](fitted.model, tmp_path))

@@ -28,6 +28,7 @@ def enumerator(request, monkeypatch):
 
 
 @table
+@pytest.mark.few(2)
 @pytest.mark.parametrize("beta", BETAS)
 def test_log_z_marginals_and_pairs(tiny_model, beta, enumerator):
     model, rows = tiny_model.build(), patterns(tiny_model)
@@ -186,6 +187,7 @@ def draw_soft(tiny_model, rng):
 
 
 @table
+@pytest.mark.few(2)
 @pytest.mark.parametrize("beta", BETAS)
 def test_soft_evidence(tiny_model, beta, enumerator):
     model, rows = tiny_model.build(), patterns(tiny_model)[:4]
@@ -203,6 +205,7 @@ def test_soft_evidence(tiny_model, beta, enumerator):
 
 
 @table
+@pytest.mark.few(2)
 @pytest.mark.parametrize("beta", BETAS)
 def test_do(tiny_model, beta, enumerator):
     """Each layer that can be set, set in part, with evidence on the other layers."""
