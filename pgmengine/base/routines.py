@@ -28,7 +28,11 @@ NOTICE = (
 def _provide() -> None:
     """Put the plain routines in the place of a compiled module that is not there."""
     asked = os.environ.get("PGMENGINE_KERNELS") == "plain"
-    if NAME in sys.modules or (not asked and find_spec(NAME) is not None):
+    if NAME in sys.modules:
+        return
+    if not asked and find_spec(NAME) is not None:
+        # A module that cannot be loaded, or a processor that does not exist, is an error at once.
+        importlib.import_module(NAME)
         return
     plain = importlib.import_module("pgmengine.base.numpy_routines")
     if asked and find_spec(NAME) is not None:

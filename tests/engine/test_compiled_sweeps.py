@@ -575,7 +575,7 @@ def test_log_probabilities_of_children_have_the_digits_of_single_precision(unit)
         b.cause("p", "c", weight=np.ones((1, unit.width)))
         logits = z * unit.support if unit.width == 1 else np.array(bias[0])
         for state, value in enumerate(unit.support):
-            target = b.build().given({"p": [0.0], "c": np.atleast_1d(value)})
+            target = b.build().given({"p": [[0.0]], "c": [[value if unit.width == 1 else state]]})
             x = {"p": np.zeros((1, 1)), "c": np.reshape(value, (1, -1)).astype(float)}
             chains = TabledChains(target, pgm.Gibbs(), x, np.random.default_rng(0))
             truth = logits[state] - scipy.special.logsumexp(logits) - np.log(2.0)

@@ -37,7 +37,7 @@ def rounded(model, target):
         *(value.toarray() if hasattr(value, "toarray") else value for value in r.gradient.values()),
     )
     if all(layer.unit.support is not None for layer in model.structure.layers.values()):
-        yield pgm.AIS(chains=20, betas=30).run(target, ("log_z",), rng=2).log_z
+        yield pgm.AIS(chains=20, betas=30).run(target.at(1.0), ("log_z",), rng=2).log_z
         yield pgm.MeanField(updates=500, tolerance=1e-12).run(target, ("log_z",)).log_z
 
 

@@ -186,6 +186,38 @@ def test_soft_evidence_and_interventions_count(method, model, given, sure=6.5):
                 assert np.all(np.abs(r.mean[name] - mean) <= sure * error + 1e-9)
 
 
+@methods
+def test_a_target_at_another_temperature_is_answered_there_or_refused(method, sure=6.5):
+    """Two kinds: pairs of spins, and conditionals, whose log Z without evidence is then not 0."""
+    rng = np.random.default_rng(0)
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Spin(), 4, bias=np.full(4, 0.5))
+    b.layer("h", pgm.Spin(), 3)
+    b.couple("v", "h", weight=np.abs(rng.normal(0, 0.8, (4, 3))))
+    chain = pgm.GraphBuilder()
+    x = chain.variable("v", states=2, shape=5)
+    chain.conditional(x[0], (), [0.1, 0.9])
+    chain.conditional(x[1:], (x[:-1],), [[0.9, 0.1], [0.3, 0.7]])
+    rows = {"v": [1, -1, np.nan, np.nan]}, {"v": [np.nan] * 4 + [0.0]}
+    for model, given in zip((b.build(), chain.build()), rows, strict=True):
+        target = model.given(given, beta=0.4)
+        for want in ("log_prob", "log_z", "marginals"):
+            question = method.prepare(target, (want,))
+            if question.plan.refusal:
+                continue
+            r, truth = question.run(rng=0), pgm.Exact().prepare(target, (want,)).run()
+            if want == "marginals":
+                for name, mean in truth.mean.items() if r.kind != "lower bound" else ():
+                    error = r.stats["mcse"][name] if r.kind == "estimate" else 0.0
+                    assert np.all(np.abs(r.mean[name] - mean) <= sure * error + 1e-9)
+                continue
+            name = f"{want}_error"
+            error = r.answers.get(name, r.stats.get(name, 0.0)) if r.kind == "estimate" else 0.0
+            off = getattr(r, want) - getattr(truth, want)
+            assert np.all(off <= sure * error + 1e-6)
+            assert r.kind == "lower bound" or np.all(off >= -sure * error - 1e-6)
+
+
 ESTIMATE_LOG_PROB = {
     name: m for name, m in METHODS.items() if "log_prob" in m.gives and m.guarantee != "exact"
 }

@@ -309,6 +309,7 @@ def test_a_checkpoint_knows_its_schedule(tmp_path, one, other):
     assert learned(optimizer=pgm.SGD(one), checkpoint=path, updates=5).state["update"] == 5
     with pytest.raises(pgm.PgmError, match="differs in optimizer"):
         learned(optimizer=pgm.SGD(other), checkpoint=path, updates=7)
+    path.unlink()
 
 
 def test_a_checkpoint_knows_functions_by_their_names_alone(tmp_path, monkeypatch):

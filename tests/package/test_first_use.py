@@ -45,7 +45,8 @@ def test_importing_the_package_imports_what_is_used():
     )
     first, asked = loaded[: loaded.index("|")], loaded[loaded.index("|") + 1 :]
     own = {name for name in first if name.startswith("pgmengine")}
-    assert own == {f"pgmengine{x}" for x in ("", ".base", ".base.routines", ".infer")}
+    parts = ("", "._kernels", ".base", ".base.errors", ".base.routines", ".infer")
+    assert own == {f"pgmengine{part}" for part in parts}
     tops = {name.partition(".")[0] for name in asked}
     assert not tops & {"networkx", "scipy", "matplotlib", "pandas", "rich", "typer", "sklearn"}
     assert not [x for x in asked if x.startswith(tuple(f"pgmengine.{part}" for part in UNUSED))]

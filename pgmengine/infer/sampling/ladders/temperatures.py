@@ -187,6 +187,13 @@ def ladder(betas: Betas, target: Target, kernel: Kernel, rng: np.random.Generato
     return _rungs(schedule, "betas")
 
 
+def ends_elsewhere(target: Target) -> str:
+    """Return the refusal of a target at another beta than 1, the end of all ladders, or ""."""
+    if target.untempered:
+        return ""
+    return "its temperatures end at beta = 1, and the target is at another beta; take Exact or MCMC"
+
+
 def check_betas(settings: object, name: str = "betas") -> None:
     """Raise PgmError unless this attribute is a schedule, a number of rungs, or the rungs."""
     betas, what = getattr(settings, name), f"{type(settings).__name__}: {name}"

@@ -50,6 +50,7 @@ from pgmengine.infer.sampling.ladders.temperatures import (
     Betas,
     check_betas,
     count_of,
+    ends_elsewhere,
 )
 from pgmengine.infer.sampling.methods.annealing import (
     SNAPSHOTS_PER_CHAIN,
@@ -173,7 +174,7 @@ class AIS(Method[Check]):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[Check]:
         """Return the work of annealing up and, with reverse, down again."""
-        if why := refusal(target):
+        if why := refusal(target) or ends_elsewhere(target):
             return Plan(refusal=why)
         steps, passes = count_of(self.betas), 2.25 if self.reverse else 1.0
         working = chain_bytes(target, self.chains)

@@ -41,7 +41,13 @@ from pgmengine.infer.sampling.draws.sampler import (
 )
 from pgmengine.infer.sampling.ladders.replicas import Ladders
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones
-from pgmengine.infer.sampling.ladders.temperatures import Betas, check_betas, count_of, ladder
+from pgmengine.infer.sampling.ladders.temperatures import (
+    Betas,
+    check_betas,
+    count_of,
+    ends_elsewhere,
+    ladder,
+)
 from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_state
 from pgmengine.infer.sampling.methods.references import training_rates
 from pgmengine.infer.variational.modes import Modes
@@ -129,6 +135,8 @@ class ParallelTempering(Sampler):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of all ladders."""
+        if why := ends_elsewhere(target):
+            return Plan(refusal=why)
         rungs = count_of(self.rungs)
         if rungs < 2 and "log_z" in want:
             return Plan(refusal="one temperature gives no log_z")

@@ -39,7 +39,7 @@ from pgmengine.infer.diagnostics.trust import (
 )
 from pgmengine.infer.question.prepared import AnyPrepared
 from pgmengine.infer.results.axes import Axis, by_row
-from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.results.result import Plan, Result, Status
 from pgmengine.infer.sampling.draws.collected import Draws, small, whole
 from pgmengine.infer.sampling.draws.draw_costs import small_bytes
 from pgmengine.infer.sampling.draws.sampler import (
@@ -53,6 +53,7 @@ from pgmengine.infer.sampling.ladders.temperatures import (
     Linear,
     check_betas,
     count_of,
+    ends_elsewhere,
     ladder,
 )
 from pgmengine.infer.sampling.ladders.wandering import (
@@ -143,6 +144,8 @@ class SimulatedTempering(Sampler):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of the chains."""
+        if why := ends_elsewhere(target):
+            return Plan(refusal=why)
         rungs, sweeps = count_of(self.betas), self.warmup + self.draws
         e, n = engine(target, self.kernel), target.rows * self.chains
         hopping = Price(120 * US, 60 * NS)

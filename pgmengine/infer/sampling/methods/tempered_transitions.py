@@ -29,7 +29,7 @@ from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import AnyPrepared
 from pgmengine.infer.results.axes import by_row
-from pgmengine.infer.results.result import Result
+from pgmengine.infer.results.result import Plan, Result
 from pgmengine.infer.sampling.draws.collected import Draws
 from pgmengine.infer.sampling.draws.dispersed_starts import dispersed
 from pgmengine.infer.sampling.draws.sampler import CHAIN_STATISTICS, ChainPlan, Sampler
@@ -38,6 +38,7 @@ from pgmengine.infer.sampling.ladders.temperatures import (
     Linear,
     check_betas,
     count_of,
+    ends_elsewhere,
     ladder,
 )
 
@@ -88,6 +89,8 @@ class TemperedTransitions(Sampler):
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of the chains."""
+        if why := ends_elsewhere(target):
+            return Plan(refusal=why)
         steps, count = count_of(self.betas), self.warmup + self.draws
         e, n = engine(target, self.kernel), target.rows * self.chains
         # An excursion goes down and up the ladder, and back if it is rejected.
