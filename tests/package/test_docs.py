@@ -142,6 +142,7 @@ def test_pages_run(page, capsys):
         assert nearly_shown(shown, whole), f"{page_name(page)} prints other numbers than\n{shown}"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("page", PAGES_WITH_ESTIMATORS, ids=page_name)
 def test_blocks_about_estimators_run(page, capsys):
     """They run after the other blocks of their page, and print what is shown below them."""

@@ -21,7 +21,7 @@ def square(i):
     return np.array([i, i * i])
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_goes_on_from_what_is_there(tmp_path, workers, monkeypatch):
     monkeypatch.setenv("PGMENGINE_THREADS", "1")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")

@@ -37,6 +37,7 @@ def as_before():
     log.setLevel(level)
 
 
+@pytest.mark.long
 def test_a_comparison_goes_on_from_its_files(tmp_path, monkeypatch, as_before):
     monkeypatch.setenv("PGMENGINE_DATA", "")
     digits_like_mnist(tmp_path)

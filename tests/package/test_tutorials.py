@@ -11,7 +11,7 @@ TUTORIALS = sorted((Path(__file__).parents[2] / "tutorials").glob("*.py"))
 
 
 # Those that take a few seconds; the others are long.
-QUICK = ("01", "02", "04", "08", "11", "12", "13")
+QUICK = ("01", "08")
 
 
 @pytest.mark.notebook
