@@ -19,7 +19,7 @@ WITHOUT_LONG = ("not long", "smoke")
 # A test of at most so many items, without the mark, is taken whole.
 SMALL = 4
 # How many seeds, and how many models, of a population are taken.
-SEEDS, MODELS = 3, 6
+SEEDS, MODELS = 2, 4
 
 
 def choose(metafunc):

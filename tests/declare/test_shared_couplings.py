@@ -467,6 +467,7 @@ def test_a_convolutional_rbm_is_one_call():
     assert repr(model).startswith("Restricted Boltzmann machine: 2 layers, 1 coupling, 35 param")
 
 
+@pytest.mark.long
 def test_fit_with_defaults_finds_what_a_convolutional_rbm_shares():
     """Rows of pixels are equal, so that weights of one row of the filter have the same sign."""
     rng = np.random.default_rng(0)

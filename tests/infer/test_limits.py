@@ -49,7 +49,7 @@ LARGE = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("rows", [100, 10_000])
 def test_log_prob_of_many_rows_of_deep_models_has_an_answer(name, rows):

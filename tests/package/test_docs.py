@@ -126,7 +126,15 @@ def run_blocks(page, names, chosen):
             exec(compile(block, page_name(page), "exec"), names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
+# Its lattice is sampled for a quarter of a minute.
+LONG_PAGES = {"tasks/lattice.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=pytest.mark.long) if page_name(p) in LONG_PAGES else p for p in PAGES],
+    ids=page_name,
+)
 def test_pages_run(page, capsys):
     """The Python blocks of a page, in order, print what is shown, in the same order.
 

@@ -70,6 +70,7 @@ def test_draws_have_the_exact_means():
     np.testing.assert_allclose(v[..., 1], v[..., 0] ** 2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", [pgm.AIS(), pgm.Forward(), pgm.ParallelTempering()], ids=repr)
 def test_log_z_by_sampling(method):
     rows, evidence = rows_of_normal()

@@ -233,7 +233,7 @@ def bonds(x):
     return vertical + (s[..., 1:] * s[..., :-1]).sum(axis=(-1, -2))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("k", in_lane([0.3, 0.4407, 0.6, 1.0], "0.6"))
 def test_lattices_at_every_temperature(k, errors=5.0):
     """The default answers well where chains of single units do not, and both phases are visited.
