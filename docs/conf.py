@@ -146,6 +146,9 @@ def show_defaults(
         return "", None
     if what != "class" or not is_dataclass(thing) or signature == "()":
         return None
+    if "__dataclass_fields__" not in vars(thing) and "__init__" in vars(thing):
+        # It derives from a dataclass, and has arguments of its own.
+        return None
     # A class may declare a field of its base again, with another default.
     written: dict[str, str] = {}
     for base in reversed(thing.__mro__):
