@@ -263,6 +263,20 @@ def test_the_title_of_a_large_model_has_its_whole_count():
 
 
 def test_estimates_come_with_their_errors():
+    """Sixty variables of which all pairs share a table are too wide for exact answers."""
+    b = pgm.GraphBuilder()
+    s = b.variable("s", states=("down", "up"), shape=60)
+    i, j = np.triu_indices(60, 1)
+    b.table((s[i], s[j]), np.exp(0.005 * np.array([[1, -1], [-1, 1]])))
+    inside = [{"kind": "set", "at": ["0,5"], "state": 1}]
+    reply = Session(b.build()).reply({"seq": 0, "actions": inside})
+    errors = [unit["error"] for unit in reply["units"]]
+    assert reply["foot"]["kind"] == "estimate" and len(errors) == 60
+    assert max(e for one in errors for e in one) > 0 and errors[5] == [0.0, 0.0]
+
+
+@pytest.mark.long
+def test_an_estimated_log_p_comes_with_its_error():
     """A lattice with spins observed inside it is too wide for exact answers."""
     b = pgm.GraphBuilder()
     s = b.variable("s", states=("down", "up"), shape=(32, 32))

@@ -36,8 +36,7 @@ def test_values_are_refused_by_layer_row_and_index(size, method):
 @SIZES
 def test_hints_are_refused_by_layer_row_and_index(size):
     with pytest.raises(
-        pgm.PgmError,
-        match=r"soft: layer 'h', index 2 .* up to 1e\+30; 0 means no soft evidence",
+        pgm.PgmError, match=r"soft: layer 'h', index 2 .* up to 1e\+30; 0 means no soft evidence"
     ):
         cancelling().given(soft={"h": np.array([0.0, 1.0, size])})
 

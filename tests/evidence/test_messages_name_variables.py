@@ -154,6 +154,7 @@ def test_counts_of_further_names_are_counts_of_declared_ones():
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", MODELS)
 @one_test_over("name", sorted(METHODS))
 def test_plans_and_warnings_name_variables(name, kind):

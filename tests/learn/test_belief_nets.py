@@ -152,6 +152,7 @@ def test_missing_values_are_left_out_of_the_bound():
     assert np.all(found["v.bias"][:4] != 0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("positive", "margin"), [(pgm.Exact(), 0.05), (pgm.MeanField(), 0.6)],
                          ids=["exact", "bound"])  # fmt: skip
 def test_noisy_or_learns_with_positive_weights(positive, margin):

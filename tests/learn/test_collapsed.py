@@ -56,6 +56,7 @@ def sigmas(fitted, model):
     return np.array([math.sqrt(square - mean**2) for mean, square in found])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("equal", (1, 4))
 @pytest.mark.parametrize(
     "name", [*(n for n in LEARNERS if n != "SGD"), pytest.param("SGD", marks=pytest.mark.long)]

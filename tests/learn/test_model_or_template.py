@@ -99,7 +99,7 @@ def test_a_model_and_a_template_learn_the_same(learner, kind):
             np.testing.assert_allclose(scale(template.params[key]), scale(value), atol=2e-4)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("weighed", (False, True))
 @pytest.mark.parametrize("learner", [name for name in LEARNERS if "factors" not in name])
 def test_rows_of_mixed_lengths_are_rows_with_barren_tails(learner, weighed):

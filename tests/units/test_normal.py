@@ -22,6 +22,7 @@ def rows_of_normal():
     return rows, as_evidence(NORMAL, rows)
 
 
+@pytest.mark.long
 def test_exact_answers_are_sums_over_the_oracles_grid():
     rows, evidence = rows_of_normal()
     want = ("log_z", "log_prob", "marginals", "pairs")

@@ -100,7 +100,7 @@ STRENGTHS = {
 EVIDENCE = {False: {"s": [np.nan, np.nan, 1, np.nan, -1, np.nan]}, True: {"x": [1, np.nan]}}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("J", STRENGTHS.values(), ids=STRENGTHS)
 @pytest.mark.parametrize("kinds", [False, True], ids=["spins", "kinds"])
 @pytest.mark.parametrize("observed", in_lane([False, True], "False"))
@@ -233,8 +233,10 @@ def bonds(x):
     return vertical + (s[..., 1:] * s[..., :-1]).sum(axis=(-1, -2))
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("k", in_lane([0.3, 0.4407, 0.6, 1.0], "0.6"))
+@pytest.mark.parametrize(
+    "k",
+    [pytest.param(k, marks=pytest.mark.long) for k in (0.3, 0.4407, 1.0)] + in_lane([0.6], "0.6"),
+)
 def test_lattices_at_every_temperature(k, errors=5.0):
     """The default answers well where chains of single units do not, and both phases are visited.
 

@@ -127,6 +127,7 @@ def test_a_forgotten_proposal_ratio_at_the_ends_is_caught(monkeypatch):
     assert min(joint_p_values(tiny_model, np.random.default_rng(2))) < CAUGHT
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("gamma", [pgm.FlatHistogram(), pgm.OneOverT()])
 def test_weights_converge_to_differences_of_log_z(gamma):
     """Over 16 runs of 8 models the errors of weights have a deviation of 0.021.
