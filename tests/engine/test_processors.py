@@ -89,10 +89,8 @@ def flat(results):
 
 
 # Every other kind is also run by .ci/run, with all tests of the compiled routines.
-@pytest.mark.parametrize(
-    "name",
-    [*(OTHERS or ["base"])[:1], *(pytest.param(n, marks=pytest.mark.long) for n in OTHERS[1:])],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", OTHERS or ["base"])
 def test_every_processor_answers_alike(tmp_path, name, rtol=1e-9, atol=1e-9):
     path = tmp_path / "found.npz"
     ended = run(name, shifted.__file__, str(HERE), str(path))

@@ -179,6 +179,7 @@ def slow_part(chains=400, draws=20_000, flip=1e-3):
     return rng.normal(size=sign.shape) + 0.3 * sign, 1 + 2 * float(((1 - lags / draws) * rho).sum())
 
 
+@pytest.mark.long
 def test_tau_by_the_means_of_exact_starts_sees_a_slow_part(caplog, sure=7.0):
     """Draws times the variance of 400 means is tau chi-square(399) / 399: seven errors, 1e-9."""
     x, tau = slow_part()

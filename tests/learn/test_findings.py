@@ -99,7 +99,7 @@ CASES = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_a_fit_that_has_come_to_rest_has_no_finding(name):
     """With chains, one fit in eighteen (5 of 90) finds a better mode late, and says so: more than

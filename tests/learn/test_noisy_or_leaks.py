@@ -124,6 +124,7 @@ def test_weights_of_the_size_of_leaks_count_in_chains(weight, leak, rtol=1e-4):
         np.testing.assert_allclose(found, target.log_density(chains.values()), rtol=rtol, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.long) for s in (1, 2, 3))])
 def test_annealing_beside_small_leaks_is_unbiased_and_its_interval_is_not_inverted(seed, sure=5.5):
     """Judge the log of a mean of 4,000 weights in standard errors; false alarms are below 1e-6."""
