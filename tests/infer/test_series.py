@@ -126,7 +126,11 @@ def test_a_series_has_the_same_bits_among_any_others(step):
         assert np.isnan(np.delete(some[key], known)).all()
 
 
-@pytest.mark.parametrize("name", _kernels.PROCESSORS)
+# Arrays are laid out for the vectors of the kind that was loaded, so that no wider one can follow.
+KINDS = _kernels.PROCESSORS[: _kernels.PROCESSORS.index(_kernels.PROCESSOR) + 1]
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_processor_and_number_of_threads_gives_the_same_bits(name, monkeypatch):
     rng = np.random.default_rng(1)
     x = np.concatenate([kind(rng, (5, 41, 50, 9)) for kind in (two, fifths, real)], axis=3)
