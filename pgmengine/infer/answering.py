@@ -1,14 +1,16 @@
 """Read this file first: it is the engine, from a model and evidence to an answer.
 
 A **model** is units and terms. A term has a parameter, the units of each place where it acts, and
-a kind; the log density of a joint state x of all units is the sum of all terms,
+a kind. The log density of a joint state x of all units is the sum of all terms, and of the log base
+measure h of the units, which is 0 for most of them,
 
-    log_density(x) = sum over terms and their places of theta * f(x of the place).
+    log_density(x) = log h(x) + sum over terms and their places of theta * f(x of the place).
 
 A **target** is a model with what is given about each row: observed units, interventions and soft
-evidence, at an inverse temperature beta. Its free units have the density
+evidence, at an inverse temperature beta, which is 1 but on the path of a ladder. With the sum of
+terms s(x), its free units have the density
 
-    p(x_free | row) = exp(beta * log_density(x) + soft(x)) / Z(row).
+    p(x_free | row) = h(x) exp(beta * (s(x) + soft(x))) / Z(row).
 
 All answers are about targets: marginals and pairs are means under p, log Z is its normaliser, a
 gradient is the mean of f, and log p(evidence) is log Z less log Z of the model without evidence.
@@ -96,9 +98,9 @@ def asked(
     return about(model, answered(question, rng, state, executor, progress), target)
 
 
-def planned(target: Target, want: tuple[str, ...], asked: MethodLike) -> AnyPrepared:
+def planned(target: Target, want: tuple[str, ...], by: MethodLike) -> AnyPrepared:
     """Plan a question, or recall its plan; raise PgmError where it is refused."""
-    method = as_method(asked)
+    method = as_method(by)
     make = partial(plan_of, target, want, method)
     return Prepared(method, want, _recalled(target, want, method, make), target)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -51,14 +51,6 @@ REFERENCES = frozenset({"expect", "statistics", "learned", "step"})
 
 class NotCompiled(Exception):
     """An update has a part without a compiled operation."""
-
-
-@runtime_checkable
-class Recordable(Protocol):
-    """A part of an update that compiled code can run."""
-
-    def record(self, recorder: Recorder) -> None:
-        """Append the operations of this part; NotCompiled if there are none for it."""
 
 
 @dataclass

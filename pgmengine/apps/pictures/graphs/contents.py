@@ -19,7 +19,7 @@ MOST_UNITS = 12
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What is drawn, the boxes of its nodes by their numbers, and the places of all."""
+    """The sketch that is drawn, the boxes of its nodes by their numbers, and their places."""
 
     drawn: Sketch
     boxes: dict[Hashable, Box]
