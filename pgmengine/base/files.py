@@ -110,9 +110,10 @@ def write_whole(path: object, content: bytes) -> None:
     """Write a file as a whole: after a failure at any moment, the old or the new file is there.
 
     A symbolic link stays in place, and the file that it leads to is replaced. The file gets the
-    access rights of a new file. No other file stays in the folder, even if the process is killed.
-    On Linux the content has no name until it is complete; on other systems the next write removes
-    an unfinished file.
+    access rights of a new file. On Linux the content has no name until it is complete, so that a
+    process that is killed while it writes leaves no other file. If it is killed in the moment
+    between naming the complete file and renaming it, or on other systems at any moment, a file
+    with the ending .part stays, and the next write removes it.
     """
     place = writable(path)
     beside = place.with_name(f"{place.name}.{os.getpid()}.{get_ident()}.part")
