@@ -6,6 +6,8 @@ Evidence consists of observed values. Soft evidence, log weights of states, is r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +15,13 @@ from pgmengine.base.checks import IN_RANGE, SINGLE_ROUNDING
 from pgmengine.base.equal_rows import rows_of, spread
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, LayerValues
+from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.columns import Values, columns_of, gathered
 from pgmengine.evidence.relevance import EvidencePattern, pattern_of
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.state_names import text_of_number
 from pgmengine.model.structure import Structure
+from pgmengine.model.tables import joined_states
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +33,19 @@ class Evidence:
     # Layer -> (rows, width).
     values: dict[str, Array]
     pattern: EvidencePattern
+
+    @cached_property
+    def states(self) -> Array:
+        """The states (rows, units) of all units, in the order of the layers."""
+        return joined_states(self.pattern.structure, self.values)
+
+    @cached_property
+    def memo(self) -> Cache[Any]:
+        """Results that follow from the values and the pattern, by keys of their users.
+
+        A fit asks about the same evidence at every update.
+        """
+        return Cache(most=16)
 
     def take(self, index: Array) -> Evidence:
         """Return the evidence of the rows `index`."""

@@ -126,6 +126,15 @@ class EvidencePattern:
         return frozenset(name for name in joined if self.some_free[name])
 
     @cached_property
+    def cut(self) -> Array | None:
+        """The mask (rows or 1, units) of units that do() has set; None where there are none."""
+        masks = [distinct(mask) for mask in self.intervened.values()]
+        if not any([mask.any() for mask in masks]):
+            return None
+        rows = max(map(len, masks))
+        return np.concatenate([spread(mask, rows) for mask in masks], axis=1)
+
+    @cached_property
     def memo(self) -> Cache[Any]:
         """Results that follow from the pattern and from little else, by keys of their users."""
         return Cache(most=16)
@@ -204,16 +213,17 @@ def has_soft(target: Target, name: str) -> Array:
     return np.asarray(given.reshape(target.rows, layer.size, -1).any(axis=-1))
 
 
-def barren(target: Target, tables: bool = True) -> dict[str, Array]:
+def barren(target: Target, tables: bool = True, structural: bool = False) -> dict[str, Array]:
     """Return the barren units of each row at beta = 1: layer -> (rows, size) bool.
 
     They are free units whose conditional, by arrows or by a table, sums to 1. They have neither
     soft evidence nor undirected couplings, and their children are barren or set by do(). Units
     whose conditional comes from arrows are in no table. Units with a conditional table are in no
     table except their own and those of their children, and in a layer without couplings. `tables`:
-    whether to find them as well, pattern by pattern.
+    whether to find them as well, pattern by pattern. `structural`: whether an arrow with the weight
+    0 counts, as in a gradient.
     """
-    found = _barren_by_arrows(target)
+    found = _barren_by_arrows(target, structural)
     if tables and any(t.conditional for t in target.structure.tables):
         found = {name: found[name] | mask for name, mask in _barren_by_tables(target).items()}
     return {name: spread(mask, target.rows) for name, mask in found.items()}
@@ -228,7 +238,7 @@ def _without_evidence(target: Target, name: str) -> Array:
     return free if target.untempered else free & (target.beta == 1)[:, None]
 
 
-def _barren_by_arrows(target: Target) -> dict[str, Array]:
+def _barren_by_arrows(target: Target, structural: bool) -> dict[str, Array]:
     """Return the barren units of directed layers; see `barren`."""
     s, pattern = target.structure, target.pattern
     out = {name: np.zeros((1, layer.size), dtype=bool) for name, layer in s.layers.items()}
@@ -242,7 +252,11 @@ def _barren_by_arrows(target: Target) -> dict[str, Array]:
         for c in s.arrows_from[name] if mine.any() else ():
             inside |= c.b == name
             if c.b != name:
-                mine = mine & ~parents_of(target, c, ~out[c.b] & ~distinct(target.intervened[c.b]))
+                active = ~out[c.b] & ~distinct(target.intervened[c.b])
+                mine = mine & ~parents_of(target, c, active, structural)
+        if inside and structural:
+            # Weights of 0 may join the units of a layer in any order.
+            mine = np.zeros_like(mine)
         if inside and mine.any():
             active, mine = np.broadcast_arrays(~mine & ~distinct(target.intervened[name]), mine)
             mine = mine & ~ancestors(target.model, name, active, mine)

@@ -26,12 +26,11 @@ from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.evidence.columns import by_name, check_mapping
 from pgmengine.evidence.evidence import Evidence
-from pgmengine.evidence.relevance import EvidencePattern, barren
+from pgmengine.evidence.relevance import EvidencePattern, barren, pattern_of
 from pgmengine.model.containers import as_floats
 from pgmengine.model.headline import headline
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
-from pgmengine.model.tables import joined_states
 
 if TYPE_CHECKING:
     from pgmengine.model.parameters import Parameters
@@ -137,10 +136,10 @@ class Target:
         same = self.soft, self.beta, self.reference, self.weights, self.numbers, self.order
         return Target(model, self.evidence, *same, self.common, self.found)
 
-    @cached_property
+    @property
     def states(self) -> Array:
         """The states (rows, units) of all units in the evidence, in the order of the layers."""
-        return joined_states(self.structure, self.evidence.values)
+        return self.evidence.states
 
     @cached_property
     def nothing_observed(self) -> Target:
@@ -406,11 +405,19 @@ def evidence_patterns(target: Target) -> list[Array]:
 def one_for_all(target: Target, rows: Array) -> Target:
     """Return a target of one row that stands for rows of one evidence pattern in a plan.
 
-    It has their pattern and beta, and the values of the first row. Soft evidence is not a part of a
-    pattern. The row therefore has soft evidence, with arbitrary values, wherever any of the rows
-    has some: a unit is then barren in this row if it is barren in all rows.
+    It has their free units and beta, and the values of the first row. A conditional is absent from
+    it if do() has removed it from all rows. Soft evidence is not a part of a pattern. The row
+    therefore has soft evidence, with arbitrary values, wherever any of the rows has some: a unit is
+    then barren in this row if it is barren in all rows.
     """
     one = target.take(rows[:1])
+    if len(rows) > 1 and not target.pattern.alike:
+        cut = {
+            name: mask.all(axis=0, keepdims=True)
+            for name, mask in rows_of(target.intervened, rows).items()
+        }
+        pattern = pattern_of(target.structure, 1, one.pattern.observed, cut)
+        one = replace(one, evidence=replace(one.evidence, pattern=pattern))
     if not target.soft:
         return one
     soft = {

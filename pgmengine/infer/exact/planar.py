@@ -468,7 +468,7 @@ def _answered(parts: list[Part], target: Target, want: tuple[str, ...]) -> tuple
             units, factors = part.marginals(kinds)
             asked = conditioned.asked(kinds)
             keep = np.repeat(np.isin(np.arange(len(conditioned.sizes)), asked), conditioned.sizes)
-            e = FromMarginals(given, conditioned, units, asked, factors[keep], {})
+            e = FromMarginals(given, conditioned, units, asked, factors[keep], {}, given)
             found = e.answers(want)
         gathered.add(part.rows, part.log_z + conditioned.constant(given), found)
     return gathered.complete()

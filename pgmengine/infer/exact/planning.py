@@ -1,9 +1,9 @@
-"""The trees of a question: one for each evidence pattern, with its price or its refusal.
+"""The trees of a question: one for each kind of rows, with its price or its refusal.
 
-Each evidence pattern has its conditioned model (factors over the free units), an elimination order,
-and a junction tree. Rows of rare patterns share a tree (shared_rows.py). The structure remembers
-the factors, orders and trees of each pattern, so that a later question with this pattern is planned
-quickly.
+Rows with the same free units have one conditioned model (factors over the free units), one
+elimination order, and one junction tree. Rows of other kinds share a tree where that is cheaper
+(shared_rows.py). The structure remembers the factors, orders and trees of each kind, so that a
+later question with such rows is planned quickly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pgmengine.base.work.division import check_divided
 from pgmengine.base.work.executors import part_count
 from pgmengine.base.work.memory import UNCHECKED_BYTES
 from pgmengine.evidence.relevance import has_soft
-from pgmengine.evidence.target import Target, evidence_patterns, one_for_all
+from pgmengine.evidence.target import Target, one_for_all
 from pgmengine.infer.diagnostics.rounding import fits
 from pgmengine.infer.exact.gathered import Answer
 from pgmengine.infer.exact.junction_tree.causal_independence import equal_findings, has_causes
@@ -41,18 +41,23 @@ from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
 from pgmengine.infer.exact.junction_tree.trees import (
     MAX_TREE_ENTRIES,
-    NEED_MARGINALS,
     PASSES_FOR_MARGINALS,
     Limits,
     Tree,
 )
 from pgmengine.infer.exact.marginal_map import ModePlan, found_modes, planned_modes
 from pgmengine.infer.exact.shared_rows import (
+    MAX_LANE_ENTRIES,
+    MIN_KINDS_TO_SHARE,
     MIN_ROWS_OF_OWN_TREE,
-    free_in_some,
+    NEED_NO_BARREN,
+    Kind,
+    can_share,
     freed,
+    joint_free,
+    kinds_of_rows,
+    leaving,
     planning_seconds,
-    rare_rows,
 )
 from pgmengine.infer.exact.zero_leaks import with_leaks, with_weights
 from pgmengine.infer.results.answer_bytes import answer_bytes, peak_bytes
@@ -93,7 +98,7 @@ MIN_ENTRIES_TO_REDUCE = 2**16
 
 @dataclass(frozen=True, eq=False)
 class PlannedTrees:
-    """The trees of a question, for each evidence pattern."""
+    """The trees of a question, for all rows."""
 
     want: tuple[str, ...]
     posterior: list[Tree]
@@ -232,11 +237,11 @@ def rough_entries(target: Target, most: float) -> float:
     The tree is one for samples. The number is infinite if a term cannot be a table, or if no quick
     order has at most `most` entries.
     """
-    form = Form(prune=False)
+    form, every = Form(), kinds_of_rows(target, {}, means=False)
     try:
-        if not all(_has_order(target, rows, form, most) for rows in evidence_patterns(target)):
+        if not all(_has_order(target, kind.rows, form, most) for kind in every):
             return np.inf
-        return max(_draft(target, rows, form).rough.entries for rows in evidence_patterns(target))
+        return max(_draft(target, kind, form).rough.entries for kind in every)
     except PgmError:
         return np.inf
 
@@ -250,59 +255,89 @@ def has_narrow_tree(target: Target, most: float) -> bool:
 
 
 def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
-    """Return a tree for every evidence pattern, and one that rows of rare patterns share."""
+    """Return the trees of all rows: shared ones where that is cheaper, else one for each kind."""
     kinds = {*map(quantity, want)}
+    structural = bool(NEED_ALL_FACTORS & kinds)
+    absent = leaving(target, kinds, structural)
+    means = bool(kinds - NEED_NO_BARREN)
     form = Form(
-        prune=not kinds & {"samples", "mode", *NEED_MARGINALS},
-        structural=bool(NEED_ALL_FACTORS & kinds),
+        structural=structural,
         joints=tuple(units_of(target.structure, w) for w in want if isinstance(w, Joint)),
         pairs="pairs" in kinds,
         maximum="mode" in kinds,
+        absent=tuple(absent) if means else (),
     )
-    patterns = evidence_patterns(target)
+    every = kinds_of_rows(target, absent, means)
     # The tables of a shared tree contain the terms of observed units. Large terms would cost
     # digits.
-    rare = rare_rows(target, patterns) if fits(target, single=False) else np.empty(0, dtype=int)
-    shared = _shared(target, rare, form, limits) if len(rare) else []
-    # Rows of one pattern may need different trees: their values leave different states possible.
+    sharing = can_share(target, every) and fits(target, single=False)
+    trees = _shared(target, every, form, limits) if sharing else []
+    # Rows of one kind may need different trees: their values leave different states possible.
     done = np.zeros(target.rows, dtype=bool)
-    for tree in shared:
+    for tree in trees:
         done[tree.rows] = True
-    alone = [left for rows in patterns if len(left := rows[~done[rows]])]
-    own = [tree for rows in alone for tree in _of_pattern(target, rows, form)]
-    trees = shared + [_row_by_row(t, target, limits.states).within(limits, target) for t in own]
+    for kind in every:
+        if len(left := kind.rows[~done[kind.rows]]):
+            own = _of_kind(target, replace(kind, rows=left), form)
+            trees += [_row_by_row(t, target, limits.states).within(limits, target) for t in own]
     check_divided([tree.rows for tree in trees], target.rows, "junction trees")
     return trees
 
 
-def _shared(target: Target, rows: Array, form: Form, limits: Limits) -> list[Tree]:
-    """Return the tree that rows of several patterns share, without rows for which it is too large.
+def _shared(target: Target, every: list[Kind], form: Form, limits: Limits) -> list[Tree]:
+    """Return the trees that rows of several kinds share, without rows for which they are too large.
 
     There is no such tree if a term is a table only under the evidence of a single row.
     """
-    some = target if len(rows) == target.rows else target.take(rows)
+    form = replace(form, seen=True)
     try:
-        whole = freed(some, free_in_some(some))
-        draft = _draft(whole, np.arange(len(rows)), replace(form, prune=False))
-        filling = draft.conditioned.filling
-        # The price is computed before any table is built: tables may have 2^parents entries.
-        if filling > planning_seconds(draft.conditioned, draft.looked_at):
-            return []
-        tree = draft.tree(MAX_SHARED_SEARCH_SECONDS)
+        lanes = _lanes(target, every, form)
+        if lanes is not None:
+            return [lanes]
+        rare = [kind for kind in every if len(kind.rows) < MIN_ROWS_OF_OWN_TREE]
+        whole = len(rare) >= MIN_KINDS_TO_SHARE
+        return _restricted(target, rare, replace(form, seen=False), limits) if whole else []
     except PgmError:
         return []
+
+
+def _lanes(target: Target, every: list[Kind], form: Form) -> Tree | None:
+    """Return the tree whose lanes are the rows of many kinds; None where it is too large."""
+    draft = _joint(target, every, form)
+    if draft.rough.entries > MAX_LANE_ENTRIES:
+        return None
+    alone = planning_seconds(draft.conditioned, 0.0)
+    some = [kind for kind in every if len(kind.rows) * draft.seconds <= alone]
+    if len(some) < MIN_KINDS_TO_SHARE:
+        return None
+    return (draft if len(some) == len(every) else _joint(target, some, form)).tree()
+
+
+def _joint(target: Target, kinds: list[Kind], form: Form) -> _Draft:
+    """Return the draft of all rows of several kinds."""
+    rows = np.sort(np.concatenate([kind.rows for kind in kinds]))
+    return _draft(target, Kind(rows, joint_free(kinds)), form)
+
+
+def _restricted(target: Target, kinds: list[Kind], form: Form, limits: Limits) -> list[Tree]:
+    """Return the tree on which each row of some kinds has passes over its possible states."""
+    draft = _joint(target, kinds, form)
+    filling = draft.conditioned.filling
+    # The price is computed before any table is built: tables may have 2^parents entries.
+    if filling > planning_seconds(draft.conditioned, draft.looked_at):
+        return []
+    tree = draft.tree(MAX_SHARED_SEARCH_SECONDS)
     alone = planning_seconds(tree.conditioned, draft.looked_at if tree.possible else 0.0)
     if filling > alone:
         return []
-    sizes = tree.sizes(some, tree.rows)
+    sizes = tree.sizes(target, tree.rows)
     seconds = (
         PASSES_FOR_MARGINALS * PASSED_ENTRY_SECONDS * sizes[:, 0]
         + CLIQUE_SECONDS * tree.tree.cliques
         + filling
     )
-    fits = seconds <= alone
-    fits &= sizes[:, 0] <= limits.states
-    return [replace(tree, rows=rows[fits], restricted=sizes[fits])] if fits.any() else []
+    fits = (seconds <= alone) & (sizes[:, 0] <= limits.states)
+    return [replace(tree, rows=tree.rows[fits], restricted=sizes[fits])] if fits.any() else []
 
 
 def _row_by_row(tree: Tree, target: Target, most: float) -> Tree:
@@ -328,18 +363,18 @@ def _row_by_row(tree: Tree, target: Target, most: float) -> Tree:
     return replace(tree, restricted=sizes) if sizes[:, 0].max() <= most else tree
 
 
-def _of_pattern(target: Target, rows: Array, form: Form) -> list[Tree]:
-    """Return the trees of one evidence pattern.
+def _of_kind(target: Target, kind: Kind, form: Form) -> list[Tree]:
+    """Return the trees of one kind of rows.
 
     The small tables of units with independent causes depend on the observed values of these units,
     so that rows with different values have different trees. Small tables are planned if one tree
     for all rows is large.
     """
     if not has_causes(target):
-        return [_draft(target, rows, form).tree()]
+        return [_draft(target, kind, form).tree()]
     seconds = np.inf
     try:
-        whole = _draft(target, rows, form)
+        whole = _draft(target, kind, form)
         if whole.rough.entries <= MIN_ENTRIES_TO_REDUCE:
             return [whole.tree()]
         seconds = whole.seconds
@@ -347,23 +382,28 @@ def _of_pattern(target: Target, rows: Array, form: Form) -> list[Tree]:
         # A table over all parents is too large, but small tables may fit.
         pass
     small = replace(form, small=True)
-    drafts = [_draft(target, some, small) for some in equal_findings(target, rows)]
+    drafts = [
+        _draft(target, replace(kind, rows=some), small)
+        for some in equal_findings(target, kind.rows)
+    ]
     # Each row gets the tree that it would get alone, so that answers in parts have the same bits.
     large = [draft.rows for draft in drafts if draft.seconds >= MAX_SHARE_OF_WHOLE_TABLES * seconds]
     trees = [
         draft.tree() for draft in drafts if draft.seconds < MAX_SHARE_OF_WHOLE_TABLES * seconds
     ]
     if large:
-        trees.append(_draft(target, np.sort(np.concatenate(large)), form).tree())
+        joined = replace(kind, rows=np.sort(np.concatenate(large)))
+        trees.append(_draft(target, joined, form).tree())
     return trees
 
 
 @dataclass(frozen=True, eq=False)
 class _Draft:
-    """The factors of some rows of an evidence pattern, with a first elimination order."""
+    """The factors of some rows of one kind, with a first elimination order."""
 
+    # The rows, whose units are free, observed or absent as in the tree.
     target: Target
-    rows: Array
+    kind: Kind
     form: Form
     # The key under which the structure remembers factors, orders and trees.
     key: tuple[Any, ...]
@@ -407,21 +447,39 @@ class _Draft:
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
         if self.looked_at:
-            zeros = conditioned.impossible(self.target.take(self.rows))
+            zeros = conditioned.impossible(self.target)
             if zeros.any():
                 digest = sha256(np.packbits(zeros).tobytes()).digest()
                 key = ("possible", search, digest, *self.key)
                 found = memo.recall(key, lambda: _reduced(conditioned, zeros, search))
-                return Tree(self.rows, self.form, key, conditioned, *found)
+                return self._with(key, *found)
         key = ("tree", search, *self.key)
         if self.small is not None:
-            return Tree(self.rows, self.form, key, conditioned, self.rough, self.small)
-        return Tree(self.rows, self.form, key, conditioned, *memo.recall(key, make))
+            return self._with(key, self.rough, self.small)
+        return self._with(key, *memo.recall(key, make))
+
+    def _with(
+        self,
+        key: tuple[Any, ...],
+        order: Order,
+        tree: JunctionTree,
+        possible: Possible | None = None,
+    ) -> Tree:
+        """Return the tree of these rows."""
+        rows, free = self.kind.rows, self.kind.free
+        return Tree(rows, self.form, free, key, self.conditioned, order, tree, possible)
+
+    @property
+    def rows(self) -> Array:
+        """The numbers of the rows."""
+        return self.kind.rows
 
 
-def _draft(target: Target, rows: Array, form: Form) -> _Draft:
+def _draft(target: Target, kind: Kind, form: Form) -> _Draft:
     """Plan the factors of some rows; PgmError if a term is no table, or too large a table."""
-    one = one_for_all(target, rows)
+    rows = kind.rows
+    some = freed(target if len(rows) == target.rows else target.take(rows), kind.free)
+    one = one_for_all(some, np.arange(len(rows)))
     masks = [*one.free.values(), *one.intervened.values()]
     masks += [has_soft(one, name) for name in one.soft]
     if form.small:
@@ -447,7 +505,7 @@ def _draft(target: Target, rows: Array, form: Form) -> _Draft:
         return c, rough, JunctionTree(*graph, rough.order) if small else None
 
     found: tuple[Conditioned, Order, JunctionTree | None] = memo.recall(("draft", *key), make)
-    return _Draft(target, rows, form, key, *found)
+    return _Draft(some, kind, form, key, *found)
 
 
 def _has_order(target: Target, rows: Array, form: Form, most: float) -> bool:

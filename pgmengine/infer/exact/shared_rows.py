@@ -1,9 +1,20 @@
 """Rows of many evidence patterns on one junction tree.
 
-Planning a tree for a pattern takes milliseconds, which many rows of one pattern share. Rows whose
-patterns are rare share the tree of a model in which a unit is free if any of these rows leaves it
-free. Restricted to the states that are possible for a row, its cliques are a junction tree of this
-row. `run_restricted` passes the messages of each row over these states alone.
+A row is data: rows of different gaps share the tree of one model wherever that is cheaper than a
+tree for each pattern, whose planning takes milliseconds. A unit of a row is one of three things:
+
+    free        a variable of the tree
+    observed    fixed, or, where other rows leave it free, a variable with a likelihood: 1 at the
+                state of the row, and 0 elsewhere
+    absent      a free unit whose conditional sums to one, which leaves the model of its row as if
+                do() had set it: a barren unit where only log Z or a gradient is wanted, and a child
+                with infinitely many values, whose mean follows from its parents
+
+Rows with the same free units are lanes of one pass, whatever they observe of the others. Rows with
+different free units share the tree in which a unit is free if any of them leaves it free. If this
+tree is small, they are lanes of one pass as well. If it is large, each row has passes of its own
+over the states that are possible for it: restricted to these, the cliques are a junction tree of
+the row (`run_restricted`).
 
 Measured on 20 % random evidence, a row of munin2: 136 ms with a tree for each pattern; 19 ms on the
 whole tree with the rows as lanes; 1 ms on the restricted tree. Impossible states make most of the
@@ -13,43 +24,133 @@ state each, and 2^15 if states that are then excluded by zeros of tables are rem
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pgmengine.base.equal_rows import distinct, spread
+from pgmengine.base.equal_rows import distinct, rows_by_kind, spread
 from pgmengine.base.types import Array
 from pgmengine.evidence.evidence import Evidence
-from pgmengine.evidence.relevance import EvidencePattern
+from pgmengine.evidence.relevance import EvidencePattern, barren
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible
 
-# A pattern is rare if it has fewer than MIN_ROWS_OF_OWN_TREE rows. At least MIN_PATTERNS_TO_SHARE
-# rare patterns share a tree; fewer have trees of their own.
-MIN_ROWS_OF_OWN_TREE, MIN_PATTERNS_TO_SHARE = 8, 3
+# Kinds with at least MIN_ROWS_OF_OWN_TREE rows do not share a large tree, and at least
+# MIN_KINDS_TO_SHARE kinds share any.
+MIN_ROWS_OF_OWN_TREE, MIN_KINDS_TO_SHARE = 8, 3
+
+# The most table entries of a shared tree whose rows are lanes of one pass.
+MAX_LANE_ENTRIES = 2**12
 
 # Seconds of planning one more pattern: for the pattern, for each free unit, and for each table
 # entry that is examined to remove impossible states.
 PATTERN_SECONDS, FREE_UNIT_SECONDS, REMOVED_ENTRY_SECONDS = 2e-3, 3e-6, 1e-6
 
+# Wanted quantities for which barren units are left out of the tree, and those for which children
+# with infinitely many values are.
+NEED_NO_BARREN = {"log_z", "gradient"}
+NEED_NO_LEAVES = NEED_NO_BARREN | {"marginals", "samples", "joint"}
 
-def rare_rows(target: Target, patterns: list[Array]) -> Array:
-    """Return the rows of rare patterns that can share a tree, ascending; none if they cannot.
 
-    Their patterns may differ in units with finitely many states only, and not in do() or in beta.
-    Below beta = 1, a target with a reference has none, because the reference of the tempering path
-    is a density of the free units, which differ between the rows.
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Rows with the same free units in a tree, whatever they observe of the others.
+
+    Attributes
+    ----------
+    rows : their numbers, ascending.
+    free : layer -> (size,) bool, the units that are free.
     """
-    rare = [rows for rows in patterns if len(rows) < MIN_ROWS_OF_OWN_TREE]
-    if len(rare) < MIN_PATTERNS_TO_SHARE or (target.reference and not target.untempered):
-        return np.empty(0, dtype=np.int64)
-    rows = np.sort(np.concatenate(rare))
-    some = target if len(rows) == target.rows else target.take(rows)
-    fixed = [some.beta[:, None], *some.intervened.values()]
-    fixed += [some.free[n] for n, x in some.structure.layers.items() if x.unit.support is None]
-    same = all((mask == mask[0]).all() for mask in map(distinct, fixed))
-    return rows if same else rows[:0]
+
+    rows: Array
+    free: dict[str, Array]
+
+
+def leaving(target: Target, kinds: set[str], structural: bool) -> dict[str, Array]:
+    """Return layer -> (rows or 1, size) bool: free units that may be absent from their rows.
+
+    Parameters
+    ----------
+    target : the rows.
+    kinds : the wanted quantities.
+    structural : whether arrows of the weight 0 count.
+    """
+    if not kinds <= NEED_NO_LEAVES:
+        return {}
+    found = {name: distinct(mask) for name, mask in barren(target, structural=structural).items()}
+    if not kinds <= NEED_NO_BARREN:
+        layers = target.structure.layers
+        found = {name: mask for name, mask in found.items() if layers[name].unit.support is None}
+    return {name: mask for name, mask in found.items() if mask.any()}
+
+
+def kinds_of_rows(target: Target, absent: Mapping[str, Array], means: bool) -> list[Kind]:
+    """Return the rows of each kind: of equal free units, beta, and units that do() has set.
+
+    Parameters
+    ----------
+    target : the rows.
+    absent : the units that may be absent from their rows, see `leaving`.
+    means : whether the means of absent units with infinitely many values are wanted. They are free
+        in a kind of rows of which none observes them.
+    """
+    s, rows = target.structure, target.rows
+    free = {name: distinct(mask) & ~absent.get(name, np.False_) for name, mask in target.free.items()}
+    masks = [*free.values(), *map(distinct, target.intervened.values())]
+    # Small tables of noisy-or units depend on which of them are absent.
+    masks += [m for name, m in absent.items() if s.layers[name].unit.independent_causes]
+    if all((m == m[0]).all() for m in masks) and (target.beta == target.beta[0]).all():
+        groups = [np.arange(rows)]
+    else:
+        packed = (spread(np.packbits(m, axis=1), rows) for m in masks if len(m) > 1)
+        groups = rows_by_kind(*packed, target.beta[:, None])
+    return [
+        Kind(some, _free_of(target, {n: _row(m, some[0]) for n, m in free.items()}, absent, some))
+        if means
+        else Kind(some, {n: _row(m, some[0]) for n, m in free.items()})
+        for some in groups
+    ]
+
+
+def _row(mask: Array, row: int) -> Array:
+    """Return a row of a mask (rows or 1, size)."""
+    return np.asarray(mask[row % len(mask)])
+
+
+def _free_of(
+    target: Target, free: dict[str, Array], absent: Mapping[str, Array], rows: Array
+) -> dict[str, Array]:
+    """Return the free units with those that all of some rows leave out."""
+    out = dict(free)
+    for name, mask in absent.items():
+        out[name] = out[name] | mask[rows % len(mask)].all(axis=0)
+    return out
+
+
+def joint_free(kinds: list[Kind]) -> dict[str, Array]:
+    """Return layer -> (size,) bool: the units that are free in any of some kinds of rows."""
+    return {
+        name: np.logical_or.reduce([kind.free[name] for kind in kinds]) for name in kinds[0].free
+    }
+
+
+def can_share(target: Target, kinds: list[Kind]) -> bool:
+    """Return whether kinds of rows can share a tree.
+
+    Their free units may differ in units with finitely many states only, and not in do() or in beta.
+    Below beta = 1, a target with a reference shares no tree, because the reference of the tempering
+    path is a density of the free units, which differ between the rows.
+    """
+    if len(kinds) < MIN_KINDS_TO_SHARE or (target.reference and not target.untempered):
+        return False
+    layers, first = target.structure.layers, kinds[0].free
+    endless = [name for name, layer in layers.items() if layer.unit.support is None]
+    if any((kind.free[n] != first[n]).any() for kind in kinds for n in endless):
+        return False
+    fixed = [target.beta[:, None], *map(distinct, target.intervened.values())]
+    return all((mask == mask[0]).all() for mask in fixed)
 
 
 def planning_seconds(conditioned: Conditioned, looked_at: float) -> float:
@@ -67,24 +168,36 @@ def planning_seconds(conditioned: Conditioned, looked_at: float) -> float:
     )
 
 
-def free_in_some(target: Target) -> dict[str, Array]:
-    """Return layer -> (size,) bool: the units that are free in at least one row."""
-    return {n: np.asarray(distinct(free).any(axis=0)) for n, free in target.free.items()}
+def freed(target: Target, free: Mapping[str, Array]) -> Target:
+    """Return a target whose free units are `free`, layer -> (size,) bool.
+
+    Observed units among them become free. Other units that a row does not observe leave its model:
+    they count as set by do(), at the value 0, which nothing depends on.
+    """
+    own = target.pattern.free
+    if all((distinct(own[name]) == mask).all() for name, mask in free.items()):
+        return target
+    key = ("freed", *(mask.tobytes() for mask in free.values()))
+    evidence = target.evidence.memo.recall(key, lambda: _freed(target, free))
+    return replace(target, evidence=evidence)
 
 
-def freed(target: Target, free: dict[str, Array]) -> Target:
-    """Return a target whose free units are `free`, layer -> (size,) bool."""
-    s, given = target.structure, target.evidence
-    observed, values = {}, {}
+def _freed(target: Target, free: Mapping[str, Array]) -> Evidence:
+    """Return the evidence of a target whose free units are `free`."""
+    s, given, rows = target.structure, target.evidence, target.rows
+    observed, absent, values = {}, {}, {}
     for name, layer in s.layers.items():
-        seen = target.pattern.observed[name][:1] & ~free[name]
-        observed[name], values[name] = spread(seen, target.rows), given.values[name]
-        if not seen.any():
-            values[name] = spread(s.no_evidence[name][0], target.rows)
-        elif not seen.all():
-            values[name] = np.where(layer.components(seen), given.values[name], 0.0)
-    pattern = EvidencePattern(s, target.rows, observed, target.intervened)
-    return replace(target, evidence=Evidence(given.has_rows, values, pattern))
+        fixed, value = ~free[name], given.values[name]
+        observed[name] = spread(fixed[None], rows)
+        cut = distinct(target.intervened[name])
+        left = distinct(target.free[name]) & fixed
+        absent[name] = spread(cut | left, rows) if left.any() else target.intervened[name]
+        if not fixed.any():
+            value = spread(s.no_evidence[name][0], rows)
+        elif not fixed.all():
+            value = np.where(layer.components(fixed[None]), value, 0.0)
+        values[name] = value
+    return Evidence(given.has_rows, values, EvidencePattern(s, rows, observed, absent))
 
 
 def observed_states(target: Target, conditioned: Conditioned, possible: Possible | None) -> Array:

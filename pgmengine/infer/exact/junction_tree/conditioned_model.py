@@ -16,7 +16,6 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import blocks
 from pgmengine.base.work.memory import no_room
-from pgmengine.evidence.relevance import barren
 from pgmengine.evidence.target import Target, check_one
 from pgmengine.infer.exact.junction_tree.causal_independence import (
     AbsentTerm,
@@ -33,6 +32,7 @@ from pgmengine.infer.exact.junction_tree.causal_independence import (
 from pgmengine.infer.exact.junction_tree.factors import (
     FreeUnits,
     Scopes,
+    SeenTerm,
     Term,
     free_units,
     joined,
@@ -72,7 +72,6 @@ class Form:
 
     Attributes
     ----------
-    prune : leave out barren units, which log_z alone does not need.
     structural : make a factor of every parameter of a coupling, zero or not.
     joints : sets of units, numbered over all layers, whose joint distribution is wanted.
     pairs : whether the pairs of all couplings are wanted.
@@ -80,14 +79,18 @@ class Form:
         wanted as well.
     small : use the small tables of causal_independence.py. The factors then also depend on the
         observed values of the units with independent causes.
+    seen : make a factor of each free unit, for the rows that observe it (shared_rows.py).
+    absent : layers with infinitely many values of which units are absent from some rows, and whose
+        means are wanted.
     """
 
-    prune: bool = False
     structural: bool = False
     joints: tuple[tuple[int, ...], ...] = ()
     pairs: bool = False
     maximum: bool = False
     small: bool = False
+    seen: bool = False
+    absent: tuple[str, ...] = ()
 
 
 # The kinds of terms that tables have.
@@ -130,6 +133,7 @@ class Conditioned:
     separate : layer -> the barren units whose probabilities are wanted, but which are in no factor.
     passing : the elimination order along all chains (causal_independence.passing); None without
         chains.
+    absent : layers of which units are absent from some rows, see `Form`.
     """
 
     free: FreeUnits
@@ -141,6 +145,7 @@ class Conditioned:
     whole: Entries
     separate: dict[str, Array]
     passing: Array | None
+    absent: tuple[str, ...] = ()
 
     @property
     def described(self) -> str:
@@ -156,9 +161,17 @@ class Conditioned:
         found = ", ".join(f"{count} {how}" for count, how in each if count)
         return f"units with independent causes: {found}" if found else ""
 
-    def tables(self, target: Target) -> list[Array]:
-        """Return the entries of each term, (entries, rows) or (entries, 1)."""
-        return [term.values(target) for term in self.terms]
+    def tables(self, target: Target, seen: Array | None = None) -> list[Array]:
+        """Return the entries of each term, (entries, rows) or (entries, 1).
+
+        `seen` (rows, free units) are the states that rows observe, -1 where they do not.
+        """
+        return [
+            term.likelihoods(seen)
+            if isinstance(term, SeenTerm) and seen is not None
+            else term.values(target)
+            for term in self.terms
+        ]
 
     def impossible(self, target: Target) -> Array:
         """Return whether each entry (entries,) is -inf in all rows.
@@ -202,11 +215,11 @@ class Conditioned:
         filled = sum(entries for term, entries in some if isinstance(term, ChildTerm))
         return float(sum(entries for _, entries in some)), FILLED_ENTRY_SECONDS * filled
 
-    def largest(self, target: Target) -> list[Array]:
+    def largest(self, target: Target, seen: Array | None = None) -> list[Array]:
         """Return the entries for the mode: marginalised units count with their largest weight."""
         return [
-            term.largest(target) if isinstance(term, InfiniteTerm) else term.values(target)
-            for term in self.terms
+            term.largest(target) if isinstance(term, InfiniteTerm) else entries
+            for term, entries in zip(self.terms, self.tables(target, seen), strict=True)
         ]
 
     def constant(self, target: Target) -> Array:
@@ -225,10 +238,10 @@ class Conditioned:
     def for_means(self) -> Array:
         """The factors that give means and joint distributions by their marginals, ascending.
 
-        Means of units with infinitely many values are read from the factors of their neighbours.
+        Means of units with infinitely many values are read from the factors of their neighbours,
+        or from their own in rows from which they are absent.
         """
-        places = [place for _, place in self.places((InfiniteTerm, JointTerm))]
-        ranges = [np.arange(place.start, place.stop) for place in places]
+        ranges = [np.arange(p.start, p.stop) for term, p, _ in self.spans if self._gives(term)]
         return np.concatenate(ranges) if ranges else np.empty(0, dtype=np.int64)
 
     def asked(self, kinds: set[str]) -> Array:
@@ -237,9 +250,15 @@ class Conditioned:
 
     def asked_entries(self, kinds: set[str]) -> float:
         """Return the number of entries of these factors."""
-        every, some = NEED_ALL_FACTORS & kinds, (InfiniteTerm, JointTerm)
-        spans = [s for term, _, s in self.spans if every or isinstance(term, some)]
+        every = NEED_ALL_FACTORS & kinds
+        spans = [s for term, _, s in self.spans if every or self._gives(term)]
         return float(sum([s.stop - s.start for s in spans]))
+
+    def _gives(self, term: Term) -> bool:
+        """Return whether the marginals of the factors of a term give means or joint ones."""
+        if isinstance(term, ChildTerm):
+            return term.name in self.absent
+        return isinstance(term, (InfiniteTerm, JointTerm))
 
     def places(self, kind: type[T] | tuple[type[T], ...]) -> list[tuple[T, slice]]:
         """Return the terms of a kind, or of several, with the places of their factors."""
@@ -332,6 +351,8 @@ def condition(target: Target, form: Form) -> Conditioned:
     terms += links
     if form.joints:
         terms.append(_joint_term(free, form.joints))
+    if form.seen:
+        terms.append(SeenTerm(free))
     kept = tuple([term for term in terms if term is not None])
     scopes = joined([term.scopes for term in kept])
     states = free.states
@@ -339,9 +360,10 @@ def condition(target: Target, form: Form) -> Conditioned:
         states = np.concatenate([states, np.full(auxiliaries, 2)])
     sizes = _sizes(states, scopes)
     # Barren units that are in no factor still have means, which are computed on their own.
-    asked = {} if form.prune else left_out
-    separate = {name: np.flatnonzero(mask) for name, mask in asked.items()}
-    return Conditioned(free, states, kept, scopes, sizes, counted, full, separate, order)
+    separate = {name: np.flatnonzero(mask) for name, mask in left_out.items()}
+    return Conditioned(
+        free, states, kept, scopes, sizes, counted, full, separate, order, form.absent
+    )
 
 
 def _sizes(states: Array, scopes: Scopes) -> Array:
@@ -358,9 +380,7 @@ def _sizes(states: Array, scopes: Scopes) -> Array:
 def _left_out(target: Target, form: Form) -> dict[str, Array]:
     """Return layer -> (size,) bool: the barren units that are in no factor, where there are any."""
     s, left_out = target.structure, dict[str, Array]()
-    if form.prune:
-        left_out = {name: mask[0] for name, mask in barren(target).items()}
-    elif form.small and not form.pairs and not form.maximum:
+    if form.small and not form.pairs and not form.maximum:
         left_out = separate_units(target, form.structural)
         for name, mask in left_out.items():
             mask[[u - s.first_unit[name] for u in _within(target, name, form.joints)]] = False

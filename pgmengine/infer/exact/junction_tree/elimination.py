@@ -29,7 +29,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.junction_tree.causal_independence import shares
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
-from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals
+from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals, absent_layers
 from pgmengine.infer.exact.junction_tree.trees import MAX_PASS_BYTES, NEED_MARGINALS, Limits, Tree
 from pgmengine.infer.exact.planning import PlannedTrees, lifted, planned_trees
 from pgmengine.infer.exact.shared_rows import observed_states
@@ -196,7 +196,7 @@ def _solved(
     conditioned = tree.conditioned
     moments, posterior = not NEED_MARGINALS.isdisjoint(kinds), bool(kinds - {"log_z"})
     asked = conditioned.asked(kinds)
-    target = given if tree.restricted is None else tree.given(given)
+    target = tree.given(given)
     if tree.possible is not None and not tree.possible.cards.all():
         log_z = np.full(target.rows, -np.inf)
         if posterior:
@@ -210,12 +210,11 @@ def _solved(
         "draws": draws if "samples" in kinds else 0,
         "key": None if rng is None else rng.integers(0, 2**32, 4, dtype=np.uint32),
     }
-    seen = None
-    if tree.restricted is not None:
-        seen = observed_states(given, conditioned, tree.possible)
-    found = _run(tree, conditioned.tables(target), target.rows, seen, **asking)
+    seen = observed_states(given, conditioned, tree.possible) if tree.shared else None
+    tables = conditioned.tables(target, seen)
+    found = _run(tree, tables, target.rows, seen, **asking)
     if "mode" in kinds and infinite:
-        largest = conditioned.largest(target)
+        largest = conditioned.largest(target, seen)
         found["mode"] = _run(tree, largest, target.rows, seen, mode=True)["mode"]
     log_z = found["log_z"] + conditioned.constant(target)
     if posterior:
@@ -225,16 +224,16 @@ def _solved(
         units = tree.all_states(found["marginals"])
         factors = tree.all_entries(asked, found["expected"])
         on = _separate(tree, target, log_z) if "marginals" in kinds else {}
-        e = FromMarginals(target, conditioned, units, asked, factors, on)
+        e = FromMarginals(target, conditioned, units, asked, factors, on, given)
         answers = e.answers(want)
     if "mode" in kinds:
         x = _values(conditioned, target, tree.named(found["mode"])[:, None])
-        x = _with_others(conditioned, target, x, None)
+        x = _with_others(conditioned, target, given, x, None)
         answers["mode"] = {name: value[:, 0] for name, value in x.items()}
     if "samples" in kinds and rng is not None:
         drawn = tree.named(found["samples"].swapaxes(0, 1))
         x = _values(conditioned, target, drawn)
-        answers["samples"] = _with_others(conditioned, target, x, rng)
+        answers["samples"] = _with_others(conditioned, target, given, x, rng)
     return log_z, answers
 
 
@@ -290,7 +289,7 @@ def _run(
     if tree.cutset is not None:
         return tree.cutset.run((tree.lane(parts, row) for row in range(lanes)), **asking)
     values, wide = tree.values(parts, lanes)
-    if seen is not None:
+    if tree.restricted is not None:
         return run_restricted(tree.tree, values[0], seen, wide=wide, **asking)
     found: dict[str, Array] = tree.tree.run(values, lanes=lanes, wide=wide, **asking)
     return found
@@ -326,25 +325,30 @@ def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
 
 
 def _with_others(
-    conditioned: Conditioned, target: Target, x: States, rng: np.random.Generator | None
+    conditioned: Conditioned,
+    target: Target,
+    given: Target,
+    x: States,
+    rng: np.random.Generator | None,
 ) -> States:
     """Draw the units with infinitely many values, and the units in no factor, given all others.
 
     `x` has the states (rows, draws, width) of the other units. Without `rng`, these units get their
-    most probable values.
+    most probable values. `given` are the rows as they were given, from which no unit is absent.
     """
-    terms = [term for term, _ in conditioned.infinite]
-    if not terms and not conditioned.separate:
+    terms = [term.name for term, _ in conditioned.infinite]
+    names = dict.fromkeys(terms + absent_layers(given, target))
+    if not names and not conditioned.separate:
         return x
     rows, draws = next(iter(x.values())).shape[:2]
-    each = target.take(np.repeat(np.arange(rows), draws))
+    each = given.take(np.repeat(np.arange(rows), draws))
     flat = {name: value.reshape(rows * draws, -1) for name, value in x.items()}
-    for term in terms:
-        layer = target.structure.layers[term.name]
-        eta = layer.shaped(each.natural(flat, term.name))
+    for name in names:
+        layer = target.structure.layers[name]
+        eta = layer.shaped(each.natural(flat, name))
         drawn = layer.unit.mode(eta) if rng is None else layer.unit.sample(eta, rng)
-        free = each.components(term.name, each.free[term.name])
-        flat[term.name] = np.where(free, layer.flat(drawn), flat[term.name])
+        free = each.components(name, each.free[name])
+        flat[name] = np.where(free, layer.flat(drawn), flat[name])
     for name, units in conditioned.separate.items():
         assert rng is not None
         drawn = target.structure.layers[name].unit.sample(each.natural(flat, name), rng)

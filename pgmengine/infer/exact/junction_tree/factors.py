@@ -7,6 +7,7 @@ Given the evidence, every term of the log density is a table over a few free uni
     pair        beta x_i W_ij x_j of two free units that an undirected coupling joins
     table       beta log T at the states of its observed units, over its free units
                 (table_terms.py)
+    seen        0 at the observed state of a unit that other rows leave free, and -inf elsewhere
     constant    terms without a free unit
 
 Free units are numbered 0, 1, ..., in the order of the layers. Rows of one evidence pattern and one
@@ -21,6 +22,7 @@ Reference: the brute-force oracle of the tests (test_elimination.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -166,6 +168,32 @@ def unit_term(target: Target, free: FreeUnits) -> UnitTerm | None:
     n = len(free.states) if weighs_units(target) else 0
     scopes = Scopes(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32))
     return UnitTerm(free, scopes) if n else None
+
+
+@dataclass(frozen=True, eq=False)
+class SeenTerm:
+    """The likelihoods of the states of each free unit, for rows of which some observe it."""
+
+    free: FreeUnits
+
+    by_row = True
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """The scopes of its factors: each free unit."""
+        n = len(self.free.states)
+        return Scopes(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32))
+
+    def values(self, target: Target) -> Array:
+        """Return the log likelihoods of a row that observes none of the units."""
+        return np.zeros((int(self.free.states.sum()), 1))
+
+    def likelihoods(self, seen: Array) -> Array:
+        """Return log likelihoods (entries, rows): -inf at states other than the observed one."""
+        unit = np.arange(len(self.free.states)).repeat(self.free.states)
+        state = np.arange(len(unit)) - (self.free.states.cumsum() - self.free.states)[unit]
+        at = np.ascontiguousarray(seen.T).take(unit, 0)
+        return np.where((at < 0) | (at == state[:, None]), 0.0, -np.inf)
 
 
 @dataclass(frozen=True, eq=False)

@@ -126,6 +126,14 @@ class Group:
         columns = self.layer.columns(self.units)
         return flat[:, columns].reshape(len(flat), len(self.units), -1).swapaxes(0, 1)
 
+    def absent(self, target: Target) -> Array | None:
+        """Return the mask (n, 1, rows or 1) of units that do() sets; None if there are none."""
+        cut = target.pattern.cut
+        if cut is None:
+            return None
+        mine = cut.T[target.structure.first_unit[self.layer.name] + self.units]
+        return mine[:, None] if mine.any() else None
+
     def steps(self, target: Target, into: dict[str, list[Weight]]) -> Array:
         """Return what the neighbours add to the fields, (n, joint states, width).
 
@@ -256,21 +264,37 @@ class ChildTerm:
     by_row = True
 
     def values(self, target: Target) -> Array:
-        """Return beta [log p(x | zeta) - log h(x)] of all children."""
+        """Return beta [log p(x | zeta) - log h(x)] of all children, and 0 of those of do()."""
         unit, found = target.structure.layers[self.name].unit, []
         for group, x, zeta in self._states(target):
             logs = times(target.beta[0], unit.log_conditional(x, zeta) - unit.log_h(x))
-            found.append((group, logs.reshape(len(group.units), group.size, -1)))
+            logs = logs.reshape(len(group.units), group.size, -1)
+            absent = group.absent(target)
+            found.append((group, logs if absent is None else np.where(absent, 0.0, logs)))
         return entries_of(found)
 
     def scores(self, target: Target) -> Iterator[tuple[Group, Array]]:
         """Yield groups of children, and their scores d log p(x | zeta) / d zeta.
 
         The axes are children, the parents' states, the child's states or 1, rows, and components.
+        Children that do() sets have the score 0.
         """
         unit = target.structure.layers[self.name].unit
         for group, x, zeta in self._states(target):
-            yield group, unit.score(x, zeta).reshape(*zeta.shape[:4], unit.width)
+            score = unit.score(x, zeta).reshape(*zeta.shape[:4], unit.width)
+            if (absent := group.absent(target)) is not None:
+                score = np.where(absent[:, :, None, :, None], 0.0, score)
+            yield group, score
+
+    def means(self, target: Target) -> Iterator[tuple[Group, Array]]:
+        """Yield groups of children with infinitely many values, and their means given the parents.
+
+        The axes are children, parents' states, rows, and components.
+        """
+        unit = target.structure.layers[self.name].unit
+        for group, _, zeta in self._states(target):
+            mean = unit.mean(unit.link(zeta))
+            yield group, mean.reshape(len(group.units), group.size, -1, unit.width)
 
     def _states(self, target: Target) -> Iterator[tuple[Group, Array, Array]]:
         """Yield groups, and x and zeta (n, parents' states, states or 1, rows[, width]) of each."""

@@ -31,6 +31,9 @@ from pgmengine.model.tables import BLOCK_ENTRIES, TableIndex
 # other in the model.
 MAX_PLACED_ENTRIES = 2**16
 
+# The largest number of places of entries that evidence remembers for the next update of a fit.
+MAX_KEPT_PLACES = 2**18
+
 
 @dataclass(frozen=True, eq=False)
 class Entries:
@@ -43,6 +46,7 @@ class Entries:
     unit : (axes,) the unit of each axis of these tables.
     stride : (axes,) entries between two neighbouring states, 0 where the unit is free.
     start : (tables,) the first axis of each table.
+    child : (tables,) the unit whose conditional each table is, -1 for other tables.
     """
 
     base: Array
@@ -50,9 +54,30 @@ class Entries:
     unit: Array
     stride: Array
     start: Array
+    child: Array
 
-    def given(self, target: Target) -> Array:
-        """Return the places (entries, rows), or (entries, 1) where no unit is observed."""
+    def given(self, target: Target) -> tuple[Array, Array | None]:
+        """Return the places (entries, rows), or (entries, 1) where no unit is observed.
+
+        The second item is a mask (entries, rows or 1) of conditionals that are absent from a row;
+        None if all are there.
+        """
+        if len(self.owner) * target.rows > MAX_KEPT_PLACES:
+            return self._places(target), self._absent(target)
+        found: tuple[Array, Array | None] = target.evidence.memo.recall(
+            self, lambda: (self._places(target), self._absent(target))
+        )
+        return found
+
+    def _absent(self, target: Target) -> Array | None:
+        """Return the mask of entries of units that do() sets in some rows."""
+        cut = target.pattern.cut
+        if cut is None:
+            return None
+        absent = cut.T[self.child] & (self.child >= 0)[:, None]
+        return absent.take(self.owner, 0) if absent.any() else None
+
+    def _places(self, target: Target) -> Array:
         if not len(self.unit):
             return self.base[:, None]
         # States of one unit are next to each other.
@@ -63,20 +88,20 @@ class Entries:
 
 
 NO_PLACES = np.empty(0, dtype=np.int64)
-NO_ENTRIES = Entries(NO_PLACES, NO_PLACES, NO_PLACES, NO_PLACES, NO_PLACES)
+NO_ENTRIES = Entries(NO_PLACES, NO_PLACES, NO_PLACES, NO_PLACES, NO_PLACES, NO_PLACES)
 
 
 def _entries(target: Target, tables: Array, base: Array, owner: Array, seen: Array) -> Entries:
     """Return the entries of some tables; the mask `seen` (S,) marks the axes of observed units."""
     index = target.structure.table_index
-    mine = np.zeros(len(index.child), dtype=bool)
+    mine, child = np.zeros(len(index.child), dtype=bool), index.child[tables]
     mine[tables] = True
     axes = mine[index.table].nonzero()[0]
     if not seen[axes].any():
-        return Entries(base, owner, NO_PLACES, NO_PLACES, NO_PLACES)
+        return Entries(base, owner, NO_PLACES, NO_PLACES, NO_PLACES, child)
     lengths = index.start[tables + 1] - index.start[tables]
     stride = np.where(seen[axes], index.stride[axes], 0)[:, None]
-    return Entries(base, owner, index.unit[axes], stride, np.cumsum(lengths) - lengths)
+    return Entries(base, owner, index.unit[axes], stride, np.cumsum(lengths) - lengths, child)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +129,17 @@ class TableTerm:
 
     def values(self, target: Target) -> Array:
         """Return the entries of all tables."""
-        found = target.model.table_terms.take(self.entries.given(target))
+        places, absent = self.entries.given(target)
+        found = target.model.table_terms.take(places)
+        if absent is not None:
+            found = np.where(absent, 0.0, found)
         return _tempered(target, found)
 
     def add(self, target: Target, counts: Array, found: Array, weights: Array) -> None:
         """Add expected indicators (entries, rows) to the counts of all entries of the model."""
-        at, found = self.entries.given(target), found * weights
+        (at, absent), found = self.entries.given(target), found * weights
+        if absent is not None:
+            found = np.where(absent, 0.0, found)
         if at.shape[1] == 1:
             # No unit of the tables is observed, so that all rows add to the same entries.
             found = found.sum(axis=1, keepdims=True)
@@ -175,22 +205,24 @@ class SlicedTables:
 
     def values(self, target: Target) -> Array:
         """Return the entries of all tables."""
-        terms, states = target.model.table_terms, target.states
+        terms, states, cut = target.model.table_terms, target.states, target.pattern.cut
         out = np.full((sum(one.size for one in self.slices), len(states)), np.nan)
         place = 0
         for one in self.slices:
             part = out[place : place + one.size].reshape(*one.free_shape, len(states))
             for row, state in enumerate(states):
-                part[..., row] = one.of(terms, state)
+                part[..., row] = 0.0 if one.absent(cut, row) else one.of(terms, state)
             place += one.size
         return _tempered(target, out)
 
     def add(self, target: Target, counts: Array, found: Array, weights: Array) -> None:
         """Add expected indicators (entries, rows) to the counts of all entries of the model."""
-        place = 0
+        place, cut = 0, target.pattern.cut
         for one in self.slices:
             part = found[place : place + one.size].reshape(*one.free_shape, -1)
             for row, state in enumerate(target.states):
+                if one.absent(cut, row):
+                    continue
                 # Most questions weigh all rows by 1, and need no copy.
                 weighed = part[..., row] if weights[row] == 1 else part[..., row] * weights[row]
                 one.of(counts, state)[...] += weighed
@@ -207,12 +239,14 @@ class Slice:
     shape : the numbers of states of its units.
     units : its units, numbered over all layers.
     seen : whether each of them is observed.
+    child : the unit whose conditional it is, -1 for another table.
     """
 
     first: int
     shape: tuple[int, ...]
     units: Array
     seen: Array
+    child: int
 
     @property
     def free_shape(self) -> tuple[int, ...]:
@@ -223,6 +257,10 @@ class Slice:
     def size(self) -> int:
         """The number of entries over its free units."""
         return int(np.prod(self.free_shape, dtype=np.int64))
+
+    def absent(self, cut: Array | None, row: int) -> bool:
+        """Return whether do() sets its child in a row."""
+        return cut is not None and self.child >= 0 and bool(cut[row % len(cut), self.child])
 
     def of(self, entries: Array, states: Array) -> Array:
         """Return a view (states of the free units, ...) of the entries of all tables."""
@@ -351,7 +389,8 @@ def _sliced(index: TableIndex, these: _Active) -> SlicedTables:
     for t in these.tables.tolist():
         own = slice(int(index.start[t]), int(index.start[t + 1]))
         shape = tuple(index.states[own].tolist())
-        slices.append(Slice(int(index.first[t]), shape, index.unit[own], these.number[own] < 0))
+        child, seen = int(index.child[t]), these.number[own] < 0
+        slices.append(Slice(int(index.first[t]), shape, index.unit[own], seen, child))
     return SlicedTables(these.tables, these.scopes(), tuple(slices))
 
 
@@ -411,7 +450,10 @@ def observed_constant(target: Target, whole: Entries) -> Array:
     for c in s.undirected:
         total += target.beta * c.log_density(target.model.weight(c), seen[c.a], seen[c.b])
     if len(whole.base):
-        logs = np.ascontiguousarray(target.model.table_terms.take(whole.given(target)).T)
+        places, absent = whole.given(target)
+        logs = np.ascontiguousarray(target.model.table_terms.take(places).T)
+        if absent is not None:
+            logs = np.where(absent.T, 0.0, logs)
         found = logs.sum(axis=1)
         total += found if target.untempered else times(target.beta, found)
     return total

@@ -17,6 +17,7 @@ import numpy as np
 
 from pgmengine.base.numerics import add_at
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.expectations import Expectations, put_second_moments
 from pgmengine.infer.exact.gathered import Answer
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm, Links
@@ -49,6 +50,8 @@ class FromMarginals(Expectations):
     asked: Array
     factors: Array
     separate: States
+    # The rows as they were given: their units that are absent from the tree have means, too.
+    given: Target
 
     @cached_property
     def _ends(self) -> Array:
@@ -149,7 +152,20 @@ class FromMarginals(Expectations):
             layer = self.target.structure.layers[term.name]
             means = weighted.sum(axis=1).swapaxes(0, 1).reshape(len(out[term.name]), -1)
             out[term.name][:, layer.columns(group.units)] = means
+        for name in absent_layers(self.given, self.target):
+            self._put_absent(name, out[name])
         return out
+
+    def _put_absent(self, name: str, out: Array) -> None:
+        """Fill in the means (rows, width) of units of a layer that are absent from their rows."""
+        absent = self.given.free[name] & ~self.target.free[name]
+        layer = self.target.structure.layers[name]
+        for term, place in self.conditioned.places(ChildTerm):
+            for group, mean in term.means(self.target) if term.name == name else ():
+                means = (self.group(place, group)[..., None] * mean).sum(axis=1).swapaxes(0, 1)
+                columns = layer.columns(group.units)
+                mask = layer.components(absent)[:, columns]
+                out[:, columns] = np.where(mask, means.reshape(len(out), -1), out[:, columns])
 
     def _infinite(self) -> Iterator[tuple[InfiniteTerm, Group, Array]]:
         """Yield groups of units with infinitely many values, with means times probabilities.
@@ -342,8 +358,22 @@ class FromMarginals(Expectations):
         # All units of the other tables are observed.
         whole = np.flatnonzero(tables)
         if len(whole):
-            add_at(counts, s.table_index.entries_of(target.states, whole), weights[:, None])
+            places, heavy = s.table_index.entries_of(target.states, whole), weights[:, None]
+            if (cut := target.pattern.cut) is not None:
+                child = s.table_index.child[whole]
+                heavy = np.where(cut[:, child] & (child >= 0), 0.0, heavy)
+            add_at(counts, places, heavy)
         return target.model.table_slopes(counts)
+
+
+def absent_layers(given: Target, target: Target) -> list[str]:
+    """Return the layers with infinitely many values of which units are absent from some rows."""
+    layers = target.structure.layers
+    return [
+        name
+        for name, free in given.free.items()
+        if layers[name].unit.support is None and (free & ~target.free[name]).any()
+    ]
 
 
 def _blocks(a: Layer, first: Array, b: Layer, second: Array) -> tuple[Array, Array]:

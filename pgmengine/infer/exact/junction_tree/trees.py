@@ -64,6 +64,9 @@ class Tree:
 
     rows: Array
     form: Form
+    # Layer -> (size,) bool: the units that are free in the tree. Other units are observed in a row,
+    # or are absent from it.
+    free: dict[str, Array]
     # The key under which the structure remembers the tree.
     key: tuple[Any, ...]
     conditioned: Conditioned
@@ -71,8 +74,8 @@ class Tree:
     tree: JunctionTree
     # The factors without impossible states, where these were removed.
     possible: Possible | None = None
-    # (rows, 2), if rows of several patterns share the tree: the number of entries of all cliques,
-    # and of the largest clique, over the states that are possible for each row.
+    # (rows, 2), if the rows have passes of their own: the number of entries of all cliques, and of
+    # the largest clique, over the states that are possible for each row.
     restricted: Array | None = None
     # The variables on which the tree is conditioned.
     cutset: Cutset | None = None
@@ -99,6 +102,11 @@ class Tree:
         return 1 if self.cutset is None else self.cutset.states
 
     @property
+    def shared(self) -> bool:
+        """Whether units that are free in the tree may be observed in some rows."""
+        return self.form.seen or self.restricted is not None
+
+    @property
     def by_value(self) -> bool:
         """Whether other values of the evidence may need another tree."""
         values = self.possible is not None or self.restricted is not None
@@ -122,11 +130,8 @@ class Tree:
         return float(np.log2(max(self.restricted[:, 1].max(), 1.0)))
 
     def given(self, target: Target) -> Target:
-        """Return the target with all units of the tree free."""
-        free = {n: np.zeros(layer.size, dtype=bool) for n, layer in target.structure.layers.items()}
-        for name, units in self.conditioned.free.layers.items():
-            free[name][units] = True
-        return freed(target, free)
+        """Return the target in which the units of the tree are free, and no others."""
+        return freed(target, self.free)
 
     def values(self, parts: list[Array], lanes: int) -> tuple[list[Array], Array]:
         """Return the entries of all factors at the possible states, and which factors have lanes.
@@ -293,7 +298,7 @@ class Tree:
                 f"2^{np.log2(self.passes):.4g} joint states"
             )
         cliques = f"{self.tree.cliques} clique{'s' * (self.tree.cliques != 1)}"
-        sharing = "" if self.restricted is None else f", shared by {len(self.rows)} rows"
+        sharing = f", shared by {len(self.rows)} rows" if self.shared else ""
         return (
             f"junction tree of {cliques}{sharing}, largest 2^{self.largest:.4g} states, "
             f"2^{math.log2(max(self.most, 1.0)):.4g} in all{conditioning}"
