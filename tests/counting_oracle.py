@@ -4,13 +4,11 @@ A network is a list of parents and a list of tables p(child | parents), child la
 of states, -1 where nothing is observed.
 """
 
-from collections import Counter
 from itertools import product
 
 import numpy as np
 
 import pgmengine as pgm
-from pgmengine.infer.exact.shared_rows import MIN_PATTERNS_TO_SHARE, MIN_ROWS_OF_OWN_TREE
 
 
 def random_network(rng, units=4, most_parents=2):
@@ -72,24 +70,15 @@ def informed(parents, rows):
     return ~np.all([barren(parents, row) for row in rows], axis=0)
 
 
-def share_a_tree(rows):
-    """Return whether each row has a rare pattern, so that it shares a tree with other rows."""
-    patterns = [tuple(row < 0) for row in rows]
-    different = Counter(tuple(row < 0) for row in np.unique(rows, axis=0))
-    rare = {p for p, count in different.items() if count < MIN_ROWS_OF_OWN_TREE}
-    return [len(rare) >= MIN_PATTERNS_TO_SHARE and pattern in rare for pattern in patterns]
-
-
-def expected(cards, parents, tables, rows, weights, whole=None):
+def expected(cards, parents, tables, rows, weights, whole=False):
     """Return the log-likelihood, and the expected counts of each table.
 
-    `whole` says for each row whether families of barren units count. They may be left out, because
-    their counts are those of their parents times the present probabilities. The package leaves them
-    out where a tree belongs to one evidence pattern.
+    Families of barren units do not count, because their counts would be those of their parents
+    times the present probabilities. With `whole` they do.
     """
     counts, total = [np.zeros_like(t) for t in tables], 0.0
-    for row, weight, all_families in zip(rows, weights, whole or share_a_tree(rows), strict=True):
-        idle = [False] * len(row) if all_families else barren(parents, row)
+    for row, weight in zip(rows, weights, strict=True):
+        idle = [False] * len(row) if whole else barren(parents, row)
         free = [range(k) if state < 0 else [state] for k, state in zip(cards, row, strict=True)]
         found = {}
         for x in product(*free):

@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 from rows_together import compare
 
+from pgmengine.base.equal_rows import distinct
+from pgmengine.evidence.target import evidence_patterns
 from pgmengine.infer.exact import gathered, planning
 from pgmengine.infer.exact.enumeration import compiled_enumerator, enumeration, linear_plan
 from pgmengine.infer.exact.junction_tree import (
@@ -68,7 +70,7 @@ def _asking_first_rows(patch, kept):
             for tree in sharing:
                 done[tree.rows] = True
             for tree in right:
-                pattern = next(p for p in planning.evidence_patterns(target) if tree.rows[0] in p)
+                pattern = next(p for p in evidence_patterns(target) if tree.rows[0] in p)
                 several = done[pattern].any() and not any(tree is other for other in sharing)
                 out.append(kept(tree, pattern, done[pattern[0]]) if several else tree)
             return [tree for tree in out if tree is not None]
@@ -231,18 +233,18 @@ def a_unit_that_is_not_barren_is_left_out(patch):
     """The first free unit with a conditional table is pruned, whatever depends on it."""
 
     def change(inner):
-        def left_out(target, form):
-            found, s = inner(target, form), target.structure
-            for name in s.layers if form.prune else ():
-                mine = target.free[name][0] & (s.child_tables[name] >= 0)
+        def leaving(target, kinds, structural):
+            found, s = inner(target, kinds, structural), target.structure
+            for name in s.layers if kinds <= planning.NEED_NO_BARREN else ():
+                mine = distinct(target.free[name]) & (s.child_tables[name] >= 0)
                 if mine.any():
-                    gone = np.arange(len(mine)) == mine.argmax()
+                    gone = mine & (np.arange(mine.shape[1]) == mine.any(axis=0).argmax())
                     return {**found, name: found.get(name, False) | gone}
             return found
 
-        return left_out
+        return leaving
 
-    _wrap(patch, conditioned_model, "_left_out", change)
+    _wrap(patch, planning, "leaving", change)
 
 
 @fault

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from pgmengine.base.work import cache, executors
+from pgmengine.evidence.target import evidence_patterns
 from pgmengine.infer import answering
 from pgmengine.infer.exact import exact, planning, shared_rows
 from pgmengine.infer.exact.enumeration import (
@@ -55,9 +56,13 @@ class Share:
 
 # (modules that read it, name): the values that are drawn, and the value that switches it off.
 THRESHOLDS = {
-    # Rows of rare patterns share a tree.
-    ((shared_rows, planning), "MIN_ROWS_OF_OWN_TREE"): ((8, 3), 0),
-    ((shared_rows,), "MIN_PATTERNS_TO_SHARE"): ((2,), INF),
+    # Rows of several kinds share a tree, as lanes of one pass or with passes of their own.
+    ((planning,), "MIN_ROWS_OF_OWN_TREE"): ((8, 3), 0),
+    ((shared_rows, planning), "MIN_KINDS_TO_SHARE"): ((2,), INF),
+    ((planning,), "MAX_LANE_ENTRIES"): ((0, 0, 2**12), 0),
+    # Barren units leave the model of their row.
+    ((shared_rows,), "NEED_NO_BARREN"): ((shared_rows.NEED_NO_BARREN,), set()),
+    ((shared_rows,), "NEED_NO_LEAVES"): ((shared_rows.NEED_NO_LEAVES,), set()),
     # A row has a tree of its own where the shared one takes longer than planning.
     ((planning,), "planning_seconds"): (
         (shared_rows.planning_seconds, *(Share(x) for x in (0.05, 0.1, 0.2, 0.35))),
@@ -121,6 +126,8 @@ def _patched(values):
 # The shortcuts that `counted` counts.
 NAMES = (
     "shared tree",
+    "lanes of several kinds",
+    "units absent from some rows",
     "rows of a pattern in several trees",
     "restricted to the states of a row",
     "cutset",
@@ -183,7 +190,7 @@ def counted(reached: Counter):
 
 def _of_trees(found, target, want, limits):
     """Yield the shortcuts that the trees of a question take."""
-    patterns = planning.evidence_patterns(target)
+    patterns = evidence_patterns(target)
     if len(patterns) > 1:
         yield "several patterns in a tree question"
     for rows in patterns:
@@ -197,10 +204,14 @@ def _of_trees(found, target, want, limits):
             yield "cutset"
         if tree.possible is not None:
             yield "impossible states removed"
-        one = target.take(tree.rows[:1])
-        free = sum(int(mask.sum()) for mask in one.free.values())
-        if tree.restricted is None and tree.form.prune and len(tree.conditioned.free.states) < free:
+        if tree.form.seen:
+            yield "lanes of several kinds"
+        mine = target.take(tree.rows)
+        cut = [mine.free[name] & ~free for name, free in tree.free.items()]
+        if any(mask.any() for mask in cut):
             yield "barren units pruned"
+        if any((mask != mask[0]).any() for mask in cut):
+            yield "units absent from some rows"
         if tree.conditioned.separate:
             yield "units in no factor"
         for term in tree.conditioned.terms:

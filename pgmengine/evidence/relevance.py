@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -281,33 +282,56 @@ def _barren_by_tables(target: Target) -> dict[str, Array]:
     if rows > 1:
         first, group = equal_rows(np.packbits(masks, axis=1))
         masks = masks[first]
-    found = np.array([_barren_in(s, *np.split(mask, 2)) for mask in masks])[group]
+    found = _barren_in(s, *np.split(masks, 2, axis=1))[group]
     return {name: found[:, own] for name, own in s.slices.items()}
 
 
 def _barren_in(s: Structure, able: Array, intervened: Array) -> Array:
-    """Return the units (units,) of `able` that are only in their own tables and barren ones.
+    """Return the units (patterns, units) of `able` that are only in their own and barren tables.
 
-    Tables of children that do() has set, `intervened`, do not count.
+    Tables of children that do() has set, `intervened`, do not count. The patterns are the bits of
+    whole numbers, so that one operation serves all of them.
+    """
+    patterns, units = able.shape
+    every, free, cut = (1 << patterns) - 1, _bits(able), _bits(intervened)
+    # The patterns in which each unit is in a table that counts, besides its own.
+    used, found = [0] * units, [0] * units
+    order, parents, joined = s.memo.recall("children first", lambda: _children_first(s))
+    for unit in joined:
+        used[unit] = every
+    for unit in order:
+        found[unit] = free[unit] & ~used[unit]
+        active = every & ~(found[unit] | cut[unit])
+        for parent in parents[unit]:
+            used[parent] |= active
+    size = (patterns + 7) // 8
+    packed = np.frombuffer(b"".join([x.to_bytes(size, "little") for x in found]), dtype=np.uint8)
+    bits = np.unpackbits(packed.reshape(units, size), axis=1, count=patterns, bitorder="little")
+    return bits.T.astype(bool)
+
+
+def _bits(mask: Array) -> list[int]:
+    """Return the columns of a mask (patterns, units) as whole numbers."""
+    packed = np.packbits(mask.T, axis=1, bitorder="little")
+    return [int.from_bytes(row.tobytes(), "little") for row in packed]
+
+
+def _children_first(s: Structure) -> tuple[list[int], list[list[int]], list[int]]:
+    """Return the units with conditional tables after all their children, and parents by unit.
+
+    The third item are the units in tables that are no conditionals.
     """
     index = s.table_index
-    counts = ~((index.child >= 0) & intervened[index.child])
-    other = (index.unit != index.child[index.table]) & counts[index.table]
-    # The number of tables that each unit is in besides its own.
-    uses = np.bincount(index.unit[other], minlength=len(able))
-    own = np.concatenate([*s.child_tables.values()])
-    waiting = np.flatnonzero(able & (uses == 0)).tolist()
-    found = np.zeros(len(able), dtype=bool)
-    while waiting:
-        unit = waiting.pop()
-        found[unit] = True
-        table = own[unit]
-        for parent in index.unit[index.start[table] : index.start[table + 1]].tolist():
-            if parent != unit:
-                uses[parent] -= 1
-                if able[parent] and not uses[parent]:
-                    waiting.append(parent)
-    return found
+    parents: list[list[int]] = [[] for _ in range(s.units)]
+    children = index.child[index.table].tolist()
+    for unit, child in zip(index.unit.tolist(), children, strict=True):
+        if child >= 0 and unit != child:
+            parents[child].append(unit)
+    first: TopologicalSorter[int] = TopologicalSorter()
+    for child in np.unique(index.child[index.child >= 0]).tolist():
+        first.add(child, *parents[child])
+    order = [*first.static_order()][::-1]
+    return order, parents, np.unique(index.unit[(index.child < 0)[index.table]]).tolist()
 
 
 def informed_units(target: Target, given: Mapping[str, Array]) -> Array:

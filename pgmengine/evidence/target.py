@@ -281,6 +281,41 @@ class Target:
         """Return the product of weights of rows with the weights of the target."""
         return weights if self.weights is None else np.asarray(weights * self.weights)
 
+    def barren(self, structural: bool) -> dict[str, Array]:
+        """Return the barren units of each row, layer -> (rows or 1, size) bool.
+
+        `structural`: whether an arrow with the weight 0 counts. It is remembered for the next
+        update of a fit where it follows from the pattern alone.
+        """
+
+        def make() -> dict[str, Array]:
+            return {n: distinct(mask) for n, mask in barren(self, structural=structural).items()}
+
+        if self.soft or not self.untempered or (self.structure.arrows and not structural):
+            return make()
+        found: dict[str, Array] = self.pattern.memo.recall(("barren", structural), make)
+        return found
+
+    @property
+    def idle(self) -> Array | None:
+        """The mask (rows or 1, units) of units whose conditionals do not count in a gradient.
+
+        They are barren, or do() has set them; None where there are none.
+        """
+
+        def make() -> Array | None:
+            found, cut = self.barren(structural=True), self.intervened
+            masks = [found[name] | distinct(cut[name]) for name in self.structure.layers]
+            if not any([mask.any() for mask in masks]):
+                return None
+            rows = max(map(len, masks))
+            return np.concatenate([spread(mask, rows) for mask in masks], axis=1)
+
+        if self.soft or not self.untempered:
+            return make()
+        idle: Array | None = self.pattern.memo.recall("idle", make)
+        return idle
+
     @cached_property
     def _unscored(self) -> dict[str, Array]:
         """Layer -> (rows, size) bool: units whose conditionals do not count in a gradient."""

@@ -89,7 +89,7 @@ def test_families_of_barren_units_do_not_move_the_optimum(seed, atol=1e-5):
     steps = pgm.EM(pseudocount=0.5, tolerance=1e-13)
     fit = fitted(model_of(cards, parents, tables), rows, optimizer=steps, updates=3000)
     own = tables_of(fit.model, parents)
-    for whole in ([True] * len(rows), [False] * len(rows)):
+    for whole in (True, False):
         counts = expected(cards, parents, own, rows, np.ones(len(rows)), whole)[1]
         for one, two in zip(maximised(own, counts, 0.5), own, strict=True):
             np.testing.assert_allclose(one, two, atol=atol)

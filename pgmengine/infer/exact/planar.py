@@ -52,7 +52,7 @@ from pgmengine.base.work.division import blocks
 from pgmengine.base.work.memory import no_room
 from pgmengine.base.work.progress import track
 from pgmengine.base.work.threads import one_blas_thread
-from pgmengine.evidence.target import Target, evidence_patterns
+from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.gathered import Answer, Gathered, exact_answers
 from pgmengine.infer.exact.junction_tree.conditioned_model import NEED_ALL_FACTORS, Form
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits
@@ -60,6 +60,7 @@ from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import NEED_MARGINALS
 from pgmengine.infer.exact.least_width import least_width
 from pgmengine.infer.exact.planning import lifted
+from pgmengine.infer.exact.shared_rows import NEED_NO_BARREN, Kind, freed, kinds_of_rows, leaving
 from pgmengine.infer.exact.spin_factors import Spins, conditioned_spins
 from pgmengine.infer.question.prepared import AnyPrepared, Method, OtherPlanNeeded
 from pgmengine.infer.results.answer_bytes import peak_bytes
@@ -209,11 +210,11 @@ FACTORED_ENTRY_SECONDS, SOLVED_ENTRY_SECONDS = 1.5e-7, 2.5e-9
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows of one evidence pattern, their graph and log Z.
+    """Rows of one kind, their graph and log Z.
 
     Attributes
     ----------
-    rows : numbers of the rows.
+    kind : the rows, and their free units.
     spins : the free units.
     ghosted : (units joined to the ghost,) their numbers.
     graph : the drawn graph; edges to the ghost follow after all others.
@@ -223,7 +224,7 @@ class Part:
     norm : the largest norm of an inverse.
     """
 
-    rows: Array
+    kind: Kind
     spins: Spins
     ghosted: Array
     graph: KacWard
@@ -391,17 +392,17 @@ def _parts(target: Target, want: tuple[str, ...]) -> Iterator[Part]:
     if not may_be_planar(target.structure, least_width(target)):
         raise PgmError("the graph is not planar, or not one of couplings of two-state units")
     form = Form(
-        prune=not kinds & NEED_MARGINALS,
         structural=bool(NEED_ALL_FACTORS & kinds),
         joints=tuple(units_of(target.structure, w) for w in want if isinstance(w, Joint)),
         pairs="pairs" in kinds,
     )
-    for rows in evidence_patterns(target):
-        yield _part(target.take(rows), rows, form, kinds)
+    absent = leaving(target, kinds, form.structural) if kinds <= NEED_NO_BARREN else {}
+    for kind in kinds_of_rows(target, absent, means=False):
+        yield _part(freed(target.take(kind.rows), kind.free), kind, form, kinds)
 
 
-def _part(target: Target, rows: Array, form: Form, kinds: set[str]) -> Part:
-    """Return the part of the rows of one evidence pattern, which are the rows of the target."""
+def _part(target: Target, kind: Kind, form: Form, kinds: set[str]) -> Part:
+    """Return the part of the rows of one kind, which are the rows of the target."""
     spins, constant, h, couplings = conditioned_spins(target, form)
     conditioned, lanes = spins.conditioned, couplings.shape[1]
     units, edges = len(conditioned.states), spins.edges
@@ -428,7 +429,7 @@ def _part(target: Target, rows: Array, form: Form, kinds: set[str]) -> Part:
     log_z = constant + units * np.log(2.0) + each[which]
     every = np.broadcast_to(which, target.rows) if lanes == 1 else which
     norm = max(norm for _, norm in even)
-    part = Part(rows, spins, ghosted, graph, J, every, np.broadcast_to(log_z, target.rows), norm)
+    part = Part(kind, spins, ghosted, graph, J, every, np.broadcast_to(log_z, target.rows), norm)
     part.check_digits(kinds)
     return part
 
@@ -462,13 +463,15 @@ def _answered(parts: list[Part], target: Target, want: tuple[str, ...]) -> tuple
     """Return log Z (rows,), and the other answers: quantity -> layer or coupling -> (rows, ...)."""
     gathered, kinds = Gathered(target, "determinants"), {*map(quantity, want)}
     for part in parts:
-        given = target.take(part.rows)
+        rows = part.kind.rows
+        whole = target.take(rows)
+        given = freed(whole, part.kind.free)
         conditioned, found = part.spins.conditioned, Answer()
         if not NEED_MARGINALS.isdisjoint(kinds):
             units, factors = part.marginals(kinds)
             asked = conditioned.asked(kinds)
             keep = np.repeat(np.isin(np.arange(len(conditioned.sizes)), asked), conditioned.sizes)
-            e = FromMarginals(given, conditioned, units, asked, factors[keep], {}, given)
+            e = FromMarginals(given, conditioned, units, asked, factors[keep], {}, whole)
             found = e.answers(want)
-        gathered.add(part.rows, part.log_z + conditioned.constant(given), found)
+        gathered.add(rows, part.log_z + conditioned.constant(given), found)
     return gathered.complete()

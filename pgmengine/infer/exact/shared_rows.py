@@ -32,7 +32,7 @@ import numpy as np
 from pgmengine.base.equal_rows import distinct, rows_by_kind, spread
 from pgmengine.base.types import Array
 from pgmengine.evidence.evidence import Evidence
-from pgmengine.evidence.relevance import EvidencePattern, barren
+from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible
@@ -79,7 +79,7 @@ def leaving(target: Target, kinds: set[str], structural: bool) -> dict[str, Arra
     """
     if not kinds <= NEED_NO_LEAVES:
         return {}
-    found = {name: distinct(mask) for name, mask in barren(target, structural=structural).items()}
+    found = target.barren(structural)
     if not kinds <= NEED_NO_BARREN:
         layers = target.structure.layers
         found = {name: mask for name, mask in found.items() if layers[name].unit.support is None}

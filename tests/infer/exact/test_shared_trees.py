@@ -24,7 +24,8 @@ def both(model, want, monkeypatch, **arguments):
     method = arguments.pop("method", pgm.Elimination())
     found = pgm.infer(model, want=want, method=method, **arguments)
     with monkeypatch.context() as alone:
-        alone.setattr(shared_rows, "MIN_ROWS_OF_OWN_TREE", 0)
+        alone.setattr(planning, "can_share", lambda *_: False)
+        alone.setattr(planning, "leaving", lambda *_: {})
         # A fresh model remembers no plan.
         right = pgm.infer(model.with_params({}), want=want, method=method, **arguments)
     assert "shared by" not in right.plan.why
@@ -72,6 +73,7 @@ def test_units_that_all_rows_observe_and_patterns_of_many_rows(monkeypatch):
     # The last rows have one pattern, and a tree of their own.
     for name, values in evidence.items():
         values[40:] = all_rows[name][40:] if name in ("x2", "x5") else np.nan
+    monkeypatch.setattr(planning, "MAX_LANE_ENTRIES", 0)
     found, right = both(model, ("log_z", "marginals"), monkeypatch, evidence=evidence)
     assert {"shared by" in tree.described for tree in _trees(model, evidence)} == {True, False}
     close_answers(found.answers, right.answers)
@@ -83,6 +85,7 @@ def _trees(model, evidence, most=2.0**27):
 
 def test_rows_that_are_too_large_have_trees_of_their_own(monkeypatch):
     model = network_of(2)
+    monkeypatch.setattr(planning, "MAX_LANE_ENTRIES", 0)
     evidence = rows_of(model, 30, 0.3)
     trees = _trees(model, evidence)
     sizes = [[t.order.entries] if t.restricted is None else t.restricted[:, 0] for t in trees]

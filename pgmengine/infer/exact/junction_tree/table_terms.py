@@ -137,9 +137,7 @@ class TableTerm:
 
     def add(self, target: Target, counts: Array, found: Array, weights: Array) -> None:
         """Add expected indicators (entries, rows) to the counts of all entries of the model."""
-        (at, absent), found = self.entries.given(target), found * weights
-        if absent is not None:
-            found = np.where(absent, 0.0, found)
+        at, found = self.entries.given(target)[0], found * weights
         if at.shape[1] == 1:
             # No unit of the tables is observed, so that all rows add to the same entries.
             found = found.sum(axis=1, keepdims=True)
@@ -217,12 +215,10 @@ class SlicedTables:
 
     def add(self, target: Target, counts: Array, found: Array, weights: Array) -> None:
         """Add expected indicators (entries, rows) to the counts of all entries of the model."""
-        place, cut = 0, target.pattern.cut
+        place = 0
         for one in self.slices:
             part = found[place : place + one.size].reshape(*one.free_shape, -1)
             for row, state in enumerate(target.states):
-                if one.absent(cut, row):
-                    continue
                 # Most questions weigh all rows by 1, and need no copy.
                 weighed = part[..., row] if weights[row] == 1 else part[..., row] * weights[row]
                 one.of(counts, state)[...] += weighed

@@ -345,6 +345,19 @@ class FromMarginals(Expectations):
                 rows, columns = _blocks(layer, n.units, group.layer, group.units)
                 out.add(rows, columns, self._support(c.a).T @ group.by_state(heavy, axis))
 
+    def _idle(self, tables: Array) -> Array | None:
+        """Return the mask (rows or 1, tables) of conditionals without counts; None without any.
+
+        They are those of units that do() sets, and of barren units: these would have the counts of
+        their parents times the present probabilities, which moves nothing.
+        """
+        idle = self.given.idle
+        if idle is None:
+            return None
+        child = self.target.structure.table_index.child[tables]
+        mask = idle[:, child] & (child >= 0)
+        return mask if mask.any() else None
+
     def _tables(self, weights: Array) -> dict[str, Array]:
         """Return the gradient of all tables."""
         s, target = self.target.structure, self.target
@@ -353,15 +366,18 @@ class FromMarginals(Expectations):
         counts = np.zeros(len(target.model.table_entries))
         tables = self.conditioned.counted.copy()
         for term, place in self.conditioned.tabled:
-            term.add(target, counts, self.marginals_of(place), weights)
+            found, idle = self.marginals_of(place), self._idle(term.tables)
+            if idle is not None:
+                sizes = self.conditioned.sizes[place]
+                found = np.where(idle.T.repeat(sizes, axis=0), 0.0, found)
+            term.add(target, counts, found, weights)
             tables[term.tables] = False
         # All units of the other tables are observed.
         whole = np.flatnonzero(tables)
         if len(whole):
             places, heavy = s.table_index.entries_of(target.states, whole), weights[:, None]
-            if (cut := target.pattern.cut) is not None:
-                child = s.table_index.child[whole]
-                heavy = np.where(cut[:, child] & (child >= 0), 0.0, heavy)
+            if (idle := self._idle(whole)) is not None:
+                heavy = np.where(idle, 0.0, heavy)
             add_at(counts, places, heavy)
         return target.model.table_slopes(counts)
 
