@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +24,7 @@ from pgmengine.base.display import counted
 from pgmengine.base.equal_rows import distinct, rows_by_kind, rows_of, spread
 from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.types import Array, States, Weight
+from pgmengine.base.work.cache import Cache
 from pgmengine.evidence.columns import by_name, check_mapping
 from pgmengine.evidence.evidence import Evidence
 from pgmengine.evidence.relevance import EvidencePattern, barren, pattern_of
@@ -135,6 +136,11 @@ class Target:
         """Return the same evidence on another model of the same structure."""
         same = self.soft, self.beta, self.reference, self.weights, self.numbers, self.order
         return Target(model, self.evidence, *same, self.common, self.found)
+
+    @cached_property
+    def memo(self) -> Cache[Any]:
+        """Results that parts of one computation share, by keys of their users."""
+        return Cache(most=16)
 
     @property
     def states(self) -> Array:

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, States, Weight
 from pgmengine.base.work.cache import Cache
@@ -309,7 +310,7 @@ class Parameters:
             else self.bias(name)
         )
         for arrow in self.structure.arrows_into[name]:
-            zeta = zeta + x[arrow.a] @ self.weight(arrow)
+            zeta = zeta + distinct(x[arrow.a]) @ self.weight(arrow)
         return np.broadcast_to(zeta, x[name].shape)
 
     def flat_log_density(self, x: States) -> Array:

@@ -97,7 +97,7 @@ def kinds_of_rows(target: Target, absent: Mapping[str, Array], means: bool) -> l
         in a kind of rows of which none observes them.
     """
     s, rows = target.structure, target.rows
-    free = {name: distinct(mask) & ~absent.get(name, np.False_) for name, mask in target.free.items()}
+    free = {n: distinct(mask) & ~absent.get(n, np.False_) for n, mask in target.free.items()}
     masks = [*free.values(), *map(distinct, target.intervened.values())]
     # Small tables of noisy-or units depend on which of them are absent.
     masks += [m for name, m in absent.items() if s.layers[name].unit.independent_causes]

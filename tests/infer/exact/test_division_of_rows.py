@@ -67,6 +67,7 @@ def test_rows_of_one_pattern_on_both_sides_of_the_limit_of_a_shared_tree(seed, m
 
 def altered(parts, fault):
     """A division of rows with a fault: one row is lost, or is in two parts."""
+
     def some(part, rows):
         return replace(part, rows=part.rows[rows]) if isinstance(part, Kind) else part[rows]
 

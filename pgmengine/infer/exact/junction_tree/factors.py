@@ -21,6 +21,7 @@ Reference: the brute-force oracle of the tests (test_elimination.py).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -33,6 +34,10 @@ from pgmengine.evidence.target import Target
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.graph.unit_graph import joined_units
 from pgmengine.model.weights import is_sparse
+
+# The largest sparse weight, in numbers, from which blocks are read as from a dense one: an index of
+# a sparse matrix takes longer than to fill so many numbers.
+MAX_DENSE_NUMBERS = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,6 +235,8 @@ def weights_between(weight: Weight, first: Array, second: Array, wide: int, high
     rows = first[:, None] * wide + np.arange(wide)
     columns = second[:, None] * high + np.arange(high)
     at = np.broadcast_arrays(rows[:, :, None], columns[:, None, :])
+    if is_sparse(weight) and math.prod(weight.shape) <= MAX_DENSE_NUMBERS:
+        weight = weight.toarray()
     if not is_sparse(weight):
         return np.asarray(weight[at[0], at[1]])
     # Copies, because older versions of scipy set flags of the indices.

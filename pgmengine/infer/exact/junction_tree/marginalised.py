@@ -296,8 +296,22 @@ class ChildTerm:
             mean = unit.mean(unit.link(zeta))
             yield group, mean.reshape(len(group.units), group.size, -1, unit.width)
 
-    def _states(self, target: Target) -> Iterator[tuple[Group, Array, Array]]:
-        """Yield groups, and x and zeta (n, parents' states, states or 1, rows[, width]) of each."""
+    def _states(self, target: Target) -> Iterable[tuple[Group, Array, Array]]:
+        """Return groups, and x and zeta (n, parents' states, states or 1, rows[, width]) of each.
+
+        The log densities and the scores of one pass share them, if they are small.
+        """
+        width = target.structure.layers[self.name].unit.width
+        numbers = sum([len(g.units) * g.size for g in self.groups]) * target.rows * width
+        if numbers > MAX_AT_ONCE:
+            return self._each_state(target)
+        found: list[tuple[Group, Array, Array]] = target.memo.recall(
+            self, lambda: [*self._each_state(target)]
+        )
+        return found
+
+    def _each_state(self, target: Target) -> Iterator[tuple[Group, Array, Array]]:
+        """Yield the items of `_states`."""
         layer = target.structure.layers[self.name]
         own, into = inputs_of(target, self.name)
         seen = distinct(target.evidence.values[self.name])

@@ -138,22 +138,29 @@ class FromMarginals(Expectations):
         # `take` is ten times as fast as an index.
         return one_hot_rows(len(layer.unit.support)).take(states, axis=0)
 
+    def mean(self, name: str) -> Array:
+        """Return the means (rows, width) of a layer."""
+        if name not in self._means:
+            self._means[name] = self._mean(name)
+        return self._means[name]
+
     @cached_property
-    def mean(self) -> States:
-        """Means (rows, width) of all layers."""
-        out = {}
-        for name, layer in self.target.structure.layers.items():
-            if layer.unit.support is None:
-                out[name] = self.target.evidence.values[name].copy()
-            else:
-                support = layer.unit.support.reshape(len(layer.unit.support), -1)
-                out[name] = layer.flat(self.prob[name] @ support)
+    def _means(self) -> States:
+        """The means that were computed, by layer."""
+        return {}
+
+    def _mean(self, name: str) -> Array:
+        layer = self.target.structure.layers[name]
+        if layer.unit.support is not None:
+            support = layer.unit.support.reshape(len(layer.unit.support), -1)
+            return layer.flat(self.prob[name] @ support)
+        out = self.target.evidence.values[name].copy()
         for term, group, weighted in self._infinite():
-            layer = self.target.structure.layers[term.name]
-            means = weighted.sum(axis=1).swapaxes(0, 1).reshape(len(out[term.name]), -1)
-            out[term.name][:, layer.columns(group.units)] = means
-        for name in absent_layers(self.given, self.target):
-            self._put_absent(name, out[name])
+            if term.name == name:
+                means = weighted.sum(axis=1).swapaxes(0, 1).reshape(len(out), -1)
+                out[:, layer.columns(group.units)] = means
+        if name in absent_layers(self.given, self.target):
+            self._put_absent(name, out)
         return out
 
     def _put_absent(self, name: str, out: Array) -> None:
@@ -179,13 +186,13 @@ class FromMarginals(Expectations):
 
     def marginals(self) -> tuple[States, States]:
         """Return the means of all layers, and the probabilities of states of finite ones."""
-        return self.mean, self.prob
+        return {name: self.mean(name) for name in self.target.structure.layers}, self.prob
 
     def products(self, c: Coupling) -> Array:
         """Return E[x_a x_b'] of each row, (rows, width of a, width of b)."""
         s = self.target.structure
         a, b = s.layers[c.a], s.layers[c.b]
-        found: Array = np.einsum("ri,rj->rij", self.mean[c.a], self.mean[c.b])
+        found: Array = np.einsum("ri,rj->rij", self.mean(c.a), self.mean(c.b))
         for first, second, moment in self._joint_moments(c):
             rows, columns = _blocks(a, first, b, second)
             found[:, rows, columns] = moment.swapaxes(0, 1)
@@ -264,7 +271,8 @@ class FromMarginals(Expectations):
                 out[f"{name}.bias"] = scores[name][0]
             else:
                 untabled = layer.components(s.child_tables[name] < 0)
-                out[f"{name}.bias"] = weights @ self.mean[name] * untabled
+                means = self.mean(name) if untabled.any() else np.zeros((len(weights), 1))
+                out[f"{name}.bias"] = weights @ means * untabled
         for c in s.couplings:
             slopes = scores[c.b][1][c.key] if c.directed else self._undirected(c, weights)
             out[f"{c.key}.weight"] = slopes.weight
@@ -274,7 +282,7 @@ class FromMarginals(Expectations):
         """Return the sum over rows of weight * E[x_a x_b']."""
         a, b = (self.target.structure.layers[n] for n in (c.a, c.b))
         out = _Slopes(self.target.model.weight(c))
-        out.add_products(weights[:, None] * self.mean[c.a], self.mean[c.b])
+        out.add_products(weights[:, None] * self.mean(c.a), self.mean(c.b))
         for first, second, moment in self._joint_moments(c):
             rows, columns = _blocks(a, first, b, second)
             total = np.einsum("r,nrij->nij", weights, moment)
@@ -311,7 +319,7 @@ class FromMarginals(Expectations):
             # Free parents have the value 0 in the evidence, so that observed ones alone count.
             arrows[c.key].add_products(target.evidence.values[c.a], scores)
             if absent.any():
-                arrows[c.key].add_products(self.mean[c.a], absent)
+                arrows[c.key].add_products(self.mean(c.a), absent)
         return (scores + absent).sum(axis=0), arrows
 
     def _chain_score(
