@@ -10,7 +10,7 @@ from scipy.stats import binom
 from small_networks import states_drawn
 
 import pgmengine as pgm
-from pgmengine.infer.exact import planning, shared_rows
+from pgmengine.infer.exact import planning
 
 FALSE_ALARM = 1e-6
 
