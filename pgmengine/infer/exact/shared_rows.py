@@ -51,7 +51,7 @@ PATTERN_SECONDS, FREE_UNIT_SECONDS, REMOVED_ENTRY_SECONDS = 2e-3, 3e-6, 1e-6
 # Wanted quantities for which barren units are left out of the tree, and those for which children
 # with infinitely many values are.
 NEED_NO_BARREN = {"log_z", "gradient"}
-NEED_NO_LEAVES = NEED_NO_BARREN | {"marginals", "samples", "joint"}
+NEED_NO_LEAVES = NEED_NO_BARREN | {"marginals", "samples", "joint", "mode"}
 
 
 @dataclass(frozen=True, eq=False)

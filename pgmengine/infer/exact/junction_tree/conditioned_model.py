@@ -215,12 +215,18 @@ class Conditioned:
         filled = sum(entries for term, entries in some if isinstance(term, ChildTerm))
         return float(sum(entries for _, entries in some)), FILLED_ENTRY_SECONDS * filled
 
-    def largest(self, target: Target, seen: Array | None = None) -> list[Array]:
-        """Return the entries for the mode: marginalised units count with their largest weight."""
-        return [
-            term.largest(target) if isinstance(term, InfiniteTerm) else entries
-            for term, entries in zip(self.terms, self.tables(target, seen), strict=True)
-        ]
+    def largest(self, target: Target, seen: Array | None, given: Target) -> list[Array]:
+        """Return the entries for the mode: marginalised units count with their largest weight.
+
+        So do units that are absent from the rows as they were given.
+        """
+        out = self.tables(target, seen)
+        for i, term in enumerate(self.terms):
+            if isinstance(term, InfiniteTerm):
+                out[i] = term.largest(target)
+            elif isinstance(term, ChildTerm):
+                out[i] = term.largest(target, given)
+        return out
 
     def constant(self, target: Target) -> Array:
         """Return the part (rows,) of the log weights that is equal for all states of free units."""

@@ -202,7 +202,7 @@ def _solved(
         if posterior:
             check_possible(log_z, rows, whole)
         return log_z, Answer()
-    infinite = bool(conditioned.infinite)
+    infinite = bool(conditioned.infinite or conditioned.absent)
     asking: dict[str, Any] = {
         "marginals": moments,
         "expected": asked if moments else None,
@@ -214,7 +214,7 @@ def _solved(
     tables = conditioned.tables(target, seen)
     found = _run(tree, tables, target.rows, seen, **asking)
     if "mode" in kinds and infinite:
-        largest = conditioned.largest(target, seen)
+        largest = conditioned.largest(target, seen, given)
         found["mode"] = _run(tree, largest, target.rows, seen, mode=True)["mode"]
     log_z = found["log_z"] + conditioned.constant(target)
     if posterior:

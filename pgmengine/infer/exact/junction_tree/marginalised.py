@@ -273,6 +273,22 @@ class ChildTerm:
             found.append((group, logs if absent is None else np.where(absent, 0.0, logs)))
         return entries_of(found)
 
+    def largest(self, target: Target, given: Target) -> Array:
+        """Return the entries for the mode: absent children count with their largest log density.
+
+        `given` are the rows as they were given, from which no unit is absent.
+        """
+        unit, out = target.structure.layers[self.name].unit, self.values(target)
+        if unit.support is not None:
+            return out
+        absent = given.free[self.name] & ~target.free[self.name]
+        for group, _, zeta in self._states(target) if absent.any() else ():
+            eta = unit.link(zeta)
+            top = unit.max_log_weight(eta) - unit.log_normalizer(eta)
+            mine, places = absent[:, group.units].T[:, None], group.places
+            out[places] = np.where(mine, top.reshape(*places.shape, -1), out[places])
+        return out
+
     def scores(self, target: Target) -> Iterator[tuple[Group, Array]]:
         """Yield groups of children, and their scores d log p(x | zeta) / d zeta.
 
