@@ -35,6 +35,7 @@ from pgmengine.infer.exact.enumeration.linear_plan import FIRST_PLANNED_QUESTION
 from pgmengine.infer.exact.enumeration.log_linear import log_linear_form
 from pgmengine.infer.exact.enumeration.moments import FromMoments
 from pgmengine.infer.exact.enumeration.pattern_form import PatternForm, pattern_form_of
+from pgmengine.infer.exact.enumeration.product_mixture import Mixture, gives, shared_mixture
 from pgmengine.infer.exact.gathered import Answer, Gathered, check_possible, exact_answers
 from pgmengine.infer.exact.zero_leaks import ENUMERATION_LIFT, with_leaks, with_slopes
 from pgmengine.infer.question.prepared import AnyPrepared, Method
@@ -47,6 +48,10 @@ NEED_MOMENTS = NEED_PAIR_MOMENTS | {"marginals"}
 NEED_ALL_UNITS = NEED_MOMENTS | {"samples", "mode"}
 # Rows of one pattern are enumerated in groups whose moments fit in this many bytes.
 MAX_MOMENT_BYTES = 256 * 2**20
+# Seconds for a row, state and unit of a mixture.
+MIXTURE_NUMBER_SECONDS = 2e-9
+# Numbers in memory at a time for each row, state and unit of a mixture.
+MIXTURE_COPIES = 4
 # Bytes of the plan of an evidence pattern, which is made for all rows of a question.
 PATTERN_BYTES = 20e3
 # Largest working arrays, in bytes, with which threads work on several patterns at a time.
@@ -151,7 +156,7 @@ def cover_bits(question: AnyPrepared) -> float:
 
 @dataclass(eq=False)
 class _Group:
-    """Rows of one evidence pattern, with their cover and its cost."""
+    """Rows of one evidence pattern, or of several that share a mixture, with their cover."""
 
     # The wanted quantities besides log_z.
     wanted: frozenset[str]
@@ -161,6 +166,8 @@ class _Group:
     per_state: float
     # Bytes of working arrays for each row.
     width: float
+    # One mixture for rows of several patterns, in place of a walk for each pattern.
+    mixture: Mixture | None = None
     # The log-linear form without values, made for the first answer.
     pattern_form: PatternForm | None = None
     # How often the question was asked.
@@ -174,6 +181,8 @@ class _Group:
     @property
     def form_bytes(self) -> float:
         """Bytes of the form: the amounts that indicators add to values and fields."""
+        if self.mixture is not None:
+            return 0.0
         cover = self.cover
         values = sum(map(len, (*cover.units.values(), *cover.rest.values())))
         return 8.0 * values * (4 + 2 * cover.indicators)
@@ -209,6 +218,11 @@ def _part(target: Target, wanted: frozenset[str]) -> list[_Group]:
     statistics are wanted.
     """
     groups, pairs = [], bool(NEED_PAIR_MOMENTS & wanted)
+    mixture = shared_mixture(target, np.float64) if gives(target, wanted) else None
+    if mixture is not None:
+        each = MIXTURE_COPIES * 8.0 * 2.0**mixture.cover.bits * target.structure.width
+        every, width = np.arange(target.rows), float(target.structure.width)
+        return [_Group(wanted, every, mixture.cover, width, each, mixture)]
     for rows in evidence_patterns(target):
         one = one_for_all(target, rows)
         cover = choose_cover(one, prune=not wanted, structural=pairs)
@@ -237,7 +251,9 @@ def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> f
     seconds = 0.0
     for g in groups:
         states, columns = len(g.rows) * 2.0**g.cover.bits, g.per_state / (4 if moments else 1)
-        if plain:
+        if g.mixture is not None:
+            seconds += 1e-3 + states * columns * MIXTURE_NUMBER_SECONDS
+        elif plain:
             seconds += states * columns * (12 + 10 * (moments or pairs or best)) * NS
         else:
             each = 5.0 + columns * (0.1 + 0.3 * moments + 1.2 * pairs + 0.6 * best)
@@ -284,6 +300,8 @@ def _solved(
     Marginals of a small pattern come from its linear plan (linear_plan.py) once the question has
     been asked a few times.
     """
+    if group.mixture is not None:
+        return group.mixture.answers(whole if len(rows) == whole.rows else whole.take(rows), wanted)
     if group.pattern_form is None:
         group.pattern_form = pattern_form_of(whole.take(group.rows[:1]), group.cover)
     pattern_form = group.pattern_form
