@@ -220,7 +220,7 @@ def _part(target: Target, wanted: frozenset[str]) -> list[_Group]:
     groups, pairs = [], bool(NEED_PAIR_MOMENTS & wanted)
     mixture = shared_mixture(target, np.float64) if gives(target, wanted) else None
     if mixture is not None:
-        each = MIXTURE_COPIES * 8.0 * 2.0**mixture.cover.bits * target.structure.width
+        each = MIXTURE_COPIES * 8.0 * (mixture.numbers + target.structure.width)
         every, width = np.arange(target.rows), float(target.structure.width)
         return [_Group(wanted, every, mixture.cover, width, each, mixture)]
     for rows in evidence_patterns(target):

@@ -69,22 +69,30 @@ class Mixture:
     ----------
     cover : the units whose joint states are the components.
     precision : the precision of products and means.
+    by_row : whether the field of a unit outside the cover depends on the row.
     """
 
     cover: Cover
     precision: type
+    by_row: bool = True
+
+    @property
+    def numbers(self) -> float:
+        """The most numbers of an array for each row."""
+        sizes = [len(x) for x in self.cover.rest.values()] if self.by_row else []
+        return 2.0**self.cover.bits * max([1, *sizes])
 
     def expect(self, target: Target, weights: Array, total: Accumulator) -> None:
         """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""
-        for rows in blocks(np.arange(target.rows), self.at_once(target)):
+        for rows in blocks(np.arange(target.rows), self.at_once()):
             some = target if len(rows) == target.rows else target.take(rows)
             m = _Components(some, self.cover, self.precision)
             total.points(m.mean, weights[rows])
             total.arrays(m.covariances(weights[rows]), 1.0, 0.0)
 
-    def at_once(self, target: Target) -> float:
+    def at_once(self) -> float:
         """Return the number of rows that are computed at a time."""
-        return MAX_NUMBERS_AT_ONCE / (2.0**self.cover.bits * target.structure.width)
+        return MAX_NUMBERS_AT_ONCE / self.numbers
 
     def answers(self, target: Target, wanted: Set[str]) -> tuple[Array, Answer]:
         """Return log Z of each row, and the wanted marginals and gradient."""
@@ -128,10 +136,11 @@ def shared_mixture(target: Target, precision: type) -> Mixture | None:
         # Units with infinitely many values need a cover in some rows only.
         return None
     numbers = target.rows * 2.0 ** min(cover.bits, 1000.0) * target.structure.width
-    products = precision is np.float64 and not _by_row(target, cover)
-    each = PRODUCT_NUMBERS_PER_PATTERN if products else SHARED_NUMBERS_PER_PATTERN
-    fast = numbers <= count * each
-    return Mixture(cover, precision) if 0 < cover.bits and fast else None
+    by_row = precision is not np.float64 or _by_row(target, cover)
+    fast = numbers <= count * (
+        SHARED_NUMBERS_PER_PATTERN if by_row else PRODUCT_NUMBERS_PER_PATTERN
+    )
+    return Mixture(cover, precision, by_row) if 0 < cover.bits and fast else None
 
 
 def _by_row(target: Target, cover: Cover) -> bool:

@@ -124,20 +124,28 @@ class TableTerm:
         return len(self.entries.unit) > 0
 
     def held(self, lanes: int) -> float:
-        """Return the bytes of places and values."""
-        return 8.0 * len(self.entries.base) * (2 + (lanes if self.by_row else 1))
+        """Return the bytes of places and values, and of states from which places follow."""
+        e, rows = self.entries, lanes if self.by_row else 1
+        return 8.0 * (len(e.base) * (2 + 2 * rows) + 2 * len(e.unit) * rows)
 
     def values(self, target: Target) -> Array:
         """Return the entries of all tables."""
         places, absent = self.entries.given(target)
         found = target.model.table_terms.take(places)
         if absent is not None:
-            found = np.where(absent, 0.0, found)
+            np.copyto(found, 0.0, where=absent)
         return _tempered(target, found)
 
-    def add(self, target: Target, counts: Array, found: Array, weights: Array) -> None:
-        """Add expected indicators (entries, rows) to the counts of all entries of the model."""
+    def add(
+        self, target: Target, counts: Array, found: Array, weights: Array, idle: Array | None
+    ) -> None:
+        """Add expected indicators (entries, rows) to the counts of all entries of the model.
+
+        `idle` is a mask (rows or 1, tables) of tables that do not count, None without any.
+        """
         at, found = self.entries.given(target)[0], found * weights
+        if idle is not None:
+            np.copyto(found, 0.0, where=idle.T.take(self.entries.owner, 0))
         if at.shape[1] == 1:
             # No unit of the tables is observed, so that all rows add to the same entries.
             found = found.sum(axis=1, keepdims=True)
@@ -171,13 +179,22 @@ class FreeTables:
         found = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return _tempered(target, found[:, None])
 
-    def add(self, target: Target, counts: Array, found: Array, weights: Array) -> None:
-        """Add expected indicators (entries, rows) to the counts of all entries of the model."""
-        place = 0
+    def add(
+        self, target: Target, counts: Array, found: Array, weights: Array, idle: Array | None
+    ) -> None:
+        """Add expected indicators (entries, rows) to the counts of all entries of the model.
+
+        `idle` is a mask (rows or 1, tables) of tables that do not count, None without any.
+        """
+        place, sizes = 0, target.structure.table_index.size[self.tables]
+        owner = None if idle is None else np.arange(len(sizes)).repeat(sizes)
         for first, end in self.runs:
             for at in range(first, end, BLOCK_ENTRIES):
                 some = min(BLOCK_ENTRIES, end - at)
-                counts[at : at + some] += found[place : place + some] @ weights
+                part = found[place : place + some]
+                if idle is not None and owner is not None:
+                    part = np.where(idle.T.take(owner[place : place + some], 0), 0.0, part)
+                counts[at : at + some] += part @ weights
                 place += some
 
 
@@ -213,12 +230,19 @@ class SlicedTables:
             place += one.size
         return _tempered(target, out)
 
-    def add(self, target: Target, counts: Array, found: Array, weights: Array) -> None:
-        """Add expected indicators (entries, rows) to the counts of all entries of the model."""
+    def add(
+        self, target: Target, counts: Array, found: Array, weights: Array, idle: Array | None
+    ) -> None:
+        """Add expected indicators (entries, rows) to the counts of all entries of the model.
+
+        `idle` is a mask (rows or 1, tables) of tables that do not count, None without any.
+        """
         place = 0
-        for one in self.slices:
+        for number, one in enumerate(self.slices):
             part = found[place : place + one.size].reshape(*one.free_shape, -1)
             for row, state in enumerate(target.states):
+                if idle is not None and idle[row % len(idle), number]:
+                    continue
                 # Most questions weigh all rows by 1, and need no copy.
                 weighed = part[..., row] if weights[row] == 1 else part[..., row] * weights[row]
                 one.of(counts, state)[...] += weighed

@@ -375,10 +375,7 @@ class FromMarginals(Expectations):
         tables = self.conditioned.counted.copy()
         for term, place in self.conditioned.tabled:
             found, idle = self.marginals_of(place), self._idle(term.tables)
-            if idle is not None:
-                sizes = self.conditioned.sizes[place]
-                found = np.where(idle.T.repeat(sizes, axis=0), 0.0, found)
-            term.add(target, counts, found, weights)
+            term.add(target, counts, found, weights, idle)
             tables[term.tables] = False
         # All units of the other tables are observed.
         whole = np.flatnonzero(tables)
