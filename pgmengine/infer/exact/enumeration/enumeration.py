@@ -51,7 +51,7 @@ MAX_MOMENT_BYTES = 256 * 2**20
 # Seconds for a row, state and unit of a mixture.
 MIXTURE_NUMBER_SECONDS = 2e-9
 # Numbers in memory at a time for each row, state and unit of a mixture.
-MIXTURE_COPIES = 4
+MIXTURE_COPIES = 6
 # Bytes of the plan of an evidence pattern, which is made for all rows of a question.
 PATTERN_BYTES = 20e3
 # Largest working arrays, in bytes, with which threads work on several patterns at a time.
@@ -176,6 +176,8 @@ class _Group:
     @property
     def at_once(self) -> int:
         """The number of rows that are enumerated together."""
+        if self.mixture is not None:
+            return max(1, int(self.mixture.at_once()))
         return max(1, int(MAX_MOMENT_BYTES // max(self.width, 1.0)))
 
     @property
