@@ -20,6 +20,11 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 
 
+# The number of rows from which short rows are sorted, which takes a tenth of the time of a
+# dictionary for a row, and more for a call.
+MIN_ROWS_TO_SORT = 256
+
+
 def spread(array: Array, rows: int) -> Array:
     """Repeat an array of one row without copying; an array of `rows` rows is returned as it is."""
     return array if len(array) == rows else np.broadcast_to(array, (rows, *array.shape[1:]))
@@ -60,10 +65,22 @@ def equal_rows(*arrays: Array) -> tuple[Array, Array]:
     if not bytes_of_rows.size:
         kind = np.zeros(len(bytes_of_rows), dtype=np.int64)
         return kind[:1], kind
+    if len(bytes_of_rows) >= MIN_ROWS_TO_SORT and bytes_of_rows.shape[1] <= 8:
+        return _sorted(np.pad(bytes_of_rows, ((0, 0), (0, 8 - bytes_of_rows.shape[1]))))
     seen: dict[Any, int] = {}
     keys = bytes_of_rows.view(np.dtype((np.void, bytes_of_rows.shape[1]))).ravel().tolist()
     kind = np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
     return np.unique(kind, return_index=True)[1], kind
+
+
+def _sorted(bytes_of_rows: Array) -> tuple[Array, Array]:
+    """Return what `equal_rows` does for rows of 8 bytes, which are numbers that can be sorted."""
+    keys = np.ascontiguousarray(bytes_of_rows).view(np.uint64).ravel()
+    _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(first), dtype=np.int64)
+    number[order] = np.arange(len(first))
+    return first[order], number[kind]
 
 
 def _bytes(array: Array) -> Array:

@@ -22,6 +22,8 @@ RNG = np.random.default_rng(3)
         RNG.integers(0, 2, (30, 2, 2)).astype(np.uint8),
         RNG.integers(0, 3, (30, 4))[:, ::2],
         np.broadcast_to(RNG.integers(0, 3, (1, 4)), (5, 4)),
+        RNG.integers(0, 3, (300, 7)).astype(np.uint8),
+        RNG.integers(0, 2, (260, 1)) * 0.5,
         np.zeros((4, 0)),
         np.zeros((0, 3)),
     ],

@@ -104,8 +104,10 @@ def kinds_of_rows(target: Target, absent: Mapping[str, Array], means: bool) -> l
     if all((m == m[0]).all() for m in masks) and (target.beta == target.beta[0]).all():
         groups = [np.arange(rows)]
     else:
-        packed = (spread(np.packbits(m, axis=1), rows) for m in masks if len(m) > 1)
-        groups = rows_by_kind(*packed, target.beta[:, None])
+        packed = [spread(np.packbits(m, axis=1), rows) for m in masks if len(m) > 1]
+        if (target.beta != target.beta[0]).any():
+            packed.append(target.beta[:, None])
+        groups = rows_by_kind(*packed)
     return [
         Kind(some, _free_of(target, {n: _row(m, some[0]) for n, m in free.items()}, absent, some))
         if means
