@@ -77,13 +77,12 @@ def leaving(target: Target, kinds: set[str], structural: bool) -> dict[str, Arra
     kinds : the wanted quantities.
     structural : whether arrows of the weight 0 count.
     """
-    if not kinds <= NEED_NO_LEAVES:
+    leaves = [name for name, states in target.structure.state_counts.items() if not states]
+    names = list(target.structure.layers) if kinds <= NEED_NO_BARREN else leaves
+    if not names or not kinds <= NEED_NO_LEAVES:
         return {}
     found = target.barren(structural)
-    if not kinds <= NEED_NO_BARREN:
-        layers = target.structure.layers
-        found = {name: mask for name, mask in found.items() if layers[name].unit.support is None}
-    return {name: mask for name, mask in found.items() if mask.any()}
+    return {name: found[name] for name in names if found[name].any()}
 
 
 def kinds_of_rows(target: Target, absent: Mapping[str, Array], means: bool) -> list[Kind]:
@@ -97,6 +96,8 @@ def kinds_of_rows(target: Target, absent: Mapping[str, Array], means: bool) -> l
         in a kind of rows of which none observes them.
     """
     s, rows = target.structure, target.rows
+    if rows == 1 and not absent:
+        return [Kind(np.zeros(1, dtype=int), {n: free[0] for n, free in target.free.items()})]
     free = {n: distinct(mask) & ~absent.get(n, np.False_) for n, mask in target.free.items()}
     masks = [*free.values(), *map(distinct, target.intervened.values())]
     # Small tables of noisy-or units depend on which of them are absent.
@@ -177,7 +178,7 @@ def freed(target: Target, free: Mapping[str, Array]) -> Target:
     they count as set by do(), at the value 0, which nothing depends on.
     """
     own = target.pattern.free
-    if all((distinct(own[name]) == mask).all() for name, mask in free.items()):
+    if all([(distinct(own[name]) == mask).all() for name, mask in free.items()]):
         return target
     key = ("freed", *(mask.tobytes() for mask in free.values()))
     evidence = target.evidence.memo.recall(key, lambda: _freed(target, free))
