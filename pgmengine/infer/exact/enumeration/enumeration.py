@@ -220,7 +220,8 @@ def _part(target: Target, wanted: frozenset[str]) -> list[_Group]:
     statistics are wanted.
     """
     groups, pairs = [], bool(NEED_PAIR_MOMENTS & wanted)
-    mixture = shared_mixture(target, np.float64) if gives(target, wanted) else None
+    several = target.rows > 1 and gives(target, wanted)
+    mixture = shared_mixture(target, np.float64) if several else None
     if mixture is not None:
         each = MIXTURE_COPIES * 8.0 * (mixture.numbers + target.structure.width)
         every, width = np.arange(target.rows), float(target.structure.width)
