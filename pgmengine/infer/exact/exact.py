@@ -130,7 +130,7 @@ class Exact(Method["Chosen"]):
         """Answer by the method that was chosen."""
         chosen: Chosen = question.plan.basis
         method, plan = chosen
-        given = Prepared[Any](self, question.want, plan, question.target)
+        given: AnyPrepared = Prepared(self, question.want, plan, question.target)
         try:
             result = method.answer(given, rng, state, executor)
         except OtherPlanNeeded:

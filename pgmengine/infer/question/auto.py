@@ -153,6 +153,15 @@ class Auto(Method["tuple[Choice, ...]"]):
         """Return the message where no candidate can answer."""
         return f"no method can answer: {plan.refusal}"
 
+    def decided(self, question: AnyPrepared) -> AnyPrepared:
+        """Return the question to `Exact` where it is first: no other candidate would be asked."""
+        choices: tuple[Choice, ...] = question.plan.basis
+        if len(choices) == 1 and 0 in choices[0].known:
+            method, plan = choices[0].known[0]
+            if type(method) is Exact and not plan.refusal:
+                return Prepared(method, question.want, plan, question.target)
+        return question
+
     def plans(self, target: Target, want: Iterable[str]) -> list[AnyPlan]:
         """Return the plan of every candidate for the whole of a question."""
         return list(Choice(self, check_want(target.structure, want)).plans(target))

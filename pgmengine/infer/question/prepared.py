@@ -154,6 +154,10 @@ class Method(Generic[Basis]):
         """
         return None
 
+    def decided(self, question: AnyPrepared) -> AnyPrepared:
+        """Return a planned question as the method answers it that planning has chosen for good."""
+        return question
+
     def cannot(self, plan: AnyPlan) -> str:
         """Return the message of the error that is raised when a refused question is run."""
         return f"{plan.method} refused: {plan.refusal}"
