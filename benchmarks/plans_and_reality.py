@@ -18,14 +18,12 @@ import gc
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from apart import apart, put_block, table
-from rooms.plans import Asked, Question, questions
+from rooms.plans import Question, questions
 
 import pgmengine as pgm
 

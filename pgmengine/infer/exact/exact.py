@@ -14,7 +14,7 @@ import math
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
