@@ -358,7 +358,7 @@ def named(model: pgm.Model, states: Mapping[str, Any]) -> dict[str, Any]:
     """Return numbers of states as evidence: by their names where they have some."""
     s, found = model.structure, {}
     for name, numbers in states.items():
-        names = s.layers[s.places[name][0]].state_names
+        names = s.layers[s.names.place(name)[0]].state_names
         found[name] = np.array(names, dtype=object)[numbers] if names else numbers
     return found
 
@@ -679,7 +679,7 @@ def own_mode(path: Path) -> tuple[float, list[int]]:
 
 def state_number(r: pgm.Result, name: str, state: Any) -> int:
     """Return the number of a state of a variable."""
-    layer, _ = r.target.structure.places[name]
+    layer, _ = r.target.structure.names.place(name)
     names = r.target.structure.layers[layer].state_names
     return names.index(state) if names else int(state)
 

@@ -14,6 +14,7 @@ import numpy as np
 from pgmengine.base.checks import real, seeded, whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import install
+from pgmengine.base.files import cache_folder
 from pgmengine.base.types import Array, RngLike
 
 MNIST_FILES = {
@@ -262,8 +263,7 @@ def _threshold(name: str, threshold: float | None) -> float | None:
 def data_directory() -> Path:
     """Return the directory in PGMENGINE_DATA, or by default one in the cache of the user."""
     given = os.environ.get("PGMENGINE_DATA")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return Path(given) if given else cache / "pgmengine"
+    return Path(given) if given else cache_folder()
 
 
 def _find(name: str, folder: str) -> Path | None:

@@ -19,6 +19,7 @@ import pytest
 import shifted
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # no windows
+os.environ.setdefault("PGMENGINE_PACE", "1")  # plans as text are the same on every machine
 
 
 def pytest_addoption(parser):

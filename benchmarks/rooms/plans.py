@@ -69,6 +69,7 @@ def questions() -> Iterator[Question]:
     yield from _of_ladders()
     yield from _of_exact()
     yield from _of_others()
+    yield from _of_tables()
 
 
 def _of_samplers() -> Iterator[Question]:
@@ -157,6 +158,108 @@ def _of_others() -> Iterator[Question]:
     }.items():
         yield Question(name, pgm.Forward(), lambda make=make: (make()[0], None))
     yield Question("HMM of 200", pgm.Forward(), lambda: (_hmm(200)()[0], None))
+
+
+def _of_tables() -> Iterator[Question]:
+    """Models of tables and of gates, and graphs whose preparation takes most of the time."""
+    for name, make in {
+        "noisy-or, 200 findings": _findings,
+        "Potts 40x40": _potts,
+        "code of 200 bits": _code,
+    }.items():
+        yield Question(name, pgm.MCMC(), make)
+        yield Question(name, pgm.ParallelTempering(), make)
+        yield Question(name, pgm.MeanField(), make, ("bound",))
+    for side in (64, 256, 512):
+        few = pgm.SwendsenWang(warmup=20, draws=60)
+        yield Question(f"tables {side}x{side}", few, _lattice_of_tables(side))
+        yield Question(f"couplings {side}x{side}", few, _lattice_of_couplings(side))
+    yield Question("lattice 32x32", pgm.ClusterLadder(), _lattice(32), ("log_z",))
+    for want in (("marginals",), ("log_z",), ("gradient",), ("mode",)):
+        yield Question(f"steps of 100,000, {want[0]}", pgm.Exact(), _steps(100_000, 2), want)
+    yield Question("steps of 2,000 of 50 states", pgm.Exact(), _steps(2_000, 50))
+    yield Question("lattice 16x16", pgm.Exact(), _lattice(16))
+    yield Question("lattice 20x20", pgm.Exact(), _lattice(20))
+    yield Question("lattice 60x60, log_z", pgm.Exact(), _lattice(60), ("log_z",))
+    yield Question("tree of 5,000 variables", pgm.Exact(), _tree)
+
+
+def _findings() -> Asked:
+    rng, graph = np.random.default_rng(0), pgm.GraphBuilder()
+    graph.layer("h", pgm.Binary(), 60)
+    graph.layer("v", pgm.NoisyOr(), 200, bias=np.full(200, 0.02))
+    graph.cause("h", "v", weight=rng.random((60, 200)) * (rng.random((60, 200)) < 0.2))
+    return graph.build(), {"v": (rng.random(200) < 0.3) * 1.0}
+
+
+def _potts() -> Asked:
+    rng, graph = np.random.default_rng(0), pgm.GraphBuilder()
+    s = graph.variable("s", states=4, shape=(40, 40))
+    for one, two in ((s[1:], s[:-1]), (s[:, 1:], s[:, :-1])):
+        graph.table((one, two), np.exp(0.8 * np.eye(4)))
+    for i in range(40):
+        graph.table((s[i],), np.exp(rng.normal(0.0, 1.0, 4)))
+    return graph.build(), None
+
+
+def _lattice_of_tables(side: int) -> Callable[[], Asked]:
+    def make() -> Asked:
+        graph = pgm.GraphBuilder()
+        s = graph.variable("s", states=2, shape=(side, side))
+        for one, two in ((s[1:], s[:-1]), (s[:, 1:], s[:, :-1])):
+            graph.table((one, two), np.exp(0.8 * np.eye(2)))
+        return graph.build(), None
+
+    return make
+
+
+def _lattice_of_couplings(side: int) -> Callable[[], Asked]:
+    def make() -> Asked:
+        graph = pgm.GraphBuilder()
+        s = graph.layer("s", pgm.Spin(), (side, side))
+        graph.couple(s[1:], s[:-1], 0.4, name="vertical")
+        graph.couple(s[:, 1:], s[:, :-1], 0.4, name="horizontal")
+        return graph.build(), None
+
+    return make
+
+
+def _code() -> Asked:
+    """A regular (3, 6) code, with the log odds of a word that a channel has disturbed."""
+    rng, graph = np.random.default_rng(0), pgm.GraphBuilder()
+    places = rng.permutation(np.repeat(np.arange(200), 3)).reshape(100, 6)
+    x = graph.variable("x", states=2, shape=200)
+    parity = np.indices((2,) * 6).sum(0) % 2 == 0
+    for row in places:
+        scope = np.unique(row)
+        graph.table(tuple(x[int(i)] for i in scope), parity[(..., *[0] * (6 - len(scope)))] * 1.0)
+    for i in range(200):
+        graph.table((x[i],), [0.05, 0.95] if rng.random() < 0.05 else [0.95, 0.05])
+    return graph.build(), None
+
+
+def _steps(count: int, states: int) -> Callable[[], Asked]:
+    """A chain of tables."""
+
+    def make() -> Asked:
+        graph = pgm.GraphBuilder()
+        x = graph.variable("x", states=states, shape=count)
+        graph.table((x[:-1], x[1:]), np.random.default_rng(0).random((states, states)))
+        return graph.build(), None
+
+    return make
+
+
+def _tree() -> Asked:
+    """Variables of three states with one earlier parent each."""
+    rng, graph = np.random.default_rng(0), pgm.GraphBuilder()
+    graph.variable("x0", states=3)
+    graph.conditional("x0", (), [0.2, 0.3, 0.5])
+    for i in range(1, 5_000):
+        graph.variable(f"x{i}", states=3)
+        parent = f"x{int(rng.integers(max(0, i - 50), i))}"
+        graph.conditional(f"x{i}", (parent,), rng.dirichlet(np.ones(3), 3))
+    return graph.build(), {f"x{i}": 1 for i in range(4_000, 5_000)}
 
 
 def _rbm(visible: int, hidden: int) -> Callable[[], Asked]:

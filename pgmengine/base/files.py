@@ -47,6 +47,11 @@ ABANDONED_AFTER_SECONDS = 60.0
 ERRORS_WITHOUT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM)
 
 
+def cache_folder() -> Path:
+    """Return the folder of the package in the cache of the user, which need not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgmengine"
+
+
 def as_path(path: object, what: str = "path") -> Path:
     """Return the argument as a path; raise PgmError if it cannot be the path of a file."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(text := os.fspath(path), str):

@@ -106,7 +106,9 @@ def _compiled(target: Target) -> Engine:
         some, sparse = count(weight), is_sparse(weight)
         if c.directed and c.a in by_unit:
             units = free_units(target, c.a)
-            each = (50 if sparse else 2) * (state_count(target, c.a) - 1)
+            # A noisy unit takes two logarithms for each state of a parent.
+            dense = 2 if s.layers[c.b].unit.canonical else 14
+            each = (50 if sparse else dense) * (state_count(target, c.a) - 1)
             chain += (30 * units + each * some * units / s.layers[c.a].size) * NS
         elif not c.directed:
             ends = {c.a, c.b}

@@ -88,6 +88,8 @@ class Column(NamedTuple):
     def numbers(self) -> Array:
         """Return the entries as numbers, which are values of units or labels of states."""
         entries = self.entries
+        if entries.size == 1 and entries.dtype.kind == "O":
+            return np.array([[self._single(entries.item())]])
         if entries.dtype.kind not in "biuf":
             return self._distinct(entries.ravel().tolist()).reshape(entries.shape)
         if self.are_values or self.layer.state_table is None:
@@ -99,6 +101,14 @@ class Column(NamedTuple):
         found = np.empty(len(known))
         found[order] = self._distinct(known[order].tolist(), first[order].tolist())
         return found[where].reshape(entries.shape)
+
+    def _single(self, value: Any) -> float:
+        """Return the only entry as a number."""
+        try:
+            return state_number(self.layer, value, self.where)
+        except PgmError:
+            state_number(self.layer, value, self.place(0, 0))
+            raise
 
     def _distinct(self, values: list[Any], places: Sequence[int] | None = None) -> Array:
         """Return values as numbers; each different one is read once, in their order.
@@ -329,9 +339,11 @@ def columns_of(structure: Structure, given: Any, what: str, are_data: bool = Fal
 def column_of(one: Named, are_data: bool = False, in_rows: bool = False) -> Column:
     """Return something given about a unit or a layer as a column."""
     layer, unit, where = one.layer, one.unit, one.where
-    single, doubt, values = type(one.value) in PLAIN, "", None
-    entries = np.array(one.value, object) if single else entries_of(layer, one.value, where)
     n, k = (layer.size if unit is None else 1), layer.unit.width
+    single, doubt, values = type(one.value) in PLAIN, "", None
+    if single and n == 1:
+        return Column(layer, unit, where, np.array([[one.value]], object), False, False)
+    entries = np.array(one.value, object) if single else entries_of(layer, one.value, where)
     if unit is None and layer.shape:
         line = layer.in_line(entries)
         entries = line if line is not entries else layer.in_line(entries, (k,))

@@ -127,7 +127,8 @@ def answered(
     if executor is not None:
         check_executor(executor)
     with showing(progress):
-        result = checked(target, answer(executor, question, rng, state))
+        by = question.method.decided(question)
+        result = checked(target, answer(executor, by, rng, state))
     # log_z also belongs to log_prob, since it is one of its two terms.
     kinds = {*map(quantity, question.want)}
     wanted = kinds | {"log_z"} if "log_prob" in kinds else kinds
@@ -159,8 +160,10 @@ def _recalled(
     frozen = isinstance(method, Method) and is_dataclass(method)
     if not frozen or size > MAX_REMEMBERED_NUMBERS or planned_by_value(target):
         return make()
-    with _lock:
-        questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
+    questions = REMEMBERED.get(target.model)
+    if questions is None:
+        with _lock:
+            questions = REMEMBERED.setdefault(target.model, Cache(most=MAX_REMEMBERED_QUESTIONS))
     # 2 and 2.0 are equal, but a method may treat them differently, so that settings count as text.
     settings = () if method is DEFAULT else (method, repr(method))
     try:

@@ -31,6 +31,7 @@ from pgmengine.apps.cli.options import (
     Evidence,
     Json,
     Likelihood,
+    Measure,
     Method,
     ModelFile,
     Seconds,
@@ -346,14 +347,14 @@ def demo(
 
 
 @app.command()
-def doctor(json: Json = False) -> None:
+def doctor(json: Json = False, measure: Measure = False) -> None:
     """Describe and test the installation.
 
-    It shows the processor, the compiled routines, threads, versions and optional packages.
+    It shows the processor, the compiled routines, threads, pace, versions and optional packages.
 
     The exit status is 1 where something is wrong.
     """
-    report = examined()
+    report = examined(measure)
     if json:
         print(json_text(report.as_json()))
     else:

@@ -75,4 +75,5 @@ Seconds = Annotated[
     typer.Option(help="time that the answer may take, as plans estimate it; 600 by default"),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the random numbers")]
+Measure = Annotated[bool, typer.Option("--measure", help="measure the pace of this machine anew")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]

@@ -11,6 +11,7 @@ from pgmengine.apps.doctor import machine
 from pgmengine.apps.doctor.self_test import Check, checks
 from pgmengine.base import numpy_routines
 from pgmengine.base.routines import BuildConfig, build_config
+from pgmengine.base.work.pace import PACE_VARIABLE, pace, renewed
 from pgmengine.base.work.threads import THREADS_VARIABLE
 
 # The environment variable that chooses the kind of the compiled routines.
@@ -26,6 +27,7 @@ class Report:
     processor : name and kind of the processor.
     routines : the routines that run, and how they were built.
     threads : the number of threads, of cores, and the variable that chose it.
+    pace : seconds on this machine for a second of a plan, and the variable that chose it.
     blas : the libraries of linear algebra.
     versions : package -> version.
     place : the folder of the package, and the interpreter.
@@ -37,6 +39,7 @@ class Report:
     processor: str
     routines: BuildConfig
     threads: dict[str, Any]
+    pace: dict[str, Any]
     blas: list[dict[str, Any]]
     versions: dict[str, str]
     place: str
@@ -61,6 +64,8 @@ class Report:
         if self.routines.compiled:
             yield f"  built: {_text_of_build(self.routines)}"
         yield f"  threads: {self.threads['used']} of {self.threads['cores']} cores{by}"
+        by = f"chosen by {self.pace['chosen_by']}" if self.pace["chosen_by"] else "measured"
+        yield f"  pace: {self.pace['used']:g} s for a second of a plan, {by}"
         yield f"  BLAS: {', '.join(map(_text_of_blas, self.blas)) or 'none found'}"
         packages = (f"{name} {v or 'missing'}" for name, v in others)
         yield f"  packages: {', '.join(packages)}"
@@ -92,14 +97,19 @@ class Report:
         return found
 
 
-def examined() -> Report:
-    """Return the report of this installation; the tests take a few seconds."""
+def examined(measure: bool = False) -> Report:
+    """Return the report of this installation; the tests take a few seconds.
+
+    With `measure` the pace of the machine is measured anew.
+    """
+    chosen = PACE_VARIABLE if os.environ.get(PACE_VARIABLE) else ""
     versions = machine.versions()
     missing = [f"{name} is not installed" for name, v in versions.items() if not v]
     return Report(
         processor=machine.processor(),
         routines=build_config(),
         threads=machine.thread_counts(),
+        pace={"used": renewed() if measure and not chosen else pace(), "chosen_by": chosen},
         blas=machine.blas(),
         versions=versions,
         place=machine.place(),

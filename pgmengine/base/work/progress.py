@@ -9,7 +9,6 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -24,14 +23,18 @@ SECONDS_BEFORE_BAR = 2.0
 PROGRESS_ASKED: ContextVar[bool] = ContextVar("progress", default=False)
 
 
-@contextmanager
-def showing(progress: bool) -> Iterator[None]:
+class showing:
     """Choose whether the loops of methods show their progress in this context."""
-    token = PROGRESS_ASKED.set(progress)
-    try:
-        yield
-    finally:
-        PROGRESS_ASKED.reset(token)
+
+    # A generator as a context would take longer, and every question enters one.
+    def __init__(self, progress: bool) -> None:
+        self.progress = progress
+
+    def __enter__(self) -> None:
+        self.token = PROGRESS_ASKED.set(self.progress)
+
+    def __exit__(self, *error: object) -> None:
+        PROGRESS_ASKED.reset(self.token)
 
 
 def announce(plan: object, seconds: float) -> None:

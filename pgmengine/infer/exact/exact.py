@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
@@ -91,19 +91,9 @@ class Exact(Method["Chosen"]):
         check_limit(self, "max_bits", "max_states", "max_work")
         check_whole(self, "draws")
 
-    @cached_property
-    def _enumeration(self) -> Enumeration:
-        """Enumeration with these limits."""
-        return Enumeration(self.max_bits, self.draws)
-
-    @cached_property
-    def _tree(self) -> Elimination:
-        """The junction tree with these limits."""
-        return Elimination(self.max_states, self.draws, self.max_work)
-
     def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[Chosen]:
         """Plan an enumeration, and another method where it may be cheaper."""
-        enumeration = self._enumeration.planned(target, want)
+        enumeration = _enumeration(self.max_bits, self.draws).planned(target, want)
         seconds = np.inf if enumeration.plan.refusal else enumeration.plan.seconds
         if seconds < MAX_ENUMERATION_SECONDS:
             return _chosen(enumeration)
@@ -116,7 +106,7 @@ class Exact(Method["Chosen"]):
         # allows.
         if least >= min(bits, math.log2(max(self.max_states, 1.0))):
             return _chosen(enumeration)
-        tree = self._tree.planned(target, want)
+        tree = _elimination(self.max_states, self.draws, self.max_work).planned(target, want)
         if tree.plan.refusal and enumeration.plan.refusal:
             both = f"{enumeration.plan.refusal}; {tree.plan.refusal}"
             return Plan(work=enumeration.plan.work, bytes=enumeration.plan.bytes, refusal=both)
@@ -130,7 +120,7 @@ class Exact(Method["Chosen"]):
         """Answer by the method that was chosen."""
         chosen: Chosen = question.plan.basis
         method, plan = chosen
-        given = Prepared[Any](self, question.want, plan, question.target)
+        given: AnyPrepared = Prepared(self, question.want, plan, question.target)
         try:
             result = method.answer(given, rng, state, executor)
         except OtherPlanNeeded:
@@ -164,7 +154,22 @@ def _wide(target: Target, least: float) -> bool:
 
 def _chosen(by: AnyPrepared, note: str = "") -> Plan[Chosen]:
     """Return the plan of the method that was chosen, with a note on the other method."""
-    return replace(by.plan, why=by.plan.why + note, basis=(by.method, by.plan))
+    p = by.plan
+    sizes = p.work, p.bytes, p.refusal, p.seconds, p.most_seconds
+    # dataclasses.replace takes ten times as long.
+    return Plan(p.method, p.guarantee, p.why + note, *sizes, (by.method, p))
+
+
+@lru_cache(maxsize=64)
+def _enumeration(max_bits: float, draws: int) -> Enumeration:
+    """Return the enumeration with these limits, which are checked once."""
+    return Enumeration(max_bits, draws)
+
+
+@lru_cache(maxsize=64)
+def _elimination(max_states: float, draws: int, max_work: float) -> Elimination:
+    """Return the junction tree with these limits, which are checked once."""
+    return Elimination(max_states, draws, max_work)
 
 
 def quick(
@@ -182,7 +187,9 @@ def quick(
     draws : number of samples where they are wanted.
     """
     enumeration = Enumeration(bits, draws).prepare(target, want)
-    wide = enumeration.plan.accepted or least_width(target) > np.log2(entries)
+    seconds = np.inf if enumeration.plan.refusal else enumeration.plan.seconds
+    wide = seconds < MAX_ENUMERATION_SECONDS or least_width(target) > np.log2(entries)
     if wide or rough_entries(target, entries) > entries:
         return enumeration
-    return Elimination(entries, draws, max_work=0).prepare(target, want)
+    tree = Elimination(entries, draws, max_work=0).prepare(target, want)
+    return enumeration if tree.plan.refusal or seconds <= tree.plan.seconds else tree

@@ -136,7 +136,8 @@ def infer(
         or by the chains of one row; the answer has the same bits as without an executor. The work
         of a worker that fails is done again.
     progress : whether work over two seconds shows its plan and a progress bar on a terminal.
-    seconds : the largest time of the answer, as plans estimate it for one core. Methods whose plans
+    seconds : the largest time of the answer on this computer, as plans estimate it for one core
+        and the pace of this computer, which `pgmengine doctor` shows. Methods whose plans
         take longer are refused, and Auto looks for a faster one. The default is ten minutes with
         Auto, and no limit with another method.
 
@@ -261,9 +262,12 @@ def _explained(
         f"wanted: {', '.join(wanted)}; {target.rows} evidence row{'s' * (target.rows > 1)}, {each}"
     )
     whole = len(choices) == 1
-    return Explanation(
-        head, [Part("" if whole else c.title, tuple(c.plans(target))) for c in choices]
-    )
+    parts = list[Part]()
+    for c in choices:
+        plans, first = tuple(c.plans(target)), c.first(target)
+        longest = 0.0 if first is None else c.longest(target, first)
+        parts.append(Part("" if whole else c.title, plans, longest))
+    return Explanation(head, parts)
 
 
 class Ask:

@@ -39,6 +39,7 @@ import numpy as np
 from pgmengine.base.checks import check_limit, check_method, real, seeded
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, RngLike, Snapshot
+from pgmengine.base.work.pace import pace
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import ENERGY_ROUNDING, NORMAL_95
 from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS, met_soon
@@ -60,7 +61,7 @@ from pgmengine.infer.question.prepared import (
 )
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
-from pgmengine.infer.results.result import AnyPlan, Plan, Result, Status, duration
+from pgmengine.infer.results.result import AnyPlan, Plan, Result, Status, duration_here
 from pgmengine.infer.sampling.clusters.cluster_ladder import ClusterLadder
 from pgmengine.infer.sampling.clusters.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.draws.rao_blackwell import NOTABLE_GAP_ERRORS
@@ -86,7 +87,8 @@ class Auto(Method["tuple[Choice, ...]"]):
     max_seconds : largest time in seconds of a candidate, as its plan estimates it for one core
         from measured rates; ten minutes by default. The estimate is the same on every computer, so
         that the same candidate answers everywhere. Methods without an estimate are not refused.
-        `seconds` of `infer` sets this limit and `retry_seconds` for one question.
+        `seconds` of `infer` sets this limit and `retry_seconds` for one question, in seconds of
+        this computer (`pgmengine doctor` shows its pace).
     confirm_seconds : largest time in seconds of a ladder of temperatures that runs beside chains
         which meet soon, and of a method that is tried after a doubtful answer of annealing; 0 for
         neither, and for no ladder beside any chains.
@@ -138,7 +140,7 @@ class Auto(Method["tuple[Choice, ...]"]):
 
     def planned(self, target: Target, want: tuple[str, ...]) -> Prepared[tuple[Choice, ...]]:
         """Choose the parts of a question, and the first candidate of each."""
-        choices, chosen = self.choices(target, want), list[AnyPlan]()
+        choices, chosen, most = self.choices(target, want), list[AnyPlan](), 0.0
         for choice in choices:
             first = choice.first(target)
             if first is None:
@@ -146,12 +148,22 @@ class Auto(Method["tuple[Choice, ...]"]):
                 why = f"{choice.title}: {why}" if len(choices) > 1 else why
                 return Prepared(self, want, Plan("Auto", refusal=why, basis=choices), target)
             chosen.append(choice.known[first][1])
-        plan = replace(joined_plans(choices, chosen), basis=choices, terms=())
+            most += choice.longest(target, first)
+        plan = replace(joined_plans(choices, chosen), basis=choices, terms=(), most_seconds=most)
         return Prepared(self, want, plan, target)
 
     def cannot(self, plan: AnyPlan) -> str:
         """Return the message where no candidate can answer."""
         return f"no method can answer: {plan.refusal}"
+
+    def decided(self, question: AnyPrepared) -> AnyPrepared:
+        """Return the question to `Exact` where it is first: no other candidate would be asked."""
+        choices: tuple[Choice, ...] = question.plan.basis
+        if len(choices) == 1 and 0 in choices[0].known:
+            method, plan = choices[0].known[0]
+            if type(method) is Exact and not plan.refusal:
+                return Prepared(method, question.want, plan, question.target)
+        return question
 
     def plans(self, target: Target, want: Iterable[str]) -> list[AnyPlan]:
         """Return the plan of every candidate for the whole of a question."""
@@ -274,7 +286,9 @@ class Auto(Method["tuple[Choice, ...]"]):
         if doubtful.status.known_wrong or as_method(doubtful.method).local:
             return ""
         if plan.seconds > self.confirm_seconds:
-            return f"about {duration(plan.seconds)}, where {plan.method} would follow an estimate"
+            return (
+                f"about {duration_here(plan.seconds)}, where {plan.method} would follow an estimate"
+            )
         return ""
 
     def _slow(self, plan: AnyPlan, doubtful: Result) -> str:
@@ -283,11 +297,9 @@ class Auto(Method["tuple[Choice, ...]"]):
         if not chains or plan.guarantee == "lower bound" or plan.seconds <= self.retry_seconds:
             return ""
         # The factor makes up for rounding to two digits: the limit is not below the time.
-        enough = float(f"{1.05 * plan.seconds:.2g}")
-        return (
-            f"{plan.method} may give a better answer in about {duration(plan.seconds)}: ask with "
-            f"seconds={enough:.15g}"
-        )
+        enough = float(f"{1.05 * plan.seconds * pace():.2g}")
+        about = f"about {duration_here(plan.seconds)}"
+        return f"{plan.method} may give a better answer in {about}: ask with seconds={enough:.15g}"
 
     def _asked(
         self,
@@ -344,8 +356,8 @@ class Auto(Method["tuple[Choice, ...]"]):
             return f"about {plan.work:.2g} unit updates, the limit is {self.max_work:.2g}"
         if plan.most_seconds > self.max_seconds:
             takes = plan.seconds if plan.seconds > self.max_seconds else plan.most_seconds
-            limit = f"the limit is {duration(self.max_seconds)} (Auto's max_seconds)"
-            return f"about {duration(takes)} on one core, {limit}"
+            limit = f"the limit is {duration_here(self.max_seconds)} (Auto's max_seconds)"
+            return f"about {duration_here(takes)} on one core, {limit}"
         return ""
 
 
@@ -405,6 +417,16 @@ class Choice:
         estimate = next((p for p in plans if p.accepted and p.guarantee != "lower bound"), None)
         return "" if estimate is None else f"{estimate.method} estimates log p itself"
 
+    def longest(self, target: Target, index: int) -> float:
+        """Return the seconds of a candidate with all that may follow if its chains do not mix."""
+        method, plan = self.known[index]
+        most, several = plan.most_seconds, len(self.auto.candidates)
+        for later in range(index + 1, several if method.local else 0):
+            other = self.question(target, later).plan
+            follows = other.accepted and other.guarantee != "lower bound"
+            most += other.seconds * (follows and other.seconds <= self.auto.retry_seconds)
+        return most
+
     def plans(self, target: Target) -> Iterator[AnyPlan]:
         """Yield the plan of every candidate."""
         return (
@@ -422,9 +444,9 @@ class Choice:
         if not slow:
             return why
         best = min(slow, key=lambda i: plans[i].seconds)
-        time, memory = duration(plans[best].seconds), plans[best].sizes[2]
+        time, memory = duration_here(plans[best].seconds), plans[best].sizes[2]
         # The factor makes up for rounding to two digits: the limit is not below the time.
-        limit = float(f"{1.05 * plans[best].seconds:.2g}")
+        limit = float(f"{1.05 * plans[best].seconds * pace():.2g}")
         rows = int(target.rows * self.auto.max_seconds / plans[best].seconds)
         fewer = f", or about {rows} rows at a time" * (rows > 0)
         return (
@@ -480,9 +502,11 @@ def within(method: MethodLike, seconds: float | None) -> MethodLike:
         return method
     if not real(seconds) > 0:
         raise PgmError(f"seconds must be a number above 0, or math.inf, not {told(seconds)}")
+    # Users give seconds of their machine, and plans have those of the machine of the prices.
+    most = float(seconds) / pace()
     if isinstance(method, Auto):
-        return replace(method, max_seconds=float(seconds), retry_seconds=float(seconds))
-    return only(method, float(seconds))
+        return replace(method, max_seconds=most, retry_seconds=most)
+    return only(method, most)
 
 
 def drawing(draws: int) -> Auto:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgmengine.infer.results.result import AnyPlan
+from pgmengine.infer.results.result import AnyPlan, duration_here
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,10 +30,12 @@ class Part:
     ----------
     title : the wanted quantities in words; empty if the part is the whole question.
     plans : the plan of each candidate.
+    most_seconds : the time of the answer with all methods that follow where chains do not mix.
     """
 
     title: str
     plans: tuple[AnyPlan, ...]
+    most_seconds: float = 0.0
 
     @property
     def chosen(self) -> AnyPlan | None:
@@ -46,7 +48,10 @@ class Part:
         by = f"{self.title} by " if self.title else ""
         if self.chosen is None:
             return f"{by}none of these can"
-        return f"{by}{self.chosen.method}, {self.chosen.guarantee}"
+        longest = duration_here(self.most_seconds)
+        others = f"; at most about {longest} with the methods that follow where chains do not mix"
+        more = longest != duration_here(self.chosen.most_seconds) and self.most_seconds > 0.0
+        return f"{by}{self.chosen.method}, {self.chosen.guarantee}{others * more}"
 
     @property
     def shown(self) -> tuple[AnyPlan, ...]:

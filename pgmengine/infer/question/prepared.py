@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from time import thread_time
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -154,6 +155,10 @@ class Method(Generic[Basis]):
         """
         return None
 
+    def decided(self, question: AnyPrepared) -> AnyPrepared:
+        """Return a planned question as the method answers it that planning has chosen for good."""
+        return question
+
     def cannot(self, plan: AnyPlan) -> str:
         """Return the message of the error that is raised when a refused question is run."""
         return f"{plan.method} refused: {plan.refusal}"
@@ -185,10 +190,13 @@ class Method(Generic[Basis]):
         if not self.gives.issuperset(map(quantity, want)):
             missing = sorted({w for w in want if quantity(w) not in self.gives})
             return Plan(name, refusal=f"{self.source} no {' or '.join(missing)}")
+        begin = thread_time()
         s = self.scheme(target, want)
         why = s.refusal or no_room(s.bytes)
         guarantee, most = "" if why else self.guarantee, max(s.seconds, s.most_seconds)
-        return Plan(name, guarantee, s.why, s.work, s.bytes, why, s.seconds, most, s.basis)
+        took = thread_time() - begin
+        how = s.why, s.work, s.bytes, why, s.seconds, most, s.basis
+        return Plan(name, guarantee, *how, preparation=took)
 
     def plan(self, target: Target, want: Iterable[str]) -> Plan[Basis]:
         """Return the plan of a question."""

@@ -18,6 +18,7 @@ import numpy as np
 from pgmengine.base.errors import NoSuchName, NotAsked, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, Snapshot
+from pgmengine.base.work.pace import pace
 from pgmengine.declare.handles import Units
 from pgmengine.evidence.target import Target
 from pgmengine.infer.results.arviz import to_arviz, to_frame
@@ -118,6 +119,15 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:.2g} {name}"
 
 
+def duration_here(seconds: float) -> str:
+    """Return the length of time on this machine that a plan has computed, as text."""
+    return duration(seconds * pace())
+
+
+# Seconds of planning above which a plan names them.
+MIN_SHOWN_PREPARATION = 1.0
+
+
 # The results of planning that the answers of a method need, such as a cover.
 Basis = TypeVar("Basis")
 
@@ -134,12 +144,16 @@ class Plan(Generic[Basis]):
     work : unit updates.
     bytes : peak memory.
     refusal : the reason why it cannot answer, or an empty string.
-    seconds : time on one core, an estimate; 0 where the method gives none.
+    seconds : time on one core, an estimate; 0 where the method gives none. It is the time on the
+        machine of the prices, the same everywhere. Text has the time on this machine, which is its
+        pace (`pgmengine doctor`) times as long.
     most_seconds : the longest time, above `seconds` where it depends on what the run finds. Limits
         of time hold for it.
     basis : results of planning that the answer needs; None in the plan of a result.
     terms : the plans of log Z with the evidence and, unless it is 0, without, if log_prob is their
         difference.
+    preparation : seconds of the processor that planning took, by the clock; `seconds` does not
+        contain them. No decision depends on them.
     """
 
     method: str = ""
@@ -152,11 +166,14 @@ class Plan(Generic[Basis]):
     most_seconds: float = 0.0
     basis: Basis = field(default=cast(Any, None), compare=False, repr=False)
     terms: tuple[Plan[Basis], ...] = field(default=(), compare=False, repr=False)
+    preparation: float = field(default=0.0, compare=False, repr=False)
 
     @cached_property
     def bare(self) -> Plan[Any]:
         """The plan without results of planning, which may be large."""
-        return replace(self, basis=cast(Any, None), terms=())
+        # dataclasses.replace takes ten times as long.
+        how = self.method, self.guarantee, self.why, self.work, self.bytes, self.refusal
+        return Plan(*how, self.seconds, self.most_seconds, preparation=self.preparation)
 
     @property
     def accepted(self) -> bool:
@@ -166,14 +183,16 @@ class Plan(Generic[Basis]):
     def __str__(self) -> str:
         if self.refusal:
             return f"{self.method}: refused, {self.refusal}"
-        sizes = ", ".join(size for size in self.sizes if size)
-        return f"{self.method}: {self.guarantee}; {self.why}; about {sizes}"
+        sizes = [size for size in self.sizes if size]
+        if self.preparation >= MIN_SHOWN_PREPARATION:
+            sizes.append(f"after {duration(self.preparation)} of planning")
+        return f"{self.method}: {self.guarantee}; {self.why}; about {', '.join(sizes)}"
 
     @property
     def sizes(self) -> tuple[str, str, str]:
         """Unit updates, time (empty if there is no estimate) and memory as text."""
-        time = duration(self.seconds) if self.seconds else ""
-        longest = duration(max(self.seconds, self.most_seconds))
+        time = duration_here(self.seconds) if self.seconds else ""
+        longest = duration_here(max(self.seconds, self.most_seconds))
         if time and longest != time:
             number, unit = time.split()
             time = f"{number if longest.endswith(unit) else time} to {longest}"
@@ -202,6 +221,7 @@ def joint_plan(plans: Sequence[AnyPlan], why: str) -> AnyPlan:
         max(p.bytes for p in plans),
         seconds=sum(p.seconds for p in plans),
         most_seconds=sum(p.most_seconds for p in plans),
+        preparation=sum(p.preparation for p in plans),
     )
 
 

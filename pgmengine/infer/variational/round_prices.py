@@ -31,7 +31,10 @@ def _by_tables(target: Target, rounds: float) -> float:
     s = target.structure
     entries = {c: count(target.model.weight(c)) for c in s.couplings}
     units = sum(free_units(target, name) for name in target.pattern.moving)
-    each = sum(n * (17 if c.directed else 5) * NS for c, n in entries.items())
+    noisy = {name for name in s.directed_layers if not s.layers[name].unit.canonical}
+    each = sum(
+        n * (75 if c.b in noisy else 17 if c.directed else 5) * NS for c, n in entries.items()
+    )
     each += (2.0 * float(s.table_index.axis_entries.sum()) + 40.0 * len(s.table_index.unit)) * (
         NS / LANES
     )

@@ -71,6 +71,12 @@ class StateNames:
         for state, given in enumerate(self.names):
             # numpy would make a second axis of names that are tuples.
             self.array[state] = given
+            if type(given) is str:
+                # Most names are text, and the first question about a network waits for them.
+                self.exact[str, given] = state
+                written = _written(given)
+                self.alike[written] = (*self.alike.get(written, ()), state)
+                continue
             name = plain(given)
             self.exact[_kind(name), name] = state
             known = isinstance(name, (bool, int, float, str))

@@ -32,6 +32,7 @@ def test_an_installation_without_faults():
     assert config.used in found.stdout and "routines: " in found.stdout
     for name in ("processor: ", "threads: ", "BLAS: ", "packages: numpy ", "self-test"):
         assert name in found.stdout
+    assert "pace: 1 s for a second of a plan, chosen by PGMENGINE_PACE" in found.stdout
     for extra in facts.EXTRAS:
         assert any(line.split()[:1] == [extra.name] for line in lines)
 

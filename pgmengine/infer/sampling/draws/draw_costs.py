@@ -159,10 +159,15 @@ def small_bytes(structure: Structure) -> float:
 MAX_COUNTED_VALUES = 32
 
 
+# Nanoseconds of adding a number to its sum, in arrays of at most so many bytes, and in larger ones.
+IN_CACHE, BEYOND_CACHE, CACHE_BYTES = 1.0, 5.0, 2.0**20
+
+
 def collecting(target: Target, wanted: tuple[str, ...], chains: float, draws: float) -> float:
     """Return the seconds of adding draws of chains (of all rows) to the statistics."""
     s = target.structure
-    each = Price(2 * US * len(s.layers), (1 + 2 * ("samples" in wanted)) * NS * s.width)
+    sums = IN_CACHE if 8.0 * chains * s.width < CACHE_BYTES else BEYOND_CACHE
+    each = Price(2 * US * len(s.layers), (sums + 2 * ("samples" in wanted)) * NS * s.width)
     for name, layer in s.layers.items():
         if layer.unit.support is not None and not by_mean(layer.unit):
             each += Price(15 * US, 30 * NS * layer.size * state_count(target, name))

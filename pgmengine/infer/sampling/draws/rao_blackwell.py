@@ -50,6 +50,8 @@ MAX_BLOCKS, MAX_BLOCK_UNITS, MAX_BLOCK_STATES = 16, 2**11, 2.0**24
 # Growing a block takes GROWING_SECONDS_PER_UNIT for each unit of the model. Conditioning takes
 # CONDITIONING_SECONDS_PER_UNIT for each unit of each draw.
 GROWING_SECONDS_PER_UNIT, CONDITIONING_SECONDS_PER_UNIT = 1e-5, 2e-8
+# Finding the different draws of a row takes FINDING_SECONDS_PER_UNIT for each of its units.
+FINDING_SECONDS_PER_UNIT = 4e-6
 
 # The comparison may take the share SHARE_COMPARING of the seconds of drawing, but no more than
 # MAX_COMPARING_SECONDS divided by the number of rows. MIN_COMPARING_SECONDS are always allowed.
@@ -298,4 +300,6 @@ def comparing(target: Target, chains: float, draws: float, drawing: float) -> fl
     distinct = min(PLANNED_DISTINCT_DRAWS, target.rows * chains * draws, 2.0 ** min(units, 50))
     states = min(2.0 ** min(units, 50), MAX_BLOCK_STATES / MAX_BLOCKS / max(distinct, 1.0))
     seconds = blocks * (1e-3 + 10 * US * units + (20 * units + 2 * states) * NS * distinct)
-    return min(seconds, comparing_limit(target.rows, drawing))
+    # Different draws are found, and packed for the blocks, whatever the limit is.
+    found = FINDING_SECONDS_PER_UNIT * target.rows * units
+    return found + min(seconds, comparing_limit(target.rows, drawing))

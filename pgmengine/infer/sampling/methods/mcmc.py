@@ -41,6 +41,9 @@ from pgmengine.model.containers import as_floats
 # (engine/single_site/independent_visits.py).
 WARMUP_SWEEPS_AT_ONCE = 8
 
+# Seconds for a unit of the dispersed starts of a row, half of whose chains begin in modes.
+STARTING_SECONDS_PER_UNIT = 4e-6
+
 
 @dataclass(frozen=True)
 class MCMC(Sampler):
@@ -118,6 +121,7 @@ class MCMC(Sampler):
         moving += (e.density + e.values).of(n, self.draws)
         few = target.rows * min(self.chains, CHAINS_PER_GROUP)
         moving += (e.sweep + e.values).of(few, most_apart(self._swept))
+        moving += STARTING_SECONDS_PER_UNIT * target.rows * target.structure.units
         how = f"{self.chains} chains of {sweeps} {type(self.kernel).__name__} sweeps, {how}"
         how, work = ", ".join([how] + [also] * bool(also)), work + sweeps * n * sweep_work(target)
         return self.scheme_of(target, want, how, work, moving + seconds)

@@ -148,7 +148,7 @@ class SimulatedTempering(Sampler):
             return Plan(refusal=why)
         rungs, sweeps = count_of(self.betas), self.warmup + self.draws
         e, n = engine(target, self.kernel), target.rows * self.chains
-        hopping = Price(120 * US, 60 * NS)
+        hopping = Price(40 * US, 60 * NS)
         moving = (e.sweep + e.density + hopping).of(n, sweeps)
         moving += (e.density + e.values).of(n, self.draws)
         # A chain is at beta = 1, where its state is a draw, in one sweep for each rung.
