@@ -96,6 +96,7 @@ def test_parts_and_threads_do_not_change_the_likelihood(kind, monkeypatch):
     whole = likelihood(X, codes, 3, kind)(*weights)
     monkeypatch.setattr(objective, "PART_NUMBERS", 20)
     monkeypatch.setattr(objective, "BLOCK_NUMBERS", 60)
+    monkeypatch.setattr(objective, "BLOCK_FEATURES", 2)
     monkeypatch.setenv("PGMENGINE_THREADS", "1")
     alone = likelihood(X, codes, 3, kind)(*weights)
     monkeypatch.setenv("PGMENGINE_THREADS", "3")
@@ -105,6 +106,20 @@ def test_parts_and_threads_do_not_change_the_likelihood(kind, monkeypatch):
     for one, two, three in zip(whole, alone, found):
         np.testing.assert_allclose(one, two, atol=1e-10)
         np.testing.assert_array_equal(two, three)
+
+
+def test_features_of_which_few_are_not_0_are_kept_sparse(monkeypatch):
+    X, codes = sequences(0, count=40)
+    X = [np.where(np.random.default_rng(i).random(x.shape) < 0.15, x, 0) for i, x in enumerate(X)]
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=(4, 3)), rng.normal(size=(3, 3))
+    few = likelihood(X, codes, 3)
+    monkeypatch.setattr(objective, "SPARSE_SHARE", 0)
+    dense = likelihood(X, codes, 3)
+    assert sparse.issparse(few._values[0]) and not sparse.issparse(dense._values[0])
+    for one, two in zip(few(*weights), dense(*weights)):
+        np.testing.assert_allclose(one, two, atol=1e-10)
+    np.testing.assert_array_equal(few.sizes, dense.sizes)
 
 
 @one_test_over("form", ["dense", "sparse", "mixed", "dicts"])
