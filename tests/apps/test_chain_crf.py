@@ -251,6 +251,27 @@ def test_items_are_read_as_crfsuite_reads_them():
         assert peer.ItemSequence([given]).items() == [plain]
 
 
+@one_test_over(
+    "items",
+    [
+        [{"a": 1.5, "b": 2, "t": True, "f": False}, {}, {"w": "x", "a": 0.0}, {"w": ""}],
+        [["p", "q", "p"], [], ["r"]],
+        [{"a=b": 2.5, "a": "b"}, {"c": 1.0}],
+        [{"a": 1.0}, ["b"], {"c": ["d", "e"], "f": np.float64(2)}],
+    ],
+)
+@pytest.mark.parametrize("names", [None, ["w=", "q", "b", "a", "a=b", "c=e"]])
+def test_steps_read_together_are_those_read_one_by_one(items, names):
+    """Also names of features twice in a step, and steps that are read one by one."""
+    X = [items[:2], [], items[2:]]
+    steps, order = stacked_items(X, names)
+    found = [features_of(item) for item in items]
+    assert order == (names or sorted({name for one in found for name in one}))
+    expected = [[one.get(name, 0.0) for name in order] for one in found]
+    np.testing.assert_array_equal(steps.values.toarray(), expected)
+    assert steps.lengths.tolist() == [2, 0, len(items) - 2]
+
+
 def test_unseen_features_are_ignored_and_columns_keep_their_names():
     X = [[{"b": 1.0, "a": 2.0}, {"c": "z"}], [["a"]]]
     steps, names = stacked_items(X, None)

@@ -12,8 +12,8 @@ Layout: the steps of all sequences are one matrix X, in the order in which messa
 (`chain_sums`). Sequences of similar length form parts of at most PART_NUMBERS numbers, which fit
 into caches and are shared among threads. The parts, and therefore all bits of the results, do not
 depend on the number of threads. The product with X' is taken on the threads by blocks of features.
-Features of which few are not 0 are kept as a sparse array, whatever they were given as: its products
-are then faster, and differ by rounding only.
+Features of which few are not 0 are kept as a sparse array, also where an array was given, because
+its products are faster. The results differ by rounding only.
 """
 
 from __future__ import annotations
