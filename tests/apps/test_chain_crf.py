@@ -101,7 +101,7 @@ def test_parts_and_threads_do_not_change_the_likelihood(kind, monkeypatch):
     alone = likelihood(X, codes, 3, kind)(*weights)
     monkeypatch.setenv("PGMENGINE_THREADS", "3")
     together = likelihood(X, codes, 3, kind)
-    assert len(together._places) > 3 and len(together._blocks) > 1
+    assert len(together._parts) > 3 and len(together._blocks) > 1
     found = together(*weights)
     for one, two, three in zip(whole, alone, found):
         np.testing.assert_allclose(one, two, atol=1e-10)

@@ -48,6 +48,11 @@ class Steps:
     lengths: Array
 
 
+def divided(values: Array, lengths: Array) -> list[Array]:
+    """Return the values of all steps, (steps, ...), as an array for each sequence."""
+    return np.split(values, np.cumsum(lengths)[:-1]) if len(lengths) else []
+
+
 def listed_sequences(given: object, what: str) -> list[Any]:
     """Return sequences as a list; PgmError for anything that does not hold sequences."""
     if isinstance(given, (str, Mapping)) or issparse(given) or not isinstance(given, Iterable):

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
-from pgmengine.infer.exact.long_chains.chain_sums import Packing, chain_sums
+from pgmengine.infer.exact.long_chains.chain_sums import chain_sums
 from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.tables import TableIndex
 from pgmengine.units import Unit
@@ -69,11 +68,6 @@ class Chains:
     places: Array
     constant: Array
     emissions: list[tuple[Kind, Array, Array]]
-
-    @cached_property
-    def packing(self) -> Packing:
-        """The order of all steps."""
-        return Packing.of(self.lengths)
 
     def counts(self, model: Model) -> tuple[float, dict[str, Array]] | None:
         """Return the sum of log Z over all rows, and the expected counts of the entries.
@@ -109,7 +103,7 @@ class Chains:
         if not np.isfinite(entries).all():
             return None
         k = self.places.shape[1]
-        field = np.zeros((len(self.packing.source), k))
+        field = np.zeros((int(self.lengths.sum()), k))
         at = self.step[:, None] * k + np.arange(k)
         add_at(field.reshape(-1), at, entries.take(self.places))
         theta = shared_numbers(model)
@@ -119,9 +113,8 @@ class Chains:
                 return None
             add_at(field.reshape(-1), step[:, None] * k + np.arange(k), logs)
         move = entries[self.pair : self.pair + k * k].reshape(k, k)
-        found = chain_sums(field[self.packing.source], move, self.packing)
-        marginals = np.full(field.shape, np.nan)
-        marginals[self.packing.source] = found.marginals
+        found = chain_sums(field, move, self.lengths)
+        marginals = found.marginals
         total = np.zeros(len(entries))
         add_at(total, self.places, marginals.take(self.step, axis=0))
         add_at(total, self.constant, 1.0)
