@@ -126,7 +126,7 @@ def chain_sums(
     weights = np.ones(len(lengths)) if weights is None else weights
     way = _scaled_sums if _compiled(field) and _narrow(field, transition) else log_chain_sums
     found = way(field, transition, lengths, weights)
-    error = np.abs(found.marginals.sum(axis=1) - 1).max(initial=0.0)
+    error = np.abs(found.marginals @ np.ones(field.shape[1]) - 1).max(initial=0.0)
     if not (error <= MARGINAL_ROUNDING and np.isfinite(found.log_z).all()):
         raise InternalError(f"the marginals of a step of a chain miss the sum 1 by {error:g}")
     return found
@@ -165,8 +165,11 @@ def _compiled(field: Array) -> bool:
 
 def _narrow(field: Array, transition: Array) -> bool:
     """Return whether no scaled message under- or overflows."""
-    wide = field.max(axis=1) - field.min(axis=1)
-    return bool(max(np.ptp(transition), wide.max(initial=0.0)) <= MAX_LOG_RANGE)
+    if not len(field) or max(np.ptp(transition), np.ptp(field)) <= MAX_LOG_RANGE:
+        return True
+    # The log weights of each step by themselves.
+    wide = np.ptp(field, axis=1).max()
+    return bool(max(np.ptp(transition), wide) <= MAX_LOG_RANGE)
 
 
 def _first(lengths: Array) -> Array:
