@@ -152,6 +152,7 @@ cdef extern from "routines.h" nogil:
 
     enum:
         PGM_TAKE
+        PGM_KEEP
         PGM_TAKE_STATES
         PGM_COPY_ROWS
         PGM_START_FIELD

@@ -257,7 +257,8 @@ typedef struct {
 /* The kinds of operations of an update. */
 enum {
     PGM_TAKE,         /* rows of the data */
-    PGM_TAKE_STATES,  /* their states, into chains */
+    PGM_KEEP,         /* the same, but for values that are NaN, which are not observed */
+    PGM_TAKE_STATES,  /* states of the data, into chains */
     PGM_COPY_ROWS,    /* rows of the data, into rows of the chains */
     PGM_START_FIELD,  /* out = bias */
     PGM_ADD_PRODUCT,  /* out += a b, or a b' */
