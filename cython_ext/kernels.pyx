@@ -272,6 +272,7 @@ cdef class Chains:
 
 include "tabled.pxi"
 include "ancestral.pxi"
+include "paths.pxi"
 # ---- products of matrices: c/products.h, and BLAS ----
 
 cdef int64_t row_stride(float[:, :] x) except -1:

@@ -1,7 +1,8 @@
 # ---- updates of learning: c/learning.h ----
 
 OPERATIONS = {
-    "take": c.PGM_TAKE, "take_states": c.PGM_TAKE_STATES, "copy_rows": c.PGM_COPY_ROWS,
+    "take": c.PGM_TAKE, "keep": c.PGM_KEEP, "take_states": c.PGM_TAKE_STATES,
+    "copy_rows": c.PGM_COPY_ROWS,
     "start_field": c.PGM_START_FIELD,
     "add_product": c.PGM_ADD_PRODUCT, "add_each": c.PGM_ADD_EACH, "mean": c.PGM_MEAN,
     "change": c.PGM_CHANGE, "settled": c.PGM_SETTLED, "check_field": c.PGM_CHECK_FIELD,

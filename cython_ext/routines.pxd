@@ -152,6 +152,7 @@ cdef extern from "routines.h" nogil:
 
     enum:
         PGM_TAKE
+        PGM_KEEP
         PGM_TAKE_STATES
         PGM_COPY_ROWS
         PGM_START_FIELD
@@ -512,6 +513,18 @@ cdef extern from "routines.h" nogil:
         const int32_t *state
         const double *weight
         double *out
+
+    ctypedef struct pgm_path_job:
+        int64_t chains, states
+        const int64_t *first
+        const double *field
+        const double *move
+        const double *weight
+        double *log_z
+        double *marginals
+        double *pairs
+        int32_t *path
+        int failed
     int64_t pgm_sums_room(const pgm_clique *clique, int64_t draws)
 
     ctypedef struct pgm_routines:
@@ -526,6 +539,8 @@ cdef extern from "routines.h" nogil:
         void (*walk)(pgm_walk_job *job) noexcept nogil
         void (*log_densities)(const pgm_chains *c, int64_t chains, int last,
                               double *log_density) noexcept nogil
+        void (*sum_paths)(pgm_path_job *job) noexcept nogil
+        void (*best_paths)(pgm_path_job *job) noexcept nogil
         void (*tabulate)(pgm_tree_job *job, pgm_values_job *values) noexcept nogil
         void (*collect)(pgm_tree_job *job, int64_t first, int64_t last) noexcept nogil
         void (*distribute)(pgm_tree_job *job, int64_t first, int64_t last) noexcept nogil

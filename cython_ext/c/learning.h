@@ -294,6 +294,13 @@ static int64_t pgm_operate(pgm_learning *u, pgm_op *o, int64_t t, int64_t n)
             memcpy(o->out + (chains + i) * o->m, o->a + u->batch[i] * o->m,
                    sizeof(float) * (size_t)o->m);
         break;
+    case PGM_KEEP:
+        for (int64_t i = 0; i < n; i++) {
+            const float *seen = o->a + u->batch[i] * o->m;
+            float *out = o->out + (chains + i) * o->m;
+            for (int64_t j = 0; j < o->m; j++) out[j] = isnan(seen[j]) ? out[j] : seen[j];
+        }
+        break;
     case PGM_TAKE_STATES:
         for (int64_t i = 0; i < n; i++)
             memcpy(o->to_states + i * o->m, o->states + u->batch[i] * o->m, (size_t)o->m);

@@ -257,7 +257,8 @@ typedef struct {
 /* The kinds of operations of an update. */
 enum {
     PGM_TAKE,         /* rows of the data */
-    PGM_TAKE_STATES,  /* their states, into chains */
+    PGM_KEEP,         /* the same, but for values that are NaN, which are not observed */
+    PGM_TAKE_STATES,  /* states of the data, into chains */
     PGM_COPY_ROWS,    /* rows of the data, into rows of the chains */
     PGM_START_FIELD,  /* out = bias */
     PGM_ADD_PRODUCT,  /* out += a b, or a b' */
@@ -699,6 +700,21 @@ static inline int64_t pgm_sums_room(const pgm_clique *c, int64_t draws)
     return c->entries <= PGM_TREE_SUMS && c->separator <= draws ? c->entries : 0;
 }
 
+/* ---- sums over the paths of chains of states, and their best paths: paths.h ---- */
+
+typedef struct {
+    int64_t chains, states;
+    const int64_t *first;  /* (chains + 1) first step of each chain; the last is the end of all */
+    const double *field;   /* (steps, states) log weights of the states of each step */
+    const double *move;    /* (states, states) log weights of moves, from row to column */
+    const double *weight;  /* (chains) of each chain in pairs; NULL: 1 */
+    double *log_z;         /* (chains) log of the sum, or of the largest one, of all weights */
+    double *marginals;     /* (steps, states) of a chain by itself */
+    double *pairs;         /* (states, states) sums over all chains */
+    int32_t *path;         /* (steps) of the best paths */
+    int failed;            /* no memory */
+} pgm_path_job;
+
 /* ---- the table of functions ---- */
 
 typedef struct {
@@ -726,6 +742,8 @@ typedef struct {
     void (*collect)(pgm_tree_job *job, int64_t first, int64_t last);    /* cliques, ascending */
     void (*distribute)(pgm_tree_job *job, int64_t first, int64_t last); /* cliques, descending */
     void (*draw_states)(pgm_tree_job *job, pgm_draw_job *draw);
+    void (*sum_paths)(pgm_path_job *job);
+    void (*best_paths)(pgm_path_job *job);
     void (*log_densities)(const pgm_chains *c, int64_t chains, int last, double *log_density);
     void (*fill_uniforms)(const uint32_t *key, uint32_t sweep, uint32_t chain, uint32_t layer,
                           uint32_t first, int64_t blocks, float *out);

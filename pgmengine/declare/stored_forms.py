@@ -143,7 +143,8 @@ def _chosen(link: Array) -> tuple[Array, Array] | None:
     for choose, order in product((np.maximum, np.minimum), orders):
         neutral = 0 if choose is np.maximum else after - 1
         step, rows = order[choose.outer(states, states)], link[neutral][:, order]
-        found = Step(np.tile(np.arange(len(rows)), (before, 1)), step, after, True).link(rows)
+        one = Step(np.tile(np.arange(len(rows)), (before, 1)), step, after, True)
+        (found,) = Steps((one,), rows.shape).links(rows)
         if np.allclose(found, link, rtol=MAX_LINK_ERROR, atol=MAX_LINK_ERROR):
             return rows, step
     return None

@@ -214,6 +214,8 @@ class Run:
                 self.moments,
                 self.outward,
             )
+            if self.probabilities and recorder.partly:
+                raise NotCompiled("the loop would copy the data, which change in each pass")
             recorder.take_rows()
             recording(self.data_phase)(recorder)
             recording(self.model_phase)(recorder)

@@ -96,15 +96,30 @@ def test_parts_and_threads_do_not_change_the_likelihood(kind, monkeypatch):
     whole = likelihood(X, codes, 3, kind)(*weights)
     monkeypatch.setattr(objective, "PART_NUMBERS", 20)
     monkeypatch.setattr(objective, "BLOCK_NUMBERS", 60)
+    monkeypatch.setattr(objective, "BLOCK_FEATURES", 2)
     monkeypatch.setenv("PGMENGINE_THREADS", "1")
     alone = likelihood(X, codes, 3, kind)(*weights)
     monkeypatch.setenv("PGMENGINE_THREADS", "3")
     together = likelihood(X, codes, 3, kind)
-    assert len(together._places) > 3 and len(together._blocks) > 1
+    assert len(together._parts) > 3 and len(together._blocks) > 1
     found = together(*weights)
     for one, two, three in zip(whole, alone, found):
         np.testing.assert_allclose(one, two, atol=1e-10)
         np.testing.assert_array_equal(two, three)
+
+
+def test_features_of_which_few_are_not_0_are_kept_sparse(monkeypatch):
+    X, codes = sequences(0, count=40)
+    X = [np.where(np.random.default_rng(i).random(x.shape) < 0.15, x, 0) for i, x in enumerate(X)]
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=(4, 3)), rng.normal(size=(3, 3))
+    few = likelihood(X, codes, 3)
+    monkeypatch.setattr(objective, "SPARSE_SHARE", 0)
+    dense = likelihood(X, codes, 3)
+    assert sparse.issparse(few._values[0]) and not sparse.issparse(dense._values[0])
+    for one, two in zip(few(*weights), dense(*weights)):
+        np.testing.assert_allclose(one, two, atol=1e-10)
+    np.testing.assert_array_equal(few.sizes, dense.sizes)
 
 
 @one_test_over("form", ["dense", "sparse", "mixed", "dicts"])
@@ -234,6 +249,27 @@ def test_items_are_read_as_crfsuite_reads_them():
             else item
         )
         assert peer.ItemSequence([given]).items() == [plain]
+
+
+@one_test_over(
+    "items",
+    [
+        [{"a": 1.5, "b": 2, "t": True, "f": False}, {}, {"w": "x", "a": 0.0}, {"w": ""}],
+        [["p", "q", "p"], [], ["r"]],
+        [{"a=b": 2.5, "a": "b"}, {"c": 1.0}],
+        [{"a": 1.0}, ["b"], {"c": ["d", "e"], "f": np.float64(2)}],
+    ],
+)
+@pytest.mark.parametrize("names", [None, ["w=", "q", "b", "a", "a=b", "c=e"]])
+def test_steps_read_together_are_those_read_one_by_one(items, names):
+    """Also names of features twice in a step, and steps that are read one by one."""
+    X = [items[:2], [], items[2:]]
+    steps, order = stacked_items(X, names)
+    found = [features_of(item) for item in items]
+    assert order == (names or sorted({name for one in found for name in one}))
+    expected = [[one.get(name, 0.0) for name in order] for one in found]
+    np.testing.assert_array_equal(steps.values.toarray(), expected)
+    assert steps.lengths.tolist() == [2, 0, len(items) - 2]
 
 
 def test_unseen_features_are_ignored_and_columns_keep_their_names():

@@ -156,6 +156,29 @@ def test_models_and_phases(name, phase, compiled, in_python, rtol=1e-4, atol=2e-
     assert_alike(compiled(*args, **settings), in_python(*args, **settings), rtol, atol)
 
 
+@pytest.mark.parametrize("phase", ["PCD-1", "FastPCD", "CAST"])
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_with_gaps(name, phase, compiled, in_python, rtol=1e-4, atol=2e-5):
+    """Also batches without a gap, rows of gaps alone, and a second layer with some data."""
+    args, settings = settings_of(MODELS[name], phase, "SGD", positive=ROUNDS, batch_size=5)
+    rng, data = np.random.default_rng(2), args[1]
+    data["l0"][rng.random(data["l0"].shape[:2]) < 0.3] = np.nan
+    data["l0"][:4], data["l0"][11] = some_data(args[0].structure.layers["l0"], 4), np.nan
+    if name.startswith("deep"):
+        data["l1"] = some_data(args[0].structure.layers["l1"], 29, 5)
+        data["l1"][rng.random(data["l1"].shape[:2]) < 0.7] = np.nan
+    assert_alike(compiled(*args, **settings), in_python(*args, **settings), rtol, atol)
+
+
+def test_probabilities_with_gaps_are_drawn_in_each_pass(in_python):
+    args, settings = settings_of(
+        MODELS["binary"], "PCD-1", "SGD", positive=ROUNDS, updates=9, probabilities=("l0",)
+    )
+    rng = np.random.default_rng(0)
+    args[1]["l0"] = np.where(rng.random((29, 16)) < 0.2, np.nan, rng.random((29, 16)))
+    assert_same(pgm.fit(*args, **settings), in_python(*args, **settings))
+
+
 @pytest.mark.parametrize("phase", [name for name in PHASES if name != "CAST, one rung"])
 def test_several_layers_with_data(phase, compiled, in_python, rtol=1e-4, atol=2e-5):
     """Two coupled layers with data, and a triangle."""
@@ -387,11 +410,12 @@ def test_other_updates_are_made_in_python(change, why, caplog, in_python):
     assert_same(found, in_python(*args, **settings))
 
 
-def test_missing_values_tables_and_sparse_weights_stay_in_python(monkeypatch):
+def test_gaps_with_exact_rows_or_cd_tables_and_sparse_weights_stay_in_python(monkeypatch):
     monkeypatch.setattr(_kernels, "make_updates", None)
     x = np.array([[0, 1, np.nan], [1, 1, 0]])
     settings = {"negative": pgm.PCD(chains=3), "updates": 4, "progress": False}
     pgm.fit(pgm.rbm(3, 2, rng=0), {"v": x}, **settings)
+    pgm.fit(pgm.rbm(3, 2, rng=0), {"v": x}, **settings | {"negative": pgm.CD()}, positive=ROUNDS)
     b = pgm.GraphBuilder()
     b.layer("v", pgm.Binary(), 4)
     b.layer("h", pgm.Binary(), 3)

@@ -23,6 +23,7 @@ from pgmengine.apps.crf.stacked_sequences import (
     Steps,
     by_columns,
     classes_of,
+    divided,
     holds_items,
     listed_sequences,
     numbered,
@@ -37,9 +38,7 @@ from pgmengine.base.types import Array
 from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.template import Template
-from pgmengine.infer.exact.exact import Exact
-from pgmengine.infer.exact.long_chains.chain_sums import chain_sums
-from pgmengine.infer.question.ask import infer
+from pgmengine.infer.exact.long_chains.chain_sums import best_paths, chain_sums
 
 with needed_by("pgmengine.sklearn"):
     from sklearn.base import BaseEstimator
@@ -203,41 +202,23 @@ class ChainCRF(BaseEstimator):
 
         Features that were not seen in `fit` are ignored.
         """
-        fields = self._fields(X)
-        out = [self.classes_[:0]] * len(fields)
-        lengths = np.array([len(field) for field in fields])
-        for steps in np.unique(lengths[lengths > 0]):
-            rows = np.flatnonzero(lengths == steps)
-            for row, codes in zip(rows, self._paths([fields[i] for i in rows]), strict=True):
-                out[row] = self.classes_[codes]
-        return out
-
-    def _paths(self, fields: list[Array]) -> Array:
-        """Return the most probable states, (rows, steps), of sequences of one length."""
-        soft = {LABELS: np.stack(fields)}
-        model = self.template_(len(fields[0]))
-        result = infer(model, {}, soft=soft, want=("mode",), method=Exact())
-        # Two states are the values 0 and 1, and more states are one-hot rows.
-        found = result.mode[LABELS]
-        return np.asarray(found.argmax(axis=-1) if found.ndim == 3 else found, dtype=np.int64)
+        field, lengths = self._field(X)
+        path, _ = best_paths(field, self.transitions_, lengths)
+        return divided(self.classes_[path], lengths)
 
     def predict_marginals(self, X: Sequences) -> list[Array]:
         """Return P(label of the step | x), a list of arrays (steps, labels).
 
         Columns are in the order of `classes_`.
         """
-        fields = self._fields(X)
-        lengths = np.array([len(field) for field in fields], dtype=np.int64)
-        labels = len(self.classes_)
-        stacked = np.concatenate([np.zeros((0, labels)), *fields])
-        found = np.full_like(stacked, np.nan)
-        with one_blas_thread():
-            for part in parts_of(lengths, labels):
-                sums = chain_sums(stacked[part.steps], self.transitions_, part.packing)
-                found[part.steps] = sums.marginals
+        field, lengths = self._field(X)
+        found = np.full_like(field, np.nan)
+        for part in parts_of(lengths, len(self.classes_)):
+            sums = chain_sums(field[part.steps], self.transitions_, part.lengths)
+            found[part.steps] = sums.marginals
         if np.isnan(found).any():
             raise InternalError("a step of a sequence has no marginals")
-        return np.split(found, np.cumsum(lengths)[:-1]) if len(lengths) else []
+        return divided(found, lengths)
 
     def soft_evidence(self, X: Sequences) -> list[dict[str, Array]]:
         """Return the soft evidence of each sequence, for questions about `template_`.
@@ -257,16 +238,13 @@ class ChainCRF(BaseEstimator):
         >>> r.marginal("y[1]")["verb"] > 0.9
         True
         """
-        return [{LABELS: field} for field in self._fields(X)]
+        return [{LABELS: field} for field in divided(*self._field(X))]
 
-    def _fields(self, X: Sequences) -> list[Array]:
-        """Return the log weights of the labels of each sequence, (steps, labels)."""
+    def _field(self, X: Sequences) -> tuple[Array, Array]:
+        """Return the log weights of the labels of all steps, (steps, labels), and the lengths."""
         check_is_fitted(self)
         steps = self._steps(listed_sequences(X, "X"))
-        fields = np.asarray(steps.values @ self.coef_)
-        if not len(steps.lengths):
-            return []
-        return np.split(fields, np.cumsum(steps.lengths)[:-1])
+        return np.asarray(steps.values @ self.coef_), steps.lengths
 
     def _steps(self, sequences: Sequence[Any]) -> Steps:
         """Return the steps of sequences with the features of `fit`."""

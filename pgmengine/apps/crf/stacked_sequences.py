@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,6 +46,11 @@ class Steps:
 
     values: Weight
     lengths: Array
+
+
+def divided(values: Array, lengths: Array) -> list[Array]:
+    """Return the values of all steps, (steps, ...), as an array for each sequence."""
+    return np.split(values, np.cumsum(lengths)[:-1]) if len(lengths) else []
 
 
 def listed_sequences(given: object, what: str) -> list[Any]:
@@ -207,35 +213,91 @@ def stacked_items(sequences: Sequence[Any], names: Sequence[str] | None) -> tupl
     PgmError
         For items and features of other types, and for numbers that are not finite.
     """
-    column = {} if names is None else {name: i for i, name in enumerate(names)}
-    start, columns, values = [0], list[int](), list[float]()
-    lengths = []
+    items, lengths = list[Any](), list[int]()
     for i, sequence in enumerate(sequences):
         if not isinstance(sequence, (list, tuple)) and _has_steps(sequence):
             raise PgmError(
                 f"X: sequence {i} is of type {type(sequence).__name__}, expected a list with a "
                 "dict or a list of names for each step, as in other sequences"
             )
-        items = sequence if isinstance(sequence, (list, tuple)) else ()
-        lengths.append(len(items))
-        for step, item in enumerate(items):
-            found = features_of(item, f"X: sequence {i}, step {step}")
-            if names is None:
-                columns += [column.setdefault(name, len(column)) for name in found]
-                values += found.values()
-            else:
-                kept = [(column[name], value) for name, value in found.items() if name in column]
-                columns += [place for place, _ in kept]
-                values += [value for _, value in kept]
-            start.append(len(columns))
-    order = sorted(column)
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[[column[name] for name in order]] = np.arange(len(order))
-    shape = (len(start) - 1, len(order))
-    indices = rank[np.array(columns, dtype=np.int64)] if names is None else np.array(columns, int)
-    matrix = csr_array((np.array(values), indices, np.array(start)), shape=shape)
-    matrix.sort_indices()
+        own = sequence if isinstance(sequence, (list, tuple)) else ()
+        lengths.append(len(own))
+        items += own
+    plain = _plain_features(items)
+    if plain is not None:
+        matrix, order = _matrix_of(*plain, names)
+        # A feature that a step has twice counts once.
+        if matrix.has_canonical_format:
+            return Steps(matrix, np.array(lengths, dtype=np.int64)), order
+    found = _features_of_steps(items, lengths)
+    matrix, order = _matrix_of(
+        [len(one) for one in found],
+        [*chain.from_iterable(found)],
+        np.array([*chain.from_iterable(one.values() for one in found)], dtype=np.float64),
+        names,
+    )
     return Steps(matrix, np.array(lengths, dtype=np.int64)), order
+
+
+def _plain_features(items: Sequence[Any]) -> tuple[Sequence[int], list[str], Array] | None:
+    """Return the features of steps by calls for all of them: numbers, names and values.
+
+    None where an item is neither a dict of numbers and texts nor, with all others, a list of names;
+    `features_of` then reads the items one by one, in three times the time.
+    """
+    kinds = {*map(type, items)}
+    keys = [*chain.from_iterable(items)] if kinds == {dict} or kinds == {list} else []
+    if {*map(type, keys)} != {str}:
+        return None
+    counts = [*map(len, items)]
+    if kinds == {list}:
+        return counts, keys, np.ones(len(keys))
+    given = [*chain.from_iterable(map(dict.values, items))]
+    types = {*map(type, given)}
+    if not types <= {float, int, bool, str}:
+        return None
+    if str in types:
+        pairs = [*zip(keys, given, strict=True)]
+        keys = [f"{key}={value}" if type(value) is str else key for key, value in pairs]
+        given = [1.0 if type(value) is str else value for value in given]
+    try:
+        values = np.array(given, dtype=np.float64)
+    except OverflowError:
+        return None
+    return (counts, keys, values) if (np.abs(values) <= MAX_FEATURE).all() else None
+
+
+def _features_of_steps(items: Sequence[Any], lengths: Sequence[int]) -> list[dict[str, float]]:
+    """Return the features of each step; an error names its sequence and its step."""
+    places = ((i, step) for i, steps in enumerate(lengths) for step in range(steps))
+    return [
+        features_of(item, f"X: sequence {i}, step {step}")
+        for item, (i, step) in zip(items, places, strict=True)
+    ]
+
+
+def _matrix_of(
+    counts: Sequence[int], found: Sequence[str], values: Array, names: Sequence[str] | None
+) -> tuple[Any, list[str]]:
+    """Return a CSR array of steps that have so many of the features each, and the names of columns.
+
+    Parameters
+    ----------
+    counts : the number of features of each step.
+    found, values : the names and the values of the features of all steps, step by step.
+    names : the features that have a column, None for all of them.
+    """
+    order = sorted({*found}) if names is None else list(names)
+    column = {name: i for i, name in enumerate(order)}
+    columns = np.fromiter(map(column.get, found, repeat(-1)), np.int64, len(found))
+    start = np.append(0, np.cumsum(np.array(counts, dtype=np.int64)))
+    known = columns >= 0
+    if not known.all():
+        start = np.append(0, np.cumsum(known))[start]
+        columns, values = columns[known], values[known]
+    matrix = csr_array((values, columns, start), shape=(len(counts), len(order)))
+    matrix.sort_indices()
+    return matrix, order
 
 
 def _has_steps(sequence: Any) -> bool:

@@ -3,7 +3,8 @@
 The names and arguments are those of `pgmengine._kernels`. Routines of exact answers, products,
 draws from tables, optimizers and diagnostics are written in numpy. Sweeps and enumeration are those
 of their reference implementations, engine/reference.py and numpy_enumerator.py, which are chosen
-because no unit here has as many as MOST_STATES states. Everything else is refused.
+because no unit here has as many as MOST_STATES states; those of chains are `log_chain_sums` and
+`log_best_paths`. Everything else is refused.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ why = NOT_INSTALLED
 PROCESSOR = "plain"
 PROCESSORS = (PROCESSOR,)
 LANES = 1
-MOST_STATES = 0
+MOST_STATES = MOST_STATES_OF_A_STEP = 0
 
 
 def use(name: str) -> int:
@@ -146,10 +147,11 @@ OPERATIONS: dict[str, int] = {}
 
 __all__ = [
     "ADAM", "ADAMAX", "Belief", "CONSTANT", "Chains", "FILL", "FILL_LOG", "FILL_STATES", "Graph",
-    "GrayWalk", "JunctionTree", "LANES", "LARGEST", "Ladder", "MOST_STATES", "MOVES", "OPERATIONS",
-    "Orders", "PROCESSOR", "PROCESSORS", "SGD", "SIZE", "SLOW", "STUCK", "TabledSweeps", "Updates",
-    "WEIGHT", "WEIGHT_FILL", "Weights", "across", "add_product", "add_times", "ascend",
-    "build_record", "checked_factors", "draw_step", "judge", "make_updates", "means", "missing",
-    "move_clusters", "outer", "pack", "possible_states", "restricted_entries", "run_restricted",
-    "shuffled", "tally", "uniforms", "update_inside", "use", "waves",
+    "GrayWalk", "JunctionTree", "LANES", "LARGEST", "Ladder", "MOST_STATES",
+    "MOST_STATES_OF_A_STEP", "MOVES", "OPERATIONS", "Orders", "PROCESSOR", "PROCESSORS", "SGD",
+    "SIZE", "SLOW", "STUCK", "TabledSweeps", "Updates", "WEIGHT", "WEIGHT_FILL", "Weights",
+    "across", "add_product", "add_times", "ascend", "build_record", "checked_factors", "draw_step",
+    "judge", "make_updates", "means", "missing", "move_clusters", "outer", "pack",
+    "possible_states", "restricted_entries", "run_restricted", "shuffled", "tally", "uniforms",
+    "update_inside", "use", "waves",
 ]  # fmt: skip

@@ -30,6 +30,7 @@ from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.infer.variational.saddles import STEP_OF_START
 from pgmengine.infer.variational.unit_families import Factors, coupled, layer_order
 from pgmengine.learn.contracts import Positive
+from pgmengine.learn.phases.batch import only
 from pgmengine.learn.recorded.recorder import DATA, NotCompiled, Recorder
 
 # The largest log2 of the number of states of a posterior that is enumerated by default.
@@ -82,6 +83,8 @@ class Product:
         """Append the means of the free layers given the mini-batch."""
         if self.precision is not np.float32:
             raise NotCompiled("the data phase is in double precision")
+        if recorder.partly:
+            raise NotCompiled("some units of a layer are observed, and the posterior is a product")
         recorder.fields = {}
         for name in layer_order(recorder.target.pattern):
             eta = recorder.fields[name] = recorder.room(name)
@@ -117,7 +120,10 @@ class Bounded:
         moving, joined = layer_order(pattern), coupled(pattern)
         field = {name: recorder.room(name) for name in moving}
         sent, before, change = ({n: recorder.room(n) for n in joined} for _ in range(3))
-        one = one_of_each_pattern(recorder.target).take(np.zeros(1, dtype=int))
+        # The start of the means is the same in all rows, where they are not observed.
+        whole = {n: np.ones(x.size, dtype=bool) for n, x in recorder.structure.layers.items()}
+        seen = {name: whole[name] for name in recorder.observed()}
+        one = only(recorder.target, seen).take(np.zeros(1, dtype=int))
         begin = Factors(one, np.float32, step=STEP_OF_START).mean
         for name in moving:
             constant_field(recorder, name, field[name])
@@ -131,7 +137,11 @@ class Bounded:
             width = begin[name].size
             for start in (sent[name], before[name]):
                 recorder.add("start_field", span=DATA, m=width, a=begin[name], out=start)
-            send(name, "add_each", begin[name])
+                recorder.keep(name, start)
+            if name in recorder.partly:
+                send(name, "add_product", sent[name])
+            else:
+                send(name, "add_each", begin[name])
         ends = []
         for round_ in range(self.method.updates):
             last = round_ + 1 == self.method.updates

@@ -92,6 +92,8 @@ class Recorder:
     single : parameter -> its numbers in single precision, in its shape.
     rates : learning rates, a number or a schedule each; operations refer to them by number.
     fields : layer -> natural parameters given the mini-batch, if they are exact; else empty.
+    partly : layer -> (rows of data, width) values, NaN where they are not observed, of layers of
+        which some units are observed in some row. Their other units move like those of free layers.
     kernel : the kernel of the chains, or a schedule.
     keys, uniforms : number of keys for random numbers, and of uniform numbers, in an update.
     """
@@ -134,6 +136,7 @@ class Recorder:
         self.afterwards: list[Callable[[], None]] = []
         for name, layer in self.structure.layers.items():
             self.values[name] = np.zeros((self.rows, layer.width), dtype=np.float32)
+        self.partly = {name: _with_gaps(target, name) for name in partly_observed(target)}
 
     def add(
         self, kind: str, failure: Callable[[int], Exception] | None = None, **fields: Any
@@ -196,6 +199,12 @@ class Recorder:
             data = np.ascontiguousarray(self.target.evidence.values[name], dtype=np.float32)
             self.add("take", m=data.shape[1], a=data, out=self.values[name])
 
+    def keep(self, name: str, out: Array) -> None:
+        """Put the observed values of the mini-batch into their places in an array of a layer."""
+        if name in self.partly:
+            data = self.partly[name]
+            self.add("keep", m=data.shape[1], a=data, out=out)
+
     def start_field(self, name: str, span: int, out: Array) -> None:
         """Set a field (rows, at least width) to the bias of a layer."""
         width = self.structure.layers[name].width
@@ -241,7 +250,10 @@ class Recorder:
             self._added[number][1]["to"] = len(self._added)
 
     def mean(self, name: str, span: int, eta: Array) -> None:
-        """Set the values of a layer to the means of its units with natural parameters eta."""
+        """Set the values of a layer to the means of its units with natural parameters eta.
+
+        Observed units of the mini-batch keep their values.
+        """
         layer = self.structure.layers[name]
         self.add(
             "mean",
@@ -252,6 +264,8 @@ class Recorder:
             parts=parts(eta.size, NUMBERS_PER_THREAD),
             **mean_fields(layer.unit),
         )
+        if span == DATA:
+            self.keep(name, self.values[name])
 
     # ---- gradient and step ----
 
@@ -319,9 +333,21 @@ class Recorder:
         return made
 
 
+def partly_observed(target: Target) -> list[str]:
+    """Return the layers of which some units are observed in some row, but not all in all rows."""
+    pattern = target.pattern
+    return [name for name, free in pattern.some_free.items() if free and not pattern.all_free[name]]
+
+
+def _with_gaps(target: Target, name: str) -> Array:
+    """Return the values of a layer in single precision, NaN where they are not observed."""
+    free = target.components(name, target.free[name])
+    return np.where(free, np.nan, target.evidence.values[name]).astype(np.float32)
+
+
 def check_target(target: Target) -> None:
-    """Raise NotCompiled unless layers are observed or free as wholes, with dense couplings."""
-    s, pattern = target.structure, target.pattern
+    """Raise NotCompiled unless the model has dense couplings of layers with compiled draws."""
+    s = target.structure
     if s.tables or s.directed_layers or s.shared or s.gates or target.soft or target.reference:
         raise NotCompiled("the model has tables, arrows, shared terms or gates")
     for c in s.couplings:
@@ -332,8 +358,6 @@ def check_target(target: Target) -> None:
             raise NotCompiled(f"{name} has units without compiled draws")
         if not has_known_means(layer.unit):
             raise NotCompiled(f"{name} has units with means of their own")
-        if pattern.some_free[name] and not pattern.all_free[name]:
-            raise NotCompiled(f"some units of {name} are observed")
     if not target.untempered:
         raise NotCompiled("the target is tempered")
 

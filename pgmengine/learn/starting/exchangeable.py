@@ -54,6 +54,9 @@ def exchangeable(
         alike = joint_masks(alike, {key: own[key] for key in same})
         others = joint_masks(others, {key: other[key] for key in same})
         names |= dict.fromkeys(cells.names())
+        if all(key in others and others[key].all() for key in model.params):
+            # Something tells every number from the others already; templates have many lengths.
+            break
     alike = {key: some for key, mask in alike.items() if (some := mask & ~others[key]).any()}
     states = list(names) if alike else found.states
     return Symmetry(joint_masks(found.masks, alike), found.units, states)

@@ -50,6 +50,22 @@ MAX_WHOLE_ENTRIES, MAX_ALL_WHOLE_ENTRIES = 2**22, 2**24
 
 
 @dataclass(frozen=True, eq=False)
+class Draws:
+    """The contributions of steps: D for each state of the auxiliary variable and of the parent.
+
+    Attributes
+    ----------
+    number : (n,) the number of each contribution, counted over all numbers of the gate.
+    entry : (n,) the entry of the link, counted over the links of all steps, to which it leads.
+    after : (n / D, D) the state after each contribution.
+    """
+
+    number: Array
+    entry: Array
+    after: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Step:
     """A step of a gate: a contribution is drawn, and changes the auxiliary variable.
 
@@ -67,28 +83,13 @@ class Step:
     states: int
     has_parent: bool
 
-    def link(self, theta: Array) -> Array:
-        """Return the small table (S, K, states) of the step."""
-        before, parent = self.rows.shape
-        out = np.zeros((before, parent, self.states))
-        drawn, each = theta[self.rows], np.arange(before)
-        for d in range(self.after.shape[1]):
-            out[each, :, self.after[:, d]] += drawn[:, :, d]
-        return out
-
-    def add_slopes(self, theta: Array, link_slopes: Array, out: Array) -> None:
-        """Add derivatives in the numbers, from those in the link, to `out`, (rows, D).
-
-        Draws after which the state is the same for all possible contributions are left out.
-        """
-        # (S, K, D): the state after each contribution, and whether it is possible.
-        after = np.broadcast_to(self.after[:, None], (*self.rows.shape, theta.shape[1]))
-        possible = theta[self.rows] > 0
-        lowest = np.where(possible, after, self.states).min(axis=-1)
-        highest = np.where(possible, after, -1).max(axis=-1)
-        some = lowest < highest
-        slopes = np.take_along_axis(link_slopes, after, axis=-1)
-        np.add.at(out, self.rows[some], slopes[some])
+    def draws(self, numbers: int) -> Draws:
+        """Return the contributions of the step, whose rows have D numbers."""
+        cells = np.arange(self.rows.size).reshape(*self.rows.shape, 1)
+        after = np.broadcast_to(self.after[:, None], (*self.rows.shape, numbers))
+        number = self.rows[..., None] * numbers + np.arange(numbers)
+        entry = cells * self.states + after
+        return Draws(number.ravel(), entry.ravel(), after.reshape(-1, numbers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,33 +131,57 @@ class Steps:
 
     def logs(self, numbers: Array) -> Array:
         """Return the logarithms of the conditional from those of the numbers."""
-        whole = _product(self._links(np.exp(numbers))).reshape(self.shape)
+        whole = _product(self.links(np.exp(numbers))).matrix.reshape(self.shape)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(whole))
 
     def counts(self, numbers: Array, counts: Array) -> Array:
         """Return the expected numbers of draws of each contribution, (rows, D)."""
         theta = np.exp(numbers)
-        links = self._links(theta)
-        whole = _product(links)
-        counts = counts.reshape(whole.shape)
+        product = _product(self.links(theta))
+        counts = counts.reshape(product.matrix.shape)
+        whole = product.matrix
         share = np.divide(counts, whole, out=np.zeros_like(whole), where=whole > 0)
-        slopes = np.zeros(self.size)
-        for step, found in zip(self.steps, _slopes(links, share), strict=True):
-            step.add_slopes(theta, found, slopes)
-        return np.asarray(theta * slopes)
+        found, draws = np.concatenate(product.slopes(share)), self._draws
+        # Draws after which the state is the same for all possible contributions are left out.
+        possible = theta.ravel()[draws.number].reshape(draws.after.shape) > 0
+        lowest = np.where(possible, draws.after, draws.after.max() + 1).min(axis=1)
+        some = np.repeat(lowest < np.where(possible, draws.after, -1).max(axis=1), self.size[1])
+        slopes = np.bincount(draws.number[some], found[draws.entry[some]], theta.size)
+        return np.asarray(theta * slopes.reshape(self.size))
 
-    def _links(self, theta: Array) -> list[Array]:
-        return [step.link(theta) for step in self.steps]
+    @cached_property
+    def _draws(self) -> Draws:
+        """The contributions of all steps."""
+        ends = np.cumsum([step.rows.size * step.states for step in self.steps])
+        parts = [step.draws(self.size[1]) for step in self.steps]
+        return Draws(
+            np.concatenate([part.number for part in parts]),
+            np.concatenate(
+                [part.entry + end for part, end in zip(parts, [0, *ends[:-1]], strict=True)]
+            ),
+            np.concatenate([part.after for part in parts]),
+        )
+
+    def links(self, theta: Array) -> list[Array]:
+        """Return the links of all steps."""
+        draws = self._draws
+        sizes = [step.rows.size * step.states for step in self.steps]
+        whole = np.bincount(draws.entry, theta.ravel()[draws.number], sum(sizes))
+        parts = np.split(whole, np.cumsum(sizes)[:-1])
+        return [
+            part.reshape(*step.rows.shape, step.states)
+            for part, step in zip(parts, self.steps, strict=True)
+        ]
 
     def log_prob(self, numbers: Array, states: Array) -> Array:
         """Return log p(child | parents) at states (rows, parents + 1)."""
         theta, parents = np.exp(numbers), iter(states.T[:-1])
         rows = np.ones((len(states), 1))
-        for step in self.steps:
+        for step, link in zip(self.steps, self.links(theta), strict=True):
             parent = next(parents) if step.has_parent else np.zeros(len(states), dtype=np.int64)
             # One row of the matrix of each row's parent.
-            rows = np.einsum("rj,jrk->rk", rows, step.link(theta)[:, parent])
+            rows = np.einsum("rj,jrk->rk", rows, link[:, parent])
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(rows[np.arange(len(states)), states[:, -1]]))
 
@@ -172,33 +197,40 @@ class Steps:
         return tuple(Steps(self.steps[a:b], self.size) for a, b in zip(begins, ends, strict=True))
 
 
-def _product(links: Sequence[Array]) -> Array:
-    """Return the product of links, (S_first, joint states of the parents, S_last), as a matrix.
+@dataclass(frozen=True, eq=False)
+class Product:
+    """The product of links, by two halves.
 
-    Its rows are the states before and all parents. One product of two halves is faster than n
-    products with a growing number of rows.
+    One product of two halves is faster than n products with a growing number of rows.
+
+    Attributes
+    ----------
+    matrix : (S_first, joint states of the parents, S_last) as a matrix; its rows are the states
+        before and all parents.
+    halves : the products of the two halves; () for a single link.
     """
+
+    matrix: Array
+    halves: tuple[Product, ...] = ()
+
+    def slopes(self, share: Array) -> list[Array]:
+        """Return the derivatives of sum of share * product in the entries of each link."""
+        if not self.halves:
+            return [share.ravel()]
+        one, two = self.halves
+        first, second = one.matrix, two.matrix.reshape(one.matrix.shape[1], -1)
+        share = share.reshape(len(first), -1)
+        return one.slopes(share @ second.T) + two.slopes(first.T @ share)
+
+
+def _product(links: Sequence[Array]) -> Product:
+    """Return the product of links."""
     if len(links) == 1:
-        return links[0].reshape(-1, links[0].shape[2])
-    first, second = (_product(half) for half in _halves(links))
-    states = first.shape[1]
-    return np.asarray(first @ second.reshape(states, -1)).reshape(-1, second.shape[1])
-
-
-def _halves(links: Sequence[Array]) -> tuple[Sequence[Array], Sequence[Array]]:
-    """Return the two halves of several links."""
-    return links[: len(links) // 2], links[len(links) // 2 :]
-
-
-def _slopes(links: Sequence[Array], share: Array) -> list[Array]:
-    """Return the derivatives of sum of share * product in each link, in the shapes of the links."""
-    if len(links) == 1:
-        return [share.reshape(links[0].shape)]
-    one, two = _halves(links)
-    first, second = _product(one), _product(two)
-    second = second.reshape(first.shape[1], -1)
-    share = share.reshape(len(first), -1)
-    return _slopes(one, share @ second.T) + _slopes(two, first.T @ share)
+        return Product(links[0].reshape(-1, links[0].shape[2]))
+    half = len(links) // 2
+    one, two = _product(links[:half]), _product(links[half:])
+    whole = one.matrix @ two.matrix.reshape(one.matrix.shape[1], -1)
+    return Product(whole.reshape(-1, two.matrix.shape[1]), (one, two))
 
 
 def fits_as_table(gates: Sequence[Steps]) -> list[bool]:

@@ -7,9 +7,16 @@ import pytest
 from loops import one_test_over
 
 import pgmengine as pgm
+from pgmengine import _kernels
 from pgmengine.base.errors import InternalError
 from pgmengine.infer.exact.long_chains import chain_sums as routine
-from pgmengine.infer.exact.long_chains.chain_sums import Packing, chain_sums, log_chain_sums
+from pgmengine.infer.exact.long_chains.chain_sums import (
+    Packing,
+    best_paths,
+    chain_sums,
+    log_best_paths,
+    log_chain_sums,
+)
 
 
 def by_paths(field, transition):
@@ -42,18 +49,22 @@ def question(seed, states, size=1.0, chains=9, longest=5):
     return fields, rng.normal(size=(states, states)) * size
 
 
-def agrees(found, packing, fields, transition, exact=1e-9):
+def lengths_of(fields):
+    return np.array([len(field) for field in fields])
+
+
+def agrees(found, fields, transition, weights, exact=1e-9):
     """Whether sums are those by enumeration."""
     begin = np.cumsum([0] + [len(field) for field in fields])
-    plain = np.full_like(found.marginals, np.nan)
-    plain[packing.source] = found.marginals
     pairs = np.zeros_like(transition)
     for i, field in enumerate(fields):
         if len(field):
             log_z, marginals, of_chain = by_paths(field, transition)
-            pairs += of_chain
+            pairs += weights[i] * of_chain
             np.testing.assert_allclose(found.log_z[i], log_z, rtol=exact, atol=exact)
-            np.testing.assert_allclose(plain[begin[i] : begin[i + 1]], marginals, atol=exact)
+            np.testing.assert_allclose(
+                found.marginals[begin[i] : begin[i + 1]], marginals, atol=exact
+            )
         else:
             assert found.log_z[i] == 0
     np.testing.assert_allclose(found.pairs, pairs, atol=exact)
@@ -65,9 +76,9 @@ def agrees(found, packing, fields, transition, exact=1e-9):
 def test_sums_are_those_over_all_paths(routine, states, size, cases=5):
     for seed in range(cases):
         fields, transition = question(seed, states, size)
-        packing = Packing.of(np.array([len(field) for field in fields]))
-        found = routine(np.concatenate(fields)[packing.source], transition, packing)
-        agrees(found, packing, fields, transition)
+        weights = np.random.default_rng(seed).integers(0, 4, len(fields)).astype(float)
+        found = routine(np.concatenate(fields), transition, lengths_of(fields), weights)
+        agrees(found, fields, transition, weights)
 
 
 @one_test_over("wide", ["field", "transition", "both"])
@@ -79,9 +90,8 @@ def test_weights_of_any_size_give_the_same_sums(wide, cases=5):
             fields = [1e4 * field for field in fields]
         if wide != "field":
             transition = 1e4 * transition
-        packing = Packing.of(np.array([len(field) for field in fields]))
-        found = chain_sums(np.concatenate(fields)[packing.source], transition, packing)
-        agrees(found, packing, fields, transition)
+        found = chain_sums(np.concatenate(fields), transition, lengths_of(fields))
+        agrees(found, fields, transition, np.ones(len(fields)))
 
 
 @pytest.mark.parametrize("share", [0.5, 0.999, 1.001, 2.0])
@@ -91,12 +101,11 @@ def test_scaled_messages_hold_up_to_the_limit_of_their_range(share, monkeypatch)
     rng = np.random.default_rng(0)
     fields = [limit * rng.integers(0, 2, (n, 3)).astype(float) for n in (5, 4, 1)]
     transition = -limit * (1 - np.eye(3)[[1, 2, 0]])
-    packing = Packing.of(np.array([5, 4, 1]))
     ways = []
     plain = routine.log_chain_sums
     monkeypatch.setattr(routine, "log_chain_sums", lambda *q: ways.append(1) or plain(*q))
-    found = chain_sums(np.concatenate(fields)[packing.source], transition, packing)
-    agrees(found, packing, fields, transition)
+    found = chain_sums(np.concatenate(fields), transition, lengths_of(fields))
+    agrees(found, fields, transition, np.ones(3))
     assert len(ways) == (share > 1)
 
 
@@ -113,12 +122,9 @@ def test_sums_are_those_of_the_junction_tree(steps=30, states=6, rows=4):
         want=("log_z", "marginals", "gradient"),
         method=pgm.Exact(),
     )
-    packing = Packing.of(np.full(rows, steps))
-    found = chain_sums(field.reshape(-1, states)[packing.source], transition, packing)
-    plain = np.empty_like(found.marginals)
-    plain[packing.source] = found.marginals
+    found = chain_sums(field.reshape(-1, states), transition, np.full(rows, steps))
     np.testing.assert_allclose(found.log_z, tree.log_z, rtol=1e-12)
-    np.testing.assert_allclose(plain.reshape(field.shape), tree.prob["y"], atol=1e-12)
+    np.testing.assert_allclose(found.marginals.reshape(field.shape), tree.prob["y"], atol=1e-12)
     np.testing.assert_allclose(found.pairs, tree.gradient["transition"], atol=1e-10)
 
 
@@ -131,10 +137,59 @@ def test_packing_has_every_step_once(lengths):
     for now, before in packing.steps():
         assert (packing.chain[now] == packing.chain[before]).all()
         assert (packing.source[now] == packing.source[before] + 1).all()
-    found = chain_sums(np.zeros((sum(lengths), 2)), np.zeros((2, 2)), packing)
+    found = chain_sums(np.zeros((sum(lengths), 2)), np.zeros((2, 2)), np.array(lengths, dtype=int))
     np.testing.assert_allclose(found.log_z, np.log(2.0) * np.array(lengths), atol=1e-12)
 
 
 def test_sums_without_a_number_are_refused():
     with pytest.raises(InternalError, match="marginals of a step"):
-        chain_sums(np.full((2, 2), np.nan), np.zeros((2, 2)), Packing.of(np.array([2])))
+        chain_sums(np.full((2, 2), np.nan), np.zeros((2, 2)), np.array([2]))
+
+
+@pytest.mark.parametrize("states", [1, 2, 4, 9, 17, 40])
+def test_compiled_sums_and_paths_are_the_plain_ones(states):
+    """Also for numbers of states that do not fill their vectors."""
+    for seed in range(3):
+        fields, transition = question(seed, states, 2.0, longest=20)
+        lengths, weights = lengths_of(fields), np.random.default_rng(seed).random(len(fields))
+        field = np.concatenate(fields)
+        found = chain_sums(field, transition, lengths, weights)
+        plain = log_chain_sums(field, transition, lengths, weights)
+        for name in ("log_z", "marginals", "pairs"):
+            np.testing.assert_allclose(getattr(found, name), getattr(plain, name), atol=1e-11)
+        path, value = best_paths(field, transition, lengths)
+        slowly, plain_value = np.full_like(path, -1), np.zeros(len(lengths))
+        log_best_paths(field, transition, lengths, plain_value, slowly)
+        np.testing.assert_array_equal(path, slowly)
+        np.testing.assert_allclose(value, plain_value, atol=1e-11)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4])
+def test_best_paths_have_the_largest_weight(size):
+    fields, transition = question(7, 3, size)
+    path, value = best_paths(np.concatenate(fields), transition, lengths_of(fields))
+    begin = np.cumsum(lengths_of(fields)) - lengths_of(fields)
+    for i, field in enumerate(fields):
+        of = {
+            p: sum(field[t, s] for t, s in enumerate(p))
+            + sum(transition[a, b] for a, b in itertools.pairwise(p))
+            for p in itertools.product(range(3), repeat=len(field))
+        }
+        best = max(of, key=of.get)
+        assert tuple(path[begin[i] : begin[i] + len(field)].tolist()) == best
+        assert value[i] == pytest.approx(of[best], rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("wrong", ["lengths", "transition", "order"])
+def test_compiled_routines_refuse_arrays_that_do_not_fit(wrong):
+    field, moves, first = np.zeros((3, 2)), np.zeros((2, 2)), np.array([0, 2, 3])
+    given = {
+        "lengths": (np.array([0, 2, 4]), field, moves),
+        "transition": (first, field, np.zeros((3, 3))),
+        "order": (np.array([0, 4, 3]), field, moves),
+    }[wrong]
+    results = np.zeros(2), np.zeros((3, 2)), np.zeros((2, 2))
+    with pytest.raises(ValueError, match="chain"):
+        _kernels.sum_paths(*given, np.ones(2), *results)
+    with pytest.raises(ValueError, match="chain"):
+        _kernels.best_paths(*given, results[0], np.zeros(3, dtype=np.int32))

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
-from pgmengine.infer.exact.long_chains.chain_sums import Packing, chain_sums
+from pgmengine.infer.exact.long_chains.chain_sums import chain_sums
 from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.tables import TableIndex
 from pgmengine.units import Unit
@@ -71,9 +72,20 @@ class Chains:
     emissions: list[tuple[Kind, Array, Array]]
 
     @cached_property
-    def packing(self) -> Packing:
-        """The order of all steps."""
-        return Packing.of(self.lengths)
+    def _used(self) -> tuple[Array, Any]:
+        """The distinct rows of `places`, and how often each step uses each, a CSR array.
+
+        Steps have few distinct observations, and products with it take a third of the time of sums
+        by place.
+        """
+        from scipy.sparse import csr_array
+
+        # The entries of a row have equal distances.
+        ends, number = distinct_pairs(self.places[:, 0], self.places[:, -1])
+        k = self.places.shape[1]
+        rows = ends[:, :1] + np.diff(ends, axis=1) // max(k - 1, 1) * np.arange(k)
+        ones, shape = np.ones(len(self.step)), (int(self.lengths.sum()), len(rows))
+        return rows, csr_array((ones, (self.step, number)), shape=shape)
 
     def counts(self, model: Model) -> tuple[float, dict[str, Array]] | None:
         """Return the sum of log Z over all rows, and the expected counts of the entries.
@@ -109,9 +121,8 @@ class Chains:
         if not np.isfinite(entries).all():
             return None
         k = self.places.shape[1]
-        field = np.zeros((len(self.packing.source), k))
-        at = self.step[:, None] * k + np.arange(k)
-        add_at(field.reshape(-1), at, entries.take(self.places))
+        rows, used = self._used
+        field = used @ entries.take(rows)
         theta = shared_numbers(model)
         for kind, step, x in self.emissions:
             logs = kind.weigh(x, kind.inputs(theta))
@@ -119,11 +130,10 @@ class Chains:
                 return None
             add_at(field.reshape(-1), step[:, None] * k + np.arange(k), logs)
         move = entries[self.pair : self.pair + k * k].reshape(k, k)
-        found = chain_sums(field[self.packing.source], move, self.packing)
-        marginals = np.full(field.shape, np.nan)
-        marginals[self.packing.source] = found.marginals
+        found = chain_sums(field, move, self.lengths)
+        marginals = found.marginals
         total = np.zeros(len(entries))
-        add_at(total, self.places, marginals.take(self.step, axis=0))
+        add_at(total, rows, used.T @ marginals)
         add_at(total, self.constant, 1.0)
         total[self.pair : self.pair + k * k] += found.pairs.ravel()
         log_z = float(found.log_z.sum() + entries.take(self.constant).sum())

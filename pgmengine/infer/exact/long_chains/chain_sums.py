@@ -1,4 +1,4 @@
-"""Sums over all paths of many chains at once, by forward and backward messages.
+"""Sums over all paths of many chains at once, by forward and backward messages, and best paths.
 
 A chain of n steps has one state y_t at each step. All chains share one matrix of transitions, and
 each step has log weights of its own, its field. The weight of a path is
@@ -7,18 +7,15 @@ each step has log weights of its own, its field. The weight of a path is
 
 `chain_sums` returns log Z of each chain, the marginals of each step, and the marginals of
 neighbouring pairs, summed over all steps of all chains. These are the expectations that gradients
-of a conditional random field need. A junction tree answers the same question one length at a time;
-this routine takes all lengths together (`docs/decisions/infer-exact.md` has the measurement).
+of a conditional random field need. `best_paths` returns the path of the largest weight. A junction
+tree answers the same questions one length at a time; these routines take all lengths together
+(`docs/decisions/infer-exact.md` has the measurement).
 
-Layout: chains are sorted by length, the longest first. All first steps stand first, then all second
-steps, and so on (`Packing`). The chains that reach a step are then the first ones of the step
-before, and the messages of all of them are one matrix product of (chains, states) and (states,
-states).
-
-Forward messages are scaled to the sum 1 at each step, and backward messages by the same factors
-(Rabiner 1989). No number under- or overflows while the log weights of each step, and those of the
-transitions, differ by at most MAX_LOG_RANGE. Other weights go the plain way, `log_chain_sums`, the
-reference of the tests, which keeps the logarithms of messages.
+Steps are numbered chain by chain. Messages are passed by `cython_ext/c/paths.h`, scaled to the sum
+1 at each step (Rabiner 1989). No number under- or overflows while the log weights of each step, and
+those of the transitions, differ by at most MAX_LOG_RANGE. Other weights go the plain way,
+`log_chain_sums`, the reference of the tests, which keeps the logarithms of messages. It sorts
+chains by length, so that the messages of all chains at a step are one array (`Packing`).
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pgmengine import _kernels
 from pgmengine.base.errors import InternalError
 from pgmengine.base.numerics import log_sum
 from pgmengine.base.types import Array
@@ -83,10 +81,6 @@ class Packing:
             out.append((slice(first[t], first[t + 1]), slice(first[t - 1], first[t - 1] + count)))
         return out
 
-    def summed(self, values: Array) -> Array:
-        """Return the sum over the steps of each chain, (chains,), of packed values (steps,)."""
-        return np.bincount(self.chain, values, self.chains)
-
 
 @dataclass(frozen=True, eq=False)
 class ChainSums:
@@ -95,8 +89,9 @@ class ChainSums:
     Attributes
     ----------
     log_z : (chains,) log of the sum of the weights of all paths; 0 for a chain without a step.
-    marginals : (steps, states) probability of each state, in packed order.
-    pairs : (states, states) expected number of transitions from a state to a state, in all chains.
+    marginals : (steps, states) probability of each state.
+    pairs : (states, states) expected number of transitions from a state to a state, in all chains,
+        each times its weight.
     """
 
     log_z: Array
@@ -104,14 +99,17 @@ class ChainSums:
     pairs: Array
 
 
-def chain_sums(field: Array, transition: Array, packing: Packing) -> ChainSums:
+def chain_sums(
+    field: Array, transition: Array, lengths: Array, weights: Array | None = None
+) -> ChainSums:
     """Return the sums over all paths of chains.
 
     Parameters
     ----------
-    field : (steps, states) finite log weights of the states, in packed order.
+    field : (steps, states) finite log weights of the states, chain by chain.
     transition : (states, states) finite log weights of the transitions, from row to column.
-    packing : the order of the steps.
+    lengths : (chains,) the number of steps of each chain, which may be 0.
+    weights : (chains,) how often each chain counts in the pairs; None: once.
 
     Raises
     ------
@@ -120,54 +118,88 @@ def chain_sums(field: Array, transition: Array, packing: Packing) -> ChainSums:
     Examples
     --------
     >>> import numpy as np
-    >>> chains = Packing.of(np.array([2, 1]))
-    >>> found = chain_sums(np.zeros((3, 2)), np.log([[3.0, 1], [1, 3]]), chains)
+    >>> found = chain_sums(np.zeros((3, 2)), np.log([[3.0, 1], [1, 3]]), np.array([2, 1]))
     >>> np.exp(found.log_z).round(6), found.pairs.round(3)
     (array([8., 2.]), array([[0.375, 0.125],
            [0.125, 0.375]]))
     """
-    top = field.max(axis=1, keepdims=True)
-    scaled = field - top
-    narrow = np.ptp(transition) <= MAX_LOG_RANGE and scaled.min(initial=0.0) >= -MAX_LOG_RANGE
-    if narrow:
-        found = _scaled_sums(scaled, transition, packing, top[:, 0])
-    else:
-        found = log_chain_sums(field, transition, packing)
-    error = np.abs(found.marginals.sum(axis=1) - 1).max(initial=0.0)
+    weights = np.ones(len(lengths)) if weights is None else weights
+    way = _scaled_sums if _compiled(field) and _narrow(field, transition) else log_chain_sums
+    found = way(field, transition, lengths, weights)
+    error = np.abs(found.marginals @ np.ones(field.shape[1]) - 1).max(initial=0.0)
     if not (error <= MARGINAL_ROUNDING and np.isfinite(found.log_z).all()):
         raise InternalError(f"the marginals of a step of a chain miss the sum 1 by {error:g}")
     return found
 
 
-def _scaled_sums(scaled: Array, transition: Array, packing: Packing, top: Array) -> ChainSums:
-    """Return the sums by scaled messages; `scaled` are fields minus their maxima `top`."""
-    highest = transition.max()
-    move, factor = np.exp(transition - highest), np.exp(scaled)
-    forward, scale = np.full_like(factor, np.nan), np.full(len(factor), np.nan)
-    start, steps = packing.start, packing.steps()
-    for now, before in [(start, None), *steps]:
-        message = factor[now] if before is None else (forward[before] @ move) * factor[now]
-        scale[now] = message.sum(axis=1)
-        np.divide(message, scale[now, None], out=forward[now])
-    # The backward message is 1 at the last step of a chain.
-    backward, pairs, back = np.ones_like(factor), np.zeros_like(move), move.T.copy()
-    factor /= scale[:, None]
-    for now, before in reversed(steps):
-        ahead = factor[now] * backward[now]
-        np.matmul(ahead, back, out=backward[before])
-        pairs += forward[before].T @ ahead
-    log_z = packing.summed(np.log(scale) + top)
-    moves = np.bincount(packing.chain[start.stop :], minlength=packing.chains)
-    backward *= forward
-    return ChainSums(log_z + highest * moves, backward, pairs * move)
+def best_paths(field: Array, transition: Array, lengths: Array) -> tuple[Array, Array]:
+    """Return the states of the best path of each chain, (steps,), and its log weight, (chains,).
+
+    The arguments are those of `chain_sums`. Of paths with equal weights it is any one.
+
+    Raises
+    ------
+    InternalError if the log weight of a best path is no finite number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> field = np.log([[1.0, 2], [1, 1], [3, 1]])
+    >>> best_paths(field, np.log([[5.0, 1], [1, 5]]), np.array([3]))[0]
+    array([0, 0, 0], dtype=int32)
+    """
+    path, log_z = np.full(len(field), -1, dtype=np.int32), np.zeros(len(lengths))
+    if len(field) and _compiled(field):
+        _kernels.best_paths(_first(lengths), *_as_doubles(field, transition), log_z, path)
+    elif len(field):
+        log_best_paths(field, transition, lengths, log_z, path)
+    if not np.isfinite(log_z).all() or path.min(initial=0) < 0:
+        raise InternalError("the log weight of the best path of a chain is no finite number")
+    return path, log_z
 
 
-def log_chain_sums(field: Array, transition: Array, packing: Packing) -> ChainSums:
+def _compiled(field: Array) -> bool:
+    """Return whether the compiled routines take chains of so many states."""
+    return field.shape[1] <= _kernels.MOST_STATES_OF_A_STEP
+
+
+def _narrow(field: Array, transition: Array) -> bool:
+    """Return whether no scaled message under- or overflows."""
+    if not len(field) or max(np.ptp(transition), np.ptp(field)) <= MAX_LOG_RANGE:
+        return True
+    # The log weights of each step by themselves.
+    wide = np.ptp(field, axis=1).max()
+    return bool(max(np.ptp(transition), wide) <= MAX_LOG_RANGE)
+
+
+def _first(lengths: Array) -> Array:
+    """Return the first step of each chain, and the end of all, (chains + 1,)."""
+    return np.append(0, np.cumsum(lengths, dtype=np.int64))
+
+
+def _as_doubles(*arrays: Array) -> list[Array]:
+    """Return arrays in the layout that compiled code takes."""
+    return [np.ascontiguousarray(x, dtype=np.float64) for x in arrays]
+
+
+def _scaled_sums(field: Array, transition: Array, lengths: Array, weights: Array) -> ChainSums:
+    """Return the sums by scaled messages."""
+    log_z, marginals = np.zeros(len(lengths)), np.full(field.shape, np.nan)
+    pairs = np.full(transition.shape, np.nan) if len(field) else np.zeros(transition.shape)
+    if len(field):
+        given = _as_doubles(field, transition, weights)
+        _kernels.sum_paths(_first(lengths), *given, log_z, marginals, pairs)
+    return ChainSums(log_z, marginals, pairs)
+
+
+def log_chain_sums(field: Array, transition: Array, lengths: Array, weights: Array) -> ChainSums:
     """Return the same sums by logarithms of messages, which no weights are too large for.
 
     The parameters and the result are those of `chain_sums`. Each step takes an array (chains,
     states, states).
     """
+    packing = Packing.of(lengths)
+    field = field[packing.source]
     forward, backward = np.full_like(field, np.nan), np.zeros_like(field)
     start, steps = packing.start, packing.steps()
     forward[start] = field[start]
@@ -180,7 +212,27 @@ def log_chain_sums(field: Array, transition: Array, packing: Packing) -> ChainSu
     pairs = np.zeros_like(transition)
     for now, before in steps:
         ahead = (field[now] + backward[now] - whole[now, None])[:, None, :]
-        pairs += np.exp(forward[before, :, None] + transition + ahead).sum(axis=0)
-    log_z = np.zeros(packing.chains)
+        each = np.exp(forward[before, :, None] + transition + ahead)
+        pairs += np.tensordot(weights[packing.chain[now]], each, axes=1)
+    log_z, marginals = np.zeros(len(lengths)), np.full_like(field, np.nan)
     log_z[packing.chain] = whole
-    return ChainSums(log_z, np.exp(forward + backward - whole[:, None]), pairs)
+    marginals[packing.source] = np.exp(forward + backward - whole[:, None])
+    return ChainSums(log_z, marginals, pairs)
+
+
+def log_best_paths(
+    field: Array, transition: Array, lengths: Array, log_z: Array, path: Array
+) -> None:
+    """Write the best paths of chains and their log weights, one step of all chains at a time."""
+    packing = Packing.of(lengths)
+    best, came = field[packing.source], np.zeros(field.shape, dtype=np.int32)
+    steps = packing.steps()
+    for now, before in steps:
+        paths = best[before, :, None] + transition
+        came[now] = paths.argmax(axis=1)
+        best[now] += paths.max(axis=1)
+    log_z[packing.chain] = best.max(axis=1)
+    found = best.argmax(axis=1)
+    for now, before in reversed(steps):
+        found[before] = came[np.arange(now.start, now.stop), found[now]]
+    path[packing.source] = found
