@@ -5,9 +5,14 @@ drawn weights W add W x to the inputs of their neighbours, which is noise as lon
 learned. A centred model adds W (x - E[x]) instead, which is 0 on average (Montavon and Mueller
 2012). It is the same model with biases that are smaller by W E[x]. At the first update the units
 are therefore independent with the means of the data, and no hidden unit has to act as a bias.
+
+Normal children of arrows begin at the mean and the standard deviation of their data, in the unit of
+the data, unless the model declares other inputs than 0.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -19,7 +24,9 @@ from pgmengine.evidence.columns import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.methods.base_rates import base_rates
+from pgmengine.learn.full_batch.counting import Moments
 from pgmengine.learn.steps.optimizers import floors, raised
+from pgmengine.model.terms.input_rows import rows_of_inputs
 
 # The number of observations, at the mean that belongs to bias 0, that are added to the data of each
 # bounded unit. Without them a mean at the edge of the range would have no finite bias.
@@ -88,6 +95,30 @@ def started(model: Model, means: dict[str, Array]) -> tuple[Model, tuple[str, ..
         for to, source, block in c.blocks(weight):
             bias[to] = bias[to] - expected[source] @ block
     return model.with_params(_with_biases(model, bias)), tuple(set_here)
+
+
+def at_data(model: Model, moments: Mapping[str, Moments], fixed: Mapping[str, Array]) -> Model:
+    """Return the model whose undeclared inputs of real children are the mean and spread of data.
+
+    Rows of inputs count as undeclared where all rows of a child are 0. `fixed` numbers stay.
+
+    Parameters
+    ----------
+    model : the model at which learning begins.
+    moments : the moments of the data, by parameter.
+    fixed : parameter -> mask of the numbers that stay.
+    """
+    out = dict(model.params)
+    for key, unit in rows_of_inputs(model.structure).items():
+        if key not in moments:
+            continue
+        own, zeta = moments[key], np.asarray(model.params[key])
+        found = unit.inputs_of(own.mean, own.variance)
+        open_ = (own.weight > 0) & ~zeta.any(axis=(-2, -1))
+        open_ &= ~np.asarray(fixed.get(key, np.zeros(zeta.shape, dtype=bool))).any(axis=(-2, -1))
+        if found is not None and open_.any():
+            out[key] = np.where(open_[..., None, None], found[..., None, :], zeta)
+    return Model(model.structure, out, model.training, model.fresh)
 
 
 def _with_biases(model: Model, bias: dict[str, Array]) -> Params:

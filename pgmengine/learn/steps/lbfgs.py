@@ -34,8 +34,9 @@ from pgmengine.declare.model import Model
 from pgmengine.learn.full_batch.objective import Evaluation, Objective
 from pgmengine.learn.full_batch.optimizer_contract import Ascended, FullBatch
 from pgmengine.learn.starting.random_starts import begun
-from pgmengine.learn.steps.optimizers import floors, noisy_or_floors, rows_of_inputs
+from pgmengine.learn.steps.optimizers import floors, noisy_or_floors
 from pgmengine.model.structure import Structure
+from pgmengine.model.terms.input_rows import rows_of_inputs
 from pgmengine.model.weights import like, numbers
 
 # Evaluations of the objective in one search along a direction.

@@ -38,6 +38,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.long_chains.chain_sums import Packing, chain_sums
 from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.tables import TableIndex
+from pgmengine.model.terms.input_rows import add_sums, input_rows, shared_numbers
 from pgmengine.units import Unit
 
 # The fewest chains that reach a step on average, for which its operations on arrays pay.
@@ -76,15 +77,21 @@ class Chains:
         return Packing.of(self.lengths)
 
     def counts(self, model: Model) -> tuple[float, dict[str, Array]] | None:
-        """Return the sum of log Z over all rows, and the expected counts of the entries.
+        """Return the sum of log Z over all rows, the expected counts of entries, and sums of inputs.
 
         None where a table has an impossible entry, because messages need finite log weights.
         """
-        found = None if self.emissions else self._summed(model)
+        found = self._summed(model)
         if found is None:
             return None
-        log_z, total, _ = found
-        return log_z, model.parameter_counts(total)
+        log_z, counts, marginals = found
+        rows, theta = input_rows(model.structure), shared_numbers(model)
+        total = rows.zeros()
+        for kind, step, x in self.emissions:
+            q = marginals.take(step, axis=0)
+            add_sums(total, kind.numbers[None], kind.sums(x, kind.inputs(theta), q))
+        sums = rows.by_parameter(total, model.params)
+        return log_z, model.parameter_counts(counts) | sums
 
     def gradient(self, model: Model, total: float) -> tuple[float, dict[str, Weight]] | None:
         """Return the sum of log Z / total over all rows, and its derivatives.
@@ -282,6 +289,18 @@ class Kind:
         """Return log p(x | zeta_k) of observations x (n, width), (n, states)."""
         return np.asarray(self.unit.log_conditional(*self._both(x, zeta)))
 
+    @cached_property
+    def numbers(self) -> Array:
+        """The first number of the input in each state, where rows are the whole inputs."""
+        width = self.unit.width
+        return np.asarray(self.matrix.reshape(-1, width, self.matrix.shape[1])[:, 0].argmax(-1))
+
+    def sums(self, x: Array, zeta: Array, q: Array) -> Array:
+        """Return the sums (1, states, 1 + width) of observations with weights q (n, states)."""
+        if self.unit.width == 1:
+            x, zeta = x[..., 0], zeta[..., 0]
+        return self.unit.deviations(x[None], zeta[None], q.T[None])
+
     def slope(self, x: Array, zeta: Array, q: Array) -> Array:
         """Return the derivative (numbers,) of the sum of q (n, states) times log p(x | zeta_k)."""
         score = self.unit.score(*self._both(x, zeta)).reshape(*q.shape, -1)
@@ -292,12 +311,6 @@ class Kind:
         """Return observations and inputs as the functions of a unit take them, (n, states[, w])."""
         one, two = np.broadcast_arrays(x[:, None], zeta)
         return (one, two) if self.unit.width > 1 else (one[..., 0], two[..., 0])
-
-
-def shared_numbers(model: Model) -> Array:
-    """Return the numbers of all parameters that places share, in order."""
-    groups = first_of(model.structure.shared)
-    return np.concatenate([np.empty(0), *(np.ravel(model.params[key]) for key in groups)])
 
 
 def by_parameter(model: Model, slope: Array) -> dict[str, Array]:
