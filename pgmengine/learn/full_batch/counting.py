@@ -24,12 +24,7 @@ from pgmengine.base.types import Array, Weight
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.model.structure import Structure, first_of
-from pgmengine.model.terms.input_rows import (
-    InputRows,
-    add_sums,
-    input_rows,
-    shared_numbers,
-)
+from pgmengine.model.terms.input_rows import InputRows, add_sums, input_rows, shared_numbers
 
 # Rows times axes of tables whose entries are computed at a time.
 AXES_AT_ONCE = 2_000_000
@@ -127,9 +122,7 @@ def data_moments(rows: Sequence[tuple[Target, Array]]) -> dict[str, Moments]:
     return out
 
 
-def _observations(
-    target: Target, weights: Array, key: str
-) -> Iterator[tuple[Array, Array, Array]]:
+def _observations(target: Target, weights: Array, key: str) -> Iterator[tuple[Array, Array, Array]]:
     """Yield the number of the parameter, value and weight of observed children with real values."""
     for t in target.structure.shared:
         layer = target.structure.layers[t.layers[-1]]

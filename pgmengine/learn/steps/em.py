@@ -351,9 +351,7 @@ def _parents_not_given(s: Structure, given: Mapping[str, Array]) -> str:
     if not free.any():
         return ""
     first = int(np.flatnonzero(free)[0])
-    child, parent = (
-        repr(s.names.of(s.names.at(int(units[first])))) for units in (below, above)
-    )
+    child, parent = (repr(s.names.of(s.names.at(int(units[first])))) for units in (below, above))
     return (
         f"{child} is given, and its parent {parent} is not, so that counting does not maximise the "
         "conditional likelihood (give the parent, too)"

@@ -88,8 +88,9 @@ class Chains:
         rows, theta = input_rows(model.structure), shared_numbers(model)
         total = rows.zeros()
         for kind, step, x in self.emissions:
-            q = marginals.take(step, axis=0)
-            add_sums(total, kind.numbers[None], kind.sums(x, kind.inputs(theta), q))
+            if kind.summed:
+                q = marginals.take(step, axis=0)
+                add_sums(total, kind.rows[None], kind.sums(x, kind.inputs(theta), q))
         sums = rows.by_parameter(total, model.params)
         return log_z, model.parameter_counts(counts) | sums
 
@@ -276,10 +277,12 @@ class Kind:
     ----------
     unit : their type.
     matrix : (states * width, numbers) A, for all states of the parent.
+    summed : whether sums determine their rows of inputs.
     """
 
     unit: Unit
     matrix: Array
+    summed: bool
 
     def inputs(self, theta: Array) -> Array:
         """Return the inputs (states, width) at the numbers of the shared parameters."""
@@ -290,8 +293,8 @@ class Kind:
         return np.asarray(self.unit.log_conditional(*self._both(x, zeta)))
 
     @cached_property
-    def numbers(self) -> Array:
-        """The first number of the input in each state, where rows are the whole inputs."""
+    def rows(self) -> Array:
+        """The row of inputs of each state, where it is the whole input."""
         width = self.unit.width
         return np.asarray(self.matrix.reshape(-1, width, self.matrix.shape[1])[:, 0].argmax(-1))
 
@@ -392,11 +395,14 @@ def _children(
     support = parent.unit.support.reshape(-1, parent.unit.width)
     order = np.lexsort((factor, number, part, of, unit))
     rows = np.stack([of, part, number, factor], axis=1)[order]
+    summed = input_rows(s).layers.get(name)
     keys = list[bytes]()
     for own in np.split(rows, np.flatnonzero(np.diff(unit[order])) + 1):
         key = name.encode() + own.tobytes()
         if key not in kinds:
-            kinds[key] = Kind(child.unit, _matrix(own, support, child.unit.width, first))
+            whole_rows = summed is not None and bool(summed.first[len(keys)] >= 0)
+            matrix = _matrix(own, support, child.unit.width, first)
+            kinds[key] = Kind(child.unit, matrix, whole_rows)
         keys.append(key)
     return s.first_unit[arrow.a] + ends[:, 1], keys
 
