@@ -92,7 +92,8 @@ class Gaussian(Unit):
     def deviations(self, x: Array, zeta: Array, q: Array) -> Array:
         """Return the sums of q and of q (x - mean)."""
         far = x[..., None, :] - self.mean(zeta)[..., None]
-        return np.stack([q.sum(axis=-1), (q * far).sum(axis=-1)], axis=-1)
+        total = (q * far).sum(axis=-1)
+        return np.stack([np.broadcast_to(q.sum(axis=-1), total.shape), total], axis=-1)
 
     def refitted(self, zeta: Array, sums: Array, prior: tuple[Array, Array], fixed: Array) -> Array:
         """Return the inputs at the mean of the values; rows without values stay."""

@@ -158,8 +158,11 @@ class Normal(Unit):
     def log_conditional(self, x: Array, zeta: Array) -> Array:
         """Return -(x - m)^2 / (2 sigma^2) - log sigma - log(2 pi) / 2."""
         m, variance, _ = self._inputs(zeta)
-        square = np.square(np.asarray(x)[..., 0] - m)
-        return np.asarray(-square / variance / 2.0 - np.log(variance) / 2.0 - LOG_SCALE)
+        logs = np.asarray(np.square(np.asarray(x)[..., 0] - m))
+        # In place where the inputs have no axis that x lacks, which takes half of the time.
+        logs *= -0.5 / variance
+        logs -= np.log(variance) / 2.0 + LOG_SCALE
+        return logs
 
     def score(self, x: Array, zeta: Array) -> Array:
         """Return the derivatives with respect to m and to z, linear in (x, x^2).
@@ -176,7 +179,8 @@ class Normal(Unit):
         far = x[..., None, :, 0] - zeta[..., None, 0]
         heavy = q * far
         square = np.einsum("...m,...m->...", heavy, far)
-        return np.stack([q.sum(axis=-1), heavy.sum(axis=-1), square], axis=-1)
+        count = np.broadcast_to(q.sum(axis=-1), square.shape)
+        return np.stack([count, heavy.sum(axis=-1), square], axis=-1)
 
     def refitted(self, zeta: Array, sums: Array, prior: tuple[Array, Array], fixed: Array) -> Array:
         """Return the mean and the log standard deviation of the values and of the prior.

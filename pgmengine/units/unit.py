@@ -357,7 +357,7 @@ class Unit:
     def deviations(self, x: Array, zeta: Array, q: Array) -> Array:
         """Return the sums of q, and of q times the deviations of values at inputs (n, K[, width]).
 
-        They are sums over values x (n, m[, width]) with weights q (n, K, m), (n, K, 1 + width).
+        They are sums over values x (n, m[, width]) with weights q (n or 1, K, m), (n, K, 1 + width).
         Deviations at the present inputs keep their digits wherever the values are.
         """
         raise NotImplementedError(f"{type(self).__name__} has no inputs that sums determine")
