@@ -13,6 +13,7 @@ from pgmengine.base.types import Array, Params
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.variational.mean_field import MeanField
 from pgmengine.learn.negative import ExactGradient, PseudoGradient
+from pgmengine.learn.full_batch.counting import data_moments
 from pgmengine.learn.phases.batch import joint_masks
 from pgmengine.learn.run import Run
 from pgmengine.learn.starting.arguments import with_weight
@@ -31,7 +32,8 @@ def leave_symmetry(run: Run) -> None:
     fixed = joint_masks(run.idle, staying(run.optimizer, model.params))
     found = exchangeable(model, [(target, run.given)], fixed, {})
     if found.masks:
-        run.model = changed(model, target, found.masks, fixed, run.rng)
+        moments = data_moments([(run.target, run.weights)])
+        run.model = changed(model, target, moments, found.masks, fixed, run.rng)
         run.notes["starts"] = f"began at a random start{why_changed(found)}"
 
 

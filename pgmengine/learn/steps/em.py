@@ -168,6 +168,7 @@ class EM(FullBatch):
             dict,
             lambda one, _: self._maximised(objective, one),
             lambda one: self._value(objective, one),
+            self.tolerance,
         )
         return self._updated(objective, found.model, found.updates, found.updates)
 

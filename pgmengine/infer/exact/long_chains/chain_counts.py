@@ -67,7 +67,9 @@ class Chains:
     lengths : (chains,) the number of steps of each.
     weights : (chains,) the weight of each, 1 where a chain has several steps.
     pair : the first entry of the table that joins neighbours, -1 where all chains have one step.
-    step, places : the step of each table with one free unit, (n,), and its entries, (n, states).
+    tables : the tables with one free unit, in parts in which no step comes twice: their steps (n,),
+        or None for all steps in order, and their entries (n, states), or (1, states) if all of them
+        have the same.
     constant : the weight of each entry of all tables in tables without a free unit, (entries,).
     emissions : the observed children of arrows.
     """
@@ -75,8 +77,7 @@ class Chains:
     lengths: Array
     weights: Array
     pair: int
-    step: Array
-    places: Array
+    tables: list[tuple[Array | None, Array]]
     constant: Array
     emissions: list[Stack]
 
@@ -86,9 +87,10 @@ class Chains:
         return Packing.of(self.lengths)
 
     @cached_property
-    def heavy(self) -> Array:
-        """The weight (steps, 1) of each step."""
-        return np.repeat(self.weights, self.lengths)[:, None]
+    def heavy(self) -> Array | None:
+        """The weight (steps, 1) of each step; None if all are 1."""
+        every = bool((self.weights == 1).all())
+        return None if every else np.repeat(self.weights, self.lengths)[:, None]
 
     def counts(self, model: Model) -> tuple[float, dict[str, Array]] | None:
         """Return the sum of log Z, the expected counts of entries, and the sums of inputs.
@@ -128,25 +130,39 @@ class Chains:
         entries = model.table_entries
         if not np.isfinite(entries).all():
             return None
-        k = self.places.shape[1]
-        field = np.zeros((len(self.packing.source), k))
-        at = self.step[:, None] * k + np.arange(k)
-        add_at(field.reshape(-1), at, entries.take(self.places))
+        k = self.tables[0][1].shape[1]
+        steps = len(self.packing.source)
+        # Sums over the states of single steps are fast where each state has its steps together.
+        field = np.zeros((k, steps)).T if self.pair < 0 else np.zeros((steps, k))
+        for step, places in self.tables:
+            field[slice(None) if step is None else step] += entries.take(places)
         theta = shared_numbers(model)
         for stack in self.emissions:
             stack.weigh(theta, field)
         if not np.isfinite(field).all():
             return None
-        move = entries[self.pair :][: k * k].reshape(k, k) if self.pair >= 0 else np.zeros((k, k))
+        total = self.constant.copy()
+        log_z, marginals = self._messages(field, entries, total)
+        if self.heavy is not None:
+            marginals *= self.heavy
+        for step, places in self.tables:
+            q = marginals if step is None else marginals[step]
+            add_at(total, places, q.sum(axis=0) if len(places) == 1 else q)
+        return float(self.weights @ log_z + self.constant @ entries), total, marginals
+
+    def _messages(self, field: Array, entries: Array, total: Array) -> tuple[Array, Array]:
+        """Return log Z of chains, and the marginals (steps, states); add counts of pairs to all."""
+        k = field.shape[1]
+        if self.pair < 0:
+            found = chain_sums(field, np.zeros((k, k)), self.packing)
+            return found.log_z, found.marginals
+        pairs = slice(self.pair, self.pair + k * k)
+        move = entries[pairs].reshape(k, k)
         found = chain_sums(field[self.packing.source], move, self.packing)
+        total[pairs] += found.pairs.ravel()
         marginals = np.full(field.shape, np.nan)
         marginals[self.packing.source] = found.marginals
-        marginals *= self.heavy
-        total = self.constant.copy()
-        add_at(total, self.places, marginals.take(self.step, axis=0))
-        if self.pair >= 0:
-            total[self.pair : self.pair + k * k] += found.pairs.ravel()
-        return float(self.weights @ found.log_z + self.constant @ entries), total, marginals
+        return found.log_z, marginals
 
 
 def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | None:
@@ -208,11 +224,25 @@ def _joined(parts: Sequence[_Part], lengths: Array, pair: int) -> Chains:
         lengths,
         np.concatenate([part.weights for part in parts]),
         pair,
-        np.concatenate([begin + part.step for begin, part in numbered]),
-        np.concatenate([part.places for part in parts]),
+        _tables(
+            np.concatenate([begin + part.step for begin, part in numbered]),
+            np.concatenate([part.places for part in parts]),
+            int(lengths.sum()),
+        ),
         np.sum([part.constant for part in parts], axis=0),
         stacks_of(joined, int(lengths.sum())),
     )
+
+
+def _tables(step: Array, places: Array, steps: int) -> list[tuple[Array | None, Array]]:
+    """Return tables in parts, as `Chains.tables` has them."""
+    out = list[tuple[Array | None, Array]]()
+    for at in _once_a_step(step):
+        at = at[np.argsort(step[at])]
+        own = places[at]
+        same = bool((own == own[0]).all())
+        out.append((None if len(at) == steps else step[at], own[:1] if same else own))
+    return out
 
 
 def _part(
