@@ -357,7 +357,7 @@ class Unit:
     def deviations(self, x: Array, zeta: Array, q: Array) -> Array:
         """Return the sums of q, and of q times the deviations of values at inputs (n, K[, width]).
 
-        They are sums over values x (n, m[, width]) with weights q (n or 1, K, m), (n, K, 1 + width).
+        They are sums (n, K, 1 + width) over values x (n, m[, width]) with weights q (n or 1, K, m).
         Deviations at the present inputs keep their digits wherever the values are.
         """
         raise NotImplementedError(f"{type(self).__name__} has no inputs that sums determine")
@@ -375,7 +375,7 @@ class Unit:
         raise NotImplementedError(f"{type(self).__name__} has no inputs that sums determine")
 
     def log_prior(self, zeta: Array, prior: tuple[Array, Array]) -> Array:
-        """Return the log density (...,) of the prior of `refitted` at inputs, but for a constant."""
+        """Return the log density (...,) of the prior of `refitted`, but for a constant."""
         return np.zeros(np.shape(prior[0]))
 
     def inputs_of(self, mean: Array, variance: Array) -> Array | None:

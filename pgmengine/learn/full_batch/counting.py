@@ -25,6 +25,7 @@ from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.terms.input_rows import InputRows, add_sums, input_rows, shared_numbers
+from pgmengine.model.terms.term import Kind, of_whole_layers
 
 # Rows times axes of tables whose entries are computed at a time.
 AXES_AT_ONCE = 2_000_000
@@ -102,15 +103,16 @@ class Moments:
 def data_moments(rows: Sequence[tuple[Target, Array]]) -> dict[str, Moments]:
     """Return the moments of observed children with real values, by parameter of arrows or biases.
 
-    `rows` are the rows of data of each length, and their weights.
+    The bias of a whole layer has those of each unit. `rows` are the rows of data of each length,
+    and their weights.
     """
     whole = rows[0][0].structure
-    out = dict[str, Moments]()
-    for key in first_of(whole.shared):
+    terms, out = {**whole.parameters, **first_of(whole.shared)}, dict[str, Moments]()
+    for key, term in terms.items():
         seen = [some for target, w in rows for some in _observations(target, w, key)]
         if not seen:
             continue
-        lead = next(t.lead for t in whole.shared if t.key == key)
+        lead = (whole.layers[term.layers[0]].size,) if term.whole else term.lead
         at, x, w = (np.concatenate(part) for part in zip(*seen, strict=True))
         count = math.prod(lead)
         weight = np.bincount(at, w, count)
@@ -124,15 +126,18 @@ def data_moments(rows: Sequence[tuple[Target, Array]]) -> dict[str, Moments]:
 
 def _observations(target: Target, weights: Array, key: str) -> Iterator[tuple[Array, Array, Array]]:
     """Yield the number of the parameter, value and weight of observed children with real values."""
-    for t in target.structure.shared:
-        layer = target.structure.layers[t.layers[-1]]
+    s = target.structure
+    biases = [of_whole_layers(f"{name}.bias", Kind.BIAS, name) for name in s.directed_layers]
+    for t in (*s.shared, *biases):
+        layer = s.layers[t.layers[-1]]
         if t.key != key or layer.unit.support is not None or not (t.directed or t.is_bias):
             continue
-        child = t.index[:, -1]
+        child = np.arange(layer.size) if t.whole else t.index[:, -1]
         x = layer.unit.numbers_of(layer.shaped(target.evidence.values[layer.name]))
         seen = np.broadcast_to(target.pattern.observed[layer.name], (target.rows, layer.size))
         row, place = np.nonzero(seen[:, child])
-        yield t.numbers[place], x[row, child[place]], weights[row]
+        number = child if t.whole else t.numbers
+        yield number[place], x[row, child[place]], weights[row]
 
 
 def merged(target: Target, weights: Array) -> tuple[Target, Array]:

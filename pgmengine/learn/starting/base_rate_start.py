@@ -26,7 +26,9 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.methods.base_rates import base_rates
 from pgmengine.learn.full_batch.counting import Moments
 from pgmengine.learn.steps.optimizers import floors, raised
-from pgmengine.model.terms.input_rows import rows_of_inputs
+from pgmengine.model.structure import Structure
+from pgmengine.model.terms.term import Kind, Term, of_whole_layers
+from pgmengine.model.weights import is_sparse, like, numbers
 
 # The number of observations, at the mean that belongs to bias 0, that are added to the data of each
 # bounded unit. Without them a mean at the edge of the range would have no finite bias.
@@ -100,7 +102,9 @@ def started(model: Model, means: dict[str, Array]) -> tuple[Model, tuple[str, ..
 def at_data(model: Model, moments: Mapping[str, Moments], fixed: Mapping[str, Array]) -> Model:
     """Return the model whose undeclared inputs of real children are the mean and spread of data.
 
-    Rows of inputs count as undeclared where all rows of a child are 0. `fixed` numbers stay.
+    The inputs of a child are undeclared where its biases and its rows of arrows are 0. The first of
+    these parameters then takes the moments of the data; `fixed` numbers stay. Drawn weights of a
+    fresh model count in standard deviations of the data.
 
     Parameters
     ----------
@@ -108,17 +112,74 @@ def at_data(model: Model, moments: Mapping[str, Moments], fixed: Mapping[str, Ar
     moments : the moments of the data, by parameter.
     fixed : parameter -> mask of the numbers that stay.
     """
-    out = dict(model.params)
-    for key, unit in rows_of_inputs(model.structure).items():
-        if key not in moments:
+    s, out = model.structure, dict(model.params)
+    for c in s.arrows if model.fresh else ():
+        if (key := f"{c.key}.weight") in out:
+            out[key] = like(out[key], numbers(out[key]) * sizes_of(model, moments, key))
+    terms = [t for t in _levels(s) if t.key in moments]
+    declared = {t.layers[-1]: np.zeros(s.layers[t.layers[-1]].size, dtype=bool) for t in terms}
+    for t in terms:
+        lead = moments[t.key].weight.size
+        mask = np.asarray(model.params[t.key]) != 0
+        mask = (mask | fixed.get(t.key, np.False_)).reshape(lead, -1).any(axis=1)
+        child, number = _ends(t, declared)
+        declared[t.layers[-1]][child] |= mask[number]
+    for key in dict.fromkeys(t.key for t in terms):
+        own, places = moments[key], [t for t in terms if t.key == key]
+        moves = own.weight.ravel() > 0
+        for t in places:
+            child, number = _ends(t, declared)
+            np.logical_and.at(moves, number, ~declared[t.layers[-1]][child])
+        found = s.layers[places[0].layers[-1]].unit.inputs_of(own.mean, own.variance)
+        if found is None or not moves.any():
             continue
-        own, zeta = moments[key], np.asarray(model.params[key])
-        found = unit.inputs_of(own.mean, own.variance)
-        open_ = (own.weight > 0) & ~zeta.any(axis=(-2, -1))
-        open_ &= ~np.asarray(fixed.get(key, np.zeros(zeta.shape, dtype=bool))).any(axis=(-2, -1))
-        if found is not None and open_.any():
-            out[key] = np.where(open_[..., None, None], found[..., None, :], zeta)
-    return Model(model.structure, out, model.training, model.fresh)
+        # Arrows have the same row for each state.
+        rows = (1,) * (np.ndim(out[key]) - found.ndim)
+        shape = (*own.mean.shape, *rows, found.shape[-1])
+        some = moves.reshape(*shape[:-1], 1)
+        out[key] = np.where(some, found.reshape(shape), out[key])
+        for t in places:
+            child, number = _ends(t, declared)
+            declared[t.layers[-1]][child] |= moves[number]
+    return Model(s, out, model.training, model.fresh)
+
+
+def sizes_of(model: Model, moments: Mapping[str, Moments], name: str) -> Array:
+    """Return the change of each stored number of a parameter that counts as one.
+
+    It is the standard deviation of the data for numbers that add to the mean of Normal children.
+    """
+    s, value = model.structure, model.params[name]
+    t = s.parameters[name]
+    own = moments.get(f"{t.layers[-1]}.bias" if t.whole else name)
+    unit = s.layers[t.layers[-1]].unit
+    if own is None or unit.inputs_of(own.mean, own.variance) is None:
+        return np.ones(numbers(value).size)
+    each = np.ones((*own.mean.shape, unit.width))
+    each[..., 0] = np.where(own.variance > 0, np.sqrt(own.variance), 1.0)
+    if is_sparse(value):
+        return np.asarray(each.ravel()[value.tocoo().col])
+    if t.is_bias:
+        return each.ravel()
+    # Columns of a weight of whole layers are the components of all children.
+    rows = each.reshape(1, -1) if t.whole else each[..., None, :]
+    return np.broadcast_to(rows, np.shape(value)).ravel()
+
+
+def _levels(s: Structure) -> list[Term]:
+    """Return the biases of children of arrows, and the arrows with rows for all states."""
+    own = [
+        of_whole_layers(f"{name}.bias", Kind.BIAS, name)
+        for name in s.layers
+        if s.arrows_into[name] and s.has_bias[name].all()
+    ]
+    return own + [t for t in s.shared if t.is_bias or t.has_all_rows(s.layers)]
+
+
+def _ends(t: Term, units: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Return the children of a term, and the number of its parameter that each of them has."""
+    every = np.arange(len(units[t.layers[-1]]))
+    return (every, every) if t.whole else (t.index[:, -1], t.numbers)
 
 
 def _with_biases(model: Model, bias: dict[str, Array]) -> Params:

@@ -22,7 +22,7 @@ from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.loop import UnderWay
 from pgmengine.learn.monitoring.findings import watch_of
 from pgmengine.learn.monitoring.history import History
-from pgmengine.learn.phases.batch import joint_masks
+from pgmengine.learn.phases.batch import idle_entries, joint_masks
 from pgmengine.learn.run import Run
 from pgmengine.learn.starting.arguments import (
     check_left,
@@ -117,8 +117,14 @@ class FitPlan:
     ) -> UnderWay:
         """Return a fit that begins at a model; it is watched as the other one is."""
         names: tuple[str, ...] = ()
-        if model.fresh and self.state is None:
-            model, names = started(model, self.means)
+        if self.state is None:
+            rows = [(target, self.weights), *(part[:2] for part in self.data.others)]
+            fixed = joint_masks(
+                idle_entries(target, self.given), staying(self.optimizer, model.params)
+            )
+            model = at_data(model, data_moments(rows), fixed)
+            if model.fresh:
+                model, names = started(model, self.means)
         length = self.length
         run = (WholeRun if holds(self.optimizer, FullBatch) else Run)(
             model,
@@ -143,12 +149,8 @@ class FitPlan:
         run.notes |= {subject: note for subject, note in notes.items() if note}
         updates = run.most_updates(length.updates) if length.by_default else length.updates
         run.allowance.updates = updates
-        if self.state is None:
-            rows = [(run.target, run.weights), *(part[:2] for part in self.data.others)]
-            fixed = joint_masks(run.idle, staying(self.optimizer, run.model.params))
-            run.model = at_data(run.model, data_moments(rows), fixed)
-            if not isinstance(run, WholeRun):
-                leave_symmetry(run)
+        if self.state is None and not isinstance(run, WholeRun):
+            leave_symmetry(run)
         history = History(self.callbacks, run.model_phase)
         if self.state is not None:
             run.load(self.state)

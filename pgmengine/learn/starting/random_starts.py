@@ -94,9 +94,7 @@ def begun(
         masks = masks_of_latents(objective, model)
     first = [] if stuck else [model]
     begins = first + [
-        changed(
-            model, objective.target, objective.moments, masks, objective.fixed, objective.rng
-        )
+        changed(model, objective.target, objective.moments, masks, objective.fixed, objective.rng)
         for _ in range(count - len(first))
     ]
     interrupted = objective.allowance.interrupted
@@ -184,8 +182,8 @@ def changed(
     """Return the model with random changes of some numbers of its parameters.
 
     Fixed entries, entries of tables that are 0, and rows of conditionals without such numbers stay
-    as they are. `masks` says which numbers change, by parameter; biases stay. `moments` are those of
-    the data of real children.
+    as they are. `masks` says which numbers change, by parameter; biases stay. `moments` are those
+    of the data of real children.
     """
     s, out = model.structure, dict(model.params)
     for key, mask in masks.items():

@@ -12,8 +12,8 @@ import numpy as np
 from pgmengine.base.types import Array, Params
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.variational.mean_field import MeanField
-from pgmengine.learn.negative import ExactGradient, PseudoGradient
 from pgmengine.learn.full_batch.counting import data_moments
+from pgmengine.learn.negative import ExactGradient, PseudoGradient
 from pgmengine.learn.phases.batch import joint_masks
 from pgmengine.learn.run import Run
 from pgmengine.learn.starting.arguments import with_weight

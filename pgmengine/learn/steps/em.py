@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 # A fall of the objective beyond this share of its size is more than rounding.
 MAX_FALL_SHARE = 1e-9
-# Rows that a pseudocount of 1 adds to those of a real child in each state of its parent. They deviate
-# from the mean of the state by the standard deviation of the data, so that a state with one value
-# for itself keeps a tenth of it.
+# Rows that a pseudocount of 1 adds to those of a real child in each state of its parent. They
+# deviate from the mean of the state by the standard deviation of the data, so that a state with one
+# value for itself keeps a tenth of it.
 ADDED_ROWS = 0.01
 
 
