@@ -258,14 +258,14 @@ def _part(
     free = [
         np.zeros((1, x.size), dtype=bool)
         if name in emitting
-        else distinct(distinct(target.free[name]) & ~leaves[s.slices[name]])
+        else distinct(target.free[name]) & ~leaves[s.slices[name]]
         for name, x in s.layers.items()
     ]
     plain = target.untempered and not target.soft and s.with_base <= emitting
     biased = any(units.any() for name, units in s.has_bias.items() if name not in emitting)
     biased |= any(t.is_bias and t.layers[0] not in emitting for t in s.shared)
     acted = any(mask.any() for mask in target.intervened.values())
-    if not plain or biased or acted or any(len(mask) > 1 for mask in free):
+    if not plain or biased or acted or any((mask != mask[:1]).any() for mask in free):
         return None
     is_free = np.concatenate([mask[0] for mask in free])
     counts = np.add.reduceat(is_free[index.unit], index.start[:-1], dtype=np.int64)
