@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 
 import pgmengine as pgm
+from pgmengine.infer.exact.long_chains.chain_counts import chains_of
 from pgmengine.infer.exact.shared_rows import MIN_PATTERNS_TO_SHARE, MIN_ROWS_OF_OWN_TREE
 
 
@@ -80,15 +81,22 @@ def share_a_tree(rows):
     return [len(rare) >= MIN_PATTERNS_TO_SHARE and pattern in rare for pattern in patterns]
 
 
+def left_out(model, rows):
+    """Return `whole` of `expected` for rows of a model: chains leave all barren families out."""
+    target = model.given(data_of(rows))
+    chains = chains_of([target], [np.ones(len(rows))]) is not None
+    return [False] * len(rows) if chains else share_a_tree(rows)
+
+
 def expected(cards, parents, tables, rows, weights, whole=None):
     """Return the log-likelihood, and the expected counts of each table.
 
-    `whole` says for each row whether families of barren units count. They may be left out, because
-    their counts are those of their parents times the present probabilities. The package leaves them
-    out where a tree belongs to one evidence pattern.
+    `whole` says for each row whether families of barren units count; None = in no row. They may be
+    left out, because their counts are those of their parents times the present probabilities. The
+    package leaves them out where a tree belongs to one evidence pattern, and of chains.
     """
     counts, total = [np.zeros_like(t) for t in tables], 0.0
-    for row, weight, all_families in zip(rows, weights, whole or share_a_tree(rows), strict=True):
+    for row, weight, all_families in zip(rows, weights, whole or [False] * len(rows), strict=True):
         idle = [False] * len(row) if all_families else barren(parents, row)
         free = [range(k) if state < 0 else [state] for k, state in zip(cards, row, strict=True)]
         found = {}

@@ -92,10 +92,17 @@ class Chains:
         every = bool((self.weights == 1).all())
         return None if every else np.repeat(self.weights, self.lengths)[:, None]
 
+    @cached_property
+    def _constant(self) -> tuple[Array, Array]:
+        """The entries with a weight in `constant`, and these weights."""
+        at = np.flatnonzero(self.constant)
+        return at, self.constant[at]
+
     def counts(self, model: Model) -> tuple[float, dict[str, Array]] | None:
         """Return the sum of log Z, the expected counts of entries, and the sums of inputs.
 
-        None where a table has an impossible entry, because messages need finite log weights.
+        None for an impossible row, and where chains of several steps have an impossible entry,
+        because their messages need finite log weights.
         """
         found = self._summed(model)
         if found is None:
@@ -111,8 +118,8 @@ class Chains:
     def gradient(self, model: Model, total: float) -> tuple[float, dict[str, Weight]] | None:
         """Return the sum of log Z / total over all rows, and its derivatives.
 
-        They are the derivatives in tables and in the numbers that places share. None where a table
-        has an impossible entry.
+        They are the derivatives in tables and in the numbers that places share. None as in
+        `counts`.
         """
         found = self._summed(model)
         if found is None:
@@ -128,7 +135,7 @@ class Chains:
     def _summed(self, model: Model) -> tuple[float, Array, Array] | None:
         """Return the sum of log Z, the counts of entries, and marginals of steps, with weights."""
         entries = model.table_entries
-        if not np.isfinite(entries).all():
+        if self.pair >= 0 and not np.isfinite(entries).all():
             return None
         k = self.tables[0][1].shape[1]
         steps = len(self.packing.source)
@@ -139,7 +146,7 @@ class Chains:
         theta = shared_numbers(model)
         for stack in self.emissions:
             stack.weigh(theta, field)
-        if not np.isfinite(field).all():
+        if not np.isfinite(field.max(axis=1)).all():
             return None
         total = self.constant.copy()
         log_z, marginals = self._messages(field, entries, total)
@@ -148,7 +155,8 @@ class Chains:
         for step, places in self.tables:
             q = marginals if step is None else marginals[step]
             add_at(total, places, q.sum(axis=0) if len(places) == 1 else q)
-        return float(self.weights @ log_z + self.constant @ entries), total, marginals
+        whole, some = self._constant
+        return float(self.weights @ log_z + some @ entries.take(whole)), total, marginals
 
     def _messages(self, field: Array, entries: Array, total: Array) -> tuple[Array, Array]:
         """Return log Z of chains, and the marginals (steps, states); add counts of pairs to all."""
@@ -294,6 +302,12 @@ def _part(
     heavy = np.where(kept, weights[:, None], 0.0)[:, whole_tables]
     constant = np.zeros(whole.stored_entries)
     add_at(constant, base[:, whole_tables], heavy)
+    if len(order) == 1:
+        # Without an observed child a single step is barren, too.
+        informed = kept[:, single[index.child[single] != order[0]]].any(axis=1)
+        for _, row, _, _ in children:
+            informed[row] = True
+        weights = np.where(informed, weights, 0.0)
     return _Part(
         len(order),
         weights,

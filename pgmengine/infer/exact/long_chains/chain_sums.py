@@ -109,7 +109,8 @@ def chain_sums(field: Array, transition: Array, packing: Packing) -> ChainSums:
 
     Parameters
     ----------
-    field : (steps, states) finite log weights of the states, in packed order.
+    field : (steps, states) log weights of the states, in packed order; finite ones where chains
+        have several steps.
     transition : (states, states) finite log weights of the transitions, from row to column.
     packing : the order of the steps.
 
@@ -128,7 +129,11 @@ def chain_sums(field: Array, transition: Array, packing: Packing) -> ChainSums:
     """
     top = field.max(axis=1, keepdims=True)
     scaled = field - top
-    narrow = np.ptp(transition) <= MAX_LOG_RANGE and scaled.min(initial=0.0) >= -MAX_LOG_RANGE
+    least = scaled.min(initial=0.0)
+    if np.isneginf(least):
+        # Impossible states of single steps are no matter of digits.
+        least = scaled[scaled > -np.inf].min(initial=0.0)
+    narrow = np.ptp(transition) <= MAX_LOG_RANGE and least >= -MAX_LOG_RANGE
     if narrow:
         found = _scaled_sums(scaled, transition, packing, top[:, 0])
     else:
