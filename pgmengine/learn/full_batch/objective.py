@@ -132,7 +132,7 @@ class Rows:
         """The method of the data phase: exact where it fits, if none is given."""
         if self.positive is not None:
             return self.positive
-        if is_exact(self.target):
+        if self.complete or _exactly_planned(self.target):
             return Exact()
         return default_positive(self.target, np.float64)
 
@@ -250,8 +250,12 @@ class Rows:
 
 def is_exact(target: Target) -> bool:
     """Return whether exact expectations given all rows take little enough time."""
-    if is_complete(target) or chains_of([target], [np.ones(target.rows)]) is not None:
-        return True
+    chains = None if is_complete(target) else chains_of([target], [np.ones(target.rows)])
+    return is_complete(target) or chains is not None or _exactly_planned(target)
+
+
+def _exactly_planned(target: Target) -> bool:
+    """Return whether an exact method takes little enough time."""
     plan = Exact().plan(target, ("log_z", "gradient"))
     return plan.accepted and plan.seconds <= MAX_ROWS_SECONDS
 
