@@ -19,7 +19,6 @@ import numpy as np
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 
-
 # The number of rows from which short rows are sorted, which takes a tenth of the time of a
 # dictionary for a row, and more for a call.
 MIN_ROWS_TO_SORT = 256

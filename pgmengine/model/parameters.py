@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -44,6 +44,9 @@ from pgmengine.model.tables import check_logs, joined_states, parameter_counts, 
 from pgmengine.model.terms.term import Term
 from pgmengine.model.training import Training, check_training
 from pgmengine.model.weights import digest, is_sparse
+
+if TYPE_CHECKING:
+    from pgmengine.model.terms.input_rows import InputRows
 
 
 def freeze(array: Weight) -> Weight:
@@ -84,6 +87,11 @@ class Parameters:
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled, and executors send models to other processes.
         return type(self), (self.structure, dict(self.params), self.training, self.fresh)
+
+    @property
+    def counted_inputs(self) -> InputRows | None:
+        """The rows of inputs whose sums take the place of derivatives; None in a usual model."""
+        return None
 
     @property
     def training(self) -> Training | None:

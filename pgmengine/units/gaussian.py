@@ -36,6 +36,7 @@ class Gaussian(Unit):
 
     sigma: float = 1.0
     bounded = False
+    refits = True
 
     def __post_init__(self) -> None:
         most = math.sqrt(LARGEST)
@@ -87,6 +88,18 @@ class Gaussian(Unit):
     def contains(self, x: Array) -> Array:
         """Return whether x is finite and at most LARGEST in size, the limit of chains."""
         return in_range(x)
+
+    def deviations(self, x: Array, zeta: Array, q: Array) -> Array:
+        """Return the sums of q and of q (x - mean)."""
+        far = x[..., None, :] - self.mean(zeta)[..., None]
+        total = (q * far).sum(axis=-1)
+        return np.stack([np.broadcast_to(q.sum(axis=-1), total.shape), total], axis=-1)
+
+    def refitted(self, zeta: Array, sums: Array, prior: tuple[Array, Array], fixed: Array) -> Array:
+        """Return the inputs at the mean of the values; rows without values stay."""
+        count = sums[..., :1]
+        step = sums[..., 1:] / np.where(count > 0, count, 1.0) / self.curvature
+        return np.where(fixed, zeta, zeta + step)
 
     @property
     def _log_scale(self) -> float:

@@ -74,6 +74,7 @@ class Normal(Unit):
     bounded = False
     child_only = True
     canonical = False
+    refits = True
 
     def __post_init__(self) -> None:
         most = math.sqrt(LARGEST)
@@ -157,8 +158,11 @@ class Normal(Unit):
     def log_conditional(self, x: Array, zeta: Array) -> Array:
         """Return -(x - m)^2 / (2 sigma^2) - log sigma - log(2 pi) / 2."""
         m, variance, _ = self._inputs(zeta)
-        square = np.square(np.asarray(x)[..., 0] - m)
-        return np.asarray(-square / variance / 2.0 - np.log(variance) / 2.0 - LOG_SCALE)
+        logs = np.asarray(np.square(np.asarray(x)[..., 0] - m))
+        # In place where the inputs have no axis that x lacks, which takes half of the time.
+        logs *= -0.5 / variance
+        logs -= np.log(variance) / 2.0 + LOG_SCALE
+        return logs
 
     def score(self, x: Array, zeta: Array) -> Array:
         """Return the derivatives with respect to m and to z, linear in (x, x^2).
@@ -166,8 +170,42 @@ class Normal(Unit):
         They are (x - m) / sigma^2 and ((x - m)^2 / sigma^2 - 1) d log sigma / dz.
         """
         x, (m, variance, share) = np.asarray(x), self._inputs(zeta)
-        square = x[..., 1] - 2.0 * m * x[..., 0] + np.square(m)
+        # The second difference is 0 where x^2 is the square of x, and keeps all digits.
+        square = np.square(x[..., 0] - m) + (x[..., 1] - np.square(x[..., 0]))
         return np.stack([(x[..., 0] - m) / variance, (square / variance - 1.0) * share], axis=-1)
+
+    def deviations(self, x: Array, zeta: Array, q: Array) -> Array:
+        """Return the sums of q, of q (x - m), and of q (x - m)^2."""
+        far = x[..., None, :, 0] - zeta[..., None, 0]
+        heavy = q * far
+        square = np.einsum("...m,...m->...", heavy, far)
+        count = np.broadcast_to(q.sum(axis=-1), square.shape)
+        return np.stack([count, heavy.sum(axis=-1), square], axis=-1)
+
+    def refitted(self, zeta: Array, sums: Array, prior: tuple[Array, Array], fixed: Array) -> Array:
+        """Return the mean and the log standard deviation of the values and of the prior.
+
+        With the sums N, D and S of `deviations`, and w values of variance v in the prior,
+        m' = m + D / N and sigma^2 = (S - D^2 / N + w v) / (N + w). Without any weight both stay.
+        """
+        count, (weight, variance) = sums[..., 0], prior
+        mean = sums[..., 1] / np.where(count > 0, count, 1.0)
+        shift = np.where(fixed[..., 0], 0.0, mean)
+        square = sums[..., 2] - count * shift * (2.0 * mean - shift) + weight * variance
+        whole = count + weight
+        spread = np.maximum(square / np.where(whole > 0, whole, 1.0), self.least_sigma**2)
+        stays = fixed[..., 1] | (whole <= 0)
+        log_sigma = np.where(stays, zeta[..., 1], np.log(spread) / 2.0)
+        return np.stack([zeta[..., 0] + shift, log_sigma], axis=-1)
+
+    def log_prior(self, zeta: Array, prior: tuple[Array, Array]) -> Array:
+        """Return -w (log sigma + v / (2 sigma^2)) with the weight w and the variance v."""
+        _, variance, _ = self._inputs(zeta)
+        return np.asarray(-prior[0] * (np.log(variance) + prior[1] / variance) / 2.0)
+
+    def inputs_of(self, mean: Array, variance: Array) -> Array:
+        """Return the mean, and the log of the standard deviation or of the smallest one."""
+        return np.stack([mean, np.log(np.maximum(variance, self.least_sigma**2)) / 2.0], axis=-1)
 
     def misfit(self, x: Array) -> str:
         """Return why learning would not come near the data x (n, 2), or an empty string.

@@ -77,6 +77,7 @@ class Unit:
     independent_causes : whether values are 0 and 1, and 0 has probability e^-zeta: the bias and
         every parent turn the unit on independently of each other.
     canonical : whether `link` is the identity.
+    refits : whether `deviations` determine the inputs of children, by `refitted`.
 
     The number of heads in n throws of a coin, whose log odds are eta:
 
@@ -110,6 +111,7 @@ class Unit:
     nonnegative: ClassVar[bool] = False
     independent_causes: ClassVar[bool] = False
     canonical: ClassVar[bool] = True
+    refits: ClassVar[bool] = False
 
     @property
     def width(self) -> int:
@@ -351,6 +353,37 @@ class Unit:
             )
         slope: Array = np.asarray(x) - self.mean(zeta)
         return slope
+
+    def deviations(self, x: Array, zeta: Array, q: Array) -> Array:
+        """Return the sums of q, and of q times the deviations of values at inputs (n, K[, width]).
+
+        They are sums (n, K, 1 + width) over values x (n, m[, width]) with weights q (n or 1, K, m).
+        Deviations at the present inputs keep their digits wherever the values are.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no inputs that sums determine")
+
+    def refitted(self, zeta: Array, sums: Array, prior: tuple[Array, Array], fixed: Array) -> Array:
+        """Return the inputs (..., width) with the largest expected log density of children.
+
+        Parameters
+        ----------
+        zeta : the inputs (..., width) to which the sums belong.
+        sums : (..., 1 + width), as `deviations` returns them.
+        prior : weight and variance (...,) of values that are added to those of a state.
+        fixed : (..., width) bool, the inputs that stay.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no inputs that sums determine")
+
+    def log_prior(self, zeta: Array, prior: tuple[Array, Array]) -> Array:
+        """Return the log density (...,) of the prior of `refitted`, but for a constant."""
+        return np.zeros(np.shape(prior[0]))
+
+    def inputs_of(self, mean: Array, variance: Array) -> Array | None:
+        """Return the inputs (..., width) at which children have a mean and variance of data (...,).
+
+        None = learning begins at the inputs that are declared.
+        """
+        return None
 
 
 def choose(prob: Array, rng: np.random.Generator) -> Array:

@@ -163,14 +163,17 @@ def test_short_rows_may_lack_a_parameter(monkeypatch):
         np.testing.assert_allclose(together.model.learned[key], value, atol=1e-8)
 
 
-def test_rows_of_all_lengths_are_judged_together():
-    """A row of one number has no spread of its own, and is no reason to refuse the data."""
+def test_rows_of_all_lengths_begin_at_their_data_together():
+    """A row of one number has no spread of its own, and is learned with the others."""
     template, data = bad("nothing")
-    few = [{"x": np.array([0.5])}, {"x": np.array([5.5, 5.2, 6.1])}]
-    pgm.fit(template, data + few, updates=1, progress=False)
-    far = [{"x": row["x"] + 50} for row in data]
-    with pytest.raises(pgm.PgmError, match=r"layer 'x'.*mean 4\d.*standardise"):
-        pgm.fit(template, far + few, updates=1, progress=False)
+    start = template.with_params({"rows": np.zeros((3, 2))})
+    data += [{"x": np.array([0.5])}, {"x": np.array([5.5, 5.2, 6.1])}]
+    far = [{"x": 1000.0 + 50.0 * row["x"]} for row in data]
+    x = np.concatenate([row["x"] for row in far])
+    begun = pgm.fit(start, far, updates=0, progress=False)
+    expected = np.tile([x.mean(), np.log(x.std())], (3, 1))
+    np.testing.assert_allclose(begun.model.learned["rows"], expected, rtol=1e-12)
+    pgm.fit(start, far, updates=30, progress=False)
 
 
 def test_a_bias_that_is_no_shared_number_is_learned(monkeypatch):

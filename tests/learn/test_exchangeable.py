@@ -148,7 +148,7 @@ def test_random_changes_stay_within_what_may_change(as_sparse):
     key, shape = "h-v.weight", (12,) if as_sparse else (3, 4)
     masks = {key: mask.reshape(shape), "h-h.weight": np.ones((3, 3), dtype=bool)}
     rng = np.random.default_rng(0)
-    moved = changed(model, target, masks, {key: fixed.reshape(shape)}, rng)
+    moved = changed(model, target, {}, masks, {key: fixed.reshape(shape)}, rng)
     new = moved.params[key].toarray() if as_sparse else moved.params[key]
     expected = np.ones((3, 4), dtype=bool)
     expected[0], expected[1, 2] = False, False

@@ -1,6 +1,7 @@
 """Templates: rows of any length, answered and learned as by plain recursions for Markov chains."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -618,22 +619,23 @@ def test_a_parameter_of_each_step_is_refused_before_learning():
 
 def test_a_template_that_em_cannot_learn_takes_lbfgs():
     rows = rows_with_states(np.random.default_rng(2), [4, 4])
+    template = pgm.Template(partial(observed_means, tied=True))
     found, named = (
-        pgm.fit(pgm.Template(observed_means), rows, optimizer=by, rng=0, progress=False)
-        for by in (None, pgm.LBFGS())
+        pgm.fit(template, rows, optimizer=by, rng=0, progress=False) for by in (None, pgm.LBFGS())
     )
     assert found.optimizer == pgm.LBFGS()
-    assert any("EM cannot learn this model: 'means' is a coupling" in n for n in found.notes)
+    assert any("EM cannot learn this model: 'means' are arrows" in n for n in found.notes)
     for name, value in named.model.learned.items():
         np.testing.assert_array_equal(found.model.learned[name], value)
 
 
 def test_the_refusal_of_mini_batches_names_the_optimizer_that_can_learn():
     rows = rows_with_states(np.random.default_rng(2), [4, 4])
-    with pytest.raises(pgm.PgmError, match=r"take optimizer=pgm.LBFGS\(\).*'means' is a coupling"):
-        pgm.fit(pgm.Template(observed_means), rows, optimizer=pgm.SGD(0.1), progress=False)
-    with pytest.raises(pgm.PgmError, match=r"'means' is a coupling.*take optimizer=pgm.LBFGS"):
-        pgm.fit(pgm.Template(observed_means), rows, optimizer=pgm.EM(), progress=False)
+    template = pgm.Template(partial(observed_means, tied=True))
+    with pytest.raises(pgm.PgmError, match=r"take optimizer=pgm.LBFGS\(\).*'means' are arrows"):
+        pgm.fit(template, rows, optimizer=pgm.SGD(0.1), progress=False)
+    with pytest.raises(pgm.PgmError, match=r"'means' are arrows.*take optimizer=pgm.LBFGS"):
+        pgm.fit(template, rows, optimizer=pgm.EM(), progress=False)
     with pytest.raises(pgm.PgmError, match=r"not by SGD.*take optimizer=pgm.EM\(\)$"):
         data = [{"x": ["a", "b"]}]
         pgm.fit(pgm.Template(hmm), data, optimizer=pgm.SGD(0.1), progress=False)

@@ -40,7 +40,8 @@ class Expectations(ABC):
     def derivatives(self, weights: Array) -> dict[str, Weight]:
         """Return the gradient in each bias (width,) and each weight, without its constraints.
 
-        It is summed over rows times their weights (rows,). Tables follow after the couplings.
+        It is summed over rows times their weights (rows,). Tables follow after the couplings. A
+        model that counts has no biases and weights, but the sums of its rows of inputs.
         """
 
     def answers(self, wanted: Iterable[str]) -> Answer:
@@ -57,6 +58,8 @@ class Expectations(ABC):
     def gradient(self, weights: Array) -> dict[str, Weight]:
         """Return E[d log_density] by parameter, summed over rows times their weights (rows,)."""
         s, out = self.target.structure, self.derivatives(weights)
+        if self.target.model.counted_inputs is not None:
+            return out
         for name, layer in s.layers.items():
             out[f"{name}.bias"] = out[f"{name}.bias"].reshape(layer.bias_shape)
         for c in s.couplings:

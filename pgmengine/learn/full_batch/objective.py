@@ -24,6 +24,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -36,7 +37,15 @@ from pgmengine.infer.exact.long_chains.chain_counts import Chains, chains_of
 from pgmengine.infer.question.prepared import AnyMethod, AnyPrepared, Method, Prepared
 from pgmengine.infer.question.splitting import answer
 from pgmengine.learn.contracts import Allowance, ModelPhase, Positive
-from pgmengine.learn.full_batch.counting import CountingModel, counted, is_complete, merged
+from pgmengine.learn.full_batch.counting import (
+    CountingModel,
+    Moments,
+    counted,
+    data_moments,
+    is_complete,
+    merged,
+    summed_inputs,
+)
 from pgmengine.learn.full_batch.fixed_rows import slopes_with_kept, with_kept
 from pgmengine.learn.phases.batch import Batch, joint_masks, only
 from pgmengine.learn.phases.positive import data_phase, default_positive, posterior_draw
@@ -44,6 +53,7 @@ from pgmengine.learn.phases.statistics import Statistics
 from pgmengine.learn.starting.exchangeable import exchangeable
 from pgmengine.learn.starting.symmetry import Symmetry
 from pgmengine.learn.steps.optimizers import projected
+from pgmengine.model.terms.input_rows import input_rows
 from pgmengine.model.weights import plus
 
 # The largest planned time, in seconds, of exact expectations given all rows.
@@ -122,8 +132,7 @@ class Rows:
         """The method of the data phase: exact where it fits, if none is given."""
         if self.positive is not None:
             return self.positive
-        plan = None if self.complete else Exact().plan(self.target, ("log_z", "gradient"))
-        if plan is None or (plan.accepted and plan.seconds <= MAX_ROWS_SECONDS):
+        if self.complete or _exactly_planned(self.target):
             return Exact()
         return default_positive(self.target, np.float64)
 
@@ -153,19 +162,30 @@ class Rows:
         """Return the weighted sum of log-likelihoods, and the expected counts of table entries."""
         s = model.structure
         if self.complete:
-            return log_likelihood(model, self.counted), model.parameter_counts(self.counted)
+            counts = model.parameter_counts(self.counted)
+            if not s.arrows:
+                return log_likelihood(model, self.counted), counts
+            logs = model.flat_log_density(self.target.evidence.values)
+            sums = summed_inputs(model, self.target, self.weights)
+            return float(self.weights @ logs), counts | sums
         log_z, found = self._expected(CountingModel(s, model.params), self.weights)
         self._check_counts(found)
         value = None if log_z is None else float(self.weights @ log_z)
-        return value, {key: found[key] for key in s.table_groups}
+        return value, {key: found[key] for key in (*s.table_groups, *input_rows(s).units)}
 
     def _check_counts(self, found: Mapping[str, Array]) -> None:
         """Raise InternalError unless counts are sums of weights times probabilities."""
         places = Counter[str]()
         for t in self.target.structure.tables:
             places[t.key] += len(t.index) * (t.form.draws if t.form else 1)
+        weights = {key: found[key] for key in places}
+        for t in self.target.structure.shared:
+            if t.key in found:
+                # The first of the sums of inputs are weights.
+                weights[t.key] = found[t.key][..., 0]
+                places[t.key] += len(t.index)
         for key, number in places.items():
-            least, total = found[key].min(), found[key].sum() / number
+            least, total = weights[key].min(), weights[key].sum() / number
             within = least >= -COUNT_ROUNDING * self.total
             if not (within and total <= self.total * (1 + COUNT_ROUNDING)):
                 raise InternalError(
@@ -228,6 +248,18 @@ class Rows:
         return float(share @ log_z) - found[1], (data - found[0]).total(model)
 
 
+def is_exact(target: Target) -> bool:
+    """Return whether exact expectations given all rows take little enough time."""
+    chains = None if is_complete(target) else chains_of([target], [np.ones(target.rows)])
+    return is_complete(target) or chains is not None or _exactly_planned(target)
+
+
+def _exactly_planned(target: Target) -> bool:
+    """Return whether an exact method takes little enough time."""
+    plan = Exact().plan(target, ("log_z", "gradient"))
+    return plan.accepted and plan.seconds <= MAX_ROWS_SECONDS
+
+
 class Objective:
     """The objective of all rows of a fit.
 
@@ -268,7 +300,7 @@ class Objective:
         self.fixed = joint_masks(self._in_all([part.fixed for part in parts]), kept)
         self.uninformed = self._in_all([part.uninformed for part in parts])
         # Objectives that differ in their fixed entries share these.
-        self._last: list[tuple[Model, str, Evaluation]] = []
+        self._known: WeakKeyDictionary[Model, dict[str, Evaluation]] = WeakKeyDictionary()
 
     def _in_all(self, masks: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
         """Return parameter -> mask of the numbers that the masks of all models with them have."""
@@ -287,10 +319,15 @@ class Objective:
         out.fixed = joint_masks(self.fixed, fixed)
         return out
 
+    @cached_property
+    def moments(self) -> dict[str, Moments]:
+        """The moments of the data of children with real values, by parameter."""
+        return data_moments([(part.target, part.weights) for part in self.parts])
+
     @property
     def method(self) -> Positive | AnyMethod:
         """The method of the data phase of the first model."""
-        return self.parts[0].method
+        return Exact() if self.chains is not None else self.parts[0].method
 
     @property
     def exact(self) -> bool:
@@ -344,10 +381,11 @@ class Objective:
         return self._recalled(model, "gradient", self._gradient)
 
     def _recalled(self, model: Model, kind: str, find: Callable[[Model], Evaluation]) -> Evaluation:
-        """Return the evaluation of the last call if it was of this model, else a new one."""
-        if not self._last or self._last[0][0] is not model or self._last[0][1] != kind:
-            self._last[:] = [(model, kind, find(model))]
-        return self._last[0][2]
+        """Return the evaluation of a model, which is kept as long as the model is."""
+        own = self._known.setdefault(model, {})
+        if kind not in own:
+            own[kind] = find(model)
+        return own[kind]
 
     def _counts(self, model: Model) -> Evaluation:
         summed = None if self.chains is None else self.chains.counts(model)
@@ -381,9 +419,14 @@ def _added(
     Parameters of other models that this one has in another shape stay as they are declared.
     """
     slopes: dict[str, Weight] = {}
+    summed = input_rows(model.structure).units
     for _, own in found:
         for key, slope in own.items():
-            if key in model.params and np.shape(slope) == np.shape(model.params[key]):
+            shape = np.shape(model.params.get(key))
+            alike = np.shape(slope) == shape
+            # Sums of inputs have one more component.
+            alike |= key in summed and np.shape(slope) == (*shape[:-1], shape[-1] + 1)
+            if key in model.params and alike:
                 slopes[key] = plus(slopes[key], slope) if key in slopes else slope
     values = [value for value, _ in found if value is not None]
     return sum(values) if len(values) == len(found) else None, slopes

@@ -25,9 +25,9 @@ from pgmengine.evidence.target import Target
 from pgmengine.learn.full_batch.objective import Objective
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.phases.positive import posterior_draw
-from pgmengine.learn.steps.optimizers import rows_of_inputs
 from pgmengine.model.names.state_names import text_of
 from pgmengine.model.structure import Structure
+from pgmengine.model.terms.input_rows import rows_of_inputs
 from pgmengine.units import Gaussian, Normal
 
 log = logging.getLogger(__name__)

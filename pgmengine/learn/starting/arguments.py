@@ -88,7 +88,7 @@ def check_evidence(target: Target, given: Mapping[str, Array]) -> None:
 def check_scales(parts: Sequence[tuple[Target, Mapping[str, Array]]]) -> None:
     """Raise PgmError for data that the units of a layer cannot learn.
 
-    `parts` are rows with their given units. Rows of several lengths are judged together.
+    `parts` are rows with their given units.
     """
     shown: dict[str, list[Array]] = {}
     for target, given in parts:

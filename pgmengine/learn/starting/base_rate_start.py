@@ -5,9 +5,14 @@ drawn weights W add W x to the inputs of their neighbours, which is noise as lon
 learned. A centred model adds W (x - E[x]) instead, which is 0 on average (Montavon and Mueller
 2012). It is the same model with biases that are smaller by W E[x]. At the first update the units
 are therefore independent with the means of the data, and no hidden unit has to act as a bias.
+
+Normal children of arrows begin at the mean and the standard deviation of their data, in the unit of
+the data, unless the model declares other inputs than 0.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -19,7 +24,11 @@ from pgmengine.evidence.columns import data_by_layer
 from pgmengine.evidence.given import make_target
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.methods.base_rates import base_rates
+from pgmengine.learn.full_batch.counting import Moments
 from pgmengine.learn.steps.optimizers import floors, raised
+from pgmengine.model.structure import Structure
+from pgmengine.model.terms.term import Kind, Term, of_whole_layers
+from pgmengine.model.weights import is_sparse, like, numbers
 
 # The number of observations, at the mean that belongs to bias 0, that are added to the data of each
 # bounded unit. Without them a mean at the edge of the range would have no finite bias.
@@ -88,6 +97,89 @@ def started(model: Model, means: dict[str, Array]) -> tuple[Model, tuple[str, ..
         for to, source, block in c.blocks(weight):
             bias[to] = bias[to] - expected[source] @ block
     return model.with_params(_with_biases(model, bias)), tuple(set_here)
+
+
+def at_data(model: Model, moments: Mapping[str, Moments], fixed: Mapping[str, Array]) -> Model:
+    """Return the model whose undeclared inputs of real children are the mean and spread of data.
+
+    The inputs of a child are undeclared where its biases and its rows of arrows are 0. The first of
+    these parameters then takes the moments of the data; `fixed` numbers stay. Drawn weights of a
+    fresh model count in standard deviations of the data.
+
+    Parameters
+    ----------
+    model : the model at which learning begins.
+    moments : the moments of the data, by parameter.
+    fixed : parameter -> mask of the numbers that stay.
+    """
+    s, out = model.structure, dict(model.params)
+    for c in s.arrows if model.fresh else ():
+        if (key := f"{c.key}.weight") in out:
+            out[key] = like(out[key], numbers(out[key]) * sizes_of(model, moments, key))
+    terms = [t for t in _levels(s) if t.key in moments]
+    declared = {t.layers[-1]: np.zeros(s.layers[t.layers[-1]].size, dtype=bool) for t in terms}
+    for t in terms:
+        lead = moments[t.key].weight.size
+        mask = np.asarray(model.params[t.key]) != 0
+        mask = (mask | fixed.get(t.key, np.False_)).reshape(lead, -1).any(axis=1)
+        child, number = _ends(t, declared)
+        declared[t.layers[-1]][child] |= mask[number]
+    for key in dict.fromkeys(t.key for t in terms):
+        own, places = moments[key], [t for t in terms if t.key == key]
+        moves = own.weight.ravel() > 0
+        for t in places:
+            child, number = _ends(t, declared)
+            np.logical_and.at(moves, number, ~declared[t.layers[-1]][child])
+        found = s.layers[places[0].layers[-1]].unit.inputs_of(own.mean, own.variance)
+        if found is None or not moves.any():
+            continue
+        # Arrows have the same row for each state.
+        rows = (1,) * (np.ndim(out[key]) - found.ndim)
+        shape = (*own.mean.shape, *rows, found.shape[-1])
+        some = moves.reshape(*shape[:-1], 1)
+        out[key] = np.where(some, found.reshape(shape), out[key])
+        for t in places:
+            child, number = _ends(t, declared)
+            declared[t.layers[-1]][child] |= moves[number]
+    return Model(s, out, model.training, model.fresh)
+
+
+def sizes_of(model: Model, moments: Mapping[str, Moments], name: str) -> Array:
+    """Return the change of each stored number of a parameter that counts as one.
+
+    It is the standard deviation of the data for numbers that add to the mean of Normal children.
+    """
+    s, value = model.structure, model.params[name]
+    t = s.parameters[name]
+    own = moments.get(f"{t.layers[-1]}.bias" if t.whole else name)
+    unit = s.layers[t.layers[-1]].unit
+    if own is None or unit.inputs_of(own.mean, own.variance) is None:
+        return np.ones(numbers(value).size)
+    each = np.ones((*own.mean.shape, unit.width))
+    each[..., 0] = np.where(own.variance > 0, np.sqrt(own.variance), 1.0)
+    if is_sparse(value):
+        return np.asarray(each.ravel()[value.tocoo().col])
+    if t.is_bias:
+        return each.ravel()
+    # Columns of a weight of whole layers are the components of all children.
+    rows = each.reshape(1, -1) if t.whole else each[..., None, :]
+    return np.broadcast_to(rows, np.shape(value)).ravel()
+
+
+def _levels(s: Structure) -> list[Term]:
+    """Return the biases of children of arrows, and the arrows with rows for all states."""
+    own = [
+        of_whole_layers(f"{name}.bias", Kind.BIAS, name)
+        for name in s.layers
+        if s.arrows_into[name] and s.has_bias[name].all()
+    ]
+    return own + [t for t in s.shared if t.is_bias or t.has_all_rows(s.layers)]
+
+
+def _ends(t: Term, units: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Return the children of a term, and the number of its parameter that each of them has."""
+    every = np.arange(len(units[t.layers[-1]]))
+    return (every, every) if t.whole else (t.index[:, -1], t.numbers)
 
 
 def _with_biases(model: Model, bias: dict[str, Array]) -> Params:

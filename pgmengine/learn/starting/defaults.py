@@ -11,6 +11,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.learn.contracts import Negative, Optimizer
 from pgmengine.learn.full_batch.counting import is_complete
+from pgmengine.learn.full_batch.objective import is_exact
 from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.negative import CD, PCD, ExactGradient, PseudoGradient
 from pgmengine.learn.phases.batch import only
@@ -55,7 +56,13 @@ def chosen(
     if optimizer is not None:
         return optimizer, ""
     if negative is None and counting_suffices(target, given):
-        return EM(), "learned by EM, because every parameter is the table of a conditional"
+        if not target.structure.arrows:
+            return EM(), "learned by EM, because every parameter is the table of a conditional"
+        if positive is None and is_exact(target):
+            return EM(), (
+                "learned by EM, because every parameter is a conditional that expected counts and "
+                "sums determine"
+            )
     if negative is None and positive is None and not given and cheap_posterior(target):
         why = not_counted(target, given)
         return LBFGS(), f"learned by LBFGS, because EM cannot learn this model: {why}"

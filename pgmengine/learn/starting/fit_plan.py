@@ -15,12 +15,14 @@ from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
+from pgmengine.learn.full_batch.counting import data_moments
 from pgmengine.learn.full_batch.full_batch_run import WholeRun
 from pgmengine.learn.full_batch.objective import FitData
 from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.loop import UnderWay
 from pgmengine.learn.monitoring.findings import watch_of
 from pgmengine.learn.monitoring.history import History
+from pgmengine.learn.phases.batch import idle_entries, joint_masks
 from pgmengine.learn.run import Run
 from pgmengine.learn.starting.arguments import (
     check_left,
@@ -33,10 +35,10 @@ from pgmengine.learn.starting.arguments import (
     with_weight,
     without_impossible,
 )
-from pgmengine.learn.starting.base_rate_start import observed_means, started
+from pgmengine.learn.starting.base_rate_start import at_data, observed_means, started
 from pgmengine.learn.starting.defaults import chosen
 from pgmengine.learn.starting.probabilities import check_mini_batches, probabilities_of
-from pgmengine.learn.starting.symmetric_start import leave_symmetry
+from pgmengine.learn.starting.symmetric_start import leave_symmetry, staying
 from pgmengine.learn.steps.wrappers import holds
 from pgmengine.model.names.unit_names import Member
 
@@ -115,8 +117,14 @@ class FitPlan:
     ) -> UnderWay:
         """Return a fit that begins at a model; it is watched as the other one is."""
         names: tuple[str, ...] = ()
-        if model.fresh and self.state is None:
-            model, names = started(model, self.means)
+        if self.state is None:
+            rows = [(target, self.weights), *(part[:2] for part in self.data.others)]
+            fixed = joint_masks(
+                idle_entries(target, self.given), staying(self.optimizer, model.params)
+            )
+            model = at_data(model, data_moments(rows), fixed)
+            if model.fresh:
+                model, names = started(model, self.means)
         length = self.length
         run = (WholeRun if holds(self.optimizer, FullBatch) else Run)(
             model,
@@ -173,11 +181,12 @@ def plan_fit(
     chances = probabilities_of(model.structure, data.values, probabilities)
     check_mini_batches(optimizer, chances)
     target, rows, known, weights = target_of(model, data.values, given, sample_weight, chances)
-    check_scales([(target, known), *((rows, units) for rows, _, units in data.others)])
     optimizer, why = (
         (optimizer, "") if chances else chosen(optimizer, target, known, negative, positive)
     )
     all_rows = holds(optimizer, FullBatch)
+    if not all_rows:
+        check_scales([(target, known)])
     length = Length.of(target.rows, target.rows if all_rows else batch_size, epochs, updates)
     scaled = mean_one(weights)
     means = observed_means(_at_probabilities(target, chances), scaled)

@@ -4,12 +4,13 @@ Random starts are needed where learning could never tell states or units apart (
 they differ from the given start in the numbers that it would keep alike, and in nothing else. They
 also help where the likelihood has several maxima: a number of starts that the user has given
 changes all that latent units have to learn. Again and again, the better half of the starts goes on
-for twice as many updates. Their updates are updates of the fit: there are fewer starts where the
-fit has few updates, and Ctrl-C ends it with the best model so far.
+for twice as many updates, or until it has converged. Their updates are updates of the fit: there
+are fewer starts where the fit has few updates, and Ctrl-C ends it with the best model so far.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -20,11 +21,13 @@ from pgmengine.base.errors import listed
 from pgmengine.base.types import Array, Params, Snapshot, Weight
 from pgmengine.declare.model import Model
 from pgmengine.evidence.target import Target
+from pgmengine.learn.full_batch.counting import Moments
 from pgmengine.learn.full_batch.fixed_rows import with_kept
 from pgmengine.learn.full_batch.objective import Objective
 from pgmengine.learn.starting.symmetry import Symmetry, latent_units
 from pgmengine.model.structure import first_of
 from pgmengine.model.tables import normalised
+from pgmengine.model.terms.input_rows import rows_of_inputs
 from pgmengine.model.weights import is_sparse, like, numbers
 
 # The first words of the note of a fit that has tried several starts.
@@ -63,6 +66,7 @@ def begun(
     moments: Callable[[], Snapshot],
     update: Update,
     value: Callable[[Model], float | None],
+    tolerance: float = -math.inf,
 ) -> Begun:
     """Return where learning begins: at the model itself, or at the best of several starts.
 
@@ -77,6 +81,7 @@ def begun(
     moments : makes the moments before the first update.
     update : makes an update.
     value : returns the objective at a model.
+    tolerance : a start has converged when the objective rises by at most so much in an update.
     """
     masks, stuck = symmetry.masks, bool(symmetry.masks)
     wanted = starts or (RANDOM_STARTS if stuck else 1)
@@ -89,11 +94,12 @@ def begun(
         masks = masks_of_latents(objective, model)
     first = [] if stuck else [model]
     begins = first + [
-        changed(model, objective.target, masks, objective.fixed, objective.rng)
+        changed(model, objective.target, objective.moments, masks, objective.fixed, objective.rng)
         for _ in range(count - len(first))
     ]
     interrupted = objective.allowance.interrupted
-    best, updates, made = _best([(one, moments()) for one in begins], update, value, interrupted)
+    each = [(one, moments()) for one in begins]
+    best, updates, made = _best(each, update, value, interrupted, tolerance)
     objective.notes["starts"] = _note(count, wanted, updates, symmetry)
     return Begun(*best, made)
 
@@ -138,19 +144,25 @@ def _best(
     update: Update,
     value: Callable[[Model], float | None],
     interrupted: Callable[[], bool],
+    tolerance: float = -math.inf,
 ) -> tuple[tuple[Model, Snapshot], int, int]:
     """Return the best start after some updates, the number of its updates, and that of all."""
-    updates, made, whole = UPDATES_OF_A_START, 0, 0
+    updates, made, whole, settled = UPDATES_OF_A_START, 0, 0, set[int]()
     while len(starts) > 1:
         values = np.full(len(starts), np.nan)
         for i, (model, moments) in enumerate(starts):
-            for _ in range(updates):
+            for _ in range(updates if id(moments) not in settled else 0):
                 if interrupted():
                     # Those that have made their updates of this round come first; without any, the
                     # starts are in the order of the last round.
                     best = int(np.argsort(-values, kind="stable")[0])
                     return starts[best], made, whole
+                before = value(model) if tolerance >= 0 else None
                 model, whole = update(model, moments), whole + 1
+                # The value is computed from the expectations that the next update needs.
+                if before is not None and value(model) - before <= tolerance:
+                    settled.add(id(moments))
+                    break
             starts[i] = model, moments
             values[i] = value(model)
         kept = np.argsort(-values, kind="stable")[: len(starts) // 2]
@@ -162,6 +174,7 @@ def _best(
 def changed(
     model: Model,
     target: Target,
+    moments: Mapping[str, Moments],
     masks: Mapping[str, Array],
     fixed: Mapping[str, Array],
     rng: np.random.Generator,
@@ -169,7 +182,8 @@ def changed(
     """Return the model with random changes of some numbers of its parameters.
 
     Fixed entries, entries of tables that are 0, and rows of conditionals without such numbers stay
-    as they are. `masks` says which numbers change, by parameter; biases stay.
+    as they are. `masks` says which numbers change, by parameter; biases stay. `moments` are those
+    of the data of real children.
     """
     s, out = model.structure, dict(model.params)
     for key, mask in masks.items():
@@ -178,7 +192,7 @@ def changed(
             out[key] = _changed_table(model, key, mask, kept, rng)
         elif key in s.weight_names:
             mask = mask if kept is None else mask & ~kept
-            noise = _change_of_weight(model, target, key, rng)
+            noise = _change_of_weight(model, target, moments, key, rng)
             more = like(noise, np.where(mask.ravel(), numbers(noise), 0.0))
             for c in s.weighted:
                 more = c.projected(out[key], more) if f"{c.key}.weight" == key else more
@@ -198,13 +212,22 @@ def _changed_table(
     return np.where(mask.any(axis=-1, keepdims=True), found, logs)
 
 
-def _change_of_weight(model: Model, target: Target, key: str, rng: np.random.Generator) -> Weight:
+def _change_of_weight(
+    model: Model, target: Target, moments: Mapping[str, Moments], key: str, rng: np.random.Generator
+) -> Weight:
     """Return random changes of the weights between latent units and others.
 
     Their size is such that the mean of a unit at the other end moves by about the standard
     deviation of its data.
     """
     s = model.structure
+    unit = rows_of_inputs(s).get(key)
+    if unit is not None and key in moments:
+        # Rows of one place, or of several that share them, have data of their own.
+        spread = np.sqrt(moments[key].variance)
+        sizes = [unit.input_sizes(np.full(unit.width, each)) for each in spread.ravel()]
+        noise = rng.standard_normal(np.shape(model.params[key]))
+        return noise * np.reshape(sizes, (*spread.shape, 1, unit.width))
     one, two = s.parameters[key].layers
     at_second = bool(np.asarray(distinct(target.free[one]).all(axis=0)).any())
     value, size = model.params[key], _size(target, two if at_second else one)

@@ -12,6 +12,7 @@ import numpy as np
 from pgmengine.base.types import Array, Params
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.variational.mean_field import MeanField
+from pgmengine.learn.full_batch.counting import data_moments
 from pgmengine.learn.negative import ExactGradient, PseudoGradient
 from pgmengine.learn.phases.batch import joint_masks
 from pgmengine.learn.run import Run
@@ -28,14 +29,15 @@ def leave_symmetry(run: Run) -> None:
     if not (exact and isinstance(run.positive, (Exact, MeanField))):
         return
     model, target = run.model, with_weight(run.target, run.weights).with_model(run.model)
-    fixed = joint_masks(run.idle, _staying(run.optimizer, model.params))
+    fixed = joint_masks(run.idle, staying(run.optimizer, model.params))
     found = exchangeable(model, [(target, run.given)], fixed, {})
     if found.masks:
-        run.model = changed(model, target, found.masks, fixed, run.rng)
+        moments = data_moments([(run.target, run.weights)])
+        run.model = changed(model, target, moments, found.masks, fixed, run.rng)
         run.notes["starts"] = f"began at a random start{why_changed(found)}"
 
 
-def _staying(optimizer: object, params: Params) -> dict[str, Array]:
+def staying(optimizer: object, params: Params) -> dict[str, Array]:
     """Return the masks of numbers that the optimizer fixes, or moves as one."""
     out = dict[str, Array]()
     while optimizer is not None:

@@ -40,12 +40,17 @@ from pgmengine.learn.full_batch.optimizer_contract import Ascended, FullBatch
 from pgmengine.learn.starting.random_starts import begun
 from pgmengine.model.containers import as_floats
 from pgmengine.model.structure import Structure
+from pgmengine.model.terms.input_rows import input_rows
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 # A fall of the objective beyond this share of its size is more than rounding.
 MAX_FALL_SHARE = 1e-9
+# Rows that a pseudocount of 1 adds to those of a real child in each state of its parent. They
+# deviate from the mean of the state by the standard deviation of the data, so that a state with one
+# value for itself keeps a tenth of it.
+ADDED_ROWS = 0.01
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,9 @@ class EM(FullBatch):
                 raise PgmError(
                     f"EM: pseudocount of {name!r}, which is no parameter{nearest(name, params)}"
                 )
-            if added.shape != np.shape(params[name]):
+            shape = np.shape(params[name])
+            # Rows of inputs have one number each; `ascend` knows which parameters these are.
+            if added.shape not in (shape, shape[:-1]):
                 raise PgmError(
                     f"EM: pseudocount {name!r} has shape {added.shape}, expected "
                     f"{np.shape(params[name])}"
@@ -135,8 +142,17 @@ class EM(FullBatch):
         """Return the model after iteration t."""
         if t == 0:
             check_conditionals(objective.target, objective.given)
+            self._check_shapes(objective)
+            if input_rows(model.structure).units and not objective.exact:
+                raise PgmError(
+                    "EM: arrows to real children need exact expectations given the data, which "
+                    f"{type(objective.method).__name__} only estimates; take another optimizer"
+                )
         if objective.counted_once:
             model = self._maximised(objective, model)
+            if input_rows(model.structure).units:
+                # Deviations from the first means may have lost digits.
+                model = self._maximised(objective, model)
             after = self._value(objective, model)
             self._tell(objective, model, after)
             return Ascended(model, after, "the data are complete, so that counting is enough")
@@ -145,11 +161,14 @@ class EM(FullBatch):
         found = begun(
             objective,
             model,
-            objective.exchangeable(model, self._tables),
+            objective.exchangeable(
+                model, {k: x for k, x in self._tables.items() if k in model.structure.table_groups}
+            ),
             self.starts,
             dict,
             lambda one, _: self._maximised(objective, one),
             lambda one: self._value(objective, one),
+            self.tolerance,
         )
         return self._updated(objective, found.model, found.updates, found.updates)
 
@@ -178,24 +197,47 @@ class EM(FullBatch):
             return {}
         return {name: as_floats(x, f"EM: pseudocount {name!r}") for name, x in given.items()}
 
+    def _check_shapes(self, objective: Objective) -> None:
+        """Raise PgmError for pseudocounts in another shape than tables or rows of inputs have."""
+        params, rows = objective.target.model.params, input_rows(objective.target.structure).units
+        for name, added in self._tables.items():
+            shape = np.shape(params[name])
+            if added.shape != (expected := shape[:-1] if name in rows else shape):
+                raise PgmError(
+                    f"EM: pseudocount {name!r} has shape {added.shape}, expected {expected}"
+                )
+
     def _added(self, key: str, logs: Array) -> Array:
         """Return the pseudocounts of a parameter; impossible entries get none from a number."""
         if isinstance(self.pseudocount, Mapping):
             return self._tables.get(key, np.zeros(logs.shape))
         return np.where(np.isneginf(logs), 0.0, self.pseudocount)
 
+    def _prior(self, objective: Objective, key: str) -> tuple[Array, Array]:
+        """Return weight and variance of the values that are added to those of rows of inputs."""
+        shape = np.shape(objective.target.model.params[key])[:-1]
+        if isinstance(self.pseudocount, Mapping):
+            added = self._tables.get(key, np.zeros(shape))
+        else:
+            added = np.full(shape, float(self.pseudocount))
+        # Places with a row for each state share their data.
+        return ADDED_ROWS * added, np.asarray(objective.moments[key].variance)[..., None]
+
     def _value(self, objective: Objective, model: Model) -> float | None:
         """Return the log-likelihood plus the log prior, in nats a row; None if it is not known."""
         found: Evaluation = objective.counts(model)
         if found.value is None:
             return None
-        prior = 0.0
+        prior, s = 0.0, model.structure
         for t in model.structure.table_groups.values():
             logs = model.params[t.key]
             added = self._added(t.key, logs)
             # Entries that stay have no prior.
             some = (added > 0) & ~objective.fixed.get(t.key, np.False_)
             prior += float(added[some] @ logs[some])
+        for key, unit in input_rows(s).units.items():
+            own = unit.log_prior(np.asarray(model.params[key]), self._prior(objective, key))
+            prior += float(np.sum(own))
         return found.value + prior / objective.total
 
     def _tell(self, objective: Objective, model: Model, value: float | None) -> None:
@@ -211,6 +253,13 @@ class EM(FullBatch):
         """Return the model after the M step."""
         counts, params = objective.counts(model).slopes, dict(model.params)
         kept: dict[str, int] = {}
+        for key, unit in input_rows(model.structure).units.items():
+            zeta, prior = np.asarray(model.params[key]), self._prior(objective, key)
+            fixed = np.broadcast_to(objective.fixed.get(key, np.False_), zeta.shape)
+            params[key] = unit.refitted(zeta, counts[key], prior, fixed)
+            learns = ~fixed.all(axis=-1)
+            if empty := int(np.count_nonzero(learns & (counts[key][..., 0] + prior[0] <= 0))):
+                kept[key] = empty
         for t in model.structure.table_groups.values():
             logs = model.params[t.key]
             fixed = objective.fixed.get(t.key)
@@ -224,8 +273,8 @@ class EM(FullBatch):
         if kept:
             names = listed([repr(key) for key in kept])
             objective.notes["rows without data"] = (
-                f"{sum(kept.values())} rows of {names} have no data and no pseudocounts, and keep "
-                "their probabilities"
+                f"{sum(kept.values())} rows of {names} have no data and no pseudocounts, and stay "
+                "as they are"
             )
         else:
             objective.notes.pop("rows without data", None)
@@ -249,7 +298,7 @@ def counting_suffices(target: Target, given: Mapping[str, Array]) -> bool:
         check_conditionals(target, given)
     except PgmError:
         return False
-    return bool(target.structure.tables)
+    return bool(target.structure.tables or input_rows(target.structure).units)
 
 
 def check_conditionals(target: Target, given: Mapping[str, Array]) -> None:
@@ -274,14 +323,18 @@ def not_counted(target: Target, given: Mapping[str, Array]) -> str:
     for t in s.tables:
         if not t.conditional:
             return f"{t.key!r} is not the table of a conditional"
+    rows = input_rows(s)
     for term in s.shared:
-        if not term.is_bias:
+        if term.directed and term.key not in rows.units:
+            return f"{term.key!r} are arrows whose best weights are no sums over the data"
+        if not (term.directed or term.is_bias):
             return f"{term.key!r} is a coupling"
-    if s.couplings:
-        return f"{s.couplings[0].key!r} is a coupling"
+    for c in s.weighted:
+        return f"{c.key!r} is a coupling"
     for name in s.layers:
         known = np.asarray(given.get(name, np.False_))
-        bare = np.asarray((s.child_tables[name] < 0) & ~known)
+        summed = rows.layers[name].first >= 0 if name in rows.layers else np.False_
+        bare = np.asarray((s.child_tables[name] < 0) & ~summed & ~known)
         if bare.any():
             return f"{s.names.described(name, bare)} has no conditional"
     return _parents_not_given(s, given)
@@ -291,14 +344,15 @@ def _parents_not_given(s: Structure, given: Mapping[str, Array]) -> str:
     """Return which given unit has a parent that is not, whose conditional would not count."""
     none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     index, known = s.table_index, np.concatenate([*(none | dict(given)).values()])
-    free = known[index.child][index.table] & ~known[index.unit]
+    pairs = [np.stack([index.child[index.table], index.unit])]
+    for name, own in input_rows(s).layers.items():
+        pairs.append(np.stack([np.arange(s.units)[s.slices[name]], own.parent]))
+    below, above = np.concatenate(pairs, axis=1)
+    free = (above >= 0) & known[below] & ~known[above]
     if not free.any():
         return ""
-    axis = int(np.flatnonzero(free)[0])
-    child, parent = (
-        repr(s.names.of(s.names.at(int(unit))))
-        for unit in (index.child[index.table[axis]], index.unit[axis])
-    )
+    first = int(np.flatnonzero(free)[0])
+    child, parent = (repr(s.names.of(s.names.at(int(units[first])))) for units in (below, above))
     return (
         f"{child} is given, and its parent {parent} is not, so that counting does not maximise the "
         "conditional likelihood (give the parent, too)"

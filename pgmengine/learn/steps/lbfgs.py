@@ -14,9 +14,11 @@ multiple of the diagonal matrix of `input_scales`, because the curvature in the 
 state with few close values is 1 / sigma^2: with a multiple of the identity, fits of mixtures with
 such a state took up to 1,000 updates, with it 20 to 200.
 
-The numbers of all parameters are one vector. The entries S_ij = S_ji of a coupling inside a layer
-are one parameter, and both hold its derivative. The vector has sqrt(1/2) S_ij for each of them, so
-that the inner product of its gradient with a change is the change of the objective.
+The numbers of all parameters are one vector; those that add to the mean of Normal children count in
+standard deviations of the data, so that their unit does not matter. The entries S_ij = S_ji of a
+coupling inside a layer are one parameter, and both hold its derivative. The vector has sqrt(1/2)
+S_ij for each of them, so that the inner product of its gradient with a change is the change of the
+objective.
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ from pgmengine.base.types import Array, Params, Snapshot
 from pgmengine.declare.model import Model
 from pgmengine.learn.full_batch.objective import Evaluation, Objective
 from pgmengine.learn.full_batch.optimizer_contract import Ascended, FullBatch
+from pgmengine.learn.starting.base_rate_start import sizes_of
 from pgmengine.learn.starting.random_starts import begun
-from pgmengine.learn.steps.optimizers import floors, noisy_or_floors, rows_of_inputs
+from pgmengine.learn.steps.optimizers import floors, noisy_or_floors
 from pgmengine.model.structure import Structure
+from pgmengine.model.terms.input_rows import rows_of_inputs
 from pgmengine.model.weights import like, numbers
 
 # Evaluations of the objective in one search along a direction.
@@ -202,18 +206,21 @@ class _Path:
         penal = s.weight_names | {t.key for t in s.tables if not t.conditional}
         flat = np.concatenate([numbers(model.params[name]) for name in names])
         self.scale = self._each(lambda name: np.sqrt(0.5) if name in inside else 1.0)
+        self.size = np.concatenate([sizes_of(model, objective.moments, name) for name in names])
         penalised = self._each(lambda name: 1.0 if name in penal else 0.0)
         self.moves = np.isfinite(flat)
         for name, mask in objective.fixed.items():
             self.moves[self._place(name)] &= ~np.broadcast_to(mask, mask.shape).ravel()
-        self.l1, self.l2 = settings.l1 * self.scale * penalised, settings.l2 * penalised
+        self.l1 = settings.l1 * self.scale * penalised * self.size
+        self.l2 = settings.l2 * penalised * self.size**2
         self.flat = flat
-        self.here = np.where(self.moves, flat, 0.0) * self.scale
+        self.here = np.where(self.moves, flat, 0.0) * self.scale / self.size
         self.least, self.metric = np.full(len(flat), -np.inf), np.ones(len(flat))
         for name, value in floors(s).items():
             self.least[self._place(name)] = np.broadcast_to(value, model.params[name].shape).ravel()
         for name, unit in rows_of_inputs(s).items():
             self.metric[self._place(name)] = unit.input_scales(model.params[name]).ravel()
+        self.metric /= self.size**2
         # Numbers that do not move are 0 here.
         self.least[~self.moves] = -np.inf
         self.point = self.here
@@ -232,7 +239,7 @@ class _Path:
         found: Evaluation = self.objective.gradient(model)
         assert found.value is not None
         each = [numbers(found.slopes[name]).astype(np.float64) for name in self.sizes]
-        slope = np.where(self.moves, np.concatenate(each), 0.0) * self.scale
+        slope = np.where(self.moves, np.concatenate(each), 0.0) * self.scale * self.size
         own = np.where(self.moves, point, 0.0)
         penalty = float(self.l1 @ np.abs(own) + (self.l2 * own) @ own / 2)
         return model, found.value - penalty, slope - self.l2 * own
@@ -241,7 +248,7 @@ class _Path:
         """Return the objective at a vector, raised to the floors, and its gradient."""
         raised = np.maximum(point, self.least)
         if not np.array_equal(raised, self.point):
-            theta = np.where(self.moves, raised / self.scale, self.flat)
+            theta = np.where(self.moves, raised * self.size / self.scale, self.flat)
             params = {
                 name: like(value, theta[self._place(name)].copy())
                 for name, value in self.first.params.items()

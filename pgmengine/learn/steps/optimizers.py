@@ -23,17 +23,15 @@ from pgmengine import _kernels
 from pgmengine.base.checks import check_instance, check_number, check_rate
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, Params, Snapshot, Weight
-from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.threads import parts
 from pgmengine.learn.contracts import Optimizer
 from pgmengine.learn.phases.statistics import Gradient
 from pgmengine.learn.steps.schedules import Rate, rate_at
 from pgmengine.model.parameters import freeze
-from pgmengine.model.structure import Structure, first_of
+from pgmengine.model.structure import Structure
 from pgmengine.model.tables import normalised
-from pgmengine.model.terms.term import Term
+from pgmengine.model.terms.input_rows import rows_of_inputs
 from pgmengine.model.weights import elementwise, like, numbers
-from pgmengine.units import Unit
 
 if TYPE_CHECKING:
     from pgmengine.learn.recorded.recorder import Recorder, Slopes
@@ -340,30 +338,6 @@ def floors(structure: Structure) -> dict[str, Floor]:
         if max(unit.least_inputs) > -math.inf:
             out[key] = unit.least_inputs
     return out
-
-
-@remembered
-def rows_of_inputs(structure: Structure) -> dict[str, Unit]:
-    """Return the parameters whose rows are the whole inputs of children, and their unit type.
-
-    Of several types, it is the one with the smallest inputs.
-    """
-    out = dict[str, Unit]()
-    for key in first_of(structure.shared):
-        terms = [t for t in structure.shared if t.key == key]
-        if all(_rows_are_inputs(structure, t) for t in terms):
-            units = [structure.layers[t.layers[-1]].unit for t in terms]
-            out[key] = min(units, key=lambda unit: unit.least_inputs)
-    return out
-
-
-def _rows_are_inputs(s: Structure, term: Term) -> bool:
-    """Return whether each row of the weight of arrows is the whole input of its children."""
-    child = term.layers[-1]
-    if not term.has_all_rows(s.layers) or any(c in s.weighted for c in s.arrows_into[child]):
-        return False
-    ends = np.concatenate([t.index[:, -1] for t in s.shared if t.layers[-1] == child])
-    return len(np.unique(ends)) == len(ends)
 
 
 def projected(structure: Structure, params: Params) -> Params:

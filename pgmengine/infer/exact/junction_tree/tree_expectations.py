@@ -23,10 +23,16 @@ from pgmengine.infer.exact.gathered import Answer
 from pgmengine.infer.exact.junction_tree.causal_independence import AbsentTerm, ChainTerm, Links
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, JointTerm
 from pgmengine.infer.exact.junction_tree.factors import PairTerm
-from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm, Group, InfiniteTerm
+from pgmengine.infer.exact.junction_tree.marginalised import (
+    ChildTerm,
+    Group,
+    InfiniteTerm,
+    parts_of,
+)
 from pgmengine.infer.results.by_name import Joint, units_of
 from pgmengine.model.couplings import Coupling, outer
 from pgmengine.model.layer import Layer
+from pgmengine.model.terms.input_rows import InputRows, add_sums, shared_numbers
 from pgmengine.model.weights import is_sparse, like
 from pgmengine.units.unit import one_hot_rows
 
@@ -264,6 +270,8 @@ class FromMarginals(Expectations):
 
     def derivatives(self, weights: Array) -> dict[str, Weight]:
         """Return the gradient in all parameters, summed over rows times their weights."""
+        if (rows := self.target.model.counted_inputs) is not None:
+            return self._tables(weights) | self._input_sums(rows, weights)
         s, out = self.target.structure, dict[str, Weight]()
         scores = {name: self._score(name, weights) for name in s.directed_layers}
         for name, layer in s.layers.items():
@@ -321,6 +329,29 @@ class FromMarginals(Expectations):
             if absent.any():
                 arrows[c.key].add_products(self.mean(c.a), absent)
         return (scores + absent).sum(axis=0), arrows
+
+    def _input_sums(self, rows: InputRows, weights: Array) -> dict[str, Weight]:
+        """Return the sums of rows of inputs over observed children, by parameter."""
+        target, total, theta = self.target, rows.zeros(), shared_numbers(self.target.model)
+        for term, place in self.conditioned.places(ChildTerm):
+            if term.name not in rows.layers:
+                continue
+            own, layer = rows.layers[term.name], target.structure.layers[term.name]
+            values = layer.shaped(target.evidence.values[term.name])
+            seen = np.broadcast_to(~target.free[term.name], (target.rows, layer.size))
+            for group in parts_of(term.groups, target.rows):
+                at, x = group.units, values[:, group.units].swapaxes(0, 1)
+                heavy = np.where(seen[:, at].T, weights, 0.0)[:, None] * self.group(place, group)
+                for k in np.unique(own.states[at]).tolist():
+                    some = np.flatnonzero(own.states[at] == k)
+                    q, places = heavy[some], own.of(at[some], k)
+                    if not group.near:
+                        above = target.states[:, own.parent[at[some]]].T
+                        q = q * (above[:, None] == np.arange(k)[:, None])
+                    zeta = theta[places[..., None] + np.arange(own.unit.width)]
+                    zeta = zeta if own.unit.width > 1 else zeta[..., 0]
+                    add_sums(total, places, own.unit.deviations(x[some], zeta, q))
+        return dict(rows.by_parameter(total, target.model.params))
 
     def _chain_score(
         self, chain: ChainTerm, first: int, weights: Array, arrows: dict[str, _Slopes]

@@ -9,7 +9,8 @@ children:
     weight of a path = prod_t f_t(z_t) prod_t T[z_{t-1}, z_t].
 
 Observations that are no tables, such as Gaussian ones, are children of arrows with one parent each,
-and have no children. Given the state k of its parent, the input of a child is linear in the numbers
+and have no children. A hidden class of a mixture is a chain of one step. Given the state k of its
+parent, the input of a child is linear in the numbers
 theta of the parameters that all places share, zeta_k = A_k theta, and an observed child adds
 log p(x | zeta_k) to the field of its parent. Children with the same A are of one kind: their
 densities are computed together, for the rows of all lengths. With the marginals q(k) of the parent,
@@ -23,7 +24,7 @@ of all lengths by junction trees, which the tests compare with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from pgmengine.base.equal_rows import distinct, distinct_pairs
-from pgmengine.base.numerics import add_at
+from pgmengine.base.numerics import add_at, log_sum
 from pgmengine.base.types import Array, Weight
 from pgmengine.base.work.memory import no_room
 from pgmengine.declare.model import Model
@@ -39,6 +40,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.long_chains.chain_sums import chain_sums
 from pgmengine.model.structure import Structure, first_of
 from pgmengine.model.tables import TableIndex
+from pgmengine.model.terms.input_rows import add_sums, input_rows, shared_numbers
 from pgmengine.units import Unit
 
 # The fewest chains that reach a step on average, for which its operations on arrays pay.
@@ -46,6 +48,12 @@ MIN_CHAINS_A_STEP = 8
 
 # Bytes of places, fields and messages for each state of each axis of a table in a row.
 BYTES_A_STATE = 24.0
+
+# Log densities that are computed at a time, so that they stay in the cache of a core.
+ENTRIES_AT_ONCE = 2**15
+
+# Kinds with a child in a smaller share of all steps have arrays of their own.
+LEAST_SHARE_OF_STEPS = 0.5
 
 # The steps that take about as long as the tables of children in the junction tree of one length.
 STEPS_A_TREE = 60
@@ -58,51 +66,54 @@ class Chains:
     Attributes
     ----------
     lengths : (chains,) the number of steps of each.
+    weights : (chains,) the weight of each, 1 where a chain has several steps.
     pair : the first entry of the table that joins neighbours, -1 where all chains have one step.
-    step, places : the step of each table with one free unit, (n,), and its entries, (n, states).
-    constant : the entries of tables without a free unit.
-    emissions : kind, steps of the parents (n,), and values (n, width) of observed children.
+    tables : the tables with one free unit, in parts in which no step comes twice.
+    constant : the weight of each entry of all tables in tables without a free unit, (entries,).
+    emissions : the observed children of arrows.
     """
 
     lengths: Array
+    weights: Array
     pair: int
-    step: Array
-    places: Array
+    tables: list[_Tables]
     constant: Array
-    emissions: list[tuple[Kind, Array, Array]]
+    emissions: list[Stack]
 
     @cached_property
-    def _used(self) -> tuple[Array, Any]:
-        """The distinct rows of `places`, and how often each step uses each, a CSR array.
+    def heavy(self) -> Array | None:
+        """The weight (steps, 1) of each step; None if all are 1."""
+        every = bool((self.weights == 1).all())
+        return None if every else np.repeat(self.weights, self.lengths)[:, None]
 
-        Steps have few distinct observations, and products with it take a third of the time of sums
-        by place.
-        """
-        from scipy.sparse import csr_array
-
-        # The entries of a row have equal distances.
-        ends, number = distinct_pairs(self.places[:, 0], self.places[:, -1])
-        k = self.places.shape[1]
-        rows = ends[:, :1] + np.diff(ends, axis=1) // max(k - 1, 1) * np.arange(k)
-        ones, shape = np.ones(len(self.step)), (int(self.lengths.sum()), len(rows))
-        return rows, csr_array((ones, (self.step, number)), shape=shape)
+    @cached_property
+    def _constant(self) -> tuple[Array, Array]:
+        """The entries with a weight in `constant`, and these weights."""
+        at = np.flatnonzero(self.constant)
+        return at, self.constant[at]
 
     def counts(self, model: Model) -> tuple[float, dict[str, Array]] | None:
-        """Return the sum of log Z over all rows, and the expected counts of the entries.
+        """Return the sum of log Z, the expected counts of entries, and the sums of inputs.
 
-        None where a table has an impossible entry, because messages need finite log weights.
+        None for an impossible row, and where chains of several steps have an impossible entry,
+        because their messages need finite log weights.
         """
-        found = None if self.emissions else self._summed(model)
+        found = self._summed(model)
         if found is None:
             return None
-        log_z, total, _ = found
-        return log_z, model.parameter_counts(total)
+        log_z, counts, marginals = found
+        rows, theta = input_rows(model.structure), shared_numbers(model)
+        total = rows.zeros()
+        for stack in self.emissions:
+            stack.add_sums(theta, marginals, total)
+        sums = rows.by_parameter(total, model.params)
+        return log_z, model.parameter_counts(counts) | sums
 
     def gradient(self, model: Model, total: float) -> tuple[float, dict[str, Weight]] | None:
         """Return the sum of log Z / total over all rows, and its derivatives.
 
-        They are the derivatives in tables and in the numbers that places share. None where a table
-        has an impossible entry.
+        They are the derivatives in tables and in the numbers that places share. None as in
+        `counts`.
         """
         found = self._summed(model)
         if found is None:
@@ -110,34 +121,79 @@ class Chains:
         log_z, counts, marginals = found
         theta = shared_numbers(model)
         slope = np.zeros(len(theta))
-        for kind, step, x in self.emissions:
-            slope += kind.slope(x, kind.inputs(theta), marginals.take(step, axis=0))
+        for stack in self.emissions:
+            slope += stack.slope(theta, marginals)
         slopes = {**model.table_slopes(counts), **by_parameter(model, slope)}
         return log_z / total, {key: value / total for key, value in slopes.items()}
 
     def _summed(self, model: Model) -> tuple[float, Array, Array] | None:
-        """Return the sum of log Z, the expected counts of entries, and the marginals of steps."""
+        """Return the sum of log Z, the counts of entries, and marginals of steps, with weights."""
         entries = model.table_entries
-        if not np.isfinite(entries).all():
+        if self.pair >= 0 and not np.isfinite(entries).all():
             return None
-        k = self.places.shape[1]
-        rows, used = self._used
-        field = used @ entries.take(rows)
+        k, steps = self.tables[0].rows.shape[1], int(self.lengths.sum())
+        # Sums over the states of single steps are fast where each state has its steps together.
+        field = np.zeros((k, steps)).T if self.pair < 0 else np.zeros((steps, k))
+        for part in self.tables:
+            part.weigh(entries, field)
         theta = shared_numbers(model)
-        for kind, step, x in self.emissions:
-            logs = kind.weigh(x, kind.inputs(theta))
-            if not np.isfinite(logs).all():
-                return None
-            add_at(field.reshape(-1), step[:, None] * k + np.arange(k), logs)
-        move = entries[self.pair : self.pair + k * k].reshape(k, k)
+        for stack in self.emissions:
+            stack.weigh(theta, field)
+        if not np.isfinite(field.max(axis=1)).all():
+            return None
+        total = self.constant.copy()
+        log_z, marginals = self._messages(field, entries, total)
+        if self.heavy is not None:
+            marginals *= self.heavy
+        for part in self.tables:
+            part.count(marginals, total)
+        whole, some = self._constant
+        return float(self.weights @ log_z + some @ entries.take(whole)), total, marginals
+
+    def _messages(self, field: Array, entries: Array, total: Array) -> tuple[Array, Array]:
+        """Return log Z of chains, and the marginals (steps, states); add counts of pairs to all."""
+        k = field.shape[1]
+        if self.pair < 0:
+            log_z = log_sum(field)
+            return log_z, np.exp(field - log_z[:, None])
+        pairs = slice(self.pair, self.pair + k * k)
+        move = entries[pairs].reshape(k, k)
         found = chain_sums(field, move, self.lengths)
-        marginals = found.marginals
-        total = np.zeros(len(entries))
-        add_at(total, rows, used.T @ marginals)
-        add_at(total, self.constant, 1.0)
-        total[self.pair : self.pair + k * k] += found.pairs.ravel()
-        log_z = float(found.log_z.sum() + entries.take(self.constant).sum())
-        return log_z, total, marginals
+        total[pairs] += found.pairs.ravel()
+        return found.log_z, found.marginals
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """Tables with one free unit each, at most one at a step.
+
+    Steps have few distinct observations, so that fields and counts are products with a sparse
+    array, which take a third of the time of sums by place.
+
+    Attributes
+    ----------
+    step : (n,) their steps; None = all steps in order.
+    rows : (m, states) the entries of the distinct tables at the states of the free unit.
+    used : (n, m) sparse, 1 where a step has a table; None = all have the only one.
+    """
+
+    step: Array | None
+    rows: Array
+    used: Any
+
+    def weigh(self, entries: Array, field: Array) -> None:
+        """Add the entries to the field (steps, states)."""
+        own = entries.take(self.rows)
+        own = own if self.used is None else self.used @ own
+        if self.step is None:
+            field += own
+        else:
+            field[self.step] += own
+
+    def count(self, marginals: Array, total: Array) -> None:
+        """Add marginals (steps, states) to the counts of the entries."""
+        q = marginals if self.step is None else marginals[self.step]
+        add_at(total, self.rows, q.sum(axis=0) if self.used is None else self.used.T @ q)
 
 
 def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | None:
@@ -146,66 +202,108 @@ def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | N
     Parameters
     ----------
     targets : the rows of each length. The first target has all parameters.
-    weights : the weight of each row; chains have the weight 1.
+    weights : the weight of each row, 1 where chains have several steps.
     """
     states = sum(t.rows * float(t.structure.table_index.states.sum()) for t in targets)
-    if any((w != 1).any() for w in weights) or no_room(BYTES_A_STATE * states):
+    if no_room(BYTES_A_STATE * states):
         return None
-    parts, kinds = list[Chains](), dict[bytes, Kind]()
-    for target in targets:
-        part = _part(target, targets[0].structure, kinds)
+    parts, kinds = list[_Part](), dict[bytes, Kind]()
+    for target, heavy in zip(targets, weights, strict=True):
+        part = _part(target, heavy, targets[0].structure, kinds)
         if part is None:
             return None
         parts.append(part)
     pairs = {part.pair for part in parts if part.pair >= 0}
     widths = {part.places.shape[1] for part in parts}
-    lengths = np.concatenate([part.lengths for part in parts])
-    if len(pairs) != 1 or len(widths) != 1:
+    lengths = np.concatenate([np.full(len(part.weights), part.length) for part in parts])
+    weighed = any((w != 1).any() for w in weights)
+    if len(pairs) > 1 or len(widths) != 1 or (pairs and weighed):
         return None
     many = lengths.sum() >= MIN_CHAINS_A_STEP * lengths.max()
     # A junction tree with children of arrows takes the time of about so many steps.
     if not many and not (kinds and lengths.max() <= STEPS_A_TREE * len(targets)):
         return None
-    return _joined(parts, lengths, pairs.pop())
+    return _joined(parts, lengths, pairs.pop() if pairs else -1)
 
 
-def _joined(parts: Sequence[Chains], lengths: Array, pair: int) -> Chains:
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The rows of one length: as in `Chains`, with observed children by kind, steps and values."""
+
+    length: int
+    weights: Array
+    pair: int
+    step: Array
+    places: Array
+    constant: Array
+    emissions: list[tuple[Kind, Array, Array]]
+
+
+def _joined(parts: Sequence[_Part], lengths: Array, pair: int) -> Chains:
     """Return the chains of all parts, whose steps follow each other."""
-    first = np.cumsum([0, *(part.lengths.sum() for part in parts[:-1])])
-    numbered = list(zip(first, parts, strict=True))
+    each = [len(part.weights) * part.length for part in parts]
+    numbered = list(zip(np.cumsum([0, *each[:-1]]), parts, strict=True))
     seen: dict[Kind, list[tuple[Array, Array]]] = {}
     for begin, part in numbered:
         for kind, at, x in part.emissions:
             seen.setdefault(kind, []).append((begin + at, x))
+    joined = [
+        (kind, np.concatenate([at for at, _ in some]), np.concatenate([x for _, x in some]))
+        for kind, some in seen.items()
+    ]
     return Chains(
         lengths,
+        np.concatenate([part.weights for part in parts]),
         pair,
-        np.concatenate([begin + part.step for begin, part in numbered]),
-        np.concatenate([part.places for part in parts]),
-        np.concatenate([part.constant for part in parts]),
-        [
-            (kind, np.concatenate([at for at, _ in some]), np.concatenate([x for _, x in some]))
-            for kind, some in seen.items()
-        ],
+        _tables(
+            np.concatenate([begin + part.step for begin, part in numbered]),
+            np.concatenate([part.places for part in parts]),
+            int(lengths.sum()),
+        ),
+        np.sum([part.constant for part in parts], axis=0),
+        stacks_of(joined, int(lengths.sum())),
     )
 
 
-def _part(target: Target, whole: Structure, kinds: dict[bytes, Kind]) -> Chains | None:
+def _tables(step: Array, places: Array, steps: int) -> list[_Tables]:
+    """Return tables in parts, as `Chains.tables` has them."""
+    from scipy.sparse import csr_array
+
+    out, k = list[_Tables](), places.shape[1]
+    for at in _once_a_step(step):
+        at = at[np.argsort(step[at])]
+        # The entries of a table have equal distances.
+        ends, number = distinct_pairs(places[at, 0], places[at, -1])
+        rows = ends[:, :1] + np.diff(ends, axis=1) // max(k - 1, 1) * np.arange(k)
+        used = None
+        if len(rows) > 1:
+            which = np.ones(len(at)), number, np.arange(len(at) + 1)
+            used = csr_array(which, shape=(len(at), len(rows)))
+        out.append(_Tables(None if len(at) == steps else step[at], rows, used))
+    return out
+
+
+def _part(
+    target: Target, weights: Array, whole: Structure, kinds: dict[bytes, Kind]
+) -> _Part | None:
     """Return the rows of one length as chains, or None. New kinds of children join `kinds`."""
     s, index = target.structure, target.structure.table_index
     emitting = emitting_layers(s)
     if emitting is None:
         return None
     # Children that are not observed are no steps, in whatever rows they are missing.
+    leaves = _leaves(s)
     free = [
-        np.zeros((1, x.size), dtype=bool) if name in emitting else distinct(target.free[name])
+        np.zeros((1, x.size), dtype=bool)
+        if name in emitting
+        else distinct(target.free[name]) & ~leaves[s.slices[name]]
         for name, x in s.layers.items()
     ]
     plain = target.untempered and not target.soft and s.with_base <= emitting
     biased = any(units.any() for name, units in s.has_bias.items() if name not in emitting)
     biased |= any(t.is_bias and t.layers[0] not in emitting for t in s.shared)
     acted = any(mask.any() for mask in target.intervened.values())
-    if not plain or biased or acted or any(len(mask) > 1 for mask in free):
+    if not plain or biased or acted or any((mask != mask[:1]).any() for mask in free):
         return None
     is_free = np.concatenate([mask[0] for mask in free])
     counts = np.add.reduceat(is_free[index.unit], index.start[:-1], dtype=np.int64)
@@ -221,20 +319,46 @@ def _part(target: Target, whole: Structure, kinds: dict[bytes, Kind]) -> Chains 
         return None
     steps = target.states[:, index.unit] * np.where(is_free[index.unit], 0, index.stride)
     base = np.add.reduceat(steps, index.start[:-1], axis=1) + first
-    single = np.flatnonzero(counts == 1)
+    # A table whose child is barren in a row sums to one there.
+    missing = np.concatenate([target.free[name] for name in s.layers], axis=1) & leaves
+    kept = ~np.where(index.child >= 0, missing[:, index.child], False)
+    single, whole_tables = np.flatnonzero(counts == 1), counts == 0
     axes = np.flatnonzero(is_free[index.unit] & (counts == 1)[index.table])
     k = int(index.states[axes[0]])
     along = index.stride[axes][:, None, None] * np.arange(k)
     places = base[:, single].T[:, :, None] + along
     begin = len(order) * np.arange(target.rows)
-    return Chains(
-        np.full(target.rows, len(order)),
+    step, some = number[index.unit[axes]][:, None] + begin, kept[:, single].T
+    heavy = np.where(kept, weights[:, None], 0.0)[:, whole_tables]
+    constant = np.zeros(whole.stored_entries)
+    add_at(constant, base[:, whole_tables], heavy)
+    if len(order) == 1:
+        # Without an observed child a single step is barren, too.
+        informed = kept[:, single[index.child[single] != order[0]]].any(axis=1)
+        for _, row, _, _ in children:
+            informed[row] = True
+        weights = np.where(informed, weights, 0.0)
+    return _Part(
+        len(order),
+        weights,
         int(first[joint[0]]) if len(joint) else -1,
-        (number[index.unit[axes]][:, None] + begin).ravel(),
-        places.reshape(-1, k),
-        base[:, counts == 0].ravel(),
+        step[some],
+        places[some],
+        constant,
         [(kind, begin[row] + number[parent], x) for kind, row, parent, x in children],
     )
+
+
+def _leaves(s: Structure) -> Array:
+    """Return (units,) bool: the children in one conditional, and in nothing else."""
+    index = s.table_index
+    leaves = np.bincount(index.unit, minlength=s.units) == 1
+    own = np.zeros(s.units, dtype=bool)
+    own[index.child[index.child >= 0]] = True
+    above = {name for c in s.couplings for name in (c.a, c.b)}
+    for name in above:
+        own[s.slices[name]] = False
+    return np.asarray(leaves & own)
 
 
 def _shifts(s: Structure, whole: Structure) -> Array:
@@ -279,35 +403,123 @@ class Kind:
     ----------
     unit : their type.
     matrix : (states * width, numbers) A, for all states of the parent.
+    summed : whether sums determine their rows of inputs.
     """
 
     unit: Unit
     matrix: Array
+    summed: bool
+
+    @cached_property
+    def rows(self) -> Array:
+        """The row of inputs of each state, where it is the whole input."""
+        width = self.unit.width
+        return np.asarray(self.matrix.reshape(-1, width, self.matrix.shape[1])[:, 0].argmax(-1))
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Observed children of some kinds of one unit type, each at most once in a step.
+
+    Their densities are computed together, for some steps at a time.
+
+    Attributes
+    ----------
+    kinds : m kinds; a kind with several children in a step comes several times.
+    step : (n,) the steps of their parents, which all kinds share; None = all steps.
+    x : (m, n[, width]) values, with any value of the kind where `seen` is 0.
+    seen : (m, 1, n) 1 where a child is observed, else 0; None = all are.
+    """
+
+    kinds: tuple[Kind, ...]
+    step: Array | None
+    x: Array
+    seen: Array | None
+
+    @property
+    def unit(self) -> Unit:
+        """The unit type."""
+        return self.kinds[0].unit
+
+    @cached_property
+    def matrix(self) -> Array:
+        """The matrices of all kinds below each other."""
+        return np.concatenate([kind.matrix for kind in self.kinds])
 
     def inputs(self, theta: Array) -> Array:
-        """Return the inputs (states, width) at the numbers of the shared parameters."""
-        return (self.matrix @ theta).reshape(-1, self.unit.width)
+        """Return the inputs (m, states[, width]) at the numbers of the shared parameters."""
+        width = (self.unit.width,) if self.unit.width > 1 else ()
+        return (self.matrix @ theta).reshape(len(self.kinds), -1, *width)
 
-    def weigh(self, x: Array, zeta: Array) -> Array:
-        """Return log p(x | zeta_k) of observations x (n, width), (n, states)."""
-        return np.asarray(self.unit.log_conditional(*self._both(x, zeta)))
+    def _blocks(self, states: int) -> Iterator[tuple[slice | Array, Array, Array | None]]:
+        """Yield some steps, and the values and masks of their children."""
+        count = self.x.shape[1]
+        most = max(1, ENTRIES_AT_ONCE // (len(self.kinds) * states))
+        for some in (slice(i, min(i + most, count)) for i in range(0, count, most)):
+            at = some if self.step is None else self.step[some]
+            yield at, self.x[:, some], None if self.seen is None else self.seen[..., some]
 
-    def slope(self, x: Array, zeta: Array, q: Array) -> Array:
-        """Return the derivative (numbers,) of the sum of q (n, states) times log p(x | zeta_k)."""
-        score = self.unit.score(*self._both(x, zeta)).reshape(*q.shape, -1)
-        found: Array = np.einsum("nk,nkw->kw", q, score).ravel() @ self.matrix
-        return found
+    def weigh(self, theta: Array, field: Array) -> None:
+        """Add log p(x | zeta_k) of all children to the field (steps, states) of their parents."""
+        zeta = self.inputs(theta)[:, :, None]
+        for at, x, seen in self._blocks(field.shape[1]):
+            logs = self.unit.log_conditional(x[:, None], zeta)
+            field[at] += (logs if seen is None else logs * seen).sum(axis=0).T
 
-    def _both(self, x: Array, zeta: Array) -> tuple[Array, Array]:
-        """Return observations and inputs as the functions of a unit take them, (n, states[, w])."""
-        one, two = np.broadcast_arrays(x[:, None], zeta)
-        return (one, two) if self.unit.width > 1 else (one[..., 0], two[..., 0])
+    def add_sums(self, theta: Array, marginals: Array, total: Array) -> None:
+        """Add the sums of rows of inputs to those of all numbers."""
+        if not self.kinds[0].summed:
+            return
+        zeta, rows = self.inputs(theta), np.stack([kind.rows for kind in self.kinds])
+        for at, x, seen in self._blocks(marginals.shape[1]):
+            q = np.ascontiguousarray(marginals[at].T)[None]
+            add_sums(total, rows, self.unit.deviations(x, zeta, q if seen is None else q * seen))
+
+    def slope(self, theta: Array, marginals: Array) -> Array:
+        """Return the derivative (numbers,) of the sum of marginals times log p(x | zeta_k)."""
+        zeta, out = self.inputs(theta)[:, :, None], np.zeros(len(theta))
+        for at, x, seen in self._blocks(marginals.shape[1]):
+            score = self.unit.score(*np.broadcast_arrays(x[:, None], zeta))
+            q = marginals[at].T[None]
+            q = np.broadcast_to(q if seen is None else q * seen, score.shape[:3])
+            found = np.einsum("mkn,mknw->mkw", q, score.reshape(*q.shape, -1))
+            out += found.ravel() @ self.matrix
+        return out
 
 
-def shared_numbers(model: Model) -> Array:
-    """Return the numbers of all parameters that places share, in order."""
-    groups = first_of(model.structure.shared)
-    return np.concatenate([np.empty(0), *(np.ravel(model.params[key]) for key in groups)])
+def stacks_of(found: Sequence[tuple[Kind, Array, Array]], steps: int) -> list[Stack]:
+    """Return observed children in stacks, from kinds with steps (n,) and values (n, width).
+
+    Kinds with a child in most steps share a stack of all steps.
+    """
+    out, together = list[Stack](), dict[tuple[Unit, bool, int], list[tuple[Kind, Array, Array]]]()
+    for kind, step, x in found:
+        for at in _once_a_step(step):
+            if len(at) < LEAST_SHARE_OF_STEPS * steps:
+                own = x[at] if kind.unit.width > 1 else x[at, 0]
+                out.append(Stack((kind,), step[at], own[None], None))
+            else:
+                alike = kind.unit, kind.summed, len(kind.matrix)
+                together.setdefault(alike, []).append((kind, step[at], x[at]))
+    for (unit, _, _), parts in together.items():
+        seen = np.zeros((len(parts), 1, steps))
+        # Components come first in memory.
+        values = np.empty((unit.width, len(parts), steps))
+        for i, (_, step, x) in enumerate(parts):
+            seen[i, 0, step], values[:, i] = 1.0, x[0, :, None]
+            values[:, i, step] = x.T
+        whole = np.moveaxis(values, 0, -1) if unit.width > 1 else values[0]
+        kinds = tuple(kind for kind, _, _ in parts)
+        out.append(Stack(kinds, None, whole, None if seen.all() else seen))
+    return out
+
+
+def _once_a_step(step: Array) -> list[Array]:
+    """Return the places of observations in parts, in each of which no step comes twice."""
+    order = np.argsort(step, kind="stable")
+    ranked = step[order]
+    number = np.arange(len(step)) - np.searchsorted(ranked, ranked)
+    return [np.sort(order[number == i]) for i in range(int(number.max(initial=-1)) + 1)]
 
 
 def by_parameter(model: Model, slope: Array) -> dict[str, Array]:
@@ -389,11 +601,14 @@ def _children(
     support = parent.unit.support.reshape(-1, parent.unit.width)
     order = np.lexsort((factor, number, part, of, unit))
     rows = np.stack([of, part, number, factor], axis=1)[order]
+    summed = input_rows(s).layers.get(name)
     keys = list[bytes]()
     for own in np.split(rows, np.flatnonzero(np.diff(unit[order])) + 1):
         key = name.encode() + own.tobytes()
         if key not in kinds:
-            kinds[key] = Kind(child.unit, _matrix(own, support, child.unit.width, first))
+            whole_rows = summed is not None and bool(summed.first[len(keys)] >= 0)
+            matrix = _matrix(own, support, child.unit.width, first)
+            kinds[key] = Kind(child.unit, matrix, whole_rows)
         keys.append(key)
     return s.first_unit[arrow.a] + ends[:, 1], keys
 
