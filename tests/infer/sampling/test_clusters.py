@@ -80,7 +80,11 @@ def p_value(model, evidence=None, seed=0):
     many = model.given(evidence).take(np.zeros(CHAINS, dtype=int))
     rngs = tuple(np.random.default_rng((seed, k)) for k in range(CHAINS))
     moves = ClusterMoves(many, tuple(cluster_parts(many)), rngs)
-    new = moves.moved({n: v[start] for n, v in x.items()})
+    layers = model.structure.layers
+    new = moves.moved({n: layers[n].states(v[start]) for n, v in x.items()})
+    new = {
+        n: np.take(layers[n].unit.support, v, axis=0).reshape(CHAINS, -1) for n, v in new.items()
+    }
     joint, all_of = (np.concatenate([d[n] for n in x], axis=1) for d in (new, x))
     code = np.random.default_rng(0).normal(size=all_of.shape[1])
     order = np.argsort(all_of @ code)
@@ -166,7 +170,7 @@ def test_chains_have_random_numbers_of_their_own(chains=400):
         target = model.given().take(np.zeros(len(numbers), dtype=int))
         rngs = tuple(np.random.default_rng((3, k)) for k in numbers)
         moves = ClusterMoves(target, tuple(cluster_parts(target)), rngs)
-        return moves.moved({"s": np.ones((len(numbers), 6))})["s"]
+        return moves.moved({"s": np.ones((len(numbers), 6), dtype=np.uint8)})["s"]
 
     new = moved(range(chains))
     assert len(np.unique(new, axis=0)) > 10

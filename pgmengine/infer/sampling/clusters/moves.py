@@ -28,7 +28,7 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.equal_rows import equal_rows
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array
 from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target, evidence_patterns
 from pgmengine.infer.sampling.clusters.agreements import agreements
@@ -275,11 +275,10 @@ class ClusterMoves:
     parts: tuple[Part, ...]
     rngs: tuple[np.random.Generator, ...]
 
-    def moved(self, x: States) -> States:
-        """Return the states, layer -> (chains, width), after a move."""
-        layers, out = self.target.structure.layers, {n: np.array(v) for n, v in x.items()}
+    def moved(self, states: dict[str, Array]) -> dict[str, Array]:
+        """Return the numbers of states, layer -> (chains, size), after a move; they are changed."""
         for part in self.parts:
-            now = [layers[n].states(x[n][part.rows])[:, at] for n, at in part.layers.items()]
+            now = [states[name][np.ix_(part.rows, at)] for name, at in part.layers.items()]
             needed = len(part.edges) + len(part.h)
             uniform = np.stack([self.rngs[row].random(needed) for row in part.rows])
             new = part.moved(np.concatenate(now, axis=1), uniform)
@@ -287,8 +286,5 @@ class ClusterMoves:
             for (name, at), state in zip(
                 part.layers.items(), np.split(new, ends, axis=1), strict=True
             ):
-                layer = layers[name]
-                assert layer.unit.support is not None
-                drawn = layer.unit.support[state.astype(np.int64)].reshape(len(part.rows), -1)
-                out[name][np.ix_(part.rows, layer.columns(at))] = drawn
-        return out
+                states[name][np.ix_(part.rows, at)] = state
+        return states

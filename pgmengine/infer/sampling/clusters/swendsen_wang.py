@@ -99,7 +99,7 @@ class SwendsenWang(MCMC):
 
         def sweep(count: int) -> None:
             for _ in range(count):
-                chains.place_at(moves.moved(chains.values()))
+                chains.place_states(moves.moved(chains.states()))
                 chains.sweep(1)
 
         return sweep
