@@ -917,17 +917,17 @@ cdef class Belief:
 
 
 def move_clusters(const int32_t[::1] a, const int32_t[::1] b, const double[:, ::1] chance,
-                  const uint8_t[:, ::1] positive, const double[:, ::1] field,
-                  const double[:, ::1] uniform, uint8_t[:, ::1] up, int parts):
+                  const uint8_t[:, ::1] positive, const double[:, :, ::1] field,
+                  const double[:, ::1] uniform, uint8_t[:, ::1] state, int parts):
     """Move the clusters of some chains: c/clusters.h.
 
-    All arrays are fields of pgm_cluster_job in c/routines.h; `up` changes in place.
+    All arrays are fields of pgm_cluster_job in c/routines.h; `state` changes in place.
     """
     cdef c.pgm_cluster_job j
-    j.rows, j.units, j.edges = up.shape[0], up.shape[1], a.shape[0]
-    j.lanes, j.field_lanes = chance.shape[0], field.shape[0]
+    j.rows, j.units, j.edges = state.shape[0], state.shape[1], a.shape[0]
+    j.lanes, j.field_lanes, j.states = chance.shape[0], field.shape[0], field.shape[2]
     if b.shape[0] != j.edges or chance.shape[1] != j.edges or positive.shape[0] != j.lanes \
-            or positive.shape[1] != j.edges or field.shape[1] != j.units \
+            or positive.shape[1] != j.edges or field.shape[1] != j.units or j.states < 2 \
             or j.lanes not in (1, j.rows) or j.field_lanes not in (1, j.rows) \
             or uniform.shape[0] != j.rows or uniform.shape[1] != j.edges + j.units:
         raise ValueError("the arrays of a move of clusters do not fit")
@@ -938,11 +938,11 @@ def move_clusters(const int32_t[::1] a, const int32_t[::1] b, const double[:, ::
         if not (0 <= a[e] < j.units and 0 <= b[e] < j.units):
             raise ValueError(f"edge {e} joins {a[e]} and {b[e]}, of {j.units} units")
     cdef int32_t[:, ::1] parent = np.empty((j.rows, j.units), dtype=np.int32)
-    cdef double[:, ::1] total = np.empty((j.rows, j.units))
+    cdef double[:, ::1] total = np.empty((j.rows, j.units * (j.states - 1)))
     j.a, j.b, j.chance, j.positive = NULL, NULL, NULL, NULL
     if j.edges:
         j.a, j.b, j.chance, j.positive = &a[0], &b[0], &chance[0, 0], &positive[0, 0]
-    j.field, j.uniform, j.up = &field[0, 0], &uniform[0, 0], &up[0, 0]
+    j.field, j.uniform, j.state = &field[0, 0, 0], &uniform[0, 0], &state[0, 0]
     j.parent, j.total = &parent[0, 0], &total[0, 0]
     with nogil:
         pgm_share(routines.clusters, &j, j.rows, parts)

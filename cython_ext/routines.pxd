@@ -461,7 +461,7 @@ cdef extern from "routines.h" nogil:
         double quiet
 
     ctypedef struct pgm_cluster_job:
-        int64_t rows, units, edges
+        int64_t rows, units, edges, states
         int64_t lanes, field_lanes
         const int32_t *a
         const int32_t *b
@@ -469,7 +469,7 @@ cdef extern from "routines.h" nogil:
         const uint8_t *positive
         const double *field
         const double *uniform
-        uint8_t *up
+        uint8_t *state
         int32_t *parent
         double *total
 

@@ -548,19 +548,20 @@ typedef struct {
     double quiet;                  /* smaller changes of means are not made */
 } pgm_lateral_job;
 
-/* ---- moves of clusters of spins: clusters.h ---- */
+/* ---- moves of clusters of units: clusters.h ---- */
 
 typedef struct {
-    int64_t rows, units, edges;    /* chains; spins; edges */
+    int64_t rows, units, edges;    /* chains; units; edges */
+    int64_t states;                /* of each unit, at least 2 */
     int64_t lanes, field_lanes;    /* rows of chance and positive, and of field: 1 or rows */
     const int32_t *a, *b;          /* (edges) the ends of the edges */
     const double *chance;          /* (lanes, edges) of opening an edge that is satisfied */
-    const uint8_t *positive;       /* (lanes, edges) whether equal signs satisfy it */
-    const double *field;           /* (field_lanes, units) */
+    const uint8_t *positive;       /* (lanes, edges) whether equal states satisfy it */
+    const double *field;           /* (field_lanes, units, states) log weights */
     const double *uniform;         /* (rows, edges + units) */
-    uint8_t *up;                   /* (rows, units) whether a spin is 1 */
+    uint8_t *state;                /* (rows, units) */
     int32_t *parent;               /* (rows, units) working memory */
-    double *total;                 /* (rows, units) working memory */
+    double *total;                 /* (rows, units, states - 1) working memory */
 } pgm_cluster_job;
 
 /* ---- diagnostics of series of draws: series.h ---- */

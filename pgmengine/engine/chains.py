@@ -62,6 +62,16 @@ class Chains(Protocol):
         """Return the current states, of some rows if an index is given."""
         ...
 
+    def states(self) -> dict[str, Array]:
+        """Return copies of the numbers of the current states, (rows, size), of finite layers."""
+        ...
+
+    def place_states(self, states: dict[str, Array]) -> None:
+        """Continue from the numbers of other states, (rows, size), of layers with free units.
+
+        Observed units must have the states that they have now.
+        """
+
     def two_valued(self) -> dict[str, Array]:
         """Return the numbers of the current states, (rows, size) bytes that must not be changed.
 

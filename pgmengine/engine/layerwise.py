@@ -220,6 +220,18 @@ class CompiledChains:
         """Return the current states, of some rows if an index is given."""
         return {name: self._now(name, rows, dtype) for name in self.x}
 
+    def states(self) -> dict[str, Array]:
+        """Return copies of the numbers of the current states, (rows, size), of finite layers."""
+        layers = self.target.structure.layers
+        finite = [name for name in self.x if layers[name].unit.support is not None]
+        return {name: self.arrays[name][:, : layers[name].size].copy() for name in finite}
+
+    def place_states(self, states: dict[str, Array]) -> None:
+        """Continue from the numbers of other states, (rows, size), of layers with free units."""
+        self.stale = True
+        for name, given in states.items():
+            self.arrays[name][:, : given.shape[1]] = given
+
     def two_valued(self) -> dict[str, Array]:
         """Return the numbers of the current states; see chains.Chains."""
         layers = self.target.structure.layers

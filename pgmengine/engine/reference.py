@@ -110,6 +110,21 @@ class PlainChains:
         """Continue from other states; observed units keep their values."""
         self.x = self.target.clamp({name: x[name] for name in self.x})
 
+    def states(self) -> dict[str, Array]:
+        """Return copies of the numbers of the current states, (rows, size), of finite layers."""
+        layers = self.target.structure.layers
+        finite = [name for name in self.x if layers[name].unit.support is not None]
+        return {name: layers[name].states(self.x[name]) for name in finite}
+
+    def place_states(self, states: dict[str, Array]) -> None:
+        """Continue from the numbers of other states, (rows, size), of layers with free units."""
+        x = dict(self.x)
+        for name, given in states.items():
+            layer = self.target.structure.layers[name]
+            assert layer.unit.support is not None
+            x[name] = layer.flat(layer.unit.support.take(given, axis=0))
+        self.place_at(x)
+
     def two_valued(self) -> dict[str, Array]:
         """Return no layer: these chains keep no rows of bytes."""
         return {}

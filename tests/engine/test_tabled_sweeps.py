@@ -645,3 +645,32 @@ def test_packed_tables_are_the_tables():
             np.testing.assert_array_equal(model.table_terms[own], terms)
             assert slot["configs"] == np.prod(states[members[:, 0]])
     assert packed.slots["leads"].sum() == len(s.table_index.child)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [TabledChains, layerwise.CompiledChains, reference.PlainChains],
+    ids=lambda c: c.__name__,
+)
+@pytest.mark.parametrize("rows", [2, 30])
+def test_chains_can_be_placed_at_numbers_of_states(make, rows):
+    """Categorical, spin and ordinal units: numbers of states are the values, there and back."""
+    b = pgm.GraphBuilder()
+    b.layer("c", pgm.Categorical(3), 4)
+    b.layer("s", pgm.Spin(), 5)
+    b.layer("m", pgm.MultiValued(4), 3)
+    rng = np.random.default_rng(0)
+    for one, other, shape in (("c", "s", (12, 5)), ("s", "m", (5, 3))):
+        b.couple(one, other, weight=rng.normal(size=shape))
+    target = b.build().given({"s": [np.nan, 1, np.nan, -1, np.nan]}).take(np.zeros(rows, int))
+    chains = make(target, pgm.Gibbs(), start(target, rng), rng)
+    chains.sweep(2)
+    states, before = chains.states(), chains.values()
+    layers = target.structure.layers
+    for name, value in before.items():
+        np.testing.assert_array_equal(states[name], layers[name].states(value))
+    chains.sweep(3)
+    chains.place_states(states)
+    for name, value in chains.values().items():
+        np.testing.assert_array_equal(value, before[name])
+    np.testing.assert_allclose(chains.log_density(), target.log_density(before), **CLOSE)

@@ -263,6 +263,26 @@ class TabledChains:
         values: Array = layer.unit.support.astype(dtype).take(state, axis=0)
         return values.reshape(len(state), layer.width)
 
+    def states(self) -> dict[str, Array]:
+        """Return copies of the numbers of the current states, (rows, size), of finite layers."""
+        s = self.target.structure
+        return {
+            name: self._view(self.state, s.first_unit[name], layer.size).copy()
+            for name, layer in s.layers.items()
+        }
+
+    def place_states(self, states: dict[str, Array]) -> None:
+        """Continue from the numbers of other states, (rows, size), of layers with free units."""
+        s = self.target.structure
+        for name, given in states.items():
+            layer = s.layers[name]
+            self._view(self.state, s.first_unit[name], layer.size)[:] = given
+            row = int(self.sites["value"][s.first_unit[name]])
+            if row >= 0:
+                assert layer.unit.support is not None
+                values = layer.unit.support.astype(np.float32).take(given, axis=0)
+                self._view(self.value, row, layer.width)[:] = values.reshape(len(given), -1)
+
     def two_valued(self) -> dict[str, Array]:
         """Return no layer: these chains keep no rows of bytes."""
         return {}

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 import pgmengine as pgm
-from pgmengine.infer.sampling.clusters.moves import Part
+from pgmengine.infer.sampling.clusters import summed_part
+from pgmengine.infer.sampling.clusters.moves import Part, cluster_parts
+
+# A limit of table entries at which the lattices of these tests have several blocks.
+FEW_ENTRIES = 2.0**9
 
 
 def torus(side, k, field=0.0):
@@ -61,13 +65,14 @@ def test_log_z_and_log_p_of_rows_are_those_of_enumeration(seed, errors=5.0):
 
 
 @pytest.mark.parametrize("k", (0.3, 0.4407, 0.6, 1.5))
-def test_the_torus_at_every_temperature(k, errors=5.0):
+def test_the_torus_at_every_temperature(k, monkeypatch, errors=5.0):
+    monkeypatch.setattr(summed_part, "MAX_SUMMED_ENTRIES", FEW_ENTRIES)
     model, exact = torus(12, k), kaufman(12, k)
     auto = pgm.Auto(candidates=pgm.Auto().candidates[1:])
     r = pgm.infer(model, want=("log_z",), method=auto, rng=0)
     assert isinstance(r.method, pgm.ClusterLadder) and r.status is pgm.Status.OK
     assert abs(r.log_z[0] - exact) <= errors * r.log_z_error[0]
-    assert r.log_z_error[0] < 0.2 and r.stats["rungs"][0] > 5
+    assert r.log_z_error[0] < 0.2 and r.stats["rungs"][0] > 2
 
 
 def test_kaufman_is_the_sum_over_states():
@@ -83,6 +88,58 @@ def test_a_field_is_a_part_of_the_path(errors=5.0):
     assert abs(r.log_z[0] - exact) <= errors * r.log_z_error[0]
 
 
+def lattice(rng, states):
+    """A lattice of units with random couplings of agreement and fields, of random size."""
+    wide, side = int(rng.integers(6, 10)), int(rng.integers(4, 9 - states))
+    b = pgm.GraphBuilder()
+    x = b.variable("x", states=states, shape=(wide, side))
+    scale = rng.uniform(0.2, 1.8)
+    for one, other in ((x[1:], x[:-1]), (x[:, 1:], x[:, :-1])):
+        strength = scale * rng.uniform(0.5, 1.5, one.shape)
+        b.table((one, other), np.exp(strength[..., None, None] * np.eye(states)))
+    field = rng.choice([0.0, 0.1, 0.5]) * rng.normal(size=(wide, side, states))
+    b.table((x,), np.exp(field))
+    return b.build()
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("seed", range(40))
+def test_hot_and_cold_lattices(seed, monkeypatch, errors=5.0):
+    monkeypatch.setattr(summed_part, "MAX_SUMMED_ENTRIES", FEW_ENTRIES)
+    rng = np.random.default_rng(seed)
+    model = lattice(rng, states=2 + seed % 3)
+    exact = pgm.infer(model, want=("log_z",), method=pgm.Exact()).log_z[0]
+    r = pgm.infer(model, want=("log_z",), method=pgm.ClusterLadder(), rng=seed)
+    assert r.log_z_interval[0, 0] <= exact <= r.log_z_interval[0, 1] or not r.status.good
+    assert abs(r.log_z[0] - exact) <= errors * r.log_z_error[0] or not r.status.good
+
+
+@pytest.mark.parametrize("states", (2, 3))
+def test_blocks_are_summed_exactly(states, monkeypatch):
+    """Log Z without the couplings that are cut, against another formula, and how many there are."""
+    monkeypatch.setattr(summed_part, "MAX_SUMMED_ENTRIES", FEW_ENTRIES)
+    (part,) = cluster_parts(lattice(np.random.default_rng(states), states).given())
+    found = summed_part.summed_part(part)
+    assert found.cut.any() and not found.cut.all()
+    b = pgm.GraphBuilder()
+    x = b.variable("x", states=states, shape=len(part.h))
+    (one, other), J = part.edges[~found.cut].T, part.J[~found.cut, :, None]
+    b.table((x[one], x[other]), np.exp(J * (2.0 * np.eye(states) - 1.0)))
+    b.table((x,), np.exp(part.h[:, :, 0]))
+    exact = pgm.infer(b.build(), want=("log_z",), method=pgm.Exact()).log_z[0]
+    np.testing.assert_allclose(found.log_z(part), exact + part.constant[0], rtol=1e-12)
+
+
+def test_the_run_ends_where_the_error_is_small_enough():
+    model = torus(12, 0.3)
+    few, all_of = (
+        pgm.infer(model, want=("log_z",), method=pgm.ClusterLadder(tolerance=e), rng=0)
+        for e in (0.1, 0.0)
+    )
+    assert all_of.log_z_error[0] < few.log_z_error[0] <= 0.1
+    assert few.plan.seconds <= few.plan.most_seconds
+
+
 def test_the_sign_of_no_coupling_matters_for_the_start():
     """`satisfied` is a state that satisfies all couplings, of either sign."""
     rng = np.random.default_rng(0)
@@ -92,14 +149,14 @@ def test_the_sign_of_no_coupling_matters_for_the_start():
         pairs = np.array(list(itertools.combinations(range(units), 2)))
         edges = pairs[rng.random(len(pairs)) < 0.4]
         J = rng.random(len(edges)) * side[edges[:, 0]] * side[edges[:, 1]]
-        h, c = rng.normal(size=(units, 1)), np.zeros(1)
+        h, c = rng.normal(size=(units, 2, 1)), np.zeros(1)
         part = Part(np.arange(1), {}, edges, h, J[:, None], c)
-        s = np.where(part.satisfied, 1.0, -1.0)
+        s = 2.0 * part.satisfied - 1.0
         assert not part.frustrated and (J * s[edges[:, 0]] * s[edges[:, 1]] >= 0).all()
-        up = rng.random((3, units)) < 0.5
-        s = np.where(up, 1.0, -1.0)
-        power = (s[:, edges[:, 0]] * s[:, edges[:, 1]]) @ J + s @ h[:, 0]
-        np.testing.assert_allclose(part.power(up), power, atol=1e-12)
+        up, some = rng.integers(2, size=(3, units)), rng.random(len(edges)) < 0.5
+        s = 2.0 * up - 1.0
+        coupled = (s[:, edges[some, 0]] * s[:, edges[some, 1]]) @ J[some]
+        np.testing.assert_allclose(part.coupled(up, some), coupled, atol=1e-12)
 
 
 def test_ladders_that_have_not_met_are_no_estimate():

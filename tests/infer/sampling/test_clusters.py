@@ -80,7 +80,11 @@ def p_value(model, evidence=None, seed=0):
     many = model.given(evidence).take(np.zeros(CHAINS, dtype=int))
     rngs = tuple(np.random.default_rng((seed, k)) for k in range(CHAINS))
     moves = ClusterMoves(many, tuple(cluster_parts(many)), rngs)
-    new = moves.moved({n: v[start] for n, v in x.items()})
+    layers = model.structure.layers
+    new = moves.moved({n: layers[n].states(v[start]) for n, v in x.items()})
+    new = {
+        n: np.take(layers[n].unit.support, v, axis=0).reshape(CHAINS, -1) for n, v in new.items()
+    }
     joint, all_of = (np.concatenate([d[n] for n in x], axis=1) for d in (new, x))
     code = np.random.default_rng(0).normal(size=all_of.shape[1])
     order = np.argsort(all_of @ code)
@@ -106,6 +110,24 @@ EVIDENCE = {False: {"s": [np.nan, np.nan, 1, np.nan, -1, np.nan]}, True: {"x": [
 @pytest.mark.parametrize("observed", in_lane([False, True], "False"))
 def test_a_move_leaves_the_distribution_as_it_is(J, kinds, observed):
     p, moved = p_value(declared(RING, J, kinds=kinds), EVIDENCE[kinds] if observed else None)
+    assert p > ALARM / 12 and moved > 0.3
+
+
+def potts(J, states=3):
+    """Units of three states, by tables over agreement with fields of their own, and a bias."""
+    b, rng = pgm.GraphBuilder(), np.random.default_rng(2)
+    x = b.variable("x", states=states, shape=5)
+    for (i, j), strength in zip(RING[:5], J):
+        table = np.exp(2 * strength * np.eye(states)) * np.exp(rng.normal(0, 0.3, (states, 1)))
+        b.table([x[i], x[j]], table * np.exp(rng.normal(0, 0.3, states)))
+    b.table((x,), np.exp(rng.normal(0, 0.5, states)))
+    return b.build()
+
+
+@pytest.mark.parametrize("J", [STRENGTHS["one sign"], STRENGTHS["both signs"]], ids=["one", "both"])
+def test_units_of_three_states(J):
+    """Couplings against agreement are invariant as well, where they are asked for."""
+    p, moved = p_value(potts(J))
     assert p > ALARM / 12 and moved > 0.3
 
 
@@ -137,6 +159,7 @@ class OneSign(Part):
 def test_broken_moves_are_caught(broken, monkeypatch):
     monkeypatch.setattr(moves, "Part", broken)
     assert p_value(declared(RING, STRENGTHS["both signs"]))[0] < CAUGHT
+    assert p_value(potts(STRENGTHS["both signs"]))[0] < CAUGHT
 
 
 def test_chains_have_random_numbers_of_their_own(chains=400):
@@ -147,32 +170,33 @@ def test_chains_have_random_numbers_of_their_own(chains=400):
         target = model.given().take(np.zeros(len(numbers), dtype=int))
         rngs = tuple(np.random.default_rng((3, k)) for k in numbers)
         moves = ClusterMoves(target, tuple(cluster_parts(target)), rngs)
-        return moves.moved({"s": np.ones((len(numbers), 6))})["s"]
+        return moves.moved({"s": np.ones((len(numbers), 6), dtype=np.uint8)})["s"]
 
     new = moved(range(chains))
     assert len(np.unique(new, axis=0)) > 10
     np.testing.assert_array_equal(moved([7]), new[7:8])
 
 
+@pytest.mark.parametrize("states", [2, 3, 5])
 @pytest.mark.parametrize("lanes", [1, 40])
 @pytest.mark.parametrize("count", [0, 1, 12, 300])
-def test_compiled_moves_are_the_plain_ones(lanes, count, rows=40, units=30):
+def test_compiled_moves_are_the_plain_ones(lanes, count, states, rows=40, units=30):
     rng = np.random.default_rng(count)
     edges = rng.integers(0, units, (count, 2))
-    J, h = rng.normal(0, 1, (count, lanes)), rng.normal(0, 0.5, (units, lanes))
+    J, h = rng.normal(0, 1, (count, lanes)), rng.normal(0, 0.5, (units, states, lanes))
     part = Part(np.arange(rows), {"s": np.arange(units)}, edges, h, J, np.zeros(rows))
-    up, uniform = rng.random((rows, units)) < 0.5, rng.random((rows, count + units))
-    before = up.copy()
-    new = part.moved(up, uniform)
-    np.testing.assert_array_equal(new, part.plain(up, uniform))
-    np.testing.assert_array_equal(up, before)
-    assert (new != up).any() and (new == up).any()
+    state, uniform = rng.integers(states, size=(rows, units)), rng.random((rows, count + units))
+    before = state.copy()
+    new = part.moved(state, uniform)
+    np.testing.assert_array_equal(new, part.plain(state, uniform))
+    np.testing.assert_array_equal(state, before)
+    assert (new != state).any() and (new == state).any() and new.max() < states
 
 
 @pytest.mark.skipif(not _kernels.MOST_STATES, reason="there are no compiled routines")
 def test_arrays_that_do_not_fit_are_refused():
     part = Part(
-        np.arange(2), {}, np.array([[0, 3]]), np.zeros((3, 1)), np.ones((1, 1)), np.zeros(2)
+        np.arange(2), {}, np.array([[0, 3]]), np.zeros((3, 2, 1)), np.ones((1, 1)), np.zeros(2)
     )
     up = np.zeros((2, 3), dtype=bool)
     with pytest.raises(ValueError, match="edge 0 joins 0 and 3, of 3 units"):
@@ -189,7 +213,7 @@ def test_frustration_is_found(trials=200):
         pairs = [pair for pair in itertools.combinations(range(5), 2) if rng.random() < 0.45]
         edges = np.reshape(np.array(pairs, dtype=int), (-1, 2))
         J = rng.choice([-0.5, 0.0, 0.5], (len(edges), 2), p=[0.3, 0.2, 0.5])
-        part = Part(np.arange(2), {"s": np.arange(5)}, edges, np.zeros((5, 1)), J, np.zeros(2))
+        part = Part(np.arange(2), {"s": np.arange(5)}, edges, np.zeros((5, 2, 1)), J, np.zeros(2))
         a, b = edges.T
         satisfied = [(j * states[:, a] * states[:, b] >= 0).all(axis=1).any() for j in J.T]
         assert part.frustrated == (not all(satisfied))
@@ -297,6 +321,12 @@ def with_table(values, states=2):
     return b.build()
 
 
+def two_and_three_states():
+    b = pgm.GraphBuilder()
+    b.table([b.variable("x", states=2), b.variable("y", states=3)], np.ones((2, 3)))
+    return b.build()
+
+
 def with_gaussian_child():
     b = pgm.GraphBuilder()
     b.layer("s", pgm.Spin(), 2)
@@ -310,7 +340,9 @@ def with_gaussian_child():
     ("model", "why"),
     [
         (glass(), "frustrated"),
-        (with_table(np.ones((3, 3)), 3), "two"),
+        (with_table(np.arange(1.0, 10).reshape(3, 3) ** 2, 3), "more than whether two units agree"),
+        (with_table(1.0 + 0.5 * (np.eye(3) < 1), 3), "frustrated"),
+        (two_and_three_states(), "2 or 3 states"),
         (with_table([[1.0, 0.0], [1.0, 1.0]]), "entries of tables are 0"),
         (with_table(np.arange(1.0, 9).reshape(2, 2, 2)), "more than two units"),
         (with_gaussian_child(), "infinitely many values"),
@@ -333,7 +365,7 @@ def test_frustrated_couplings_on_request():
 
 def test_many_couplings_are_refused_before_they_are_read(monkeypatch):
     monkeypatch.setattr(moves, "MAX_ENTRIES", 100)
-    monkeypatch.setattr(moves, "conditioned_spins", None)
+    monkeypatch.setattr(moves, "agreements", None)
     with pytest.raises(pgm.PgmError, match="144 couplings, and at most 100"):
         pgm.infer(pgm.rbm(12, 12, rng=0), method=pgm.SwendsenWang(frustrated=True))
 

@@ -1,14 +1,17 @@
-"""Cluster moves (Swendsen and Wang 1987): units that hold together change sign together.
+"""Cluster moves (Swendsen and Wang 1987): units that hold together change state together.
 
-The free units are spins, p(s) ~ exp(sum_ab J_ab s_a s_b + sum_a h_a s_a) (exact/spins.py). A move
+The free units have q states each, p(s) ~ exp(sum_ab J_ab (2 [s_a = s_b] - 1) + sum_a h_a(s_a))
+(agreements.py); two states are spins. An edge is satisfied if J_ab > 0 and its ends agree, or if
+J_ab < 0 and they do not. A move
 
-    1. opens each edge with J_ab s_a s_b > 0 with probability 1 - exp(-2 J_ab s_a s_b), and
-    2. draws the sign of each cluster, the units that open edges join: with H = sum h_a s_a over the
-       cluster, all its units change sign with probability 1 / (1 + exp(2 H)).
+    1. opens each edge that is satisfied with probability 1 - exp(-2 |J_ab|), and
+    2. draws a number t for each cluster, the units that open edges join, with probability in
+       proportion to exp(sum h_a(s_a + t)) over the cluster, and moves its units on by t modulo q.
 
-Edges and spins have the joint density  prod_open (e^J' - e^-J') prod_closed e^-J'  times
-exp(sum h_a s_a), J' = |J_ab|, where an edge can be open only if J_ab s_a s_b > 0. Its sum over the
-edges is p(s), step 1 draws the edges given the spins, and step 2 the spins given the edges.
+Edges and units have the joint density  prod_open (e^J' - e^-J') prod_closed e^-J'  times
+exp(sum h_a(s_a)), J' = |J_ab|, where an edge can be open only if it is satisfied. Its sum over the
+edges is p(s), step 1 draws the edges given the units. Step 2 draws from the units given the edges,
+among the states that a cluster reaches by such moves: all of them if q = 2 or all J_ab > 0.
 
 Where couplings are frustrated, so that no state satisfies all of them, clusters join units that
 need not agree: they cover the whole graph before chains move better.
@@ -25,11 +28,10 @@ import numpy as np
 from pgmengine import _kernels
 from pgmengine.base.equal_rows import equal_rows
 from pgmengine.base.errors import PgmError
-from pgmengine.base.types import Array, States
+from pgmengine.base.types import Array
 from pgmengine.base.work.threads import parts
 from pgmengine.evidence.target import Target, evidence_patterns
-from pgmengine.infer.exact.junction_tree.conditioned_model import Form
-from pgmengine.infer.exact.spin_factors import conditioned_spins
+from pgmengine.infer.sampling.clusters.agreements import agreements
 from pgmengine.model.weights import numbers
 
 # Largest number of couplings that are read as edges; each takes about 12 ns in a move of a chain.
@@ -49,14 +51,14 @@ UNITS_LOOKED_AT = 32
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The spins of rows of one evidence pattern.
+    """The units of rows of one evidence pattern.
 
     Attributes
     ----------
     rows : numbers of the rows.
     layers : layer -> its free units.
-    edges : (edges, 2) pairs of spins, numbered through all layers.
-    h : (units, rows) fields; one column if all rows have the same.
+    edges : (edges, 2) pairs of units, numbered through all layers.
+    h : (units, states, rows) fields; one column if all rows have the same.
     J : (edges, rows) couplings, likewise.
     constant : (rows,) the part of the log density that is the same for all states.
     """
@@ -69,20 +71,32 @@ class Part:
     constant: Array
 
     @property
+    def states(self) -> int:
+        """The number of states of each unit."""
+        return self.h.shape[1]
+
+    @property
     def frustrated(self) -> bool:
-        """Whether no state satisfies all couplings of a row."""
+        """Whether no state satisfies all couplings of a row.
+
+        Couplings that do not favour agreement count as frustrated with more than two states.
+        """
         signs = np.sign(self.J.T)
+        if self.states > 2:
+            return bool((signs < 0).any())
         different = signs[equal_rows(signs)[0]]
         return any((plus == minus).any() for plus, minus in map(self._sides, different))
 
     @property
     def satisfied(self) -> Array:
-        """Whether each spin (units,) is 1 in a state that satisfies all couplings of the first row.
+        """A state (units,) that satisfies all couplings of the first row.
 
         Where they are frustrated, it is some state.
         """
+        if self.states > 2:
+            return np.full(len(self.h), self.h[:, :, 0].sum(axis=0).argmax())
         plus, minus = self._sides(np.sign(self.J[:, 0]))
-        return np.asarray(plus <= minus)
+        return np.asarray(plus <= minus, dtype=np.int64)
 
     def _sides(self, signs: Array) -> tuple[Array, Array]:
         """Return the components of (spin, +) and of (spin, -), (units,) each, by signs of J.
@@ -97,21 +111,24 @@ class Part:
         return cluster[:units], cluster[units:]
 
     def lane(self, row: int) -> Part:
-        """Return the spins of one of the rows."""
-        h, J = (x if x.shape[1] == 1 else x[:, [row]] for x in (self.h, self.J))
+        """Return the units of one of the rows."""
+        h, J = (x if x.shape[-1] == 1 else x[..., [row]] for x in (self.h, self.J))
         return Part(self.rows[[row]], self.layers, self.edges, h, J, self.constant[[row]])
 
-    def tempered(self, betas: Array) -> Part:
-        """Return the spins of one row at several temperatures (lanes,), in place of rows."""
+    def tempered(self, betas: Array, some: Array) -> Part:
+        """Return the units of one row with some couplings (edges,) times betas (lanes,)."""
         lanes = np.repeat(self.rows, len(betas))
         constant = np.repeat(self.constant, len(betas))
-        return Part(lanes, self.layers, self.edges, self.h * betas, self.J * betas, constant)
+        J = self.J * np.where(some[:, None], betas, 1.0)
+        return Part(lanes, self.layers, self.edges, self.h, J, constant)
 
-    def power(self, up: Array) -> Array:
-        """Return sum J_ab s_a s_b + sum h_a s_a (chains,) of chains (chains, units) of one row."""
-        (a, b), J, h = self.edges.T, self.J[:, 0], self.h[:, 0]
-        agree = (up[:, a] == up[:, b]) @ (2.0 * J) - J.sum()
-        return np.asarray(agree + up @ (2.0 * h) - h.sum())
+    def coupled(self, state: Array, some: Array) -> Array:
+        """Return the sum of J (2 [s_a = s_b] - 1) over some edges, of chains of one row.
+
+        `state` is (chains, units), and the sum (chains,).
+        """
+        (a, b), J = self.edges[some].T, self.J[some, 0]
+        return np.asarray((state[:, a] == state[:, b]) @ (2.0 * J) - J.sum())
 
     @cached_property
     def chance(self) -> Array:
@@ -120,13 +137,13 @@ class Part:
 
     @cached_property
     def positive(self) -> Array:
-        """Whether spins of the same sign satisfy each coupling, (rows or 1, edges)."""
+        """Whether equal states satisfy each coupling, (rows or 1, edges)."""
         return np.ascontiguousarray(self.J.T > 0)
 
     @cached_property
     def fields(self) -> Array:
-        """The fields, (rows or 1, units)."""
-        return np.ascontiguousarray(self.h.T)
+        """The fields, (rows or 1, units, states)."""
+        return np.ascontiguousarray(np.moveaxis(self.h, 2, 0))
 
     @cached_property
     def ends(self) -> tuple[Array, Array]:
@@ -134,37 +151,47 @@ class Part:
         a, b = np.ascontiguousarray(self.edges.T, dtype=np.int32)
         return a, b
 
-    def moved(self, up: Array, uniform: Array) -> Array:
-        """Return whether each spin is 1 after a move, (rows, units).
+    def moved(self, state: Array, uniform: Array) -> Array:
+        """Return the states (rows, units), uint8, after a move.
 
         Parameters
         ----------
-        up : (rows, units), whether each spin is 1.
+        state : (rows, units).
         uniform : (rows, edges + units), one number for each edge and one for each cluster.
         """
         if not _kernels.MOST_STATES:
-            return self.plain(up, uniform)
-        out = np.array(up, dtype=np.uint8, order="C")
+            return self.plain(state, uniform)
+        out = np.array(state, dtype=np.uint8, order="C")
         positive = self.positive.view(np.uint8)
         work = parts(uniform.size, MIN_NUMBERS_A_THREAD)
         _kernels.move_clusters(*self.ends, self.chance, positive, self.fields, uniform, out, work)
-        return out > 0
+        return out
 
-    def plain(self, up: Array, uniform: Array) -> Array:
+    def plain(self, state: Array, uniform: Array) -> Array:
         """Return the same as `moved` in numpy and scipy."""
-        rows, units = up.shape
+        rows, units = state.shape
         a, b = self.edges.T
-        satisfied = (up[:, a] == up[:, b]) == self.positive
+        state = np.asarray(state, dtype=np.int64)
+        satisfied = (state[:, a] == state[:, b]) == self.positive
         row, edge = (satisfied & (uniform[:, : len(a)] < self.chance)).nonzero()
         cluster = clusters(row * units + a[edge], row * units + b[edge], rows * units)
-        field = np.bincount(cluster, np.where(up, self.fields, -self.fields).ravel())
+        turned = (state[:, :, None] + np.arange(self.states)) % self.states
+        fields = np.broadcast_to(self.fields, (rows, units, self.states))
+        # The fields after a move by t > 0 less those now, summed up over each cluster.
+        own = np.take_along_axis(fields, turned, axis=2)
+        own = (own - own[:, :, :1]).reshape(-1, self.states)
+        total = np.stack([np.bincount(cluster, column) for column in own.T], axis=1)
         # A cluster takes the number of its first unit, in whatever order clusters are found.
-        first = np.zeros(len(field), dtype=np.int64)
+        first = np.zeros(len(total), dtype=np.int64)
         first[cluster[::-1]] = np.arange(rows * units)[::-1]
-        with np.errstate(over="ignore"):
-            turned = uniform[:, len(a) :].ravel()[first] < 1.0 / (1.0 + np.exp(2.0 * field))
-        found: Array = up != turned[cluster].reshape(up.shape)
-        return found
+        weight = np.exp(total - total.max(axis=1, keepdims=True))
+        below = (
+            np.cumsum(weight[:, 1:], axis=1)
+            > (uniform[:, len(a) :].ravel()[first] * weight.sum(axis=1))[:, None]
+        )
+        turn = np.where(below.any(axis=1), 1 + below.argmax(axis=1), 0)
+        moved: Array = (state + turn[cluster].reshape(rows, units)) % self.states
+        return moved.astype(np.uint8)
 
 
 def surely_frustrated(target: Target) -> bool:
@@ -190,7 +217,7 @@ def surely_frustrated(target: Target) -> bool:
             edges.append(np.stack([own[c.a][block.row], own[c.b][block.col]], axis=1))
             J.append(block.data)
     every = np.concatenate(edges)
-    fields, constant = np.zeros((place, 1)), np.zeros(1)
+    fields, constant = np.zeros((place, 2, 1)), np.zeros(1)
     couplings = np.concatenate(J)[:, None]
     return Part(np.arange(1), {}, every, fields, couplings, constant).frustrated
 
@@ -205,7 +232,7 @@ def clusters(a: Array, b: Array, units: int) -> Array:
 
 
 def cluster_parts(target: Target) -> Iterator[Part]:
-    """Yield the spins of each evidence pattern; PgmError where free units are not spins."""
+    """Yield the units of each evidence pattern; PgmError where clusters cannot move them."""
     weights = [target.model.weight(c) for c in target.structure.couplings]
     entries = sum(int(np.count_nonzero(numbers(weight))) for weight in weights)
     if entries > MAX_ENTRIES:
@@ -213,15 +240,15 @@ def cluster_parts(target: Target) -> Iterator[Part]:
     free = sum(mask.sum(axis=1) for mask in target.free.values())
     for rows in evidence_patterns(target):
         some = target.take(rows)
-        spins, c, h, J = conditioned_spins(some, Form())
-        if len(h) != free[rows[0]]:
-            raise PgmError("some free units have infinitely many values, and are no spins")
-        constant = np.broadcast_to(c + spins.conditioned.constant(some), len(rows))
-        yield Part(rows, spins.conditioned.free.layers, spins.edges, h, J, constant)
+        found = agreements(some)
+        if len(found.h) != free[rows[0]]:
+            raise PgmError("some free units have infinitely many values, and are in no cluster")
+        constant = np.broadcast_to(found.constant, len(rows))
+        yield Part(rows, found.layers, found.edges, found.h, found.J, constant)
 
 
 def allowed_parts(target: Target, frustrated: bool) -> list[Part]:
-    """Return the spins of each evidence pattern; PgmError unless clusters may move them.
+    """Return the units of each evidence pattern; PgmError unless clusters may move them.
 
     `frustrated` says whether couplings may contradict each other.
     """
@@ -240,7 +267,7 @@ class ClusterMoves:
     Attributes
     ----------
     target : one row for each chain.
-    parts : the spins of each evidence pattern.
+    parts : the units of each evidence pattern.
     rngs : (chains,) the random numbers of each chain.
     """
 
@@ -248,20 +275,16 @@ class ClusterMoves:
     parts: tuple[Part, ...]
     rngs: tuple[np.random.Generator, ...]
 
-    def moved(self, x: States) -> States:
-        """Return the states, layer -> (chains, width), after a move."""
-        layers, out = self.target.structure.layers, {n: np.array(v) for n, v in x.items()}
+    def moved(self, states: dict[str, Array]) -> dict[str, Array]:
+        """Return the numbers of states, layer -> (chains, size), after a move; they are changed."""
         for part in self.parts:
-            up = [layers[n].states(x[n][part.rows])[:, at] == 1 for n, at in part.layers.items()]
+            now = [states[name][np.ix_(part.rows, at)] for name, at in part.layers.items()]
             needed = len(part.edges) + len(part.h)
             uniform = np.stack([self.rngs[row].random(needed) for row in part.rows])
-            new = part.moved(np.concatenate(up, axis=1), uniform)
+            new = part.moved(np.concatenate(now, axis=1), uniform)
             ends = np.cumsum([len(at) for at in part.layers.values()])[:-1]
             for (name, at), state in zip(
                 part.layers.items(), np.split(new, ends, axis=1), strict=True
             ):
-                layer = layers[name]
-                assert layer.unit.support is not None
-                drawn = layer.unit.support[state.astype(np.int64)].reshape(len(part.rows), -1)
-                out[name][np.ix_(part.rows, layer.columns(at))] = drawn
-        return out
+                states[name][np.ix_(part.rows, at)] = state
+        return states

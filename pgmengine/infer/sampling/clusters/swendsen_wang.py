@@ -2,7 +2,7 @@
 
 Chains of single units need a time that grows with the size of a lattice at its critical point, and
 do not leave a phase below the critical temperature. The clusters of Swendsen and Wang (1987), as
-large as the regions that agree, change sign at once (moves.py).
+large as the regions that agree, change state at once (moves.py).
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ CALL_SECONDS, EDGE_SECONDS, UNIT_SECONDS = 150 * US, 12 * NS, 12 * NS
 
 @dataclass(frozen=True)
 class SwendsenWang(MCMC):
-    """Chains in which clusters of units change sign together, each move followed by a sweep.
+    """Chains in which clusters of units change state together, each move followed by a sweep.
 
     Use it for marginals, samples, pairs and gradients of lattices and other graphs of units with
-    two states, near a critical point and below it: both phases are visited. `Auto` takes it where
-    it can answer and the model is too large for exact answers. All factors must join at most two
-    free units, with two states each, and no entry of a table may be 0. Couplings should not be
-    frustrated, as they are in spin glasses and most trained Boltzmann machines: there should be a
-    state that satisfies all couplings (not the fields, which may have any sign).
+    two states, and of Potts models, near a critical point and below it: all phases are visited.
+    `Auto` takes it where it can answer and the model is too large for exact answers. All factors
+    must join at most two free units, with equally many states each, and no entry of a table may be
+    0. Couplings should not be frustrated, as they are in spin glasses and most trained Boltzmann
+    machines: there should be a state that satisfies all couplings (not the fields, which may have
+    any sign). Units of more than two states must be coupled by whether they agree, and agreement
+    must be the more probable.
 
     Parameters
     ----------
@@ -97,7 +99,7 @@ class SwendsenWang(MCMC):
 
         def sweep(count: int) -> None:
             for _ in range(count):
-                chains.place_at(moves.moved(chains.values()))
+                chains.place_states(moves.moved(chains.states()))
                 chains.sweep(1)
 
         return sweep

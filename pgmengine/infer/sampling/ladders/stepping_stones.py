@@ -129,6 +129,13 @@ class SteppingStones:
             np.logaddexp(sums, share * self.steps * rung, out=sums)
         self.sweeps += 1
 
+    def go_on(self) -> None:
+        """Expect twice as many sweeps: two neighbouring batches become one."""
+        pairs = self.log_sums[:, 0::2], self.log_sums[:, 1::2]
+        half, self.log_sums = np.logaddexp(*pairs), np.full_like(self.log_sums, -np.inf)
+        self.log_sums[:, : half.shape[1]] = half
+        self.coming *= 2
+
     def estimate(self, at_0: Array) -> FromSteppingStones:
         """Return log Z of all rows by the sweeps so far; `at_0` is log Z (rows,) at beta = 0."""
         batches = self.log_sums.shape[1]
@@ -166,4 +173,8 @@ def _judged(series: Array) -> tuple[Array, Array]:
     """Return R-hat and MCSE (rows,) of a series (ladders, batches, rows)."""
     found = series_statistics(series[..., None], ranked=False)
     rhat, error = found["rhat"][:, 0], found["mcse"][:, 0]
+    # Batches of reversible chains are never worth more than independent ones. An autocorrelation
+    # that seems negative is noise of few batches.
+    ladders, batches = series.shape[:2]
+    error = error * np.sqrt(np.maximum(found["ess"][:, 0] / (ladders * batches), 1.0))
     return rhat, np.where(np.isnan(error), np.inf, error)
