@@ -260,6 +260,21 @@ TASKS: tuple[Task, ...] = (
     ("EM of a hidden Markov model", "learning", "em", ""),
     ("training of a conditional random field", "crf", "one thread", "l1 = 0"),
     ("labels by a conditional random field", "crf", "one thread", "labels of all"),
+    *(
+        (name, "everyday", "calls", start)
+        for name, start in (
+            ("mixture, 178 rows, gaps, 12 starts", "mixture of 3 normal classes, 178x6"),
+            ("mixture, 1,500 rows, 12 starts", "mixture of 3 normal classes, 1,500x4, complete"),
+            ("classes of mixed columns with gaps", "6 normal columns and 2 of states"),
+            ("labels of annotators", "labels of 1,000 items"),
+            ("DINA test by noisy_and", "test of 20 items and 4 skills (DINA), 500 people, by noisy"),
+            ("imputer, wine table", "imputer, wine table"),
+            ("log Z, lattice 64x64 with a field", "log Z of an Ising lattice 64x64"),
+            ("marginals, Potts lattice 100x100", "marginals of a Potts lattice 100x100"),
+            ("log p of new rows, RBM 784x200", "log p of 200 new rows"),
+            ("half letters, RBM 128x300", "a hundred completed halves of letters"),
+        )
+    ),
 )
 
 # Library -> colour and marker.
@@ -293,7 +308,8 @@ def ratios(page: str, block: str, row: str) -> list[tuple[str, float]]:
         each = [line[heads.index("ratio")] for line in cells]
         return [("pyAgrum", float(ratio)) for ratio in each if ratio]
     column, ratio = heads.index("library"), heads.index("ratio")
-    others = [line for line in cells if not line[column].startswith("pgmengine")]
+    # A ratio is empty where pgmengine or the library did not answer.
+    others = [x for x in cells if not x[column].startswith("pgmengine") and x[ratio]]
     return [(line[column].split(",")[0], float(line[ratio])) for line in others]
 
 
