@@ -3,6 +3,7 @@ of them are there.
 """
 
 import json
+import pickle
 import subprocess
 import sys
 import warnings
@@ -415,3 +416,45 @@ def test_calls_of_users_are_measured_and_measured_once(tmp_path, only):
     assert [line["failed"] for line in measured if line["failed"]] == []
     names = {line["call"] for line in measured}
     assert all(f"| {name} | pgmengine |" in out.read_text() for name in names)
+
+
+def test_differences_of_answers_are_found():
+    import same_answers
+
+    key = ("model", "title", "Exact", "('log_z',)")
+    plain = {"answers/log_z": np.array([1.0, -np.inf]), "status": "OK", "plan": "p"}
+
+    def worst(**changed):
+        other = {name.replace("_of_", "/"): value for name, value in changed.items()}
+        return same_answers.differences({key: plain}, {key: plain | other}).worst()
+
+    assert worst() == 0.0
+    assert 0 < worst(answers_of_log_z=np.array([1.0 + 1e-13, -np.inf])) < 1e-12
+    # A plan in other words is no other answer, but for what means something else.
+    assert worst(plan="q") == 0.0
+    for value in ([1.0, np.inf], [1.0, np.nan], [1.0, 0.0], [1.0], "text"):
+        value = value if isinstance(value, str) else np.array(value)
+        assert worst(answers_of_log_z=value) == np.inf, value
+    assert worst(status="NOT_MIXED") == worst(more=np.zeros(1)) == np.inf
+
+
+@pytest.mark.long
+def test_the_same_package_gives_the_same_answers(tmp_path):
+    file, other = tmp_path / "before", tmp_path / "after"
+
+    def run(*words):
+        command = [sys.executable, "benchmarks/same_answers.py", *map(str, words)]
+        return subprocess.run(
+            command, cwd=Path(__file__).parents[2], capture_output=True, text=True
+        )
+
+    assert run("write", file, "--scale", "small").returncode == 0
+    done = run("compare", file, "--scale", "small")
+    assert done.returncode == 0, done.stdout + done.stderr
+    before = pickle.loads(file.read_bytes())
+    assert f"{len(before)} equal to the bit" in done.stdout and len(before) > 500
+    key = next(key for key, one in before.items() if "answers/log_z" in one)
+    before[key]["answers/log_z"] = before[key]["answers/log_z"] + 1e-6
+    other.write_bytes(pickle.dumps(before))
+    done = run("compare", file, other)
+    assert done.returncode == 1 and " | ".join(key) in done.stdout
