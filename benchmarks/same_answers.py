@@ -324,10 +324,13 @@ def answers(scale: str, part: str) -> dict[Key, Record]:
     """Return the records of all questions to all models."""
     warnings.simplefilter("ignore")
     out: dict[Key, Record] = {}
-    for number, (name, make) in enumerate(models(scale, part).items()):
+    made = models(scale, part)
+    for number, (name, make) in enumerate(made.items()):
+        print(f"\r{number + 1} of {len(made)} models", end="", file=sys.stderr, flush=True)
         for (title, method, want), record_ in of_model(make(), number):
             out[name, title, method, want] = record_
     answered = sum("error" not in one for one in out.values())
+    print(file=sys.stderr)
     print(f"{len(out):,} questions, {answered:,} answered", flush=True)
     return out
 

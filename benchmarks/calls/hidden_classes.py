@@ -141,7 +141,7 @@ def mixed_columns(given: Given, classes: int = 6, kinds: int = 3) -> Call:
 
     name = "6 normal columns and 2 of states, 178 rows, hidden class of 6, 20% of the cells empty"
     numpy = lambda: best_of_starts(lambda rng: normal_em(x, classes, rng, one_hot))  # noqa: E731
-    return Call(name, {OURS: ours, "numpy": numpy}, "log p", 1, 20 * MARGIN, limit=1.0)
+    return Call(name, {OURS: ours, "numpy": numpy}, "log p", 1, MARGIN, limit=1.0)
 
 
 def annotators(given: Given) -> Call:
