@@ -50,8 +50,12 @@ def cases() -> list[Case]:
     ]  # fmt: skip
 
 
-def numpy_loop(case: Case) -> None:
-    """Draw the same sweeps in numpy: every other layer at once, given the layers in between."""
+def numpy_loop(case: Case) -> list[np.ndarray]:
+    """Draw the same sweeps in numpy: every other layer at once, given the layers in between.
+
+    Returns the mean of the draws of each chain, for the free units of the first layer and for all
+    units of the others.
+    """
     method, params, names = case.method, case.model.params, list(case.model.structure.layers)
     biases = [np.asarray(params[f"{n}.bias"]) for n in names]
     weights = [
@@ -78,6 +82,7 @@ def numpy_loop(case: Case) -> None:
         if sweep >= method.warmup:
             for sums, now in zip(total, x, strict=True):
                 sums += now
+    return [sums / method.draws for sums in total]
 
 
 def measured(function: Any) -> float:

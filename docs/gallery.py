@@ -1,7 +1,8 @@
-"""Pictures of the gallery and of the start page, taken from the outputs of the tutorials.
+"""Pictures of the gallery and of the start page, taken from the tutorials and from pages of tasks.
 
 The notebooks keep the pictures of their last run. A build of the pages takes one of each, so that
-no picture is made or kept twice.
+no picture is made or kept twice. Other pages of tasks have a picture of their own
+(`docs/pictures.py tasks`).
 """
 
 import base64
@@ -83,8 +84,37 @@ PICTURES = (
     Picture("13_tagging_sequences", 0, "Bars of the probabilities of the tags of each word"),
 )
 OF_TUTORIAL = {picture.tutorial: picture for picture in PICTURES}
-# The pages of tasks on the start page that have a picture.
-OF_TASK = {
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A picture of a page of tasks, which is kept in the repository.
+
+    Parameters
+    ----------
+    task : the name of the page, without its suffix.
+    alt : what it shows, in words, for those who do not see it.
+    """
+
+    task: str
+    alt: str
+
+    @property
+    def file(self) -> str:
+        """The path below `docs/`."""
+        return f"_static/tasks/{self.task}.png"
+
+
+DRAWN = (
+    Drawn("crowd_labels", "A table for each of six people: what they call a cat, a dog and a fox"),
+    Drawn("item_response", "Probabilities of the skills of thirty people, slips and guesses"),
+    Drawn("mixtures", "Customers in three groups, and log p by the number of groups"),
+    Drawn("coupling_analysis", "A map of the couplings of pairs, which finds the contacts"),
+    Drawn("denoising", "A clean image, a noisy one with a scratch, and what was restored"),
+)
+
+# The tutorials whose pictures pages of tasks have on the start page.
+FROM_TUTORIAL = {
     "network_file": "09_bayesian_network",
     "data_table": "12_bayesian_network_from_data",
     "sequences": "11_hidden_markov_model",
@@ -94,6 +124,9 @@ OF_TASK = {
     "log_z": "06_belief_nets",
     "mixing": "05_rough_landscapes",
 }
+# The pages of tasks on the start page that have a picture.
+OF_TASK: dict[str, Picture | Drawn] = {task: OF_TUTORIAL[t] for task, t in FROM_TUTORIAL.items()}
+OF_TASK |= {picture.task: picture for picture in DRAWN}
 
 
 def outputs(notebook: Path) -> list[bytes]:
@@ -128,7 +161,7 @@ def with_pictures(text: str) -> str:
 
 def _with_picture(entry: re.Match[str]) -> str:
     stem = Path(entry[2]).stem
-    picture = OF_TUTORIAL.get(OF_TASK.get(stem, stem))
+    picture = OF_TASK.get(stem) or OF_TUTORIAL.get(stem)
     if picture is None:
         return entry[0]
     return f"- [![{picture.alt}]({picture.file})]({entry[2]})\n  {entry[1]}: "

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import tiny
 from limits import free_memory
 from loops import one_test_over
 from registry import METHODS
@@ -243,3 +244,11 @@ def test_the_cache_forgets_what_was_used_least_recently():
     assert cache.recall("a", lambda: "new") == "A" and cache.recall("b", lambda: "new") == "new"
     with pytest.raises(TypeError):
         cache.recall([], lambda: 0)
+
+
+@one_test_over("m", [*tiny.MODELS, tiny.NORMAL], ids=lambda m: m.name)
+def test_every_type_of_unit_can_be_observed_or_not(m):
+    """Without values, planning takes any: of each type, with as many components as it has."""
+    model = m.build()
+    for observed in ((), *((name,) for name in model.structure.layers)):
+        assert pgm.prepare(model, observed).plan.method

@@ -2,6 +2,8 @@
 of them are there.
 """
 
+import json
+import pickle
 import subprocess
 import sys
 import warnings
@@ -378,3 +380,81 @@ def test_exact_answers_are_measured_without_data(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = out.read_text().splitlines()
     assert "## Scaling" in lines and any(x.startswith("| rows: chain of 100") for x in lines)
+
+
+def test_an_answer_is_as_good_within_its_margin():
+    extra("sklearn")
+    from calls import Answer, Call
+
+    up, down, same = (Call("c", {}, "q", sense, 1.0) for sense in (1, -1, 0))
+    pairs = ((5.0, 3.0), (3.0, 5.0), (4.0, 4.9))
+    for call, expected in ((up, (1, 0, 1)), (down, (0, 1, 1)), (same, (0, 0, 1))):
+        found = [call.as_good(Answer(1.0, a), Answer(1.0, b)) for a, b in pairs]
+        assert found == list(map(bool, expected))
+    assert same.as_good(Answer(1.0, 3.0, 0.5), Answer(1.0, 5.0))
+    assert not up.as_good(Answer(1.0, np.nan), Answer(1.0, 3.0))
+    assert up.as_good(Answer(1.0), Answer(1.0, 3.0)) is None
+
+
+@pytest.mark.parametrize(
+    "only", ["1,500x4, complete", pytest.param("", marks=pytest.mark.long)], ids=["one row", "all"]
+)
+def test_calls_of_users_are_measured_and_measured_once(tmp_path, only):
+    extra("sklearn")
+    out, journal = tmp_path / "everyday.md", tmp_path / "journal.jsonl"
+    options = ["--scale", "small", "--only", only, "--journal", journal, "--out", out]
+    command = [sys.executable, "benchmarks/everyday.py", *options]
+    runs = []
+    for _ in range(2):
+        done = subprocess.run(
+            command, cwd=Path(__file__).parents[2], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        runs.append(journal.read_text())
+    measured = [json.loads(line) for line in runs[0].splitlines()]
+    assert runs[0] == runs[1] and len(measured) >= 2
+    assert [line["failed"] for line in measured if line["failed"]] == []
+    names = {line["call"] for line in measured}
+    assert all(f"| {name} | pgmengine |" in out.read_text() for name in names)
+
+
+def test_differences_of_answers_are_found():
+    import same_answers
+
+    key = ("model", "title", "Exact", "('log_z',)")
+    plain = {"answers/log_z": np.array([1.0, -np.inf]), "status": "OK", "plan": "p"}
+
+    def worst(**changed):
+        other = {name.replace("_of_", "/"): value for name, value in changed.items()}
+        return same_answers.differences({key: plain}, {key: plain | other}).worst()
+
+    assert worst() == 0.0
+    assert 0 < worst(answers_of_log_z=np.array([1.0 + 1e-13, -np.inf])) < 1e-12
+    # A plan in other words is no other answer, but for what means something else.
+    assert worst(plan="q") == 0.0
+    for value in ([1.0, np.inf], [1.0, np.nan], [1.0, 0.0], [1.0], "text"):
+        value = value if isinstance(value, str) else np.array(value)
+        assert worst(answers_of_log_z=value) == np.inf, value
+    assert worst(status="NOT_MIXED") == worst(more=np.zeros(1)) == np.inf
+
+
+@pytest.mark.long
+def test_the_same_package_gives_the_same_answers(tmp_path):
+    file, other = tmp_path / "before", tmp_path / "after"
+
+    def run(*words):
+        command = [sys.executable, "benchmarks/same_answers.py", *map(str, words)]
+        return subprocess.run(
+            command, cwd=Path(__file__).parents[2], capture_output=True, text=True
+        )
+
+    assert run("write", file, "--scale", "small").returncode == 0
+    done = run("compare", file, "--scale", "small")
+    assert done.returncode == 0, done.stdout + done.stderr
+    before = pickle.loads(file.read_bytes())
+    assert f"{len(before)} equal to the bit" in done.stdout and len(before) > 500
+    key = next(key for key, one in before.items() if "answers/log_z" in one)
+    before[key]["answers/log_z"] = before[key]["answers/log_z"] + 1e-6
+    other.write_bytes(pickle.dumps(before))
+    done = run("compare", file, other)
+    assert done.returncode == 1 and " | ".join(key) in done.stdout

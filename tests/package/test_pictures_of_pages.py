@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ extra("matplotlib")
 from pgmengine import plots
 
 DOCS = Path(__file__).parents[2] / "docs"
+sys.path.insert(0, str(DOCS))
+import gallery  # noqa: E402
+
 FUNCTIONS = sorted(plots.__all__)
 
 # The largest file that a page may load as a picture, in bytes.
@@ -42,6 +46,24 @@ def test_pictures_are_small_and_the_same_in_every_run(name, pictures, tmp_path, 
         pictures.save(pictures.OF_FUNCTIONS[name]().figure, file)
     one, two = (file.read_bytes() for file in files)
     assert one == two and len(one) < MAX_BYTES
+
+
+def test_pages_of_tasks_have_the_pictures_that_the_command_makes(pictures):
+    """Each is kept, small, on its page, and on the start page."""
+    there = {p.stem: p for p in (DOCS / "_static" / "tasks").iterdir()}
+    assert set(there) == set(pictures.OF_TASKS) == {one.task for one in gallery.DRAWN}
+    for name, file in there.items():
+        page = (DOCS / "tasks" / f"{name}.md").read_text(encoding="utf-8")
+        assert f"](../_static/tasks/{name}.png)" in page, name
+        assert file.stat().st_size < MAX_BYTES, name
+
+
+@pytest.mark.long
+def test_a_page_computes_what_its_picture_shows(pictures, capsys):
+    names = pictures.computed_by(DOCS / "tasks" / "crowd_labels.md")
+    figure = pictures.crowd_labels(names)
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles == list(names["habits"])
 
 
 README = DOCS.parent / "README.md"

@@ -375,7 +375,7 @@ def _any_values(model: Model, seen: Mapping[str, Array]) -> Values:
     for name, units in seen.items():
         layer = model.structure.layers[name]
         support = layer.unit.support
-        one = np.zeros(1) if support is None else np.atleast_2d(support[:1])[0]
+        one = np.zeros(layer.unit.width) if support is None else np.atleast_2d(support[:1])[0]
         values = np.where(layer.components(units), np.tile(one, layer.size), np.nan)
         # The values have an axis of rows, because without it k units of Categorical(k) are
         # ambiguous.

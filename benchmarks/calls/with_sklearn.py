@@ -1,0 +1,97 @@
+"""Estimators with the interface of scikit-learn: a classifier of images, and an imputer."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import material
+import numpy as np
+from harness import Settings
+
+from calls import OURS, Answer, Array, Call, Given, spent, with_holes
+
+
+def calls(given: Given) -> Iterator[Call]:
+    """Yield the calls."""
+    yield classifier(given)
+    yield imputer(given)
+
+
+def digits(given: Given) -> tuple[Array, Array, Array, Array]:
+    """Return training rows, labels, test rows, labels: grey images of MNIST, or drawn ones."""
+    rows = given.size(5000, 80)
+    if given.data is not None:
+        from estimators import mnist
+
+        x, y, x_test, y_test = mnist(given.data / "mnist", grey=True)
+        return x[:rows], y[:rows], x_test, y_test
+    # Ten shapes in grey noise.
+    rng = np.random.default_rng(0)
+    shapes, y = material.images(Settings(), 10), rng.integers(10, size=2 * rows)
+    x = (shapes[y] + rng.normal(0, 0.3, (2 * rows, 784))).clip(0, 1)
+    return x[:rows], y[:rows], x[rows:], y[rows:]
+
+
+def classifier(given: Given) -> Call:
+    """Return the call of one model for each class, with its defaults."""
+
+    def measured(make: Any) -> Answer:
+        x, y, x_test, y_test = digits(given)
+        estimator = make()
+        seconds, _ = spent(lambda: estimator.fit(x, y))
+        return Answer(seconds, float(np.mean(estimator.predict(x_test) == y_test)))
+
+    def ours() -> Answer:
+        from pgmengine.sklearn import GenerativeClassifier
+
+        return measured(lambda: GenerativeClassifier(random_state=0))
+
+    def theirs() -> Answer:
+        from sklearn.neural_network import MLPClassifier
+
+        return measured(lambda: MLPClassifier(random_state=0))
+
+    def naive() -> Answer:
+        from sklearn.naive_bayes import GaussianNB
+
+        return measured(GaussianNB)
+
+    cases = {OURS: ours, "scikit-learn, MLPClassifier": theirs}
+    cases["scikit-learn, GaussianNB"] = naive
+    name = "GenerativeClassifier, 5,000 digits of 784 grey pixels"
+    return Call(name, cases, "accuracy", 1, 0.005, limit=20.0)
+
+
+def imputer(given: Given) -> Call:
+    """Return the call of an imputer of the wine table, of which a fifth is hidden."""
+    share, theirs_name = 0.2, "scikit-learn, IterativeImputer"
+
+    def measured(make: Any) -> Answer:
+        from sklearn.datasets import load_wine
+
+        x = load_wine().data[: given.size(178, 50)]
+        x = (x - x.mean(axis=0)) / x.std(axis=0)
+        holes = with_holes(x, share, seed=0)
+        estimator = make()
+        with warnings.catch_warnings():
+            # IterativeImputer says that it stops before it converges.
+            warnings.simplefilter("ignore")
+            seconds, filled = spent(lambda: estimator.fit_transform(holes))
+        return Answer(seconds, float(np.sqrt(np.square(filled - x)[np.isnan(holes)].mean())))
+
+    def ours() -> Answer:
+        from pgmengine.sklearn import GraphicalImputer
+
+        return measured(lambda: GraphicalImputer(random_state=0))
+
+    def theirs() -> Answer:
+        from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+        from sklearn.impute import IterativeImputer
+
+        return measured(lambda: IterativeImputer(random_state=0))
+
+    name = f"imputer, wine table of 178x13, {share:.0%} of the cells empty"
+    cases = {OURS: ours, theirs_name: theirs}
+    return Call(name, cases, "rmse", -1, 0.01, {theirs_name: 1.0})
