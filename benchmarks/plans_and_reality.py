@@ -64,7 +64,7 @@ def main(
     print(summary)
     if out is not None:
         text = table(("question", "planned, s", "taken, s", "ratio"), lines)
-        put_block(out, "plans_and_reality.py", f"{text}\n\n{summary}.")
+        put_block(out, "plans_and_reality.py all", f"{text}\n\n{summary}.")
 
 
 def compared(question: Question, most: float) -> tuple[float, float]:

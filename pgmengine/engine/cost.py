@@ -186,4 +186,4 @@ def plain(target: Target) -> Engine:
     for layer in s.layers.values():
         density += Price(45 * US, 25 * NS * layer.width)
     values = Price(1 * US * len(s.layers), 0.0)
-    return Engine(sweep, sweep + density * 4, density, values, False)
+    return Engine(sweep, sweep + density * 2, density, values, False)

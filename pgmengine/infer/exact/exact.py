@@ -37,6 +37,7 @@ from pgmengine.infer.question.prepared import (
     Prepared,
 )
 from pgmengine.infer.results.result import WANTS, AnyPlan, Plan, Result
+from pgmengine.model.weights import count
 
 # Seconds of an enumeration below which no junction tree is planned.
 MAX_ENUMERATION_SECONDS = 0.02
@@ -152,6 +153,17 @@ def _wide(target: Target, least: float) -> bool:
     return not has_narrow_tree(widest, MAX_ENTRIES_WITHOUT_DRAWING)
 
 
+def _mean_parents(target: Target) -> float:
+    """Return the largest mean number of free parents of the children of an arrow between layers.
+
+    A child with so many parents is a factor over all of them, unless it has independent causes.
+    """
+    s, pattern = target.structure, target.pattern
+    whole = [c for c in pattern.acting_arrows if pattern.all_free[c.a]]
+    dense = [c for c in whole if s.layers[c.b].unit.canonical]
+    return max([count(target.model.weight(c)) / s.layers[c.b].size for c in dense], default=0.0)
+
+
 def _chosen(by: AnyPrepared, note: str = "") -> Plan[Chosen]:
     """Return the plan of the method that was chosen, with a note on the other method."""
     p = by.plan
@@ -188,8 +200,9 @@ def quick(
     """
     enumeration = Enumeration(bits, draws).prepare(target, want)
     seconds = np.inf if enumeration.plan.refusal else enumeration.plan.seconds
-    wide = seconds < MAX_ENUMERATION_SECONDS or least_width(target) > np.log2(entries)
-    if wide or rough_entries(target, entries) > entries:
+    bits = float(np.log2(entries))
+    wide = least_width(target) > bits or _mean_parents(target) > bits
+    if seconds < MAX_ENUMERATION_SECONDS or wide or rough_entries(target, entries) > entries:
         return enumeration
     tree = Elimination(entries, draws, max_work=0).prepare(target, want)
     return enumeration if tree.plan.refusal or seconds <= tree.plan.seconds else tree

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from time import thread_time
+from time import perf_counter
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -190,11 +190,11 @@ class Method(Generic[Basis]):
         if not self.gives.issuperset(map(quantity, want)):
             missing = sorted({w for w in want if quantity(w) not in self.gives})
             return Plan(name, refusal=f"{self.source} no {' or '.join(missing)}")
-        begin = thread_time()
+        begin = perf_counter()
         s = self.scheme(target, want)
         why = s.refusal or no_room(s.bytes)
         guarantee, most = "" if why else self.guarantee, max(s.seconds, s.most_seconds)
-        took = thread_time() - begin
+        took = perf_counter() - begin
         how = s.why, s.work, s.bytes, why, s.seconds, most, s.basis
         return Plan(name, guarantee, *how, preparation=took)
 

@@ -152,8 +152,8 @@ class Plan(Generic[Basis]):
     basis : results of planning that the answer needs; None in the plan of a result.
     terms : the plans of log Z with the evidence and, unless it is 0, without, if log_prob is their
         difference.
-    preparation : seconds of the processor that planning took, by the clock; `seconds` does not
-        contain them. No decision depends on them.
+    preparation : seconds that planning took, by the clock of this machine; `seconds` does not
+        contain them, and no decision depends on them.
     """
 
     method: str = ""
