@@ -9,6 +9,7 @@ PROCESSORS: tuple[str, ...]
 PROCESSOR: str
 LANES: int
 MOST_STATES: int
+MOST_STATES_OF_A_STEP: int
 SGD: int
 ADAM: int
 ADAMAX: int
@@ -148,6 +149,16 @@ def draw_step(
     parts: int,
 ) -> None: ...
 def tally(state: Array, weight: Array, out: Array, parts: int) -> None: ...
+def sum_paths(
+    first: Array,
+    field: Array,
+    move: Array,
+    weight: Array,
+    log_z: Array,
+    marginals: Array,
+    pairs: Array,
+) -> None: ...
+def best_paths(first: Array, field: Array, move: Array, log_z: Array, path: Array) -> None: ...
 def waves(visit: Array, start: Array, scope: Array, scopes: int) -> tuple[Array, int]: ...
 
 class TabledSweeps:
