@@ -81,10 +81,10 @@ def share_a_tree(rows):
     return [len(rare) >= MIN_PATTERNS_TO_SHARE and pattern in rare for pattern in patterns]
 
 
-def left_out(model, rows):
+def left_out(model, rows, weights):
     """Return `whole` of `expected` for rows of a model: chains leave all barren families out."""
     target = model.given(data_of(rows))
-    chains = chains_of([target], [np.ones(len(rows))]) is not None
+    chains = chains_of([target], [weights]) is not None
     return [False] * len(rows) if chains else share_a_tree(rows)
 
 

@@ -69,7 +69,7 @@ def test_each_iteration_is_that_of_an_enumeration(seed, updates=4, rtol=1e-9):
     start = model_of(cards, parents, tables)
     steps = pgm.EM(pseudocount=added, tolerance=0.0, starts=1)
     fit = fitted(start, rows, optimizer=steps, updates=updates, sample_weight=weights)
-    own, values, learn, whole = tables, [], informed(parents, rows), left_out(start, rows)
+    own, values, learn, whole = tables, [], informed(parents, rows), left_out(start, rows, weights)
     for _ in range(fit.state["update"]):
         own = maximised(own, expected(cards, parents, own, rows, weights, whole)[1], added, learn)
         value, _ = expected(cards, parents, own, rows, weights)
@@ -115,7 +115,7 @@ def test_fixed_entries_stay_and_the_others_share_the_rest(seed, atol=1e-12):
     assert (np.diff(fit.history["objective"]["value"]) >= -1e-10).all()
     long = fitted(fit.model, rows, optimizer=pgm.Fixed(pgm.EM(tolerance=1e-14, starts=1), masks))
     own = tables_of(long.model, parents)
-    counts = expected(cards, parents, own, rows, all_rows, left_out(start, rows))[1]
+    counts = expected(cards, parents, own, rows, all_rows, left_out(start, rows, all_rows))[1]
     for unit, mine in enumerate(parents):
         mask, heavy = masks[key_of(unit, mine)], counts[unit] + 1.0
         mask = mask | ~informed(parents, rows)[unit]

@@ -194,9 +194,9 @@ def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | N
     widths = {part.places.shape[1] for part in parts}
     lengths = np.concatenate([part.lengths for part in parts])
     weighed = any((w != 1).any() for w in weights)
-    if len(pairs) > 1 or len(widths) != 1 or (pairs and weighed):
+    if len(pairs) > 1 or len(widths) != 1 or (pairs and weighed) or not lengths.any():
         return None
-    many = lengths.sum() >= MIN_CHAINS_A_STEP * lengths.max()
+    many = not pairs or lengths.sum() >= MIN_CHAINS_A_STEP * lengths.max()
     # A junction tree with children of arrows takes the time of about so many steps.
     if not many and not (kinds and lengths.max() <= STEPS_A_TREE * len(targets)):
         return None
