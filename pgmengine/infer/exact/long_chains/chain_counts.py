@@ -65,7 +65,7 @@ class Chains:
 
     Attributes
     ----------
-    lengths : (chains,) the number of steps of each.
+    lengths : (chains,) the number of steps of each, up to the last one with an observed child.
     weights : (chains,) the weight of each, 1 where a chain has several steps.
     pair : the first entry of the table that joins neighbours, -1 where all chains have one step.
     tables : the tables with one free unit, in parts in which no step comes twice.
@@ -154,8 +154,10 @@ class Chains:
         """Return log Z of chains, and the marginals (steps, states); add counts of pairs to all."""
         k = field.shape[1]
         if self.pair < 0:
-            log_z = log_sum(field)
-            return log_z, np.exp(field - log_z[:, None])
+            each = log_sum(field)
+            log_z = np.zeros(len(self.lengths))
+            log_z[self.lengths > 0] = each
+            return log_z, np.exp(field - each[:, None])
         pairs = slice(self.pair, self.pair + k * k)
         move = entries[pairs].reshape(k, k)
         found = chain_sums(field, move, self.lengths)
@@ -215,11 +217,11 @@ def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | N
         parts.append(part)
     pairs = {part.pair for part in parts if part.pair >= 0}
     widths = {part.places.shape[1] for part in parts}
-    lengths = np.concatenate([np.full(len(part.weights), part.length) for part in parts])
+    lengths = np.concatenate([part.lengths for part in parts])
     weighed = any((w != 1).any() for w in weights)
-    if len(pairs) > 1 or len(widths) != 1 or (pairs and weighed):
+    if len(pairs) > 1 or len(widths) != 1 or (pairs and weighed) or not lengths.any():
         return None
-    many = lengths.sum() >= MIN_CHAINS_A_STEP * lengths.max()
+    many = not pairs or lengths.sum() >= MIN_CHAINS_A_STEP * lengths.max()
     # A junction tree with children of arrows takes the time of about so many steps.
     if not many and not (kinds and lengths.max() <= STEPS_A_TREE * len(targets)):
         return None
@@ -230,7 +232,7 @@ def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | N
 class _Part:
     """The rows of one length: as in `Chains`, with observed children by kind, steps and values."""
 
-    length: int
+    lengths: Array
     weights: Array
     pair: int
     step: Array
@@ -241,7 +243,7 @@ class _Part:
 
 def _joined(parts: Sequence[_Part], lengths: Array, pair: int) -> Chains:
     """Return the chains of all parts, whose steps follow each other."""
-    each = [len(part.weights) * part.length for part in parts]
+    each = [int(part.lengths.sum()) for part in parts]
     numbered = list(zip(np.cumsum([0, *each[:-1]]), parts, strict=True))
     seen: dict[Kind, list[tuple[Array, Array]]] = {}
     for begin, part in numbered:
@@ -327,19 +329,20 @@ def _part(
     k = int(index.states[axes[0]])
     along = index.stride[axes][:, None, None] * np.arange(k)
     places = base[:, single].T[:, :, None] + along
-    begin = len(order) * np.arange(target.rows)
-    step, some = number[index.unit[axes]][:, None] + begin, kept[:, single].T
+    # A chain ends at the last step with an observed child: later ones are barren.
+    at = number[index.unit[axes]]
+    lengths = np.zeros(target.rows, dtype=np.int64)
+    for j in np.flatnonzero(index.child[single] != index.unit[axes]).tolist():
+        lengths = np.where(kept[:, single[j]], np.maximum(lengths, at[j] + 1), lengths)
+    for _, row, parent, _ in children:
+        np.maximum.at(lengths, row, number[parent] + 1)
+    begin = np.cumsum(lengths) - lengths
+    step, some = at[:, None] + begin, kept[:, single].T & (at[:, None] < lengths)
     heavy = np.where(kept, weights[:, None], 0.0)[:, whole_tables]
     constant = np.zeros(whole.stored_entries)
     add_at(constant, base[:, whole_tables], heavy)
-    if len(order) == 1:
-        # Without an observed child a single step is barren, too.
-        informed = kept[:, single[index.child[single] != order[0]]].any(axis=1)
-        for _, row, _, _ in children:
-            informed[row] = True
-        weights = np.where(informed, weights, 0.0)
     return _Part(
-        len(order),
+        lengths,
         weights,
         int(first[joint[0]]) if len(joint) else -1,
         step[some],
