@@ -71,6 +71,8 @@ PASSED_ENTRY_SECONDS, TREE_CLIQUE_SECONDS, CLIQUE_SECONDS = 1.2e-9, 1e-7, 3e-7
 # Seconds for an entry of the tables of the model: each pass makes it a probability, and a gradient
 # counts it.
 TABULATED_ENTRY_SECONDS, COUNTED_ENTRY_SECONDS = 2e-9, 1e-8
+# Seconds for an entry that is looked up by the states of a row, and for counting it.
+PLACED_ENTRY_SECONDS, COUNTED_PLACE_SECONDS = 1.4e-8, 5e-8
 # Seconds for the passes on one tree of any size, besides the seconds for its entries.
 CALL_SECONDS = 1.5e-4
 
@@ -154,8 +156,11 @@ class PlannedTrees:
         filling = sum([len(tree.rows) * tree.conditioned.filling for tree in trees])
         tabulated = sum([tree.tabulated(kinds, draws) for tree in trees])
         filling += TABULATED_ENTRY_SECONDS * tabulated
+        placed = sum([tree.placed for tree in trees])
+        filling += PLACED_ENTRY_SECONDS * placed
         if "gradient" in kinds:
             filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.size.sum())
+            filling += COUNTED_PLACE_SECONDS * placed
         seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(trees) + filling
         seconds += TREE_CLIQUE_SECONDS * sum([len(tree.conditioned.scopes) for tree in trees])
         for plan in self.modes:

@@ -251,6 +251,12 @@ class Tree:
         tables = [(t, n) for t, n in self._entries_left if isinstance(t, KINDS_OF_TABLE_TERMS)]
         return sum([entries * (rows if term.by_row else passes) for term, entries in tables])
 
+    @property
+    def placed(self) -> float:
+        """The number of entries of tables that are looked up by the states of rows, in all rows."""
+        tables = [(t, n) for t, n in self._entries_left if isinstance(t, KINDS_OF_TABLE_TERMS)]
+        return len(self.rows) * sum([entries for term, entries in tables if term.by_row])
+
     def _pass_bytes(self, rows: int, more: bool, draws: int) -> float:
         """Return the memory of tables and messages; `more`: whether more than log Z is wanted."""
         entries = [0.0, 0.0]
