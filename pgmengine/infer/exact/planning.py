@@ -73,6 +73,8 @@ PASSED_ENTRY_SECONDS, TREE_CLIQUE_SECONDS, CLIQUE_SECONDS = 1.2e-9, 1e-7, 3e-7
 TABULATED_ENTRY_SECONDS, COUNTED_ENTRY_SECONDS = 2e-9, 1e-8
 # Seconds for an entry that is looked up by the states of a row, and for counting it.
 PLACED_ENTRY_SECONDS, COUNTED_PLACE_SECONDS = 1.4e-8, 5e-8
+# Seconds for the likelihood of a state that other rows leave free, and for its answer.
+SEEN_STATE_SECONDS = 4e-8
 # Seconds for the passes on one tree of any size, besides the seconds for its entries.
 CALL_SECONDS = 1.5e-4
 
@@ -158,6 +160,8 @@ class PlannedTrees:
         filling += TABULATED_ENTRY_SECONDS * tabulated
         placed = sum([tree.placed for tree in trees])
         filling += PLACED_ENTRY_SECONDS * placed
+        seen = [len(t.rows) * float(t.conditioned.states.sum()) for t in trees if t.form.seen]
+        filling += SEEN_STATE_SECONDS * sum(seen)
         if "gradient" in kinds:
             filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.size.sum())
             filling += COUNTED_PLACE_SECONDS * placed
