@@ -7,6 +7,7 @@ The arguments are checked and completed first (starting/fit_plan.py). Then updat
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from pgmengine.base.checks import check_executor, seeded, whole
+from pgmengine.base.checks import amount, check_executor, seeded, whole
 from pgmengine.base.errors import PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, RngLike, States
@@ -150,6 +151,7 @@ def fit(
     *,
     repeats: None = None,
     probabilities: Iterable[Member] | None = (),
+    seconds: float | None = None,
 ) -> Fit: ...
 
 
@@ -174,6 +176,7 @@ def fit(
     *,
     repeats: int,
     probabilities: Iterable[Member] | None = (),
+    seconds: float | None = None,
 ) -> list[Fit]: ...
 
 
@@ -198,6 +201,7 @@ def fit(
     *,
     repeats: int | None = None,
     probabilities: Iterable[Member] | None = (),
+    seconds: float | None = None,
 ) -> Fit | list[Fit]:
     """Learn the parameters of a model from data.
 
@@ -271,6 +275,9 @@ def fit(
     probabilities : layers, variables or units, of Binary type, whose data are numbers from 0 to 1,
         such as grey levels: each is the probability of 1, and is drawn anew in each pass over the
         data. It needs an optimizer of mini-batches.
+    seconds : time after which learning ends with the model so far, also within random starts, of
+        which the best one is taken; None = no limit. It does not count what comes before the first
+        update.
 
     Returns
     -------
@@ -321,6 +328,7 @@ def fit(
     check_settings(negative, positive, optimizer, callbacks)
     check_start(state, checkpoint)
     check_executor(executor)
+    limit = math.inf if seconds is None else amount("seconds", seconds)
     read = data if isinstance(data, FitData) else FitData(data)
     plan = plan_fit(
         models[0],
@@ -350,7 +358,7 @@ def fit(
         if saver is None or not _resumed(saver, first):
             for each in fits:
                 each.history.add(each.run.model, each.run.count)
-        interrupted = learn(fits, progress, saver)
+        interrupted = learn(fits, progress, saver, limit)
         unsaved = saver.at_the_end(first.run, first.history, first.watch) if saver else ""
     _warn_of_absent_values(callbacks, first.history)
     labels = labels_of_columns(declared[0].structure, read.values)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -84,10 +86,12 @@ class UnderWay:
         return self.watch.findings(not interrupted and not self.stopped) + self.run.findings()
 
 
-def learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None) -> bool:
-    """Make updates up to the last, Ctrl-C or a callback; return whether Ctrl-C has ended them.
+def learn(
+    fits: Sequence[UnderWay], progress: bool, saver: Saver | None, seconds: float = math.inf
+) -> bool:
+    """Make updates up to the last, Ctrl-C, a callback or so many seconds.
 
-    A saver writes the checkpoint of a single fit.
+    Returns whether Ctrl-C has ended them. A saver writes the checkpoint of a single fit.
     """
     for one in fits:
         one.stopped = one.history.stops()
@@ -95,7 +99,7 @@ def learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None) -> bool
     ctrl_c = CtrlC(PATIENCE_SECONDS)
     try:
         ctrl_c.begin()
-        _learn(fits, progress, saver, ctrl_c)
+        _learn(fits, progress, saver, ctrl_c, seconds)
     finally:
         ctrl_c.over = True
         ctrl_c.end()
@@ -105,14 +109,17 @@ def learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None) -> bool
     return ctrl_c.pressed
 
 
-def _learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None, ctrl_c: CtrlC) -> None:
+def _learn(
+    fits: Sequence[UnderWay], progress: bool, saver: Saver | None, ctrl_c: CtrlC, seconds: float
+) -> None:
     """Make updates; a long one that Ctrl-C has stopped half way is taken back."""
+    end = time.monotonic() + seconds
     made, last = (f(one.run.count for one in fits) for f in (min, max))
     total = max(last, *(one.total for one in fits))
     for one in fits:
-        one.run.allowance.interrupted = lambda: ctrl_c.pressed
+        one.run.allowance.interrupted = lambda: ctrl_c.pressed or time.monotonic() >= end
     # The time of the first update is not known.
-    long = True
+    long, most = True, 1 if seconds < math.inf else sys.maxsize
     for update in track(range(made + 1, total + 1), "learning", progress):
         # A call may make many updates, up to the next one at which somebody looks.
         if update <= made:
@@ -120,26 +127,34 @@ def _learn(fits: Sequence[UnderWay], progress: bool, saver: Saver | None, ctrl_c
         active = [one for one in fits if not one.ended]
         if ctrl_c.pressed or not active:
             break
+        if time.monotonic() >= end:
+            for one in active:
+                one.stopped = f"{seconds:g} seconds are over"
+            break
         kept = [one.kept() for one in active] if long else []
         began = time.monotonic()
         try:
-            _advance(active, len(fits))
+            _advance(active, len(fits), most)
         except KeyboardInterrupt:
             if not (kept and ctrl_c.pressed):
                 raise
             for take_back in kept:
                 take_back()
             break
-        long = time.monotonic() - began > LONG_UPDATE_SECONDS
+        now, before = time.monotonic(), made
+        long = now - began > LONG_UPDATE_SECONDS
         made = min(one.run.count for one in active)
+        # A call of the compiled loop ends by itself only.
+        each = (now - began) / max(made - before, 1)
+        most = max(1, int(min((end - now) / max(each, 1e-9), 1e9)))
         if saver is not None:
             saver.now_and_then(fits[0].run, fits[0].history, fits[0].watch)
 
 
-def _advance(active: Sequence[UnderWay], count: int) -> None:
-    """Make some updates of each fit."""
+def _advance(active: Sequence[UnderWay], count: int, most: int) -> None:
+    """Make some updates of each fit, at most so many."""
     # All make as many updates, so that a monitor that ends one does not hold up the others.
-    most = min(one.due() for one in active)
+    most = min(most, *(one.due() for one in active))
     calls = [one.run.call(most) for one in active]
     make([call for call in calls if call is not None])
     for number, (one, call) in enumerate(zip(active, calls, strict=True), 1):
