@@ -143,6 +143,7 @@ move_clusters = _refused("a compiled move of clusters")
 update_inside = _refused("a compiled round of a layer coupled with itself")
 make_updates = _refused("a compiled update")
 means = _refused("a compiled update")
+sum_paths = best_paths = _refused("a compiled pass over chains")
 OPERATIONS: dict[str, int] = {}
 
 __all__ = [
@@ -150,8 +151,8 @@ __all__ = [
     "GrayWalk", "JunctionTree", "LANES", "LARGEST", "Ladder", "MOST_STATES",
     "MOST_STATES_OF_A_STEP", "MOVES", "OPERATIONS", "Orders", "PROCESSOR", "PROCESSORS", "SGD",
     "SIZE", "SLOW", "STUCK", "TabledSweeps", "Updates", "WEIGHT", "WEIGHT_FILL", "Weights",
-    "across", "add_product", "add_times", "ascend", "build_record", "checked_factors", "draw_step",
-    "judge", "make_updates", "means", "missing", "move_clusters", "outer", "pack",
-    "possible_states", "restricted_entries", "run_restricted", "shuffled", "tally", "uniforms",
-    "update_inside", "use", "waves",
+    "across", "add_product", "add_times", "ascend", "best_paths", "build_record", "checked_factors",
+    "draw_step", "judge", "make_updates", "means", "missing", "move_clusters", "outer", "pack",
+    "possible_states", "restricted_entries", "run_restricted", "shuffled", "sum_paths", "tally",
+    "uniforms", "update_inside", "use", "waves",
 ]  # fmt: skip

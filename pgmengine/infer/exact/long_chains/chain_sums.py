@@ -150,7 +150,8 @@ def best_paths(field: Array, transition: Array, lengths: Array) -> tuple[Array, 
     """
     path, log_z = np.full(len(field), -1, dtype=np.int32), np.zeros(len(lengths))
     if len(field) and _compiled(field):
-        _kernels.best_paths(_first(lengths), *_as_doubles(field, transition), log_z, path)
+        given = _doubles(field), _doubles(transition)
+        _kernels.best_paths(_first(lengths), given[0], given[1], log_z, path)
     elif len(field):
         log_best_paths(field, transition, lengths, log_z, path)
     if not np.isfinite(log_z).all() or path.min(initial=0) < 0:
@@ -160,7 +161,7 @@ def best_paths(field: Array, transition: Array, lengths: Array) -> tuple[Array, 
 
 def _compiled(field: Array) -> bool:
     """Return whether the compiled routines take chains of so many states."""
-    return field.shape[1] <= _kernels.MOST_STATES_OF_A_STEP
+    return bool(field.shape[1] <= _kernels.MOST_STATES_OF_A_STEP)
 
 
 def _narrow(field: Array, transition: Array) -> bool:
@@ -177,9 +178,9 @@ def _first(lengths: Array) -> Array:
     return np.append(0, np.cumsum(lengths, dtype=np.int64))
 
 
-def _as_doubles(*arrays: Array) -> list[Array]:
-    """Return arrays in the layout that compiled code takes."""
-    return [np.ascontiguousarray(x, dtype=np.float64) for x in arrays]
+def _doubles(array: Array) -> Array:
+    """Return an array in the layout that compiled code takes."""
+    return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def _scaled_sums(field: Array, transition: Array, lengths: Array, weights: Array) -> ChainSums:
@@ -187,8 +188,8 @@ def _scaled_sums(field: Array, transition: Array, lengths: Array, weights: Array
     log_z, marginals = np.zeros(len(lengths)), np.full(field.shape, np.nan)
     pairs = np.full(transition.shape, np.nan) if len(field) else np.zeros(transition.shape)
     if len(field):
-        given = _as_doubles(field, transition, weights)
-        _kernels.sum_paths(_first(lengths), *given, log_z, marginals, pairs)
+        given = _doubles(field), _doubles(transition), _doubles(weights)
+        _kernels.sum_paths(_first(lengths), given[0], given[1], given[2], log_z, marginals, pairs)
     return ChainSums(log_z, marginals, pairs)
 
 
