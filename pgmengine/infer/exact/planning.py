@@ -39,6 +39,7 @@ from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_or
 from pgmengine.infer.exact.junction_tree.factors import weighs_units
 from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
+from pgmengine.infer.exact.junction_tree.mode_bounds import bounding_seconds, in_no_mode
 from pgmengine.infer.exact.junction_tree.trees import (
     MAX_TREE_ENTRIES,
     PASSES_FOR_MARGINALS,
@@ -276,6 +277,7 @@ def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
         joints=tuple(units_of(target.structure, w) for w in want if isinstance(w, Joint)),
         pairs="pairs" in kinds,
         maximum="mode" in kinds,
+        bounded=kinds == {"mode"},
         absent=tuple(absent) if means else (),
     )
     every = kinds_of_rows(target, absent, means)
@@ -443,6 +445,16 @@ class _Draft:
         passed = PASSES_FOR_MARGINALS * PASSED_ENTRY_SECONDS * self.rough.entries
         return entries if filling <= passed else 0.0
 
+    @property
+    def _bounded(self) -> bool:
+        """Whether states that are in no mode are left out: those of one row, from a large tree."""
+        c = self.conditioned
+        # Marginalised units count with their largest weight, which the tables do not hold.
+        if not self.form.bounded or len(self.rows) > 1 or c.infinite or c.absent:
+            return False
+        passed = PASSED_ENTRY_SECONDS * self.rough.entries
+        return bounding_seconds(c.scopes, c.sizes) < passed
+
     def tree(self, search: float = MAX_SEARCH_SECONDS) -> Tree:
         """Return the tree of these rows.
 
@@ -457,8 +469,12 @@ class _Draft:
                 order = best_order(states, scopes.start, scopes.scope, search, conditioned.passing)
             return order, JunctionTree(states, scopes.start, scopes.scope, order.order)
 
-        if self.looked_at:
+        bounded = self._bounded
+        if self.looked_at or bounded:
             zeros = conditioned.impossible(self.target)
+            if bounded:
+                tables = [part.ravel() for part in conditioned.tables(self.target)]
+                zeros |= in_no_mode(states, scopes, np.concatenate(tables))
             if zeros.any():
                 digest = sha256(np.packbits(zeros).tobytes()).digest()
                 key = ("possible", search, digest, *self.key)

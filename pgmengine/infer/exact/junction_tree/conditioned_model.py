@@ -82,6 +82,7 @@ class Form:
     seen : make a factor of each free unit, for the rows that observe it (shared_rows.py).
     absent : layers with infinitely many values of which units are absent from some rows, and whose
         means are wanted.
+    bounded : leave out states that are in no mode (mode_bounds.py), as only the mode is wanted.
     """
 
     structural: bool = False
@@ -91,6 +92,7 @@ class Form:
     small: bool = False
     seen: bool = False
     absent: tuple[str, ...] = ()
+    bounded: bool = False
 
 
 # The kinds of terms that tables have.
