@@ -161,7 +161,8 @@ def _best(
                 before = value(model) if tolerance >= 0 else None
                 model, whole = update(model, moments), whole + 1
                 # The value is computed from the expectations that the next update needs.
-                if before is not None and value(model) - before <= tolerance:
+                after = value(model) if tolerance >= 0 else None
+                if before is not None and after is not None and after - before <= tolerance:
                     settled.add(id(moments))
                     break
             starts[i] = model, moments
