@@ -216,7 +216,8 @@ def fit(
         list of them). One whose parameters
         are all as its constructor chose them (`Model.fresh`) begins at the base rates of the data:
         biases are set so that observed units have the means of the data. Given and learned
-        parameters stay.
+        parameters stay. Rows of inputs of Normal children that are all 0 begin at the mean and the
+        standard deviation of their data.
     data : layer -> (rows, size), or a DataFrame with a column for each unit; NaN is a missing
         value, and layers that are left out are hidden. States have their names, as in `infer`.
         A DataFrame as the value of a layer has the units of the layer as columns, by their names.
@@ -234,7 +235,8 @@ def fit(
     given : layers, variables, or units (layer, number) to condition on: log p(rest | given) is
         maximised.
     optimizer : EM(), LBFGS(), or an optimizer of mini-batches. By default EM() where every
-        parameter is the table of a conditional and no `negative` is given; LBFGS() where complete
+        parameter is the table of a conditional, or the rows of a parent's states for real children,
+        and no `negative` is given; LBFGS() where complete
         data make the objective concave and its normaliser is cheap, for other templates, for
         directed models with tables or real children whose exact posterior is cheap, or with
         `negative=PseudoGradient()`; `Fit.notes` says so. Elsewhere centred gradients, with steps

@@ -15,7 +15,7 @@ from pgmengine.units.unit import Unit
 # Largest relative difference of a square that is given from the square of its number.
 SQUARE_ROUNDING = 1e-9
 
-# The data that learning begins near enough to.
+# The data that learning by mini-batches comes near enough to.
 MOST_MEAN, LEAST_SIGMA, MOST_SIGMA = 5.0, 0.1, 10.0
 
 # Inputs for log sigma count up to this size, so that a step of learning that is too long ends in a
@@ -55,9 +55,10 @@ class Normal(Unit):
     -----
     sigma = max(least_sigma, exp(z)), where z is the second input. A fit keeps the row of a state at
     log least_sigma or above, so that its number is the one in use, and a finding says which states
-    have no other spread than that. As an exponential family with base measure N(0, 1), the
-    statistics are (x, x^2), eta = (m / sigma^2, (1 - 1 / sigma^2) / 2), and
-    A = m^2 / (2 sigma^2) + log sigma. At beta = 0 a unit is standard normal: standardise data
+    have no other spread than that. EM and LBFGS learn in the unit of the data: where all rows are
+    0, they begin at the mean and the standard deviation of the data. As an exponential family with
+    base measure N(0, 1), the statistics are (x, x^2), eta = (m / sigma^2, (1 - 1 / sigma^2) / 2),
+    and A = m^2 / (2 sigma^2) + log sigma. At beta = 0 a unit is standard normal: standardise data
     before tempering.
 
     >>> import pgmengine as pgm
@@ -208,9 +209,9 @@ class Normal(Unit):
         return np.stack([mean, np.log(np.maximum(variance, self.least_sigma**2)) / 2.0], axis=-1)
 
     def misfit(self, x: Array) -> str:
-        """Return why learning would not come near the data x (n, 2), or an empty string.
+        """Return why mini-batches would not come near the data x (n, 2), or an empty string.
 
-        It begins at inputs near 0, which are the mean and the log standard deviation.
+        The sizes of their steps are those of inputs near 0.
         """
         if not len(x):
             return ""
@@ -219,8 +220,9 @@ class Normal(Unit):
             return ""
         return (
             f"the data have the mean {mean:.4g} and the standard deviation {sigma:.4g}; Normal "
-            f"units learn from numbers with a mean of at most {MOST_MEAN:g} in size and a standard "
-            f"deviation from {LEAST_SIGMA:g} to {MOST_SIGMA:g}: standardise them, (x - mean) / sd"
+            f"units learn by mini-batches from numbers with a mean of at most {MOST_MEAN:g} in "
+            f"size and a standard deviation from {LEAST_SIGMA:g} to {MOST_SIGMA:g}: standardise "
+            "them, (x - mean) / sd, or take optimizer=pgm.EM() or pgm.LBFGS()"
         )
 
     def input_scales(self, zeta: Array) -> Array:

@@ -6,8 +6,10 @@ The plain way is a junction tree for each length and pattern of gaps.
 import numpy as np
 import pytest
 from chains_together import fits
+from loops import one_test_over
 
 import pgmengine as pgm
+from pgmengine.infer.exact.long_chains import chain_counts
 from pgmengine.learn.full_batch import objective
 
 NAN = np.nan
@@ -228,3 +230,57 @@ def test_fixed_entries_are_kept_without_chains_as_with_them():
     )
     for key, value in chains.model.learned.items():
         np.testing.assert_allclose(plain.model.learned[key], value, atol=1e-8)
+
+
+def classes(count, rng):
+    """A mixture with real, Gaussian and categorical columns, and rows with gaps."""
+    b = pgm.GraphBuilder()
+    c = b.variable("c", states=3)
+    x, g = b.layer("x", pgm.Normal(), 4), b.layer("g", pgm.Gaussian(0.7), 2)
+    b.conditional(c, (), rng.dirichlet(np.ones(3)))
+    # Two columns share their rows; such a row of data has several of them in one step.
+    b.cause(c, x[:2], rng.normal(size=(3, 2)), name="both")
+    b.cause(c, x[2:], rng.normal(size=(2, 3, 2)), name="own")
+    b.cause(c, g, rng.normal(size=(2, 3, 1)), name="gauss")
+    y = [b.variable(f"y{i}", states=2 + i) for i in range(2)]
+    for i, one in enumerate(y):
+        b.conditional(one, (c,), rng.dirichlet(np.ones(2 + i), 3))
+    z = rng.integers(3, size=count)
+    data = {"x": rng.normal(z[:, None], 1.0, (count, 4)), "g": rng.normal(size=(count, 2))}
+    data |= {f"y{i}": rng.integers(0, 2 + i, count).astype(float) for i in range(2)}
+    for column in data.values():
+        column[rng.random(column.shape) < 0.3] = NAN
+    data["y1"][:] = NAN if rng.random() < 0.2 else data["y1"]
+    for column in data.values():
+        # A row without any value, and one with a single one.
+        column[:2] = NAN
+    data["x"][1, 2] = 0.5
+    return b.build(), data
+
+
+@one_test_over("seed", range(8))
+def test_rows_with_gaps_of_a_mixture_are_chains_of_one_step(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    model, data = classes(40, rng)
+    weights = rng.integers(0, 3, 40).astype(float) if seed % 2 else None
+    monkeypatch.setattr(chain_counts, "ENTRIES_AT_ONCE", (1, 2**15)[seed // 2 % 2])
+    monkeypatch.setattr(chain_counts, "LEAST_SHARE_OF_STEPS", (0.0, 0.5, 0.8, 2.0)[seed % 4])
+    for steps in (pgm.EM(pseudocount=seed % 3, starts=1, tolerance=0.0), pgm.LBFGS(starts=1)):
+
+        def learned(steps=steps):
+            # Trees of models with arrows count families of barren units, which later updates of EM
+            # would see.
+            updates = 1 if type(steps) is pgm.EM else 3
+            settings = {"sample_weight": weights, "updates": updates, "progress": False}
+            return pgm.fit(model, data, optimizer=steps, **settings)
+
+        together, used, apart = fits(learned, monkeypatch)
+        monkeypatch.setattr(objective, "chains_of", chain_counts.chains_of)
+        assert used
+        both = [f.history["objective"]["value"][0] for f in (together, apart)]
+        if type(steps) is pgm.LBFGS:
+            for key, value in apart.params.items():
+                np.testing.assert_allclose(together.params[key], value, atol=1e-7)
+            np.testing.assert_allclose(*both, rtol=1e-10)
+        for name in ("both", "own", "gauss"):
+            np.testing.assert_allclose(together.params[name], apart.params[name], atol=1e-7)

@@ -422,11 +422,13 @@ def _added(
     summed = input_rows(model.structure).units
     for _, own in found:
         for key, slope in own.items():
-            shape = np.shape(model.params.get(key))
+            if key not in model.params:
+                continue
+            shape = np.shape(model.params[key])
             alike = np.shape(slope) == shape
             # Sums of inputs have one more component.
             alike |= key in summed and np.shape(slope) == (*shape[:-1], shape[-1] + 1)
-            if key in model.params and alike:
+            if alike:
                 slopes[key] = plus(slopes[key], slope) if key in slopes else slope
     values = [value for value, _ in found if value is not None]
     return sum(values) if len(values) == len(found) else None, slopes

@@ -122,7 +122,10 @@ class FitPlan:
             fixed = joint_masks(
                 idle_entries(target, self.given), staying(self.optimizer, model.params)
             )
-            model = at_data(model, data_moments(rows), fixed)
+            # The biases of the steps of a template stay as they are declared.
+            moments = data_moments(rows)
+            learned = {key: own for key, own in moments.items() if key not in self.data.kept}
+            model = at_data(model, learned, fixed)
             if model.fresh:
                 model, names = started(model, self.means)
         length = self.length

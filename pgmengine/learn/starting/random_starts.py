@@ -29,6 +29,7 @@ from pgmengine.model.structure import first_of
 from pgmengine.model.tables import normalised
 from pgmengine.model.terms.input_rows import rows_of_inputs
 from pgmengine.model.weights import is_sparse, like, numbers
+from pgmengine.units import Unit
 
 # The first words of the note of a fit that has tried several starts.
 BEST_OF = "began at the best of"
@@ -160,7 +161,8 @@ def _best(
                 before = value(model) if tolerance >= 0 else None
                 model, whole = update(model, moments), whole + 1
                 # The value is computed from the expectations that the next update needs.
-                if before is not None and value(model) - before <= tolerance:
+                after = value(model) if tolerance >= 0 else None
+                if before is not None and after is not None and after - before <= tolerance:
                     settled.add(id(moments))
                     break
             starts[i] = model, moments
@@ -200,6 +202,12 @@ def changed(
     return Model(s, out)
 
 
+def _sizes_of_rows(unit: Unit, own: Moments, between: tuple[int, ...]) -> Array:
+    """Return the changes of inputs with these data, (leading axes, *between, width)."""
+    sizes = [unit.input_sizes(np.full(unit.width, each)) for each in np.sqrt(own.variance).ravel()]
+    return np.reshape(sizes, (*own.variance.shape, *between, unit.width))
+
+
 def _changed_table(
     model: Model, key: str, mask: Array, kept: Array | None, rng: np.random.Generator
 ) -> Array:
@@ -224,10 +232,8 @@ def _change_of_weight(
     unit = rows_of_inputs(s).get(key)
     if unit is not None and key in moments:
         # Rows of one place, or of several that share them, have data of their own.
-        spread = np.sqrt(moments[key].variance)
-        sizes = [unit.input_sizes(np.full(unit.width, each)) for each in spread.ravel()]
         noise = rng.standard_normal(np.shape(model.params[key]))
-        return noise * np.reshape(sizes, (*spread.shape, 1, unit.width))
+        return noise * _sizes_of_rows(unit, moments[key], (1,))
     one, two = s.parameters[key].layers
     at_second = bool(np.asarray(distinct(target.free[one]).all(axis=0)).any())
     value, size = model.params[key], _size(target, two if at_second else one)

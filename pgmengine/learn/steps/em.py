@@ -1,4 +1,4 @@
-"""EM: counts of complete data, expected counts elsewhere, and their normalised rows.
+"""EM: counts of complete data, expected counts elsewhere, and the parameters that they determine.
 
 An update has two steps. The E step takes the expected count N_jk of each entry of each conditional,
 parents' states j and child's state k, given the rows at the present parameters. The M step makes
@@ -16,6 +16,15 @@ maximum. Tables of several places that are one parameter have the sum of their c
 and so have rows of a conditional that are one leaf. The numbers of a noisy gate are rows of
 probabilities, too; their counts are expected numbers of contributions (model/forms/gate.py), which
 depend on the parameters also where the data are complete.
+
+Real children of arrows learn rows of inputs from sums in the place of counts
+(model/terms/input_rows.py): a Normal child has the mean and the variance of its values in each
+state of its parent. Its prior adds w values that deviate from the mean of the state by the standard
+deviation s of the data, with w = ADDED_ROWS times the pseudocount,
+
+    m = mean,  sigma^2 = (sum of (x - m)^2 + w s^2) / (N + w),
+
+and the objective gains -w (log sigma + s^2 / (2 sigma^2)), which keeps deviations apart from 0.
 """
 
 from __future__ import annotations
@@ -58,8 +67,9 @@ class EM(FullBatch):
     """Counts where data are complete, and expectation maximisation elsewhere.
 
     Use it to learn the conditionals of Bayesian networks, mixtures and hidden Markov models, also
-    with missing values and latent variables. An update of the fit is one iteration on all rows;
-    complete data need a single one. `fit` takes it by default where every parameter is a
+    with missing values and latent variables. Conditionals are tables, and rows of arrows from a
+    variable to Normal and Gaussian children. An update of the fit is one iteration on all rows;
+    complete data need a single one. `fit` takes it by default where every parameter is such a
     conditional.
 
     Parameters
@@ -68,7 +78,10 @@ class EM(FullBatch):
         shape of the parameter (absent parameters have 0). 1 is the prior of Laplace. With 0 a row
         of a conditional without data keeps its present probabilities, and the fit says so.
         Entries that are 0 in the model are impossible and stay 0; a pseudocount above 0 in an array
-        makes them possible again.
+        makes them possible again. For Normal children, 1 adds a hundredth of a row that deviates
+        from the mean of a state as the data do from theirs, so that no standard deviation falls to
+        0; an array has one number for each state then, the shape of the parameter without its last
+        axis. 0 is maximum likelihood.
     tolerance : learning ends when the objective, the log-likelihood plus the logarithm of the
         prior, rises by at most so many nats a row in an update. `Fit.history["objective"]` has its
         values. With latent variables the objective can rise slowly for long, and then fast: a
@@ -86,8 +99,9 @@ class EM(FullBatch):
 
     Raises
     ------
-    PgmError for settings out of their range; when learning starts, for a parameter that is not the
-    table of a conditional, and for pseudocounts of unknown parameters, of other shapes, or below 0.
+    PgmError for settings out of their range; when learning starts, for a parameter that counts and
+    sums do not determine, such as arrows of several parents to one real child, and for pseudocounts
+    of unknown parameters, of other shapes, or below 0.
 
     References
     ----------
@@ -255,10 +269,10 @@ class EM(FullBatch):
         kept: dict[str, int] = {}
         for key, unit in input_rows(model.structure).units.items():
             zeta, prior = np.asarray(model.params[key]), self._prior(objective, key)
-            fixed = np.broadcast_to(objective.fixed.get(key, np.False_), zeta.shape)
-            params[key] = unit.refitted(zeta, counts[key], prior, fixed)
-            learns = ~fixed.all(axis=-1)
-            if empty := int(np.count_nonzero(learns & (counts[key][..., 0] + prior[0] <= 0))):
+            stays = np.broadcast_to(objective.fixed.get(key, np.False_), zeta.shape)
+            params[key] = unit.refitted(zeta, counts[key], prior, stays)
+            bare = ~stays.all(axis=-1) & (counts[key][..., 0] + prior[0] <= 0)
+            if empty := int(np.count_nonzero(bare)):
                 kept[key] = empty
         for t in model.structure.table_groups.values():
             logs = model.params[t.key]
@@ -270,15 +284,20 @@ class EM(FullBatch):
             learns = np.isfinite(logs).sum(axis=-1) > 1
             if empty := int(np.count_nonzero(learns & ~free.any(axis=-1))):
                 kept[t.key] = empty
-        if kept:
-            names = listed([repr(key) for key in kept])
-            objective.notes["rows without data"] = (
-                f"{sum(kept.values())} rows of {names} have no data and no pseudocounts, and stay "
-                "as they are"
-            )
-        else:
-            objective.notes.pop("rows without data", None)
+        _tell_of_kept(objective, kept)
         return Model(model.structure, params)
+
+
+def _tell_of_kept(objective: Objective, kept: Mapping[str, int]) -> None:
+    """Note how many rows of each parameter have no data, and stay as they are."""
+    if not kept:
+        objective.notes.pop("rows without data", None)
+        return
+    names = listed([repr(key) for key in kept])
+    objective.notes["rows without data"] = (
+        f"{sum(kept.values())} rows of {names} have no data and no pseudocounts, and stay as they "
+        "are"
+    )
 
 
 def check_counts(added: Array, name: str) -> None:

@@ -267,7 +267,7 @@ class _Path:
         if not self.settings.l1:
             return slope
         inward = np.sign(slope) * np.maximum(np.abs(slope) - self.l1, 0.0)
-        return np.where(point == 0, inward, slope - self.l1 * np.sign(point))
+        return np.asarray(np.where(point == 0, inward, slope - self.l1 * np.sign(point)))
 
     def inside(self, direction: Array, slope: Array) -> Array:
         """Return a direction without steps below the floors or, with l1, against the slope."""
