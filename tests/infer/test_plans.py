@@ -5,6 +5,7 @@ size for each unit.
 import io
 import math
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,10 @@ from tiny import MODELS, mixed_target
 import pgmengine as pgm
 from pgmengine.declare.model import Model
 from pgmengine.evidence.relevance import barren
+from pgmengine.infer.exact.enumeration.enumeration import Enumeration
+from pgmengine.infer.exact.exact import quick
+from pgmengine.infer.exact.junction_tree.elimination import Elimination
+from pgmengine.infer.results.result import duration
 from pgmengine.model.graph.unit_graph import ancestors
 from pgmengine.model.weights import add_rows
 
@@ -251,3 +256,36 @@ def test_auto_leaves_out_what_takes_too_long():
     assert pgm.explain(model).chosen.method == "SwendsenWang"
     with pytest.raises(pgm.PgmError, match="max_seconds"):
         pgm.Auto(max_seconds=-1)
+
+
+def test_a_plan_says_how_long_its_planning_took_where_it_took_long():
+    plan = pgm.Exact().plan(lattice(8).given(), ("log_z",))
+    assert 0.0 < plan.preparation and plan.bare.preparation == plan.preparation
+    assert plan == replace(plan, preparation=9.94) and "planning" not in str(plan)
+    assert str(replace(plan, preparation=9.94)).endswith(", after 9.9 s of planning")
+
+
+def test_explain_says_how_long_the_methods_take_that_follow_chains():
+    """The second chains and the ladder of a question whose chains may not mix."""
+    model = lattice(8, periodic=True)
+    # Ladders above the limit of what follows do not count.
+    chains, ladder = pgm.MCMC(), pgm.ParallelTempering()
+    auto = pgm.Auto(candidates=(chains, ladder), retry_seconds=math.inf)
+    both = sum(m.plan(model.given(), ("marginals",)).seconds for m in (chains, ladder))
+    assert auto.plan(model.given(), ("marginals",)).most_seconds == pytest.approx(both)
+    told = pgm.explain(model, method=auto)
+    assert f"at most about {duration(both)} with the methods that follow" in told
+    alone = pgm.explain(model, method=replace(auto, retry_seconds=0.0))
+    assert alone.endswith("answer: MCMC, estimate")
+
+
+def test_a_quick_check_takes_the_cheaper_of_enumeration_and_tree():
+    """A chain of 40 units: 2^20 states of a cover to visit, or a tree of 39 cliques."""
+    long, short = (quick(of_layers(n).given(), ("marginals",), 22.0, 2.0**20, 1) for n in (40, 6))
+    assert isinstance(long.method, Elimination) and long.plan.accepted
+    assert isinstance(short.method, Enumeration) and short.plan.accepted
+
+
+def test_children_of_many_parents_are_not_checked_by_a_tree():
+    target = pgm.sbn([30, 40], rng=0).given()
+    assert quick(target, ("marginals",), 22.0, 2.0**20, 1).plan.refusal

@@ -100,6 +100,26 @@ def _drawn(vertices: int, edges: Array) -> Array | None:
     return places
 
 
+def grid_places(structure: Structure, free: FreeUnits, edges: Array) -> Array | None:
+    """Return the places (units + 1, 2) of the units of an array with two axes, if no edges cross.
+
+    None if other units are free, or if an edge joins units that are no neighbours or crosses
+    another one. A lattice then needs no drawing, which takes most of the time of its log Z.
+    """
+    (name, units), *others = [*free.layers.items()] or [("", np.empty(0, dtype=np.int64))]
+    shape = structure.layers[name].shape if name else ()
+    if others or len(shape) != 2 or edges.max(initial=-1) >= len(units):
+        return None
+    places = np.stack(np.unravel_index(units, shape), axis=1)
+    ends = places[edges]
+    steps = np.abs(ends[:, 0] - ends[:, 1])
+    # Edges can cross only where both diagonals of a cell are there.
+    cells = ends.min(axis=1)[steps.sum(axis=1) == 2]
+    if steps.max(initial=0) > 1 or len(np.unique(cells, axis=0)) < len(cells):
+        return None
+    return np.concatenate([places, np.zeros((1, 2))])
+
+
 # Columns of the inverse that are computed together.
 COLUMNS_AT_ONCE = 128
 
@@ -415,7 +435,9 @@ def _part(target: Target, kind: Kind, form: Form, kinds: set[str]) -> Part:
         raise PgmError(f"the graph has {len(edges)} edges, and at most {MAX_EDGES} are drawn")
     if why := no_room(working_bytes(len(edges))):
         raise PgmError(f"the determinant of a planar graph of {len(edges)} edges: {why}")
-    places = drawing(units + 1, edges, target.structure)
+    places = grid_places(target.structure, conditioned.free, edges)
+    if places is None:
+        places = drawing(units + 1, edges, target.structure)
     if places is None:
         fields = f", counting {len(ghosted)} fields as edges to one more unit"
         raise PgmError(f"the graph is not planar{fields * bool(len(ghosted))}")

@@ -14,8 +14,8 @@ from pgmengine.model.weights import count, is_sparse
 PATTERN_MICROSECONDS = 100.0
 
 # Microseconds and number of rounds of a typical search for possible states (support.py).
-SEARCH_MICROSECONDS = 10_000.0
-SEARCH_ROUNDS = 64
+SEARCH_MICROSECONDS = 3_000.0
+SEARCH_ROUNDS = 24
 
 
 def rounds_seconds(target: Target, rounds: float, tables: bool) -> float:
@@ -34,12 +34,12 @@ def _by_tables(target: Target, rounds: float) -> float:
     noisy = {name for name in s.directed_layers if not s.layers[name].unit.canonical}
     directed = 8 if target.rows == 1 else 17
     each = sum(
-        n * (75 if c.b in noisy else directed if c.directed else 5) * NS for c, n in entries.items()
+        n * (280 if c.b in noisy else directed if c.directed else 5) * NS for c, n in entries.items()
     )
     each += (2.0 * float(s.table_index.axis_entries.sum()) + 40.0 * len(s.table_index.unit)) * (
         NS / LANES
     )
-    start = sum(entries.values()) + 10 * units + 100 * len(entries)
+    start = 0.3 * sum(entries.values()) + 10 * units + 100 * len(entries)
     start += PATTERN_MICROSECONDS * target.rows * (bool(s.tables) and not target.pattern.alike)
     if len(target.model.table_terms) and np.isneginf(target.model.table_terms).any():
         start, rounds = start + SEARCH_MICROSECONDS, rounds + SEARCH_ROUNDS

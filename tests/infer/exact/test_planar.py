@@ -9,6 +9,7 @@ from loops import in_blocks, one_test_over
 from scipy.spatial import Delaunay
 
 import pgmengine as pgm
+from pgmengine.infer.exact import planar
 
 # Sums of at most 2^11 states, and determinants of at most 100 rows.
 SUMS = {"rtol": 1e-10, "atol": 1e-10}
@@ -395,3 +396,40 @@ def test_pairs_of_a_layer_of_more_than_46340_units_keep_their_numbers(units=47_0
     found = pgm.infer(b.build(), want=("log_z",)).log_z
     expected = units * np.log(2.0) + (units - 1) * np.log(np.cosh(k))
     np.testing.assert_allclose(found, [expected], rtol=1e-10)
+
+
+def lattice_with_diagonals(rng, shape, both):
+    """An array of spins with random couplings, some diagonals, and in one cell perhaps both."""
+    b = pgm.GraphBuilder()
+    s = b.variable("s", states=2, shape=shape)
+    ways = [(s[1:], s[:-1]), (s[:, 1:], s[:, :-1]), (s[1:2, 1:], s[:1, :-1])]
+    for one, two in ways + [(s[1:2, :1], s[:1, 1:2])] * both:
+        weak = rng.normal(0.0, 0.5)
+        b.table((one, two), np.exp([[weak, -weak], [-weak, weak]]))
+    return b.build()
+
+
+@one_test_over("seed", range(6))
+def test_a_lattice_needs_no_drawing(monkeypatch, seed):
+    """The places of an array, against elimination."""
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(2, 6)), int(rng.integers(2, 6)))
+    model, want = lattice_with_diagonals(rng, shape, both=False), ("log_z", "marginals", "gradient")
+    exact = pgm.infer(model, want=want, method=pgm.Elimination())
+    monkeypatch.setattr(planar, "drawing", None)
+    on_grid = pgm.infer(model, want=want, method=pgm.Planar())
+    np.testing.assert_allclose(on_grid.log_z, exact.log_z, **SUMS)
+    for name, value in exact.gradient.items():
+        np.testing.assert_allclose(on_grid.gradient[name], value, **SUMS)
+
+
+def test_diagonals_that_cross_are_drawn():
+    """A cell with all edges is a planar graph, but not at the places of an array."""
+    rng = np.random.default_rng(0)
+    model = lattice_with_diagonals(rng, (2, 3), both=True)
+    want = ("log_z", "gradient")
+    drawn, exact = (pgm.infer(model, want=want, method=m()) for m in (pgm.Planar, pgm.Elimination))
+    np.testing.assert_allclose(drawn.log_z, exact.log_z, **SUMS)
+    # Two layers have no places of one array, and neither has a unit with a field.
+    pairs = np.array([[0, 1], [1, 2]])
+    assert accepted(spins(pairs, np.ones(2), np.ones(3)))

@@ -259,7 +259,7 @@ def _seconds(target: Target, wanted: tuple[str, ...], groups: list[_Group]) -> f
         elif plain:
             seconds += states * columns * (12 + 10 * (moments or pairs or best)) * NS
         else:
-            each = 5.0 + columns * (0.07 + 0.17 * moments + 1.2 * pairs + 0.35 * best)
+            each = 5.0 + columns * (0.07 + 0.17 * moments + 0.5 * pairs + 0.35 * best)
             seconds += 0.6e-3 + states * each * NS
     return seconds
 

@@ -261,7 +261,7 @@ def drawing_seconds(target: Target, wanted: tuple[str, ...], draws: float) -> fl
         rest = layer.width * (1.0 - tabled / layer.size)
         each += Price(60 * US, (25 + 12 * state_count(target, name)) * NS * rest + 9 * NS * tabled)
         if arrows_inside(target.model, name):
-            calls += len(target.model.generations[name]) * 35 * US + 3 * US * layer.width
+            calls += len(target.model.generations[name]) * 30 * US + 3 * US * layer.width
     if s.tables:
         calls += len(s.drawing_steps) * 60 * US
         each += Price(0.0, 0.5 * NS * len(s.table_index.unit))
