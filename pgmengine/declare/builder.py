@@ -488,6 +488,17 @@ class GraphBuilder:
         - tables: wrong shapes, negative entries, and no possible state;
         - conditionals: rows that do not sum to one, and cycles.
         """
+        bare, grouped = self.bare()
+        placed = placed_terms(bare, self.declared)
+        biases = (*self.given, *(None for _ in grouped))
+        structure, params = assembled(bare, biases, self.weights, placed, seeded(rng))
+        if structure.tables_and_gates:
+            check_complete(structure)
+        given = [*self.given, *self.weights, *(one.values for one in self.declared)]
+        return Model(structure, params, fresh=all(value is None for value in given))
+
+    def bare(self) -> tuple[Structure, list[Layer]]:
+        """Return the layers without terms, and those among them that hold single variables."""
         check_names(self.variables, self.layers)
         self._check_causes()
         single = [v.name for v in self.variables if v.shape is None]
@@ -504,13 +515,7 @@ class GraphBuilder:
         layers = {layer.name: layer for layer in (*self.layers, *grouped)}
         bare = Structure(layers, tuple(self.couplings))
         bare = replace(bare, variables=tuple(bare.names.unique[name] for name in single))
-        placed = placed_terms(bare, self.declared)
-        biases = (*self.given, *(None for _ in grouped))
-        structure, params = assembled(bare, biases, self.weights, placed, seeded(rng))
-        if structure.tables_and_gates:
-            check_complete(structure)
-        given = [*self.given, *self.weights, *(one.values for one in self.declared)]
-        return Model(structure, params, fresh=all(value is None for value in given))
+        return bare, grouped
 
     def _join(self, scope: tuple[Any, ...], values: Any, name: str | None, kind: Kind) -> None:
         """Add a coupling, arrows or a bias: of two whole layers, or of units in places."""

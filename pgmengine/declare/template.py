@@ -101,12 +101,7 @@ class Template:
 
     def _made(self, steps: int) -> Model:
         """Return the model of a number of steps with the learned parameters."""
-        built = self.declare(steps)
-        if not isinstance(built, GraphBuilder):
-            raise PgmError(
-                f"{self.name}({steps}) must return a GraphBuilder, not {type(built).__name__}"
-            )
-        model = built.build(rng=0)
+        model = self._declared(steps).build(rng=0)
         for key, value in self.learned.items():
             if key in model.params and np.shape(model.params[key]) != np.shape(value):
                 raise PgmError(
@@ -116,6 +111,15 @@ class Template:
                     "number of steps"
                 )
         return model.with_params({k: v for k, v in self.learned.items() if k in model.params})
+
+    def _declared(self, steps: int) -> GraphBuilder:
+        """Return the declaration of a number of steps."""
+        built = self.declare(steps)
+        if not isinstance(built, GraphBuilder):
+            raise PgmError(
+                f"{self.name}({steps}) must return a GraphBuilder, not {type(built).__name__}"
+            )
+        return built
 
     @property
     def params(self) -> dict[str, Weight]:
@@ -189,7 +193,10 @@ class Template:
                 f"{what} must map names to values, such as {{'x': values}}, or be a number of "
                 f"steps without evidence, not {type(row).__name__}"
             )
-        shapes = {key: shape_of(value) for key, value in row.items()}
+        return self._steps_of_shapes({key: shape_of(v) for key, v in row.items()}, what)
+
+    def _steps_of_shapes(self, shapes: Mapping[Any, tuple[int, ...]], what: str) -> int:
+        """Return the number of steps of a row of evidence by the shapes of its values."""
         lengths = [shape[0] for shape in shapes.values() if shape]
         for steps in dict.fromkeys(n for n in lengths if n >= 1):
             if self._fits(steps, shapes):
@@ -198,8 +205,8 @@ class Template:
             if steps >= 1 and self._fits(steps, shapes):
                 return steps
         names = self(2).structure.names
-        unknown = [key for key in row if names.layer_of(key) is None]
-        if unknown and len(unknown) == len(row):
+        unknown = [key for key in shapes if names.layer_of(key) is None]
+        if unknown and len(unknown) == len(shapes):
             known = [*names.declared()]
             raise PgmError(
                 f"{what}: {unknown[0]!r} is no variable of {self.name}, which has "
@@ -228,13 +235,14 @@ class Template:
     def _fits(self, steps: int, shapes: Mapping[Any, tuple[int, ...]]) -> bool:
         """Whether arrays of these shapes are values of the model, and one depends on the steps."""
         try:
-            layers, fewer = self(steps).structure.layers, None
+            layers = self(steps).structure.layers
         except PgmError:
             return False
         named = {key: shape for key, shape in shapes.items() if key in layers and shape}
         if not named or not all(has_shape(layers[key], shape) for key, shape in named.items()):
             return False
-        fewer = self(steps + 1).structure.layers
+        # The layers alone say this, and a model takes five times as long.
+        fewer = self._declared(steps + 1).bare()[0].layers
         return any(key not in fewer or fewer[key].grid != layers[key].grid for key in named)
 
     def groups(self, rows: Iterable[Row], what: str) -> dict[int, list[int]]:
@@ -251,8 +259,16 @@ class Template:
         {2: [0, 2], 3: [1]}
         """
         found: dict[int, list[int]] = {}
+        known: dict[tuple[Any, ...], int] = {}
         for i, row in enumerate(rows):
-            found.setdefault(self.steps_of(row, f"{what}: row {i}"), []).append(i)
+            if not isinstance(row, Mapping):
+                steps = self.steps_of(row, f"{what}: row {i}")
+            else:
+                shapes = {key: shape_of(value) for key, value in row.items()}
+                if (same := tuple(shapes.items())) not in known:
+                    known[same] = self._steps_of_shapes(shapes, f"{what}: row {i}")
+                steps = known[same]
+            found.setdefault(steps, []).append(i)
         return found
 
     def __repr__(self) -> str:

@@ -264,7 +264,8 @@ def test_items_are_read_as_crfsuite_reads_them():
 def test_steps_read_together_are_those_read_one_by_one(items, names):
     """Also names of features twice in a step, and steps that are read one by one."""
     X = [items[:2], [], items[2:]]
-    steps, order = stacked_items(X, names)
+    column = names and {name: i for i, name in enumerate(names)}
+    steps, order = stacked_items(X, column)
     found = [features_of(item) for item in items]
     assert order == (names or sorted({name for one in found for name in one}))
     expected = [[one.get(name, 0.0) for name in order] for one in found]

@@ -200,13 +200,16 @@ def _refuse_number(where: str, step: int, feature: int | str, value: object) -> 
 # ---- items ----
 
 
-def stacked_items(sequences: Sequence[Any], names: Sequence[str] | None) -> tuple[Steps, list[str]]:
-    """Return the steps of sequences of items, and the names of the features, sorted.
+def stacked_items(
+    sequences: Sequence[Any], column: Mapping[str, int] | None
+) -> tuple[Steps, list[str]]:
+    """Return the steps of sequences of items, and the names of the features in order.
 
     Parameters
     ----------
     sequences : lists with a dict of features, or a list of names, for each step.
-    names : the features that have a weight; others are ignored. None: all that occur.
+    column : the columns 0, 1, ... of the features that have a weight, in order; others are ignored.
+        None: all that occur, sorted.
 
     Raises
     ------
@@ -225,7 +228,7 @@ def stacked_items(sequences: Sequence[Any], names: Sequence[str] | None) -> tupl
         items += own
     plain = _plain_features(items)
     if plain is not None:
-        matrix, order = _matrix_of(*plain, names)
+        matrix, order = _matrix_of(*plain, column)
         # A feature that a step has twice counts once.
         if matrix.has_canonical_format:
             return Steps(matrix, np.array(lengths, dtype=np.int64)), order
@@ -234,7 +237,7 @@ def stacked_items(sequences: Sequence[Any], names: Sequence[str] | None) -> tupl
         [len(one) for one in found],
         [*chain.from_iterable(found)],
         np.array([*chain.from_iterable(one.values() for one in found)], dtype=np.float64),
-        names,
+        column,
     )
     return Steps(matrix, np.array(lengths, dtype=np.int64)), order
 
@@ -277,7 +280,7 @@ def _features_of_steps(items: Sequence[Any], lengths: Sequence[int]) -> list[dic
 
 
 def _matrix_of(
-    counts: Sequence[int], found: Sequence[str], values: Array, names: Sequence[str] | None
+    counts: Sequence[int], found: Sequence[str], values: Array, column: Mapping[str, int] | None
 ) -> tuple[Any, list[str]]:
     """Return a CSR array of steps that have so many of the features each, and the names of columns.
 
@@ -285,19 +288,19 @@ def _matrix_of(
     ----------
     counts : the number of features of each step.
     found, values : the names and the values of the features of all steps, step by step.
-    names : the features that have a column, None for all of them.
+    column : as in `stacked_items`.
     """
-    order = sorted({*found}) if names is None else list(names)
-    column = {name: i for i, name in enumerate(order)}
+    if column is None:
+        column = {name: i for i, name in enumerate(sorted({*found}))}
     columns = np.fromiter(map(column.get, found, repeat(-1)), np.int64, len(found))
     start = np.append(0, np.cumsum(np.array(counts, dtype=np.int64)))
     known = columns >= 0
     if not known.all():
         start = np.append(0, np.cumsum(known))[start]
         columns, values = columns[known], values[known]
-    matrix = csr_array((values, columns, start), shape=(len(counts), len(order)))
+    matrix = csr_array((values, columns, start), shape=(len(counts), len(column)))
     matrix.sort_indices()
-    return matrix, order
+    return matrix, [*column]
 
 
 def _has_steps(sequence: Any) -> bool:

@@ -146,6 +146,45 @@ def test_sums_without_a_number_are_refused():
         chain_sums(np.full((2, 2), np.nan), np.zeros((2, 2)), np.array([2]))
 
 
+@pytest.mark.parametrize("routine", [chain_sums, log_chain_sums])
+def test_impossible_states_and_transitions(routine, cases=20):
+    """Chains without a possible path have log Z -inf and no marginals."""
+    impossible = 0
+    for seed in range(cases):
+        rng = np.random.default_rng(seed)
+        fields, transition = question(seed, 3, 5.0)
+        transition[rng.random((3, 3)) < 0.4] = -np.inf
+        for field in fields:
+            field[rng.random(field.shape) < 0.2] = -np.inf
+        found = routine(np.concatenate(fields), transition, lengths_of(fields), np.ones(13))
+        begin, pairs = np.cumsum([0, *lengths_of(fields)]), np.zeros((3, 3))
+        for i, field in enumerate(fields):
+            with np.errstate(invalid="ignore"):
+                log_z, marginals, of_chain = by_paths(field, transition)
+            mine = found.marginals[begin[i] : begin[i + 1]]
+            if np.isneginf(log_z):
+                impossible += 1
+                assert found.log_z[i] == -np.inf and not mine.any()
+            else:
+                assert found.log_z[i] == pytest.approx(log_z, rel=1e-9, abs=1e-9)
+                np.testing.assert_allclose(mine, marginals, atol=1e-9)
+                pairs += of_chain
+        np.testing.assert_allclose(found.pairs, pairs, atol=1e-9)
+    assert impossible
+
+
+@one_test_over("far", [100.0, 229.0])
+def test_paths_that_alone_go_on_are_not_lost(far, steps=12):
+    """All mass is on a state that ends, and the only path has e^-2748 of it."""
+    field = np.tile([0.0, -far], (steps, 1))
+    field[-1] = [-np.inf, 0.0]
+    transition = np.array([[0.0, -np.inf], [-np.inf, 0.0]])
+    found = chain_sums(field, transition, np.array([steps]))
+    assert found.log_z[0] == pytest.approx(-far * (steps - 1), rel=1e-12)
+    np.testing.assert_allclose(found.marginals, np.tile([0.0, 1.0], (steps, 1)))
+    assert found.pairs[1, 1] == pytest.approx(steps - 1)
+
+
 @pytest.mark.parametrize("states", [1, 2, 4, 9, 17, 40])
 def test_compiled_sums_and_paths_are_the_plain_ones(states):
     """Also for numbers of states that do not fill their vectors."""
