@@ -143,7 +143,7 @@ def pixels(words: int, labels: int) -> crf.Sentences:
     X, y = [], []
     for steps in 1 + rng.poisson(6, words):
         path = rng.integers(labels, size=steps)
-        other = rng.random((steps, 128)) < 0.3
+        other = rng.random((steps, 128)) < 0.75
         X.append(np.where(other, rng.random((steps, 128)) < 0.22, shapes[path]).astype(float))
         y.append([f"L{k:02}" for k in path])
     return X, y
