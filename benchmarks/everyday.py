@@ -138,8 +138,8 @@ def in_words(case: Case | None, answers: list[Answer | str]) -> str:
     """Return the median of the times with the smallest and the largest, or why there is none."""
     times = [a.seconds for a in answers if isinstance(a, Answer)]
     if not times:
-        why = next((a for a in answers if isinstance(a, str)), "absent" if case is None else "")
-        return why.replace("|", "/").replace(";", ",")
+        why = next((a for a in answers if isinstance(a, str)), "")
+        return f"`{why.replace('|', '/').replace(';', ',')}`" if why else "absent" * (case is None)
     median = shown(statistics.median_low(times))
     return f"{median} ({shown(min(times))} to {shown(max(times))})" if len(times) > 1 else median
 
