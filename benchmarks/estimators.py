@@ -30,18 +30,16 @@ from pgmengine.sklearn import DRBMClassifier, GenerativeClassifier, RBMTransform
 FEW = 0.4
 
 
-def mnist(folder, grey=False):
-    """Return (training rows, labels, test rows, labels), binary or with grey levels from 0 to 1."""
+def mnist(folder):
+    """Return (training rows, labels, test rows, labels)."""
     out = []
     for part in ("train", "t10k"):
         for kind, skip in (("images-idx3", 16), ("labels-idx1", 8)):
             raw = gzip.decompress((Path(folder) / f"{part}-{kind}-ubyte.gz").read_bytes())[skip:]
             numbers = np.frombuffer(raw, np.uint8)
-            if skip == 8:
-                out.append(numbers.astype(int))
-                continue
-            pixels = numbers.reshape(-1, 784)
-            out.append(pixels / 255.0 if grey else (pixels > 127) * 1.0)
+            out.append(
+                (numbers.reshape(-1, 784) > 127) * 1.0 if skip == 16 else numbers.astype(int)
+            )
     return out
 
 

@@ -18,25 +18,35 @@ journal into a page. `--scale small` tries every case once on small sizes.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from apart import apart, put_block, table
-from calls import OURS, Answer, Call, Given, hidden_classes, labelled_chains, sampled, with_sklearn
+from calls import (
+    OURS,
+    Answer,
+    Call,
+    Case,
+    Given,
+    hidden_classes,
+    labelled_chains,
+    sampled,
+    with_sklearn,
+)
 from exact import one_core, shown, wrapped
 
 ROOMS = (hidden_classes, labelled_chains, with_sklearn, sampled)
 SCALES = ("full", "small")
 # Seconds of a row after which no further round begins, and memory of a case in GiB.
 ENOUGH, GIB = 120.0, 12.0
-COLUMNS = ("call", "library", "time", "ratio", "quality", "as good", "notes", "asked")
+COLUMNS = ("call", "pgmengine", "others (ratio of times)", "quality", "asked")
 
 
 @dataclass(frozen=True)
@@ -100,53 +110,45 @@ def middle(answers: list[Answer | str]) -> Answer | None:
     return good[(len(good) - 1) // 2] if good else None
 
 
-def lines_of(call: Call, found: dict[tuple[str, str], list[Answer | str]]) -> Iterator[list[str]]:
-    """Yield a line of the table for each library."""
+def line_of(call: Call, found: dict[tuple[str, str], list[Answer | str]]) -> list[str]:
+    """Return the line of a call in the table."""
+    times = {who: in_words(case, found[call.name, who]) for who, case in call.cases.items()}
     own = middle(found[call.name, OURS])
-    for library, case in call.cases.items():
-        answers = found[call.name, library]
-        answer = middle(answers)
-        if answer is None:
-            why = next((a for a in answers if isinstance(a, str)), "absent" if case is None else "")
-            limit = missed(call) if why and library == OURS else ""
-            yield [call.name, library, why.replace("|", "/"), "", "", "", "", limit]
-            continue
-        times = [a.seconds for a in answers if isinstance(a, Answer)]
-        ratio = f"{answer.seconds / own.seconds:.3g}" if own else ""
-        good = None if own is None or library == OURS else call.as_good(own, answer)
-        yield [
-            call.name,
-            library,
-            in_words(times),
-            ratio,
-            "" if answer.quality is None else f"{call.measure} {number(answer)}",
-            "" if good is None else "yes" if good else "no",
-            answer.note,
-            asked(call, library, answer, own),
-        ]
+    others = {who: middle(found[call.name, who]) for who in call.cases if who != OURS}
+    quality, wanted = (
+        [] if own is None or own.quality is None else [number(own)],
+        [asked(call, own)],
+    )
+    for who, other in others.items():
+        if own and other:
+            ratio = other.seconds / own.seconds
+            times[who] += f" ({ratio:.3g})"
+            if who in call.over:
+                wanted.append(f"{call.over[who]:.2g} of {who}: {reached(ratio >= call.over[who])}")
+        if other and other.quality is not None:
+            worse = own is not None and not call.as_good(own, other)
+            quality.append(f"{who} {number(other)}{', better' * worse}")
+    note = f", {own.note}" if own and own.note else ""
+    beside = "; ".join(f"{who} {times[who]}" for who in others)
+    measured = f"{call.measure} {'; '.join(quality)}" if quality else ""
+    return [call.name, times[OURS] + note, beside, measured, "; ".join(filter(None, wanted))]
 
 
-def in_words(times: list[float]) -> str:
-    """Return the median of some seconds, with the smallest and the largest."""
-    middle = shown(statistics.median_low(times))
-    return f"{middle} ({shown(min(times))} to {shown(max(times))})" if len(times) > 1 else middle
+def in_words(case: Case | None, answers: list[Answer | str]) -> str:
+    """Return the median of the times with the smallest and the largest, or why there is none."""
+    times = [a.seconds for a in answers if isinstance(a, Answer)]
+    if not times:
+        why = next((a for a in answers if isinstance(a, str)), "")
+        return f"`{why.replace('|', '/').replace(';', ',')}`" if why else "absent" * (case is None)
+    median = shown(statistics.median_low(times))
+    return f"{median} ({shown(min(times))} to {shown(max(times))})" if len(times) > 1 else median
 
 
-def missed(call: Call) -> str:
-    """Return what is asked of a time that there is not."""
-    return "" if call.limit is None else f"at most {shown(call.limit)}: {reached(False)}"
-
-
-def asked(call: Call, library: str, answer: Answer, own: Answer | None) -> str:
-    """Return what is asked of a time, and whether it was reached."""
-    if library == OURS:
-        if call.limit is None:
-            return ""
-        return f"at most {shown(call.limit)}: {reached(answer.seconds <= call.limit)}"
-    if library not in call.over or own is None:
+def asked(call: Call, own: Answer | None) -> str:
+    """Return the limit of the time of pgmengine, and whether it was reached."""
+    if call.limit is None:
         return ""
-    ratio = answer.seconds / own.seconds
-    return f"ratio of {call.over[library]:.2g}: {reached(ratio >= call.over[library])}"
+    return f"at most {shown(call.limit)}: {reached(own is not None and own.seconds <= call.limit)}"
 
 
 def reached(yes: bool) -> str:
@@ -158,7 +160,7 @@ def page(calls: list[Call], journal: Journal) -> str:
     """Return the table of all measured rows."""
     found = journal.found()
     measured = [call for call in calls if any((call.name, who) in found for who in call.cases)]
-    return table(COLUMNS, [line for call in measured for line in lines_of(call, found)])
+    return table(COLUMNS, [line_of(call, found) for call in measured])
 
 
 def main(
@@ -174,6 +176,8 @@ def main(
     if scale not in SCALES:
         raise typer.BadParameter(f"--scale must be one of {SCALES}, not {scale!r}")
     one_core()
+    # Short fits would say that they learned little.
+    logging.getLogger("pgmengine").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder)
         given = Given(scale == "small", data, kept)

@@ -250,15 +250,14 @@ SEEDED: dict[str, tuple[Callable[[int], Asked], int]] = {
 }
 
 
-def models(scale: str, part: str) -> dict[str, Callable[[], Asked]]:
+def models(scale: str) -> dict[str, Callable[[], Asked]]:
     """Return name -> a function that makes the model and its questions."""
     tinies = [*tiny.MODELS, tiny.NORMAL, *(tiny.random_model(seed) for seed in range(30))]
     found = {m.name: partial(of_tiny, m) for m in tinies[: None if scale == "full" else 1]}
     for kind, (make, count) in SEEDED.items():
         for seed in range(count if scale == "full" else 1):
             found[f"{kind} {seed}"] = partial(make, seed)
-    first, every = map(int, part.split("/"))
-    return {name: m for i, (name, m) in enumerate(found.items()) if i % every == first - 1}
+    return found
 
 
 # Questions and records.
@@ -324,13 +323,16 @@ def answers(scale: str, part: str) -> dict[Key, Record]:
     """Return the records of all questions to all models."""
     warnings.simplefilter("ignore")
     out: dict[Key, Record] = {}
-    made = models(scale, part)
+    made, (first, every) = models(scale), map(int, part.split("/"))
     for number, (name, make) in enumerate(made.items()):
-        print(f"\r{number + 1} of {len(made)} models", end="", file=sys.stderr, flush=True)
+        # The number of a model is the same in each part: it chooses questions.
+        if number % every != first - 1:
+            continue
+        if sys.stderr.isatty():
+            print(f"\r{number + 1} of {len(made)} models ", end="", file=sys.stderr, flush=True)
         for (title, method, want), record_ in of_model(make(), number):
             out[name, title, method, want] = record_
     answered = sum("error" not in one for one in out.values())
-    print(file=sys.stderr)
     print(f"{len(out):,} questions, {answered:,} answered", flush=True)
     return out
 

@@ -436,13 +436,17 @@ def ratios(page: str, block: str, row: str) -> list[tuple[str, float]]:
         medians = cells[0][heads.index("medians")]
         each = re.findall(r"(?:^|, )([A-Za-z-]+) [^,()]*\(([\d.e+]+)\)", medians)
         return [(library, float(ratio)) for library, ratio in each]
+    if (others := "others (ratio of times)") in heads:
+        # Parts such as "hmmlearn, log 6.5 s (2.36)"; the ratio is absent where there is no answer.
+        parts = [part for line in cells for part in line[heads.index(others)].split("; ")]
+        matched = [re.match(r"([A-Za-z-]+).*\(([\d.e+-]+)\)$", part) for part in parts]
+        return [(found[1], float(found[2])) for found in matched if found]
     if "library" not in heads:
         # A cell is empty where a library did not answer.
         each = [line[heads.index("ratio")] for line in cells]
         return [("pyAgrum", float(ratio)) for ratio in each if ratio]
     column, ratio = heads.index("library"), heads.index("ratio")
-    # A ratio is empty where pgmengine or the library did not answer.
-    others = [x for x in cells if not x[column].startswith("pgmengine") and x[ratio]]
+    others = [line for line in cells if not line[column].startswith("pgmengine")]
     return [(line[column].split(",")[0], float(line[ratio])) for line in others]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from dataclasses import fields as fields_of
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ UPDATES = sequences.COMPARED_UPDATES
 HMMLEARN, CRFSUITE = "hmmlearn", "CRFsuite"
 # A share of log p that does not count: hmmlearn adds nothing, and rounds otherwise.
 EQUAL = 1e-6
+# The transitions at which learning begins.
+MOVES = 0.7 * np.eye(3) + 0.1
 
 
 def calls(given: Given) -> Iterator[Call]:
@@ -82,48 +85,64 @@ def numbers(given: Given, kind: str) -> Call:
 
     def ours() -> Answer:
         data = [{"x": row[:, 0] if kind == "diag" else row} for row in rows]
-        template = pgm.Template(normal if kind == "diag" else full)
-        em = pgm.EM(pseudocount=0, tolerance=0)
-        call = lambda: pgm.fit(template, data, optimizer=em, updates=UPDATES, progress=False)  # noqa: E731
-        seconds, fit = spent(call)
+        template = normal_chain(means) if kind == "diag" else full_chain(means)
+        settings = {"optimizer": pgm.EM(pseudocount=0, tolerance=0), "updates": UPDATES}
+        seconds, fit = spent(lambda: pgm.fit(template, data, progress=False, **settings))
         return Answer(seconds, log_p(fit, data))
-
-    def chain(steps: int) -> tuple[pgm.GraphBuilder, Any]:
-        b = pgm.GraphBuilder()
-        z = b.variable("z", states=3, shape=steps)
-        b.conditional(z[0], (), np.ones(3) / 3, name="start")
-        b.conditional(z[1:], (z[:-1],), 0.7 * np.eye(3) + 0.1, name="transition")
-        return b, z
-
-    def normal(steps: int) -> pgm.GraphBuilder:
-        b, z = chain(steps)
-        x = b.layer("x", pgm.Normal(), steps)
-        b.cause(z, x, np.concatenate([means, np.zeros((3, 1))], axis=1), name="emission")
-        return b
-
-    def full(steps: int) -> pgm.GraphBuilder:
-        b, z = chain(steps)
-        x = b.layer("x", pgm.Normal(full=True), (steps, columns))
-        b.cause(z, x, means, name="emission")
-        return b
-
-    def theirs(how: str) -> Answer:
-        from hmmlearn.hmm import GaussianHMM
-
-        settings = {"n_iter": UPDATES, "tol": -np.inf, "init_params": "", "covars_prior": 0.0}
-        model = GaussianHMM(3, kind, min_covar=0.0, implementation=how, **settings)
-        model.startprob_, model.transmat_ = np.ones(3) / 3, 0.7 * np.eye(3) + 0.1
-        model.means_ = means
-        one = np.ones(columns) if kind == "diag" else np.eye(columns)
-        model.covars_ = np.stack([one] * 3)
-        x, lengths = np.concatenate(rows), [len(row) for row in rows]
-        seconds, _ = spent(lambda: model.fit(x, lengths))
-        return Answer(seconds, float(model.score(x, lengths)))
 
     there = kind == "diag" or "full" in {field.name for field in fields_of(pgm.Normal)}
     what = "one normal column" if kind == "diag" else "3 columns with full covariances"
     name = f"EM of a hidden Markov model, {what}, 200 sequences"
+    theirs = partial(gaussian_hmm, rows, kind, means)
     return beside_hmmlearn(name, ours if there else None, theirs, 100.0 * count)
+
+
+def states(b: pgm.GraphBuilder, steps: int) -> Any:
+    """Return the hidden states of a chain, which is declared here."""
+    z = b.variable("z", states=3, shape=steps)
+    b.conditional(z[0], (), np.ones(3) / 3, name="start")
+    b.conditional(z[1:], (z[:-1],), MOVES, name="transition")
+    return z
+
+
+def normal_chain(means: Array) -> pgm.Template:
+    """Return a hidden Markov model of one column, which begins at these means."""
+
+    def declare(steps: int) -> pgm.GraphBuilder:
+        b = pgm.GraphBuilder()
+        z, x = states(b, steps), b.layer("x", pgm.Normal(), steps)
+        b.cause(z, x, np.concatenate([means, np.zeros((3, 1))], axis=1), name="emission")
+        return b
+
+    return pgm.Template(declare)
+
+
+def full_chain(means: Array) -> pgm.Template:
+    """Return a hidden Markov model of columns with covariances, which begins at these means."""
+
+    def declare(steps: int) -> pgm.GraphBuilder:
+        b = pgm.GraphBuilder()
+        z = states(b, steps)
+        x = b.layer("x", pgm.Normal(full=True), (steps, means.shape[1]))
+        b.cause(z, x, means, name="emission")
+        return b
+
+    return pgm.Template(declare)
+
+
+def gaussian_hmm(rows: list[Array], kind: str, means: Array, how: str) -> Answer:
+    """Return the answer of hmmlearn from the same start."""
+    from hmmlearn.hmm import GaussianHMM
+
+    settings = {"n_iter": UPDATES, "tol": -np.inf, "init_params": "", "covars_prior": 0.0}
+    model = GaussianHMM(3, kind, min_covar=0.0, implementation=how, **settings)
+    model.startprob_, model.transmat_, model.means_ = np.ones(3) / 3, MOVES, means
+    columns = means.shape[1]
+    one = np.ones(columns) if kind == "diag" else np.eye(columns)
+    model.covars_ = np.stack([one] * 3)
+    x, lengths = np.concatenate(rows), [len(row) for row in rows]
+    seconds, _ = spent(lambda: model.fit(x, lengths))
+    return Answer(seconds, float(model.score(x, lengths)))
 
 
 def fields(given: Given) -> Iterator[Call]:
@@ -143,7 +162,7 @@ def pixels(words: int, labels: int) -> crf.Sentences:
     X, y = [], []
     for steps in 1 + rng.poisson(6, words):
         path = rng.integers(labels, size=steps)
-        other = rng.random((steps, 128)) < 0.3
+        other = rng.random((steps, 128)) < 0.75
         X.append(np.where(other, rng.random((steps, 128)) < 0.22, shapes[path]).astype(float))
         y.append([f"L{k:02}" for k in path])
     return X, y
