@@ -453,7 +453,7 @@ class _Draft:
         if not self.form.bounded or len(self.rows) > 1 or c.infinite or c.absent:
             return False
         passed = PASSED_ENTRY_SECONDS * self.rough.entries
-        return bounding_seconds(c.scopes, c.sizes) < passed
+        return 0 < bounding_seconds(c.scopes, c.sizes) < passed
 
     def tree(self, search: float = MAX_SEARCH_SECONDS) -> Tree:
         """Return the tree of these rows.
