@@ -8,6 +8,7 @@ later question with such rows is planned quickly.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -30,6 +31,7 @@ from pgmengine.infer.diagnostics.rounding import fits
 from pgmengine.infer.exact.gathered import Answer
 from pgmengine.infer.exact.junction_tree.causal_independence import equal_findings, has_causes
 from pgmengine.infer.exact.junction_tree.conditioned_model import (
+    KINDS_OF_TABLE_TERMS,
     NEED_ALL_FACTORS,
     Conditioned,
     Form,
@@ -156,18 +158,11 @@ class PlannedTrees:
                 answers = answer_bytes(target, self.want, draws)
                 working, fixed = self._needs(kinds, draws, answers)
         memory = peak_bytes(target, self.want, draws, work, working, fixed=fixed)
-        filling = sum([len(tree.rows) * tree.conditioned.filling for tree in trees])
-        tabulated = sum([tree.tabulated(kinds, draws) for tree in trees])
-        filling += TABULATED_ENTRY_SECONDS * tabulated
-        placed = sum([tree.placed for tree in trees])
-        filling += PLACED_ENTRY_SECONDS * placed
-        seen = [len(t.rows) * float(t.conditioned.states.sum()) for t in trees if t.form.seen]
-        filling += SEEN_STATE_SECONDS * sum(seen)
+        seconds = work * PASSED_ENTRY_SECONDS
+        for tree in trees:
+            seconds += _seconds_of_tables(tree, kinds, draws)
         if "gradient" in kinds:
-            filling += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.size.sum())
-            filling += COUNTED_PLACE_SECONDS * placed
-        seconds = work * PASSED_ENTRY_SECONDS + CALL_SECONDS * len(trees) + filling
-        seconds += TREE_CLIQUE_SECONDS * sum([len(tree.conditioned.scopes) for tree in trees])
+            seconds += COUNTED_ENTRY_SECONDS * float(target.structure.table_index.size.sum())
         for plan in self.modes:
             seconds += plan.seconds
             work += plan.entries * len(plan.rows)
@@ -218,6 +213,23 @@ class PlannedTrees:
         if self.target() is target or not any(tree.by_value for tree in self.trees):
             return self
         return planned_trees(target, self.want, self.limits)
+
+
+def _seconds_of_tables(tree: Tree, kinds: set[str], draws: int) -> float:
+    """Return about the seconds of a tree besides its passes: for its tables, and for the calls."""
+    rows, c = len(tree.rows), tree.conditioned
+    passes = math.ceil(rows / tree.at_once(kinds, draws)) * tree.passes
+    each = TABULATED_ENTRY_SECONDS + PLACED_ENTRY_SECONDS
+    if "gradient" in kinds:
+        each += COUNTED_PLACE_SECONDS
+    seconds = CALL_SECONDS + rows * c.filling + TREE_CLIQUE_SECONDS * (len(c.scopes.start) - 1)
+    for term, entries in tree.entries_left:
+        if isinstance(term, KINDS_OF_TABLE_TERMS):
+            by_row = term.by_row
+            seconds += entries * (rows * each if by_row else passes * TABULATED_ENTRY_SECONDS)
+    if tree.form.seen:
+        seconds += SEEN_STATE_SECONDS * rows * float(c.states.sum())
+    return seconds
 
 
 def planned_trees(target: Target, want: tuple[str, ...], limits: Limits) -> PlannedTrees:

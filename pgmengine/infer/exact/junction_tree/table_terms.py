@@ -81,7 +81,7 @@ class Entries:
         if not len(self.unit):
             return self.base[:, None]
         # States of one unit are next to each other.
-        steps = np.add.reduceat(target.states.T.take(self.unit, 0) * self.stride, self.start)
+        steps = np.add.reduceat(target.evidence.states.T.take(self.unit, 0) * self.stride, self.start)
         places = steps.take(self.owner, 0)
         places += self.base[:, None]
         return places

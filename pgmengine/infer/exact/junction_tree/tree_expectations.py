@@ -140,7 +140,7 @@ class FromMarginals(Expectations):
         """Return 1 at the state in the evidence of each unit and 0 elsewhere, (rows, size, K)."""
         assert layer.unit.support is not None
         first = self.target.structure.first_unit[layer.name]
-        states = self.target.states[:, first : first + layer.size]
+        states = self.target.evidence.states[:, first : first + layer.size]
         # `take` is ten times as fast as an index.
         return one_hot_rows(len(layer.unit.support)).take(states, axis=0)
 

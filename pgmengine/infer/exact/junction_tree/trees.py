@@ -18,11 +18,7 @@ from pgmengine._kernels import JunctionTree, restricted_entries
 from pgmengine.base.types import Array
 from pgmengine.base.work.division import blocks
 from pgmengine.evidence.target import Target
-from pgmengine.infer.exact.junction_tree.conditioned_model import (
-    KINDS_OF_TABLE_TERMS,
-    Conditioned,
-    Form,
-)
+from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, Form
 from pgmengine.infer.exact.junction_tree.cutset import Cutset, Factors, condition_on_cutset
 from pgmengine.infer.exact.junction_tree.elimination_order import Order
 from pgmengine.infer.exact.junction_tree.factors import Term
@@ -244,23 +240,10 @@ class Tree:
         needs = self._pass_bytes(rows, bool(kinds - {"log_z"}), draws)
         return results + max(needs - answers, 0.0)
 
-    def tabulated(self, kinds: set[str], draws: int) -> float:
-        """Return the number of entries of tables of the model in all passes and lanes."""
-        rows = len(self.rows)
-        passes = math.ceil(rows / self.at_once(kinds, draws)) * self.passes
-        tables = [(t, n) for t, n in self._entries_left if isinstance(t, KINDS_OF_TABLE_TERMS)]
-        return sum([entries * (rows if term.by_row else passes) for term, entries in tables])
-
-    @property
-    def placed(self) -> float:
-        """The number of entries of tables that are looked up by the states of rows, in all rows."""
-        tables = [(t, n) for t, n in self._entries_left if isinstance(t, KINDS_OF_TABLE_TERMS)]
-        return len(self.rows) * sum([entries for term, entries in tables if term.by_row])
-
     def _pass_bytes(self, rows: int, more: bool, draws: int) -> float:
         """Return the memory of tables and messages; `more`: whether more than log Z is wanted."""
         entries = [0.0, 0.0]
-        for term, left in self._entries_left:
+        for term, left in self.entries_left:
             entries[term.by_row] += left
         narrow, wide = entries
         # The values of all terms, and copies of those at possible states, or of all joined.
@@ -284,7 +267,7 @@ class Tree:
         return self.conditioned.sizes if p is None else Factors(p.cards, p.start, p.scope).sizes
 
     @cached_property
-    def _entries_left(self) -> list[tuple[Term, float]]:
+    def entries_left(self) -> list[tuple[Term, float]]:
         """All terms with the number of their entries at the states that are left."""
         spans = self.conditioned.spans
         if self.possible is None:
