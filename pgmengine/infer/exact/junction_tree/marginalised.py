@@ -256,10 +256,12 @@ class ChildTerm:
     by_row = True
 
     def values(self, target: Target) -> Array:
-        """Return beta [log p(x | zeta) - log h(x)] of all children."""
+        """Return beta [log p(x | zeta) - log h(x)] of all children, as `relative_to_base` says."""
         unit, found = target.structure.layers[self.name].unit, []
+        relative = relative_to_base(target, self.name)
         for group, x, zeta in self._states(target):
-            logs = times(target.beta[0], unit.log_conditional(x, zeta) - unit.log_h(x))
+            logs = unit.log_conditional(x, zeta)
+            logs = times(target.beta[0], logs - unit.log_h(x)) if relative else logs
             found.append((group, logs.reshape(len(group.units), group.size, -1)))
         return entries_of(found)
 
@@ -291,6 +293,16 @@ class ChildTerm:
 def _shaped(layer: Layer, values: Array) -> Array:
     """Return (..., width) as (..., [k]), as the functions of a unit take values."""
     return values if layer.unit.width > 1 else values[..., 0]
+
+
+def relative_to_base(target: Target, name: str) -> bool:
+    """Return whether terms of observed units of a layer are relative to their base measure.
+
+    At beta = 1 it cancels. Real values in a unit of their own may be so far from the middle of the
+    base measure that the difference would lose all digits.
+    """
+    real = target.structure.layers[name].unit.support is None
+    return not (real and target.untempered and target.structure.arrows_into[name])
 
 
 def inputs_of(target: Target, name: str) -> tuple[Array, dict[str, list[Weight]]]:
