@@ -159,8 +159,9 @@ class Normal(Unit):
     def log_conditional(self, x: Array, zeta: Array) -> Array:
         """Return -(x - m)^2 / (2 sigma^2) - log sigma - log(2 pi) / 2."""
         m, variance, _ = self._inputs(zeta)
-        logs = np.asarray(np.square(np.asarray(x)[..., 0] - m))
-        # In place where the inputs have no axis that x lacks, which takes half of the time.
+        logs = np.asarray(np.asarray(x)[..., 0] - m)
+        # In place, which takes half of the time.
+        logs *= logs
         logs *= -0.5 / variance
         logs -= np.log(variance) / 2.0 + LOG_SCALE
         return logs
