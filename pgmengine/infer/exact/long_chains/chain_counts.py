@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -67,9 +68,9 @@ class Chains:
     lengths : (chains,) the number of steps of each, up to the last one with an observed child.
     weights : (chains,) the weight of each, 1 where a chain has several steps.
     pair : the first entry of the table that joins neighbours, -1 where all chains have one step.
-    tables : the tables with one free unit, in parts in which no step comes twice: their steps (n,),
-        or None for all steps in order, and their entries (n, states), or (1, states) if all of them
-        have the same.
+    every : (m, states) the entries of tables with one free unit that all steps have.
+    rows, used : (n, states) the entries of other such tables, all different, and how often each
+        step has each of them, a CSR array (steps, n).
     constant : the weight of each entry of all tables in tables without a free unit, (entries,).
     emissions : the observed children of arrows.
     """
@@ -77,7 +78,9 @@ class Chains:
     lengths: Array
     weights: Array
     pair: int
-    tables: list[tuple[Array | None, Array]]
+    every: Array
+    rows: Array
+    used: Any
     constant: Array
     emissions: list[Stack]
 
@@ -137,12 +140,13 @@ class Chains:
         entries = model.table_entries
         if self.pair >= 0 and not np.isfinite(entries).all():
             return None
-        k = self.tables[0][1].shape[1]
-        steps = len(self.packing.source)
+        steps, k = self.used.shape[0], self.rows.shape[1]
         # Sums over the states of single steps are fast where each state has its steps together.
         field = np.zeros((k, steps)).T if self.pair < 0 else np.zeros((steps, k))
-        for step, places in self.tables:
-            field[slice(None) if step is None else step] += entries.take(places)
+        field += entries.take(self.every).sum(axis=0)
+        if len(self.rows):
+            # Steps have few distinct observations.
+            field += self.used @ entries.take(self.rows)
         theta = shared_numbers(model)
         for stack in self.emissions:
             stack.weigh(theta, field)
@@ -152,9 +156,9 @@ class Chains:
         log_z, marginals = self._messages(field, entries, total)
         if self.heavy is not None:
             marginals *= self.heavy
-        for step, places in self.tables:
-            q = marginals if step is None else marginals[step]
-            add_at(total, places, q.sum(axis=0) if len(places) == 1 else q)
+        add_at(total, self.every, marginals.sum(axis=0))
+        if len(self.rows):
+            add_at(total, self.rows, self.used.T @ marginals)
         whole, some = self._constant
         return float(self.weights @ log_z + some @ entries.take(whole)), total, marginals
 
@@ -232,7 +236,7 @@ def _joined(parts: Sequence[_Part], lengths: Array, pair: int) -> Chains:
         lengths,
         np.concatenate([part.weights for part in parts]),
         pair,
-        _tables(
+        *_tables(
             np.concatenate([begin + part.step for begin, part in numbered]),
             np.concatenate([part.places for part in parts]),
             int(lengths.sum()),
@@ -242,15 +246,20 @@ def _joined(parts: Sequence[_Part], lengths: Array, pair: int) -> Chains:
     )
 
 
-def _tables(step: Array, places: Array, steps: int) -> list[tuple[Array | None, Array]]:
-    """Return tables in parts, as `Chains.tables` has them."""
-    out = list[tuple[Array | None, Array]]()
+def _tables(step: Array, places: Array, steps: int) -> tuple[Array, Array, Any]:
+    """Return tables (n,), (n, states) as `every`, `rows` and `used` of `Chains`."""
+    from scipy.sparse import csr_array
+
+    every, rest = np.empty((0, places.shape[1]), dtype=np.int64), np.ones(len(step), dtype=bool)
     for at in _once_a_step(step):
-        at = at[np.argsort(step[at])]
-        own = places[at]
-        same = bool((own == own[0]).all())
-        out.append((None if len(at) == steps else step[at], own[:1] if same else own))
-    return out
+        if len(at) == steps and (places[at] == places[at[0]]).all():
+            every, rest[at] = np.concatenate([every, places[at[:1]]]), False
+    step, places, k = step[rest], places[rest], places.shape[1]
+    # The entries of a row have equal distances.
+    ends, number = distinct_pairs(places[:, 0], places[:, -1])
+    rows = ends[:, :1] + np.diff(ends, axis=1) // max(k - 1, 1) * np.arange(k)
+    shape = steps, len(rows)
+    return every, rows, csr_array((np.ones(len(step)), (step, number)), shape=shape)
 
 
 def _part(
@@ -490,7 +499,8 @@ def _once_a_step(step: Array) -> list[Array]:
     order = np.argsort(step, kind="stable")
     ranked = step[order]
     number = np.arange(len(step)) - np.searchsorted(ranked, ranked)
-    return [np.sort(order[number == i]) for i in range(int(number.max(initial=-1)) + 1)]
+    ends = np.cumsum(np.bincount(number))
+    return [np.sort(part) for part in np.split(order[np.argsort(number, kind="stable")], ends[:-1])]
 
 
 def by_parameter(model: Model, slope: Array) -> dict[str, Array]:
