@@ -27,6 +27,7 @@ from pgmengine.base.equal_rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.cache import remembered
 from pgmengine.model.layer import Layer
+from pgmengine.model.terms.input_rows import input_rows, shared_numbers
 from pgmengine.model.weights import numbers
 
 if TYPE_CHECKING:
@@ -93,12 +94,46 @@ class Magnitudes:
         return name, sizes[name]
 
 
-def magnitudes(target: Target) -> Magnitudes:
-    """Return bounds on the terms of the log density of a target at beta = 1."""
+def magnitudes(target: Target, exact: bool = False) -> Magnitudes:
+    """Return bounds on the terms of the log density of a target at beta = 1.
+
+    `exact`: of exact methods, which take the conditionals of real children as they are.
+    """
     seen = {name: distinct(np.abs(x)) for name, x in target.evidence.values.items()}
     free = {name: distinct(target.components(name, mask)) for name, mask in target.free.items()}
     with np.errstate(over="ignore", invalid="ignore"):
-        return _measured(target.model, seen, free, target.soft)
+        found = _measured(target.model, seen, free, target.soft)
+        for name in input_rows(target.structure).layers if exact and target.untempered else ():
+            _count_rows(found, target, name)
+        return found
+
+
+def _count_rows(m: Magnitudes, target: Target, name: str) -> None:
+    """Replace the bounds of children with whole rows of inputs by the sizes of their terms.
+
+    log p(x | zeta) is a square of one difference, whose error is relative to its own size, however
+    large x is. The terms of the likeliest state of each parent bound the error of an answer: a
+    state with larger ones has the less probability.
+    """
+    s, own = target.structure, input_rows(target.structure).layers[name]
+    layer = s.layers[name]
+    if own.unit.canonical or (own.first < 0).any():
+        return
+    x = layer.shaped(target.evidence.values[name])
+    seen = np.broadcast_to(target.pattern.observed[name], (target.rows, layer.size))
+    above, number = np.unique(own.parent, return_inverse=True)
+    total = np.zeros((target.rows, len(above), int(own.states.max())))
+    theta = shared_numbers(target.model)
+    for child in range(layer.size):
+        k = int(own.states[child])
+        zeta = theta[own.of(np.array([child]), k)[0][:, None] + np.arange(own.unit.width)]
+        logs = np.abs(own.unit.log_conditional(x[:, child, None], zeta))
+        total[:, number[child], :k] += np.where(seen[:, child, None], logs, 0.0)
+        total[:, number[child], k:] = np.inf
+    size, nothing = total.min(axis=-1).sum(axis=1), np.zeros(1)
+    m.whole[f"the conditionals of {layer.title}"] = size
+    m.free[f"the conditionals of {layer.title}"] = size
+    m.whole[f"the values of {layer.title}"] = m.free[f"the values of {layer.title}"] = nothing
 
 
 @remembered

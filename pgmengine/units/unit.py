@@ -294,6 +294,10 @@ class Unit:
         """Return A(link(zeta)), the log normalizer of a child, (...,)."""
         return self.log_normalizer(self.link(zeta))
 
+    def mean_given(self, zeta: Array) -> Array:
+        """Return the mean of a child with directed input zeta."""
+        return self.mean(self.link(zeta))
+
     def log_sums(self, least: float) -> tuple[Array, Array] | None:
         """Return the parts of log p(x | zeta) that are not linear in zeta, as sums over values.
 

@@ -176,3 +176,26 @@ def test_seconds_end_a_fit_and_its_starts():
     assert long.stopped == pgm.fit(mixture(), x, progress=False).stopped
     with pytest.raises(pgm.PgmError, match="seconds must be a finite number of at least 0"):
         pgm.fit(mixture(), x, seconds=-1, progress=False)
+
+
+@one_test_over("unit", UNITS)
+def test_answers_move_with_the_unit_of_the_data(unit):
+    """Conditionals are evaluated as they are, without a base measure that would cost digits."""
+    x, (factor, shift) = table(gaps=0.2), UNITS[unit]
+    rows = np.random.default_rng(0).normal(size=(3, 3, 2))
+    raw = rows.copy()
+    each, middle = np.broadcast_to(factor, 3)[:, None], np.broadcast_to(shift, 3)[:, None]
+    raw[..., 0], raw[..., 1] = rows[..., 0] * each + middle, rows[..., 1] + np.log(each)
+    want = ("marginals", "log_prob")
+    plain = pgm.infer(mixture(rows), {"x": x}, want=want)
+    found = pgm.infer(mixture(raw), {"x": factor * x + shift}, want=want)
+    assert found.status.good and found.kind == "exact"
+    np.testing.assert_allclose(found.prob["class"], plain.prob["class"], atol=1e-8)
+    lost = (np.isfinite(x) * np.log(each[:, 0])).sum(axis=1)
+    np.testing.assert_allclose(found.log_prob, plain.log_prob - lost, rtol=1e-9)
+
+
+def test_values_far_from_all_states_are_withheld():
+    rows = np.random.default_rng(0).normal(size=(3, 3, 2))
+    found = pgm.infer(mixture(rows), {"x": np.full(3, 1e9)}, want=("marginals", "log_prob"))
+    assert found.status is pgm.Status.ROUNDED and np.isnan(found.prob["class"]).all()

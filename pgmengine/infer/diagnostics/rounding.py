@@ -116,14 +116,17 @@ class Eased:
         return self.sizes.total + self.moved
 
 
-def ease(target: Target, single: bool) -> Eased:
-    """Observe the units with only one possible state, in rows where terms are too large."""
-    none, sizes = np.zeros(target.rows), magnitudes(target)
+def ease(target: Target, single: bool, exact: bool = False) -> Eased:
+    """Observe the units with only one possible state, in rows where terms are too large.
+
+    `exact` says whether an exact method asks, as in `magnitudes`.
+    """
+    none, sizes = np.zeros(target.rows), magnitudes(target, exact)
     as_it_is = Eased(target, none, sizes, none)
     rows = as_it_is.lost(single) | ~(sizes.total <= MAX_TERMS_IN_DOUBLE)
     if not rows.any() or not target.untempered:
         return as_it_is
-    decided, sizes = _decided(target, sizes, rows)
+    decided, sizes = _decided(target, sizes, rows, exact)
     model, soft = target.model, States(target.soft)
     biases, gain, moved = dict[str, Array](), none, none
     for name, room in _rooms(decided, sizes).items():
@@ -146,7 +149,7 @@ def ease(target: Target, single: bool) -> Eased:
     if biases:
         model = Model(target.structure, {**model.params, **biases})
     eased = replace(decided, model=model, soft=soft)
-    return Eased(eased, gain, magnitudes(eased), moved)
+    return Eased(eased, gain, magnitudes(eased, exact), moved)
 
 
 def _rooms(target: Target, sizes: Magnitudes) -> dict[str, Array]:
@@ -166,7 +169,9 @@ def _rooms(target: Target, sizes: Magnitudes) -> dict[str, Array]:
     return out
 
 
-def _decided(target: Target, sizes: Magnitudes, rows: Array) -> tuple[Target, Magnitudes]:
+def _decided(
+    target: Target, sizes: Magnitudes, rows: Array, exact: bool
+) -> tuple[Target, Magnitudes]:
     """Return a target in which units with one possible state are observed, and its bounds.
 
     Only the rows `rows` change. The search for such units is repeated, because an observed unit
@@ -188,7 +193,7 @@ def _decided(target: Target, sizes: Magnitudes, rows: Array) -> tuple[Target, Ma
         pattern = EvidencePattern(target.structure, target.rows, observed, target.intervened)
         evidence = Evidence(target.evidence.has_rows, values, pattern)
         target = replace(target, evidence=evidence)
-        sizes = magnitudes(target)
+        sizes = magnitudes(target, exact)
 
 
 def _leading(layer: Layer, field: Array) -> tuple[Array, Array]:
@@ -267,7 +272,7 @@ def raised(result: Result, common: Array, target: Target) -> Result:
     cancel, become NaN.
     """
     common = target.beta * common
-    answers, sizes = _shifted(result, common), magnitudes(target)
+    answers, sizes = _shifted(result, common), magnitudes(target, result.kind == "exact")
     size, lost = sizes.total + 2.0 * np.abs(common), np.zeros(len(common), dtype=bool)
     for name in LOG_ANSWERS & answers.keys():
         lost |= _cancels(size, answers[name]) & ~np.isnan(answers[name])
@@ -282,8 +287,9 @@ def checked_difference(result: Result, target: Target) -> Result:
     if "log_prob" not in result.answers or fits(target, False):
         return result
     log_prob, whole = result.answers["log_prob"], target.nothing_observed
-    sizes = magnitudes(target)
-    both = sizes.total + magnitudes(whole).total
+    exact = result.kind == "exact"
+    sizes = magnitudes(target, exact)
+    both = sizes.total + magnitudes(whole, exact).total
     rows = _cancels(both, log_prob) & ~np.isnan(log_prob)
     return _without(result, {"log_prob": rows} if rows.any() else {}, sizes, target)
 

@@ -337,7 +337,7 @@ class Prepared(Generic[Basis]):
             whole = method.prepare(target.nothing_observed, ("log_z",)).plan
             plan = replace(self.plan, terms=(own, whole))
             return Prepared(method, self.want, plan, target).run(rng, state, executor)
-        eased = ease(target, method.single)
+        eased = ease(target, method.single, method.guarantee == "exact")
         question = method.prepare(eased.target, self.want)
         question.check()
         result = replace(method.answer(question, seeded(rng), state, executor), plan=self.plan.bare)

@@ -300,7 +300,7 @@ class Objective:
         self.fixed = joint_masks(self._in_all([part.fixed for part in parts]), kept)
         self.uninformed = self._in_all([part.uninformed for part in parts])
         # Objectives that differ in their fixed entries share these.
-        self._known: WeakKeyDictionary[Model, dict[str, Evaluation]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Model, dict[object, Any]] = WeakKeyDictionary()
 
     def _in_all(self, masks: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
         """Return parameter -> mask of the numbers that the masks of all models with them have."""
@@ -374,14 +374,16 @@ class Objective:
 
     def counts(self, model: Model) -> Evaluation:
         """Return the log-likelihood, and the expected counts of all table entries."""
-        return self._recalled(model, "counts", self._counts)
+        found: Evaluation = self.recalled(model, "counts", self._counts)
+        return found
 
     def gradient(self, model: Model) -> Evaluation:
         """Return the objective, and its gradient by parameter."""
-        return self._recalled(model, "gradient", self._gradient)
+        found: Evaluation = self.recalled(model, "gradient", self._gradient)
+        return found
 
-    def _recalled(self, model: Model, kind: str, find: Callable[[Model], Evaluation]) -> Evaluation:
-        """Return the evaluation of a model, which is kept as long as the model is."""
+    def recalled(self, model: Model, kind: object, find: Callable[[Model], Any]) -> Any:
+        """Return what is known of a model, which is kept as long as the model is."""
         own = self._known.setdefault(model, {})
         if kind not in own:
             own[kind] = find(model)

@@ -264,10 +264,15 @@ class ChildTerm:
     by_row = True
 
     def values(self, target: Target) -> Array:
-        """Return beta [log p(x | zeta) - log h(x)] of all children, and 0 of those of do()."""
+        """Return beta [log p(x | zeta) - log h(x)] of all children, and 0 of those of do().
+
+        `relative_to_base` says where the base measure is left out.
+        """
         unit, found = target.structure.layers[self.name].unit, []
+        relative = relative_to_base(target, self.name)
         for group, x, zeta in self._states(target):
-            logs = times(target.beta[0], unit.log_conditional(x, zeta) - unit.log_h(x))
+            logs = unit.log_conditional(x, zeta)
+            logs = times(target.beta[0], logs - unit.log_h(x)) if relative else logs
             logs = logs.reshape(len(group.units), group.size, -1)
             absent = group.absent(target)
             found.append((group, logs if absent is None else np.where(absent, 0.0, logs)))
@@ -283,8 +288,7 @@ class ChildTerm:
             return out
         absent = given.free[self.name] & ~target.free[self.name]
         for group, _, zeta in self._states(target) if absent.any() else ():
-            eta = unit.link(zeta)
-            top = unit.max_log_weight(eta) - unit.log_normalizer(eta)
+            top = unit.log_conditional(unit.mode(unit.link(zeta)), zeta)
             mine, places = absent[:, group.units].T[:, None], group.places
             out[places] = np.where(mine, top.reshape(*places.shape, -1), out[places])
         return out
@@ -309,7 +313,7 @@ class ChildTerm:
         """
         unit = target.structure.layers[self.name].unit
         for group, _, zeta in self._states(target):
-            mean = unit.mean(unit.link(zeta))
+            mean = unit.mean_given(zeta)
             yield group, mean.reshape(len(group.units), group.size, -1, unit.width)
 
     def _states(self, target: Target) -> Iterable[tuple[Group, Array, Array]]:
@@ -345,6 +349,16 @@ class ChildTerm:
 def _shaped(layer: Layer, values: Array) -> Array:
     """Return (..., width) as (..., [k]), as the functions of a unit take values."""
     return values if layer.unit.width > 1 else values[..., 0]
+
+
+def relative_to_base(target: Target, name: str) -> bool:
+    """Return whether terms of observed units of a layer are relative to their base measure.
+
+    At beta = 1 it cancels. Real values in a unit of their own may be so far from the middle of the
+    base measure that the difference would lose all digits.
+    """
+    real = target.structure.layers[name].unit.support is None
+    return not (real and target.untempered and target.structure.arrows_into[name])
 
 
 def inputs_of(target: Target, name: str) -> tuple[Array, dict[str, list[Weight]]]:
@@ -448,7 +462,8 @@ class InfiniteTerm:
         """Yield groups of units, and their means (n, neighbours' states, rows, width of a unit)."""
         layer = target.structure.layers[self.name]
         for group, own, steps in self._fields(target):
-            mean = layer.unit.mean(self._natural(layer, own + steps))
+            shaped = _shaped(layer, own + steps)
+            mean = (layer.unit.mean_given if self.leaf else layer.unit.mean)(shaped)
             yield group, mean.reshape(*mean.shape[:3], layer.unit.width)
 
     def _natural(self, layer: Layer, fields: Array) -> Array:

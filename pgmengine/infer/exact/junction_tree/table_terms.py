@@ -24,6 +24,7 @@ from pgmengine.base.numerics import add_at
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target, times
 from pgmengine.infer.exact.junction_tree.factors import FreeUnits, Scopes
+from pgmengine.infer.exact.junction_tree.marginalised import relative_to_base
 from pgmengine.model.tables import BLOCK_ENTRIES, TableIndex
 
 # Largest number of table entries for which tables are placed. It limits all tables of a question
@@ -81,7 +82,9 @@ class Entries:
         if not len(self.unit):
             return self.base[:, None]
         # States of one unit are next to each other.
-        steps = np.add.reduceat(target.evidence.states.T.take(self.unit, 0) * self.stride, self.start)
+        steps = np.add.reduceat(
+            target.evidence.states.T.take(self.unit, 0) * self.stride, self.start
+        )
         places = steps.take(self.owner, 0)
         places += self.base[:, None]
         return places
@@ -458,7 +461,7 @@ def observed_constant(target: Target, whole: Entries) -> Array:
     s, seen = target.structure, target.evidence.values
     total = np.zeros(target.rows)
     for name in s.layers:
-        if name in s.with_base:
+        if name in s.with_base and relative_to_base(target, name):
             layer = s.layers[name]
             observed = ~target.free[name] & ~target.intervened[name]
             base = np.where(observed, layer.unit.log_h(layer.shaped(seen[name])), 0.0)

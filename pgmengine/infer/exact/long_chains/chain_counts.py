@@ -68,7 +68,9 @@ class Chains:
     lengths : (chains,) the number of steps of each, up to the last one with an observed child.
     weights : (chains,) the weight of each, 1 where a chain has several steps.
     pair : the first entry of the table that joins neighbours, -1 where all chains have one step.
-    tables : the tables with one free unit, in parts in which no step comes twice.
+    every : (m, states) the entries of tables with one free unit that all steps have.
+    rows, used : (n, states) the entries of other such tables, all different, and how often each
+        step has each of them, a CSR array (steps, n).
     constant : the weight of each entry of all tables in tables without a free unit, (entries,).
     emissions : the observed children of arrows.
     """
@@ -76,7 +78,9 @@ class Chains:
     lengths: Array
     weights: Array
     pair: int
-    tables: list[_Tables]
+    every: Array
+    rows: Array
+    used: Any
     constant: Array
     emissions: list[Stack]
 
@@ -131,11 +135,13 @@ class Chains:
         entries = model.table_entries
         if self.pair >= 0 and not np.isfinite(entries).all():
             return None
-        k, steps = self.tables[0].rows.shape[1], int(self.lengths.sum())
+        steps, k = self.used.shape[0], self.rows.shape[1]
         # Sums over the states of single steps are fast where each state has its steps together.
         field = np.zeros((k, steps)).T if self.pair < 0 else np.zeros((steps, k))
-        for part in self.tables:
-            part.weigh(entries, field)
+        field += entries.take(self.every).sum(axis=0)
+        if len(self.rows):
+            # Steps have few distinct observations.
+            field += self.used @ entries.take(self.rows)
         theta = shared_numbers(model)
         for stack in self.emissions:
             stack.weigh(theta, field)
@@ -145,8 +151,9 @@ class Chains:
         log_z, marginals = self._messages(field, entries, total)
         if self.heavy is not None:
             marginals *= self.heavy
-        for part in self.tables:
-            part.count(marginals, total)
+        add_at(total, self.every, marginals.sum(axis=0))
+        if len(self.rows):
+            add_at(total, self.rows, self.used.T @ marginals)
         whole, some = self._constant
         return float(self.weights @ log_z + some @ entries.take(whole)), total, marginals
 
@@ -163,39 +170,6 @@ class Chains:
         found = chain_sums(field, move, self.lengths)
         total[pairs] += found.pairs.ravel()
         return found.log_z, found.marginals
-
-
-@dataclass(frozen=True, eq=False)
-class _Tables:
-    """Tables with one free unit each, at most one at a step.
-
-    Steps have few distinct observations, so that fields and counts are products with a sparse
-    array, which take a third of the time of sums by place.
-
-    Attributes
-    ----------
-    step : (n,) their steps; None = all steps in order.
-    rows : (m, states) the entries of the distinct tables at the states of the free unit.
-    used : (n, m) sparse, 1 where a step has a table; None = all have the only one.
-    """
-
-    step: Array | None
-    rows: Array
-    used: Any
-
-    def weigh(self, entries: Array, field: Array) -> None:
-        """Add the entries to the field (steps, states)."""
-        own = entries.take(self.rows)
-        own = own if self.used is None else self.used @ own
-        if self.step is None:
-            field += own
-        else:
-            field[self.step] += own
-
-    def count(self, marginals: Array, total: Array) -> None:
-        """Add marginals (steps, states) to the counts of the entries."""
-        q = marginals if self.step is None else marginals[self.step]
-        add_at(total, self.rows, q.sum(axis=0) if self.used is None else self.used.T @ q)
 
 
 def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | None:
@@ -257,7 +231,7 @@ def _joined(parts: Sequence[_Part], lengths: Array, pair: int) -> Chains:
         lengths,
         np.concatenate([part.weights for part in parts]),
         pair,
-        _tables(
+        *_tables(
             np.concatenate([begin + part.step for begin, part in numbered]),
             np.concatenate([part.places for part in parts]),
             int(lengths.sum()),
@@ -267,22 +241,20 @@ def _joined(parts: Sequence[_Part], lengths: Array, pair: int) -> Chains:
     )
 
 
-def _tables(step: Array, places: Array, steps: int) -> list[_Tables]:
-    """Return tables in parts, as `Chains.tables` has them."""
+def _tables(step: Array, places: Array, steps: int) -> tuple[Array, Array, Any]:
+    """Return tables (n,), (n, states) as `every`, `rows` and `used` of `Chains`."""
     from scipy.sparse import csr_array
 
-    out, k = list[_Tables](), places.shape[1]
+    every, rest = np.empty((0, places.shape[1]), dtype=np.int64), np.ones(len(step), dtype=bool)
     for at in _once_a_step(step):
-        at = at[np.argsort(step[at])]
-        # The entries of a table have equal distances.
-        ends, number = distinct_pairs(places[at, 0], places[at, -1])
-        rows = ends[:, :1] + np.diff(ends, axis=1) // max(k - 1, 1) * np.arange(k)
-        used = None
-        if len(rows) > 1:
-            which = np.ones(len(at)), number, np.arange(len(at) + 1)
-            used = csr_array(which, shape=(len(at), len(rows)))
-        out.append(_Tables(None if len(at) == steps else step[at], rows, used))
-    return out
+        if len(at) == steps and (places[at] == places[at[0]]).all():
+            every, rest[at] = np.concatenate([every, places[at[:1]]]), False
+    step, places, k = step[rest], places[rest], places.shape[1]
+    # The entries of a row have equal distances.
+    ends, number = distinct_pairs(places[:, 0], places[:, -1])
+    rows = ends[:, :1] + np.diff(ends, axis=1) // max(k - 1, 1) * np.arange(k)
+    shape = steps, len(rows)
+    return every, rows, csr_array((np.ones(len(step)), (step, number)), shape=shape)
 
 
 def _part(
@@ -522,7 +494,8 @@ def _once_a_step(step: Array) -> list[Array]:
     order = np.argsort(step, kind="stable")
     ranked = step[order]
     number = np.arange(len(step)) - np.searchsorted(ranked, ranked)
-    return [np.sort(order[number == i]) for i in range(int(number.max(initial=-1)) + 1)]
+    ends = np.cumsum(np.bincount(number))
+    return [np.sort(part) for part in np.split(order[np.argsort(number, kind="stable")], ends[:-1])]
 
 
 def by_parameter(model: Model, slope: Array) -> dict[str, Array]:
