@@ -176,7 +176,7 @@ cdef class Chains:
               const float[::1] reference, const float[:, ::1] soft, float[:, ::1] base,
               float[:, ::1] field, float[:, ::1] zeta, float[:, ::1] rest, uint8_t[:, ::1] state,
               float[:, ::1] value, const uint8_t[:, ::1] free_units, const uint8_t[:, ::1] alive,
-              int64_t begin, int64_t end, int reads):
+              int64_t begin=0, int64_t end=-1, int reads=0):
         """Describe layer `index`: pgm_layer in c/routines.h; None where there is no array."""
         cdef c.pgm_layer *l = self.chains.layer + index
         self.keep[index, 0] = (support, log_base, bias, reference, soft, base, field, zeta, rest,
@@ -185,6 +185,7 @@ cdef class Chains:
         l.moves, l.by_unit, l.summed, l.directed, l.complement, l.uneven = \
             moves, by_unit, summed, directed, complement, uneven
         l.stride, l.units = bias.shape[0], free_units.shape[1]
+        end = l.stride if end < 0 else end
         if not 0 <= begin <= end <= l.stride or begin % 64 or (end % 64 and end != l.stride):
             raise ValueError(f"columns {begin} to {end} of {l.stride} do not fit")
         l.begin, l.end, l.reads = begin, end, reads

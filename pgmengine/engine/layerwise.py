@@ -392,6 +392,7 @@ class CompiledChains:
         )
         unit, table = layer.unit, None if not finite else layer.unit.log_base
         uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
+        begin, end, reads = self._columns(name, stride)
         self.routine.layer(
             self.place[name],
             **unit_fields(unit),
@@ -415,7 +416,9 @@ class CompiledChains:
             alive=None
             if not target.intervened[name].any()
             else mask(~target.intervened[name], units, False),
-            **self._columns(name, stride),
+            begin=begin,
+            end=end,
+            reads=reads,
         )
 
     def _read(self) -> frozenset[str]:
@@ -433,8 +436,8 @@ class CompiledChains:
         sides += [set(self.moving) - side for side in sides]
         return frozenset(min(sides, key=lambda x: sum(np.sum(~free[n].any(axis=0)) for n in x)))
 
-    def _columns(self, name: str, stride: int) -> dict[str, int]:
-        """Return the columns of a layer that sweeps move, and what the log density reads of it."""
+    def _columns(self, name: str, stride: int) -> tuple[int, int, int]:
+        """Return the first column that sweeps move, the end, and what the log density reads."""
         layer = self.target.structure.layers[name]
         support = layer.unit.support
         reads = (1 if name in self.read else 2) if self.read else 0
@@ -442,10 +445,10 @@ class CompiledChains:
         pairs = layer.unit.width == 1 and support is not None and len(support) == 2
         moving = np.flatnonzero(self.target.free[name].any(axis=0))
         if reads != 2 or not pairs or not len(moving) or name in self.by_unit:
-            return {"begin": 0, "end": stride, "reads": reads}
+            return 0, stride, reads
         last = int(moving[-1]) // FREE_BLOCK + 1
         begin = int(moving[0]) // FREE_BLOCK * FREE_BLOCK
-        return {"begin": begin, "end": min(last * FREE_BLOCK, stride), "reads": reads}
+        return begin, min(last * FREE_BLOCK, stride), reads
 
     def _two_sided(self) -> bool:
         """Whether the log density follows from biases and the fields of the layers drawn last."""
