@@ -175,7 +175,8 @@ cdef class Chains:
               const float[::1] support, const float[::1] log_base, const float[::1] bias,
               const float[::1] reference, const float[:, ::1] soft, float[:, ::1] base,
               float[:, ::1] field, float[:, ::1] zeta, float[:, ::1] rest, uint8_t[:, ::1] state,
-              float[:, ::1] value, const uint8_t[:, ::1] free_units, const uint8_t[:, ::1] alive):
+              float[:, ::1] value, const uint8_t[:, ::1] free_units, const uint8_t[:, ::1] alive,
+              int64_t begin=0, int64_t end=-1, int reads=0):
         """Describe layer `index`: pgm_layer in c/routines.h; None where there is no array."""
         cdef c.pgm_layer *l = self.chains.layer + index
         self.keep[index, 0] = (support, log_base, bias, reference, soft, base, field, zeta, rest,
@@ -184,6 +185,10 @@ cdef class Chains:
         l.moves, l.by_unit, l.summed, l.directed, l.complement, l.uneven = \
             moves, by_unit, summed, directed, complement, uneven
         l.stride, l.units = bias.shape[0], free_units.shape[1]
+        end = l.stride if end < 0 else end
+        if not 0 <= begin <= end <= l.stride or begin % 64 or (end % 64 and end != l.stride):
+            raise ValueError(f"columns {begin} to {end} of {l.stride} do not fit")
+        l.begin, l.end, l.reads = begin, end, reads
         l.free_stride = 0 if free_units.shape[0] == 1 else l.units
         l.bias, l.free = &bias[0], &free_units[0, 0]
         l.support = &support[0] if support is not None else NULL
@@ -199,6 +204,10 @@ cdef class Chains:
         l.alive = &alive[0, 0] if alive is not None else NULL
         self.capacity = max(self.capacity, size * (2 if width > 1 else 1))
         self.widest = max(self.widest, l.stride)
+
+    def keep_whole(self):
+        """Keep the fields of all units from the next refresh on."""
+        self.chains.whole = 1
 
     def rekey(self, const uint32_t[::1] key, float alpha):
         """Take another key of the uniforms, and another share of the flip-the-state kernel."""

@@ -28,7 +28,8 @@ cdef extern from "routines.h" nogil:
 
     ctypedef struct pgm_layer:
         int kind, states, width, moves, by_unit, summed, directed, complement, uneven
-        int64_t size, stride, units, free_stride
+        int64_t size, stride, units, free_stride, begin, end
+        int reads
         float variance
         const float *support
         const float *log_base
@@ -52,6 +53,7 @@ cdef extern from "routines.h" nogil:
         float *beta
         uint32_t key[4]
         const uint32_t *stream
+        int whole
         float alpha
 
     ctypedef struct pgm_sweep_job:

@@ -59,7 +59,11 @@ class Chains:
         value: Array | None,
         free_units: Array,
         alive: Array | None,
+        begin: int = 0,
+        end: int = -1,
+        reads: int = 0,
     ) -> None: ...
+    def keep_whole(self) -> None: ...
     def rekey(self, key: Array, alpha: float) -> None: ...
     def link(
         self,

@@ -48,14 +48,15 @@ static double pgm_dot(const pgm_layer *l, int64_t chain, const float *a, const f
     return total;
 }
 
-/* sum of x (base + field) / 2 over a layer. `last`: x field over the layers that a sweep draws
- * last, and x base over the others, whose fields are then not read; each coupling must have one end
- * on either side. */
+/* sum of x (base + field) / 2 over a layer, or the part that `reads` says. `last`: x field over the
+ * layers that a sweep draws last, and x base over the others, whose fields are then not read; each
+ * coupling must have one end on either side. */
 PGM_INLINE double pgm_field_part(const pgm_layer *l, int64_t chain, int last)
 {
     const float *base = l->base ? l->base + chain * l->stride : l->directed ? NULL : l->bias;
     const float *field = l->field + chain * l->stride;
     if (last) return pgm_dot(l, chain, l->summed & 2 ? field : base, NULL, 0.0f);
+    if (l->reads) return pgm_dot(l, chain, l->reads == 1 ? field : base, NULL, 0.0f);
     return 0.5 * pgm_dot(l, chain, field, base, 1.0f);
 }
 

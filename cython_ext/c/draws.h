@@ -131,10 +131,10 @@ PGM_INLINE int64_t pgm_two(const pgm_chains *m, const pgm_layer *l, int64_t chai
                 bias = l->log_base[1] - l->log_base[0];
     const float scale = gap * beta, step[2] = {-gap, gap}, *field = l->field + chain * l->stride;
     const uint8_t *free = l->free + chain * l->free_stride;
-    const int64_t units = l->units;
-    uint8_t *state = l->state + chain * units;
+    const int64_t units = pgm_min_l(l->units, l->end);
+    uint8_t *state = l->state + chain * l->units;
     pgm_change *end = list;
-    for (int64_t first = 0; first < units; first += PGM_BLOCK) {
+    for (int64_t first = l->begin; first < units; first += PGM_BLOCK) {
         pgm_vf u[PGM_VECTORS];
         uint64_t moved[PGM_BLOCK / 8] = {0};
         pgm_uniforms(at, (uint32_t)(first / PGM_BLOCK), u);

@@ -136,9 +136,10 @@ static void pgm_add_exactly(const pgm_layer *to, const pgm_link *k, int64_t chai
     }
 }
 
-/* Add the changes of chains first .. last - 1, each in its own list, through a link. */
+/* Add the changes of chains first .. last - 1, each in its own list, through a link: to all columns
+ * of a dense weight if `whole`, else to the ones whose units are free in some chain. */
 static void pgm_add(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s, int64_t first,
-                    int64_t last)
+                    int64_t last, int whole)
 {
     if (!pgm_inputs(m, k, first)) return;
     if (pgm_adds_exactly(m, k)) {
@@ -153,7 +154,9 @@ static void pgm_add(const pgm_chains *m, const pgm_link *k, const pgm_scratch *s
                            pgm_inputs(m, k, c));
         return;
     }
-    int64_t columns = m->layer[k->to].stride, tile = k->tile, column = 0, changes = 0;
+    const pgm_layer *to = m->layer + k->to;
+    const int64_t columns = whole ? to->stride : to->end, tile = k->tile;
+    int64_t column = whole ? 0 : to->begin, changes = 0;
     for (int64_t c = first; c < last; c++) changes += s->count[c - first];
     int stream = columns * k->rows > PGM_FAR && changes > PGM_SHARED * k->rows;
     int many = tile == 64 && changes * PGM_MANY > k->rows * (last - first)
@@ -238,7 +241,8 @@ PGM_INLINE void pgm_refresh_layer(const pgm_chains *m, pgm_scratch *s, int64_t f
             for (int64_t c = first; c < last; c++)
                 s->count[c - first] =
                     pgm_list_all(m->layer + k->from, c, s->list + (c - first) * s->capacity);
-            pgm_add(m, k, s, first, last);
+            /* base is read as a whole */
+            pgm_add(m, k, s, first, last, m->whole || !moving);
         }
         if (l->base && !moving)
             memcpy(l->base + first * l->stride, l->field + first * l->stride,

@@ -51,6 +51,10 @@ typedef struct {
     int64_t size;   /* units */
     int64_t stride; /* floats of a chain in field, zeta, base: size * width, padded */
     int64_t units;  /* bytes or floats of a chain in state, value, free, alive: size, padded */
+    int64_t begin, end; /* the columns of units that are free in some chain, multiples of 64 or 0
+                           and stride; the others are not drawn, and their fields are not kept */
+    int reads;          /* what the log density reads: 0 half of the field and of base, 1 the field,
+                           2 base; of each coupling of moving layers, one end has 1 and one has 2 */
     float variance; /* of a Gaussian */
     const float *support, *log_base; /* (states) values and log h */
     const float *bias;               /* (stride) of zeta when directed, else of the field */
@@ -77,6 +81,7 @@ typedef struct {
     float *beta;          /* (chains) */
     uint32_t key[4];
     const uint32_t *stream; /* (chains) */
+    int whole;              /* whether the fields of all units are kept, as importance weights need */
     float
         alpha; /* share of the flip-the-state kernel; at beta = 0 the draw is exact all the same */
 } pgm_chains;

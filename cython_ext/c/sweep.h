@@ -72,7 +72,7 @@ static void pgm_sweep(const pgm_sweep_job *j, pgm_scratch *s, int64_t first, int
             }
             for (int k = 0; k < m->links && j->only < 0; k++)
                 if (m->link[k].from == index && !m->link[k].at_once)
-                    pgm_add(m, m->link + k, s, first, last);
+                    pgm_add(m, m->link + k, s, first, last, m->whole);
         }
         for (int64_t c = first; j->trace && c < last; c++)
             pgm_log_density(m, c, 0, 0, j->trace + 2 * ((int64_t)t * j->count + c));

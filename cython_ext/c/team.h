@@ -2,14 +2,17 @@
  * threads takes 60 us.
  *
  * Learning makes a dozen short calls in each update. Workers therefore spin for half a millisecond
- * before they sleep, so that the next call finds them awake. The caller computes the first part
- * itself. The team works on one job at a time; a second caller computes its whole job alone. After
- * a fork, the child process starts without workers, even if the team of its parent was at work.
- * Without POSIX threads, callers compute everything.
+ * before they sleep, so that the next call finds them awake. The caller and its workers claim one
+ * part after the other. A worker that does not run, because other programs keep the cores busy, is
+ * therefore not waited for: the caller computes its parts as well. The team works on one job at a
+ * time; a second caller computes its whole job alone. After a fork, the child process starts without
+ * workers, even if the team of its parent was at work. Without POSIX threads, callers compute
+ * everything.
  *
- * Workers recognise a new job by its number (`job`), and the caller waits until `pending` says that
- * all workers have finished. Accesses to both are sequentially consistent, so the other fields of
- * the team need no protection.
+ * `ticket` holds the number of the last job, its number of parts, and the next part that nobody has
+ * claimed. A claim fails if any of them has changed. `left` says how many parts are not finished, and
+ * the caller returns at 0. Accesses to both are sequentially consistent. The other fields are read
+ * only by the owner of a part that is not finished, while they do not change.
  *
  * Tests: test_compiled_updates.py, with many callers and forks.
  */
@@ -41,10 +44,10 @@
 static struct {
     pthread_mutex_t use, sleep;
     pthread_cond_t wake;
-    atomic_ulong job;   /* number of the last job */
-    atomic_int pending; /* workers that have not finished with it */
+    atomic_ullong ticket; /* job << 32 | parts << 16 | next part */
+    atomic_int left;      /* parts that are not finished */
     atomic_int asleep;
-    int workers, parts;
+    int workers;
     int64_t count;
     pgm_task task;
     void *object; /* its argument */
@@ -53,9 +56,26 @@ static struct {
               .wake = PTHREAD_COND_INITIALIZER};
 
 typedef struct {
-    int64_t own;        /* number of a worker, from 1 on */
-    unsigned long seen; /* the last job before its own */
+    unsigned long long seen; /* the last job before the first one of a worker */
 } pgm_place;
+
+/* the number of the last job */
+static unsigned long long pgm_last_job(void) { return atomic_load(&pgm_team.ticket) >> 32; }
+
+/* Claim parts of the job under way and compute them; returns its number when all are claimed. */
+static unsigned long long pgm_claim_parts(void)
+{
+    unsigned long long t = atomic_load(&pgm_team.ticket);
+    for (;;) {
+        const int64_t part = (int64_t)(t & 0xffff), parts = (int64_t)(t >> 16 & 0xffff);
+        if (part >= parts) return t >> 32;
+        if (!atomic_compare_exchange_weak(&pgm_team.ticket, &t, t + 1)) continue;
+        pgm_team.task(pgm_team.object, pgm_team.count * part / parts,
+                      pgm_team.count * (part + 1) / parts);
+        atomic_fetch_sub(&pgm_team.left, 1);
+        t = atomic_load(&pgm_team.ticket);
+    }
+}
 
 static int64_t pgm_clock(void)
 {
@@ -65,12 +85,12 @@ static int64_t pgm_clock(void)
 }
 
 /* Wait for a job after number `seen`, for a while. */
-static void pgm_linger(unsigned long seen)
+static void pgm_linger(unsigned long long seen)
 {
     const int64_t end = pgm_clock() + PGM_PATIENCE;
     do
         for (int i = 0; i < PGM_SPINS; i++) {
-            if (atomic_load(&pgm_team.job) != seen) return;
+            if (pgm_last_job() != seen) return;
             PGM_PAUSE();
         }
     while (pgm_clock() < end);
@@ -78,24 +98,19 @@ static void pgm_linger(unsigned long seen)
 
 static void *pgm_worker(void *place)
 {
-    const int64_t own = ((pgm_place *)place)->own;
-    unsigned long seen = ((pgm_place *)place)->seen;
+    unsigned long long seen = ((pgm_place *)place)->seen;
     free(place);
     for (;;) {
         pgm_linger(seen);
-        if (atomic_load(&pgm_team.job) == seen) {
+        if (pgm_last_job() == seen) {
             pthread_mutex_lock(&pgm_team.sleep);
             atomic_fetch_add(&pgm_team.asleep, 1);
-            while (atomic_load(&pgm_team.job) == seen)
+            while (pgm_last_job() == seen)
                 pthread_cond_wait(&pgm_team.wake, &pgm_team.sleep);
             atomic_fetch_sub(&pgm_team.asleep, 1);
             pthread_mutex_unlock(&pgm_team.sleep);
         }
-        seen = atomic_load(&pgm_team.job);
-        if (own < pgm_team.parts)
-            pgm_team.task(pgm_team.object, pgm_team.count * own / pgm_team.parts,
-                          pgm_team.count * (own + 1) / pgm_team.parts);
-        atomic_fetch_sub(&pgm_team.pending, 1);
+        seen = pgm_claim_parts();
     }
     return NULL;
 }
@@ -108,7 +123,7 @@ static void pgm_hire(int wanted)
         pthread_t thread;
         pgm_place *place = malloc(sizeof *place);
         if (!place) break;
-        *place = (pgm_place){pgm_team.workers + 1, atomic_load(&pgm_team.job)};
+        *place = (pgm_place){pgm_last_job()};
         pthread_attr_t how;
         pthread_attr_init(&how);
         pthread_attr_setstacksize(&how, PGM_STACK);
@@ -152,17 +167,16 @@ static void pgm_share(pgm_task task, void *job, int64_t count, int parts)
     }
     pgm_hire(parts - 1);
     pgm_team.task = task, pgm_team.object = job, pgm_team.count = count;
-    pgm_team.parts = pgm_team.workers + 1 < parts ? pgm_team.workers + 1 : parts;
-    int all = pgm_team.parts;
-    atomic_store(&pgm_team.pending, pgm_team.workers);
-    atomic_fetch_add(&pgm_team.job, 1);
+    const int all = pgm_team.workers + 1 < parts ? pgm_team.workers + 1 : parts;
+    atomic_store(&pgm_team.left, all);
+    atomic_store(&pgm_team.ticket, (pgm_last_job() + 1) << 32 | (unsigned long long)all << 16);
     if (atomic_load(&pgm_team.asleep)) {
         pthread_mutex_lock(&pgm_team.sleep);
         pthread_cond_broadcast(&pgm_team.wake);
         pthread_mutex_unlock(&pgm_team.sleep);
     }
-    task(job, 0, count / all);
-    for (int i = 0; atomic_load(&pgm_team.pending); i++)
+    pgm_claim_parts();
+    for (int i = 0; atomic_load(&pgm_team.left); i++)
         if (i < 64 * PGM_SPINS)
             PGM_PAUSE();
         else

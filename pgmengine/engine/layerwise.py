@@ -40,6 +40,9 @@ from pgmengine.units.unit import Draw
 # Sweeps after which all inputs are computed anew, so that rounding errors do not add up.
 SWEEPS_A_REFRESH = 512
 
+# Units that are drawn together, as PGM_BLOCK in random.h: where all are observed, none is drawn.
+FREE_BLOCK = 64
+
 # Updates of units in one call, of all chains. Each takes 10 to 300 ns, a call up to half a second.
 UPDATES_A_POLL = 2_000_000
 
@@ -87,7 +90,7 @@ class CompiledChains:
         self.units = sum(s.layers[name].size for name in self.moving)
         self.by_unit = target.pattern.by_unit
         self.summed = marginalised_layers(target, False), marginalised_layers(target, True)
-        self.two_sided = self._two_sided()
+        self.two_sided, self.read = self._two_sided(), self._read()
         # Layer -> bias, (padded width,), which the routine reads at every visit.
         self.biases = {
             name: row(target.model.bias(name), stride_of(layer)) for name, layer in s.layers.items()
@@ -124,8 +127,8 @@ class CompiledChains:
         )
         for name in s.layers:
             self._describe(name)
-        # Whether the routine has been given the weights.
-        self.linked = False
+        # Whether the routine has been given the weights, and whether it keeps fields of all units.
+        self.linked, self.whole = False, False
         self.endless = any(not layer.unit.bounded for layer in s.layers.values())
         self.free_constant = np.array(
             [sum(base_constant(layer) for layer in s.layers.values()), 0.0]
@@ -205,6 +208,11 @@ class CompiledChains:
     def anneal(self, betas: Array, joint: bool = False, backward: bool = False) -> Array:
         """Make one sweep at each of betas[1:]; return the importance log weights, (rows,)."""
         weight = np.zeros(self.target.rows)
+        if self.read:
+            # Importance weights read the fields of observed units, too.
+            self.routine.keep_whole()
+            self.stale |= not self.whole
+            self.whole = True
         # Compute the constant before the sweeps, because states at beta = 0 may be impossible.
         self._constant()
         self._pieces(
@@ -384,6 +392,7 @@ class CompiledChains:
         )
         unit, table = layer.unit, None if not finite else layer.unit.log_base
         uneven = unit.draw is Draw.NORMAL or (table is not None and bool(np.any(table != table[0])))
+        begin, end, reads = self._columns(name, stride)
         self.routine.layer(
             self.place[name],
             **unit_fields(unit),
@@ -407,7 +416,39 @@ class CompiledChains:
             alive=None
             if not target.intervened[name].any()
             else mask(~target.intervened[name], units, False),
+            begin=begin,
+            end=end,
+            reads=reads,
         )
+
+    def _read(self) -> frozenset[str]:
+        """Return one end of each coupling of moving layers, whose fields the log density reads.
+
+        The other ends have as many observed units as possible, whose fields need not be kept. It is
+        empty where both ends have to be read.
+        """
+        s, free = self.target.structure, self.target.free
+        meet = [c for c in s.couplings if {c.a, c.b} <= set(self.moving)]
+        sides = [set(side) & set(self.moving) for side in self.summed]
+        sides = [x for x in sides if all((c.a in x) != (c.b in x) for c in meet)]
+        if s.directed_layers or not sides:
+            return frozenset()
+        sides += [set(self.moving) - side for side in sides]
+        return frozenset(min(sides, key=lambda x: sum(np.sum(~free[n].any(axis=0)) for n in x)))
+
+    def _columns(self, name: str, stride: int) -> tuple[int, int, int]:
+        """Return the first column that sweeps move, the end, and what the log density reads."""
+        layer = self.target.structure.layers[name]
+        support = layer.unit.support
+        reads = (1 if name in self.read else 2) if self.read else 0
+        # Sweeps skip whole blocks of two-valued units.
+        pairs = layer.unit.width == 1 and support is not None and len(support) == 2
+        moving = np.flatnonzero(self.target.free[name].any(axis=0))
+        if reads != 2 or not pairs or not len(moving) or name in self.by_unit:
+            return 0, stride, reads
+        last = int(moving[-1]) // FREE_BLOCK + 1
+        begin = int(moving[0]) // FREE_BLOCK * FREE_BLOCK
+        return begin, min(last * FREE_BLOCK, stride), reads
 
     def _two_sided(self) -> bool:
         """Whether the log density follows from biases and the fields of the layers drawn last."""

@@ -228,6 +228,52 @@ def test_kept_chains_come_back_with_their_inputs(swept):
     np.testing.assert_allclose(chains.log_density(), target.log_density(x), atol=1e-4)
 
 
+def test_blocks_of_observed_units_are_skipped(monkeypatch, rows=5):
+    """Chains that leave out whole blocks of observed units are the ones that keep everything.
+
+    A deep model and one of three states, rows with gaps of their own, sweeps before and after
+    annealing. The states are the same, and log densities the ones of the target.
+    """
+
+    def run(target, whole):
+        rng = np.random.default_rng(3)
+        monkeypatch.setattr(layerwise, "FREE_BLOCK", 2**20 if whole else 64)
+        chains = CompiledChains(target, pgm.Gibbs(), start(target, rng), rng)
+        traces, found = [], []
+        for _ in range(2):
+            traces.append(chains.trace(2))
+            chains.sweep(2)
+            found.append(chains.values())
+            np.testing.assert_allclose(
+                chains.log_density(), target.at(chains.beta).log_density(found[-1]), rtol=1e-5
+            )
+            weights = chains.anneal(np.linspace(0.7, 1.0, 4))
+        return chains, traces, found, weights
+
+    b = pgm.GraphBuilder()
+    b.layer("v", pgm.Categorical(3), 70)
+    b.layer("h", pgm.Binary(), 300)
+    b.couple("v", "h", weight=np.random.default_rng(0).normal(0, 0.2, (210, 300)))
+    deep, skipped = pgm.dbm([330, 90, 200], rng=0), 0
+    rng = np.random.default_rng(1)
+    for model, name in ((deep, "v"), (b.build(), "h")):
+        size = model.structure.layers[name].size
+        given = (rng.random((rows, size)) < 0.4).astype(float)
+        given[:, 140:260] = np.where(rng.random((rows, 120)) < 0.8, np.nan, given[:, 140:260])
+        target = model.given({name: given}).at(0.7)
+        parts = run(target, False)
+        columns = parts[0]._columns(name, parts[0].arrays[name].shape[1])
+        # The last block of the second model ends with its padded units.
+        skipped += columns in [(128, 304, 2), (128, 320, 2)]
+        whole = run(target, True)
+        for one, other in zip(parts[2], whole[2]):
+            for layer in one:
+                np.testing.assert_array_equal(one[layer], other[layer])
+        np.testing.assert_allclose(parts[1], whole[1], rtol=1e-5)
+        np.testing.assert_allclose(parts[3], whole[3], rtol=1e-3, atol=1e-2)
+    assert skipped == 2
+
+
 def test_threads_and_pieces_do_not_change_a_bit(monkeypatch):
     model = pgm.dbm([200, 90, 70], rng=0)
     target = model.given().take(np.zeros(150, dtype=int))

@@ -73,7 +73,7 @@ class Part:
     @property
     def states(self) -> int:
         """The number of states of each unit."""
-        return self.h.shape[1]
+        return int(self.h.shape[1])
 
     @property
     def frustrated(self) -> bool:

@@ -76,7 +76,7 @@ def _blocks(part: Part, place: Array) -> Array:
     units, count = len(part.h), 2
     while count < units and len(part.edges):
         block = place * count // units
-        cut = np.not_equal(*block[part.edges].T)
+        cut: Array = np.not_equal(*block[part.edges].T)
         if has_order(*_factors(part, ~cut), MAX_SUMMED_ENTRIES):
             return cut
         count = int(np.ceil(MORE_BLOCKS * count))
