@@ -58,7 +58,7 @@ def renewed() -> float:
         pace_file().parent.mkdir(parents=True, exist_ok=True)
         write_whole(pace_file(), json.dumps({"pace": found}).encode())
     except (OSError, PgmError, RuntimeError):
-        # A user without a home, or a folder that cannot be written, costs each process a measurement.
+        # Without a home or a folder that can be written, each process measures.
         pass
     return found
 
