@@ -1,11 +1,12 @@
 """Prices of the engines: the seconds of a call, a visit of a layer, a unit, an entry.
 
 The price of a method stands beside the method. Every estimate is a sum of counts times rates, each
-rate measured on one core of a processor of 2023 (benchmarks/rooms/plans.py compares plans with
-runs). Counts come from the graph, the evidence and the stored entries of weights. Quantities that
-are unknown before a run have typical values: half of the units change in a sweep, mean field takes
-a typical number of rounds, and code of users takes no time. Plans do not include the imports of the
-first call in a process.
+rate measured on one core of a processor of 2023. The ratio for another machine is its pace
+(base/work/pace.py), and benchmarks/plans_and_reality.py compares plans with answers. Counts come
+from the graph, the evidence and the stored entries of weights. Quantities that are unknown before a
+run have typical values: half of the units change in a sweep, mean field takes a typical number of
+rounds, and code of users takes no time. Plans do not include the imports of the first call in a
+process, nor an exact sum that checks an estimate, which takes less than a second.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from pgmengine.base.checks import check_executor
+from pgmengine.base.checks import check_executor, seeded
 from pgmengine.base.equal_rows import distinct
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import RngLike, Snapshot
@@ -128,6 +128,9 @@ def answered(
         check_executor(executor)
     with showing(progress):
         by = question.method.decided(question)
+        if by is not question and rng is not None:
+            # What is no seed is refused, whether numbers are drawn or not.
+            rng = seeded(rng)
         result = checked(target, answer(executor, by, rng, state))
     # log_z also belongs to log_prob, since it is one of its two terms.
     kinds = {*map(quantity, question.want)}

@@ -47,6 +47,14 @@ def test_a_cache_that_cannot_be_written_costs_a_measurement_only(measuring, monk
     assert paces.pace() > 1 and len(measuring) == 2
 
 
+def test_a_user_without_a_home_costs_a_measurement_only(measuring, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(paces, "cache_folder", homeless)
+    assert paces.pace() > 1 and len(measuring) == 2
+
+
 def test_several_measure_at_once(measuring):
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(lambda _: paces.renewed(), range(16)))

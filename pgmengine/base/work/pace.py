@@ -45,7 +45,7 @@ def pace() -> float:
     given = os.environ.get(PACE_VARIABLE)
     if given:
         return _given(given)
-    found = _stored(pace_file())
+    found = _stored()
     return renewed() if found is None else found
 
 
@@ -57,8 +57,8 @@ def renewed() -> float:
     try:
         pace_file().parent.mkdir(parents=True, exist_ok=True)
         write_whole(pace_file(), json.dumps({"pace": found}).encode())
-    except (OSError, PgmError):
-        # A folder that cannot be written costs each process a measurement.
+    except (OSError, PgmError, RuntimeError):
+        # Without a home or a folder that can be written, each process measures.
         pass
     return found
 
@@ -82,11 +82,11 @@ def _given(text: str) -> float:
     return found
 
 
-def _stored(file: Path) -> float | None:
-    """Return the pace in a file, or None where it is missing or damaged."""
+def _stored() -> float | None:
+    """Return the pace in the file of this machine, or None where it is missing or damaged."""
     try:
-        found = json.loads(file.read_bytes())["pace"]
-    except (OSError, ValueError, KeyError, TypeError):
+        found = json.loads(pace_file().read_bytes())["pace"]
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
     return found if isinstance(found, float) and LEAST <= found <= MOST else None
 

@@ -33,10 +33,8 @@ def _by_tables(target: Target, rounds: float) -> float:
     units = sum(free_units(target, name) for name in target.pattern.moving)
     noisy = {name for name in s.directed_layers if not s.layers[name].unit.canonical}
     directed = 8 if target.rows == 1 else 17
-    each = sum(
-        n * (280 if c.b in noisy else directed if c.directed else 5) * NS
-        for c, n in entries.items()
-    )
+    prices = {c: 280 if c.b in noisy else directed if c.directed else 5 for c in entries}
+    each = sum(n * prices[c] * NS for c, n in entries.items())
     each += (2.0 * float(s.table_index.axis_entries.sum()) + 40.0 * len(s.table_index.unit)) * (
         NS / LANES
     )
