@@ -112,12 +112,13 @@ def shaped(layer, values):
 
 
 def child_entry(target, layer, unit, x):
-    """beta [log p(x | zeta) - log h(x)] of a child, (rows,)."""
+    """beta [log p(x | zeta) - log h(x)] of a child, (rows,); at beta = 1 reals have no log h."""
     columns = layer.columns(np.array([unit]))
     value = shaped(layer, x[layer.name][:, columns])
     field = shaped(layer, zeta(target, x, layer.name, columns))
-    logs = layer.unit.log_conditional(value, field) - layer.unit.log_h(value)
-    return target.beta[0] * logs
+    logs = layer.unit.log_conditional(value, field)
+    whole = layer.unit.support is None and target.beta[0] == 1
+    return target.beta[0] * (logs if whole else logs - layer.unit.log_h(value))
 
 
 def summed_entry(target, layer, unit, x, leaf):
