@@ -5,9 +5,9 @@
  * before they sleep, so that the next call finds them awake. The caller and the workers claim parts
  * one by one. Where other programs keep a worker off its core, the caller computes its parts too: a
  * call that waited for every worker took five times as long as on one thread. The team works on one
- * job at a time; a second caller computes its whole job alone. After a fork, the child process starts
- * without workers, even if the team of its parent was at work. Without POSIX threads, callers compute
- * everything.
+ * job at a time; a second caller computes its whole job alone. After a fork, the child process
+ * starts without workers, even if the team of its parent was at work. Without POSIX threads,
+ * callers compute everything.
  *
  * `ticket` has the number of the job, the number of its parts and the next part that nobody has
  * claimed. A part is claimed by a compare-and-swap, so that it is one of this job. The other fields
