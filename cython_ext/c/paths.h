@@ -3,12 +3,12 @@
  * A path y of a chain of n steps has the weight
  *     exp( sum_{t < n} field[t, y_t]  +  sum_{0 < t < n} move[y_{t-1}, y_t] ).
  * Forward messages have the sum 1 at each step, and backward messages are divided by the same
- * factors (Rabiner 1989). Factors e^move and e^field are divided by the largest one of all moves and
- * of a step, so that they are at most 1.
+ * factors (Rabiner 1989). Factors e^move and e^field are divided by the largest one of all moves
+ * and of a step, so that they are at most 1.
  *
- * Layout. The steps of a chain follow each other, those of the first chain first. Rows of states are
- * padded to whole vectors of PGM_STATES_ALIGNED numbers at least, with zeros, in the memory of one
- * chain, which stays in a near cache. A message is one product of a vector and a matrix; pairs of
+ * Layout. The steps of a chain follow each other, those of the first chain first. Rows of states
+ * are padded with zeros to a multiple of PGM_STATES_ALIGNED numbers, in the memory of one chain,
+ * which stays in a near cache. A message is one product of a vector and a matrix; pairs of
  * neighbouring states are one product of two matrices for each chain.
  *
  * Invariants. Each entry of a product is the sum over its even terms plus the one over its odd
@@ -122,7 +122,7 @@ PGM_INLINE double pgm_sum_chain(pgm_path_memory *m, const double *field, int64_t
             *pgm_at(factor, v) *= by;
         }
     }
-    /* The backward message is 1 at the last step. A factor becomes the message ahead of its step. */
+    /* The backward message is 1 at the last step. A factor becomes the message ahead of a step. */
     for (int64_t i = 0; i < k; i++) m->behind[i] = 1.0;
     for (int64_t t = steps - 1; t >= 0; t--) {
         double *now = m->forward + t * wide, *factor = m->factor + t * wide;
