@@ -46,7 +46,8 @@ from pgmengine.units import Unit
 # The fewest chains that reach a step on average, for which its operations on arrays pay.
 MIN_CHAINS_A_STEP = 8
 
-# Bytes of places, fields and messages for each state of each axis of a table in a row.
+# Bytes of places, fields and messages for each state of each axis of a table in a row, and of the
+# values and masks of each component of a unit.
 BYTES_A_STATE = 24.0
 
 # Log densities that are computed at a time, so that they stay in the cache of a core.
@@ -180,7 +181,8 @@ def chains_of(targets: Sequence[Target], weights: Sequence[Array]) -> Chains | N
     targets : the rows of each length. The first target has all parameters.
     weights : the weight of each row, 1 where chains have several steps.
     """
-    states = sum(t.rows * float(t.structure.table_index.states.sum()) for t in targets)
+    each = [t.structure.table_index.states.sum() + t.structure.width for t in targets]
+    states = sum(t.rows * float(count) for t, count in zip(targets, each, strict=True))
     if no_room(BYTES_A_STATE * states):
         return None
     parts, kinds = list[_Part](), dict[bytes, Kind]()
