@@ -129,7 +129,7 @@ class ClusterLadder(Method[None]):
             own = max(RUNGS_OF_PILOT, _planned_rungs(part))
             moves, lanes = 2 * self.warmup + self.draws, self.chains * own
             once = CALL_SECONDS + lanes * (
-                0.8 * EDGE_SECONDS * len(part.edges) + 0.4 * UNIT_SECONDS * len(part.h)
+                2 * EDGE_SECONDS * len(part.edges) + UNIT_SECONDS * len(part.h)
             )
             seconds += len(part.rows) * moves * once
             work += float(len(part.rows) * moves * lanes * each)
