@@ -338,7 +338,8 @@ class FromMarginals(Expectations):
                 continue
             own, layer = rows.layers[term.name], target.structure.layers[term.name]
             values = layer.shaped(target.evidence.values[term.name])
-            seen = np.broadcast_to(~target.free[term.name], (target.rows, layer.size))
+            # Neither free, nor absent, nor set by do().
+            seen = ~(target.free[term.name] | target.intervened[term.name])
             for group in parts_of(term.groups, target.rows):
                 at, x = group.units, values[:, group.units].swapaxes(0, 1)
                 heavy = np.where(seen[:, at].T, weights, 0.0)[:, None] * self.group(place, group)
