@@ -129,9 +129,12 @@ class EvidencePattern:
     @cached_property
     def cut(self) -> Array | None:
         """The mask (rows or 1, units) of units that do() has set; None where there are none."""
-        masks = [distinct(mask) for mask in self.intervened.values()]
-        if not any([mask.any() for mask in masks]):
+        for mask in self.intervened.values():
+            if mask.any():
+                break
+        else:
             return None
+        masks = [distinct(mask) for mask in self.intervened.values()]
         rows = max(map(len, masks))
         return np.concatenate([spread(mask, rows) for mask in masks], axis=1)
 
@@ -220,13 +223,14 @@ def barren(target: Target, tables: bool = True, structural: bool = False) -> dic
     They are free units whose conditional, by arrows or by a table, sums to 1. They have neither
     soft evidence nor undirected couplings, and their children are barren or set by do(). Units
     whose conditional comes from arrows are in no table. Units with a conditional table are in no
-    table except their own and those of their children, and in a layer without couplings. `tables`:
+    table except their own and those of their children. `tables`:
     whether to find them as well, pattern by pattern. `structural`: whether an arrow with the weight
     0 counts, as in a gradient.
     """
     found = _barren_by_arrows(target, structural)
     if tables and any(t.conditional for t in target.structure.tables):
-        found = {name: found[name] | mask for name, mask in _barren_by_tables(target).items()}
+        by_tables = _barren_by_tables(target, found, structural)
+        found = {name: found[name] | mask for name, mask in by_tables.items()}
     return {name: spread(mask, target.rows) for name, mask in found.items()}
 
 
@@ -265,16 +269,25 @@ def _barren_by_arrows(target: Target, structural: bool) -> dict[str, Array]:
     return out
 
 
-def _barren_by_tables(target: Target) -> dict[str, Array]:
-    """Return the barren units of layers with conditional tables and no couplings; see `barren`."""
+def _barren_by_tables(
+    target: Target, by_arrows: Mapping[str, Array], structural: bool
+) -> dict[str, Array]:
+    """Return the barren units with conditional tables; see `barren`.
+
+    Their layers have no undirected couplings and no arrows into them. `by_arrows` has the barren
+    units of directed layers.
+    """
     s = target.structure
-    coupled = {name for c in s.couplings for name in (c.a, c.b)}
-    parts = [
-        np.zeros((1, len(tables)), dtype=bool)
-        if name in coupled
-        else _without_evidence(target, name) & (tables >= 0)
-        for name, tables in s.child_tables.items()
-    ]
+    coupled = {name for c in s.undirected for name in (c.a, c.b)} | {c.b for c in s.arrows}
+    parts = []
+    for name, tables in s.child_tables.items():
+        able = np.zeros((1, len(tables)), dtype=bool)
+        if name not in coupled:
+            able = _without_evidence(target, name) & (tables >= 0)
+            for c in s.arrows_from[name]:
+                active = ~by_arrows[c.b] & ~distinct(target.intervened[c.b])
+                able = able & ~parents_of(target, c, active, structural)
+        parts.append(able)
     parts += [distinct(target.intervened[name]) for name in s.layers]
     rows = max(map(len, parts))
     masks = np.concatenate([spread(mask, rows) for mask in parts], axis=1)

@@ -34,8 +34,6 @@ class Network:
         names = [key_of(u, mine) for u, mine in enumerate(self.parents)]
         self.keys = ["start", "moves", "moves"] if kind == "chain" else names
         self.tables = dict(zip(self.keys, tables, strict=True))
-        # Whether families of barren variables count; they do in junction trees with arrows.
-        self.whole = True
         latent = (0,) if kind in ("mixture", "classes seen") else (0, 1, 2)
         # Column -> parent, and the name of its rows; the last one is a Gaussian.
         self.above = [int(rng.choice(latent)) for _ in range(4)]
@@ -104,7 +102,7 @@ class Network:
             total, idle = total + weight * log_z, self.idle(states, reals)
             for x, p in prob.items():
                 for u, mine in enumerate(self.parents):
-                    if self.whole or not idle[u]:
+                    if not idle[u]:
                         counts[self.keys[u]][(*(x[q] for q in mine), x[u])] += weight * p
                 for column, value in enumerate(reals):
                     if not np.isnan(value):
@@ -221,8 +219,7 @@ def test_each_iteration_is_the_plain_one(seed, updates=4, rtol=1e-9):
     net, rows, weights, added, masks = case(seed)
     steps = pgm.EM(pseudocount=added, tolerance=0.0, starts=1)
     chains = chains_of([net.model().given(data_of(rows, net))], [weights])
-    net.whole = chains is None
-    assert seed % 4 == 0 or net.whole == (seed % 4 == 3)
+    assert seed % 4 == 0 or (chains is None) == (seed % 4 == 3)
     f = pgm.fit(
         net.model(),
         data_of(rows, net),

@@ -61,9 +61,11 @@ def forward_backward(row, start=START, transition=TRANSITION, emission=EMISSION)
 def baum_welch(rows, updates):
     """Parameters after some iterations of EM without pseudocounts, and the log-likelihoods.
 
-    Missing symbols have their expected counts. Rows without any symbol are left out.
+    Missing symbols and steps after the last symbol have no counts, because expected ones would be
+    their present probabilities. Rows without any symbol are left out.
     """
-    rows = [row for row in rows if any(x is not None for x in row)]
+    last = [max([t for t, x in enumerate(row) if x is not None], default=-1) for row in rows]
+    rows = [row[: end + 1] for row, end in zip(rows, last, strict=True) if end >= 0]
     theta, history = (START, TRANSITION, EMISSION), []
     for _ in range(updates):
         first, moves, seen, total = np.zeros(3), np.zeros((3, 3)), np.zeros((3, 4)), 0.0
@@ -73,9 +75,7 @@ def baum_welch(rows, updates):
             first += post[0]
             moves += pairs
             for x, q in zip(row, post, strict=True):
-                if x is None:
-                    seen += q[:, None] * theta[2]
-                else:
+                if x is not None:
                     seen[:, SYMBOLS.index(x)] += q
         theta = tuple(n / n.sum(axis=-1, keepdims=True) for n in (first, moves, seen))
         history.append(total)
