@@ -2,8 +2,9 @@
  * threads takes 60 us.
  *
  * Learning makes a dozen short calls in each update. Workers therefore spin for half a millisecond
- * before they sleep, so that the next call finds them awake. The caller and its workers claim one
- * part after the other. A worker that does not run, because other programs keep the cores busy, is
+ * before they sleep, so that the next call finds them awake. The caller computes the first part,
+ * because only its thread can handle signals. Then it and its workers claim one part after the
+ * other. A worker that does not run, because other programs keep the cores busy, is
  * therefore not waited for: the caller computes its parts as well. The team works on one job at a
  * time; a second caller computes its whole job alone. After a fork, the child process starts without
  * workers, even if the team of its parent was at work. Without POSIX threads, callers compute
@@ -169,12 +170,14 @@ static void pgm_share(pgm_task task, void *job, int64_t count, int parts)
     pgm_team.task = task, pgm_team.object = job, pgm_team.count = count;
     const int all = pgm_team.workers + 1 < parts ? pgm_team.workers + 1 : parts;
     atomic_store(&pgm_team.left, all);
-    atomic_store(&pgm_team.ticket, (pgm_last_job() + 1) << 32 | (unsigned long long)all << 16);
+    atomic_store(&pgm_team.ticket, (pgm_last_job() + 1) << 32 | (unsigned long long)all << 16 | 1);
     if (atomic_load(&pgm_team.asleep)) {
         pthread_mutex_lock(&pgm_team.sleep);
         pthread_cond_broadcast(&pgm_team.wake);
         pthread_mutex_unlock(&pgm_team.sleep);
     }
+    task(job, 0, count / all);
+    atomic_fetch_sub(&pgm_team.left, 1);
     pgm_claim_parts();
     for (int i = 0; atomic_load(&pgm_team.left); i++)
         if (i < 64 * PGM_SPINS)
