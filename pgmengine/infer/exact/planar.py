@@ -115,7 +115,7 @@ def grid_places(structure: Structure, free: FreeUnits, edges: Array) -> Array | 
     steps = np.abs(ends[:, 0] - ends[:, 1])
     # Edges can cross only where both diagonals of a cell are there.
     cells = ends.min(axis=1)[steps.sum(axis=1) == 2]
-    if steps.max(initial=0) > 1 or len(np.unique(cells, axis=0)) < len(cells):
+    if steps.max(initial=0) > 1 or len(equal_rows(cells)[0]) < len(cells):
         return None
     return np.concatenate([places, np.zeros((1, 2))])
 

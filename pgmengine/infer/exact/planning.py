@@ -41,7 +41,6 @@ from pgmengine.infer.exact.junction_tree.elimination_order import Order, best_or
 from pgmengine.infer.exact.junction_tree.factors import weighs_units
 from pgmengine.infer.exact.junction_tree.goatd_order import is_installed
 from pgmengine.infer.exact.junction_tree.impossible_states import Possible, remove_impossible
-from pgmengine.infer.exact.junction_tree.mode_bounds import bounding_seconds, in_no_mode
 from pgmengine.infer.exact.junction_tree.trees import (
     MAX_TREE_ENTRIES,
     PASSES_FOR_MARGINALS,
@@ -49,6 +48,7 @@ from pgmengine.infer.exact.junction_tree.trees import (
     Tree,
 )
 from pgmengine.infer.exact.marginal_map import ModePlan, found_modes, planned_modes
+from pgmengine.infer.exact.mode_bounds import bounding_seconds, in_no_mode
 from pgmengine.infer.exact.shared_rows import (
     MAX_LANE_ENTRIES,
     MIN_KINDS_TO_SHARE,

@@ -8,7 +8,7 @@ import pytest
 import pgmengine as pgm
 from pgmengine.infer.exact import planning
 from pgmengine.infer.exact.junction_tree.factors import Scopes
-from pgmengine.infer.exact.junction_tree.mode_bounds import in_no_mode
+from pgmengine.infer.exact.mode_bounds import in_no_mode
 
 
 def random_factors(rng, zeros, whole):
