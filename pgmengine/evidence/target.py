@@ -454,7 +454,7 @@ def one_for_all(target: Target, rows: Array) -> Target:
     one = target.take(rows[:1])
     if len(rows) > 1 and not target.pattern.alike:
         cut = {
-            name: mask.all(axis=0, keepdims=True)
+            name: np.asarray(mask.all(axis=0, keepdims=True))
             for name, mask in rows_of(target.intervened, rows).items()
         }
         pattern = pattern_of(target.structure, 1, one.pattern.observed, cut)

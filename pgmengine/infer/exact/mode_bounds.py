@@ -178,6 +178,7 @@ def _found(
             taken[i][j][axis] = state
     total = 0.0
     for g, own in zip(groups, taken, strict=True):
-        numbers = np.ravel_multi_index(np.array(own, dtype=np.int64).T, g.shape)
+        at = np.array(own, dtype=np.int64).T
+        numbers = np.asarray(np.ravel_multi_index(tuple(at), g.shape))
         total += float(logs[g.places[np.arange(len(numbers)), numbers]].sum())
     return total

@@ -80,7 +80,7 @@ class Mixture:
     def numbers(self) -> float:
         """The most numbers of an array for each row."""
         sizes = [len(x) for x in self.cover.rest.values()] if self.by_row else []
-        return 2.0**self.cover.bits * max([1, *sizes])
+        return float(2.0**self.cover.bits * max([1, *sizes]))
 
     def expect(self, target: Target, weights: Array, total: Accumulator) -> None:
         """Add the sum over rows of weight * E[d log_density | row] to the sum of a phase."""

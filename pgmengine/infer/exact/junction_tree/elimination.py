@@ -289,7 +289,7 @@ def _run(
     if tree.cutset is not None:
         return tree.cutset.run((tree.lane(parts, row) for row in range(lanes)), **asking)
     values, wide = tree.values(parts, lanes)
-    if tree.restricted is not None:
+    if tree.restricted is not None and seen is not None:
         return run_restricted(tree.tree, values[0], seen, wide=wide, **asking)
     found: dict[str, Array] = tree.tree.run(values, lanes=lanes, wide=wide, **asking)
     return found
