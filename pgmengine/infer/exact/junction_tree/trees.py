@@ -139,7 +139,7 @@ class Tree:
             ends, stays = np.cumsum([0, *map(len, parts)]), self.possible.stays
             parts = [part[stays[a : a + len(part)]] for a, part in zip(ends, parts, strict=False)]
         flat = [part.ravel() for part in parts]
-        if len(flat) != 1 and (self._joins or sum(map(len, flat)) <= MAX_JOINED_ENTRIES):
+        if self._joins or sum(map(len, flat)) <= MAX_JOINED_ENTRIES:
             flat = [np.concatenate([np.empty(0), *flat])]
         if lanes == 1:
             return flat, np.ones(len(self.conditioned.scopes), dtype=np.uint8)
