@@ -328,9 +328,6 @@ def _shared(target: Target, every: list[Kind], form: Form, limits: Limits) -> li
 
 def _lanes(target: Target, every: list[Kind], form: Form) -> Tree | None:
     """Return the tree whose lanes are the rows of many kinds; None where it is too large."""
-    if has_causes(target):
-        # Their small tables belong to the values of a row.
-        return None
     draft = _joint(target, every, form)
     if draft.rough.entries > MAX_LANE_ENTRIES:
         return None
