@@ -316,7 +316,7 @@ def _shared(target: Target, every: list[Kind], form: Form, limits: Limits) -> li
     """
     form = replace(form, seen=True)
     try:
-        lanes = _lanes(target, every, form)
+        lanes = _lanes(target, every, form, limits)
         if lanes is not None:
             return [lanes]
         rare = [kind for kind in every if len(kind.rows) < MIN_ROWS_OF_OWN_TREE]
@@ -326,10 +326,10 @@ def _shared(target: Target, every: list[Kind], form: Form, limits: Limits) -> li
         return []
 
 
-def _lanes(target: Target, every: list[Kind], form: Form) -> Tree | None:
+def _lanes(target: Target, every: list[Kind], form: Form, limits: Limits) -> Tree | None:
     """Return the tree whose lanes are the rows of many kinds; None where it is too large."""
     draft = _joint(target, every, form)
-    if draft.rough.entries > MAX_LANE_ENTRIES:
+    if draft.rough.entries > min(MAX_LANE_ENTRIES, limits.states):
         return None
     alone = planning_seconds(draft.conditioned, 0.0)
     some = [kind for kind in every if len(kind.rows) * draft.seconds <= alone]

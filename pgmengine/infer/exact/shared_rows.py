@@ -41,9 +41,8 @@ from pgmengine.infer.exact.junction_tree.impossible_states import Possible
 # MIN_KINDS_TO_SHARE kinds share any.
 MIN_ROWS_OF_OWN_TREE, MIN_KINDS_TO_SHARE = 8, 3
 
-# The most table entries of a shared tree whose rows are lanes of one pass. It is 0, no tree, because
-# some rows were wrongly found to be impossible on such a tree (test_elimination.py, "small tables").
-MAX_LANE_ENTRIES = 0
+# The most table entries of a shared tree whose rows are lanes of one pass.
+MAX_LANE_ENTRIES = 2**12
 
 # Seconds of planning one more pattern: for the pattern, for each free unit, and for each table
 # entry that is examined to remove impossible states.

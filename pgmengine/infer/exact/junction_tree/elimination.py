@@ -210,11 +210,16 @@ def _solved(
         "draws": draws if "samples" in kinds else 0,
         "key": None if rng is None else rng.integers(0, 2**32, 4, dtype=np.uint32),
     }
-    seen = observed_states(given, conditioned, tree.possible) if tree.shared else None
-    tables = conditioned.tables(target, seen)
+    seen, likely = None, None
+    if tree.restricted is not None:
+        seen = observed_states(given, conditioned, tree.possible)
+    elif tree.shared:
+        # Entries of tables have all states; those that were removed leave with their entries.
+        likely = observed_states(given, conditioned, None)
+    tables = conditioned.tables(target, likely)
     found = _run(tree, tables, target.rows, seen, **asking)
     if "mode" in kinds and infinite:
-        largest = conditioned.largest(target, seen, given)
+        largest = conditioned.largest(target, likely, given)
         found["mode"] = _run(tree, largest, target.rows, seen, mode=True)["mode"]
     log_z = found["log_z"] + conditioned.constant(target)
     if posterior:
@@ -284,12 +289,12 @@ def _run(
 ) -> dict[str, Array]:
     """Pass messages for the entries (entries, lanes or 1) of all terms.
 
-    `seen` has the observed states of the rows that share a tree, and is None otherwise.
+    `seen` has the observed states of rows with passes of their own, and is None otherwise.
     """
     if tree.cutset is not None:
         return tree.cutset.run((tree.lane(parts, row) for row in range(lanes)), **asking)
     values, wide = tree.values(parts, lanes)
-    if tree.restricted is not None and seen is not None:
+    if seen is not None:
         return run_restricted(tree.tree, values[0], seen, wide=wide, **asking)
     found: dict[str, Array] = tree.tree.run(values, lanes=lanes, wide=wide, **asking)
     return found
