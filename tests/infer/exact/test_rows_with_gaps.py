@@ -49,6 +49,9 @@ def declare(b, rng, states, name, above):
     table = rng.dirichlet(np.ones(states[name]), [states[a] for a in above])
     table = np.where(rng.random(table.shape) < 0.15, 0.0, table)
     table[..., 0] += 1e-3
+    if rng.random() < 0.3:
+        # A state that no row can have lies before others.
+        table[..., 1] = 0.0
     b.conditional(name, tuple(above), table / table.sum(axis=-1, keepdims=True))
 
 
