@@ -22,6 +22,7 @@ from pgmengine.base.work.progress import track
 from pgmengine.base.work.threads import shared_out
 from pgmengine.engine.cost import NS
 from pgmengine.evidence.target import Target, evidence_patterns, one_for_all
+from pgmengine.infer.diagnostics.rounding import fits
 from pgmengine.infer.exact.enumeration.compiled_enumerator import MIN_SAFE_GAP, STATES_PER_TASK
 from pgmengine.infer.exact.enumeration.cover import Cover, choose_cover
 from pgmengine.infer.exact.enumeration.cover_states import (
@@ -220,7 +221,8 @@ def _part(target: Target, wanted: frozenset[str]) -> list[_Group]:
     statistics are wanted.
     """
     groups, pairs = [], bool(NEED_PAIR_MOMENTS & wanted)
-    several = target.rows > 1 and gives(target, wanted)
+    # A walk over the states of each row keeps the digits that large terms of a mixture would cost.
+    several = target.rows > 1 and gives(target, wanted) and fits(target, single=False)
     mixture = shared_mixture(target, np.float64) if several else None
     if mixture is not None:
         each = MIXTURE_COPIES * 8.0 * (mixture.numbers + target.structure.width)
