@@ -127,16 +127,6 @@ def auxiliary_variables_without_places(patch):
 
 
 @fault
-def hints_in_no_key(patch):
-    """Plans are remembered without the units that have hints."""
-
-    def change(inner):
-        return lambda target, name: np.zeros_like(inner(target, name))
-
-    _wrap(patch, planning, "has_soft", change)
-
-
-@fault
 def hints_are_no_evidence(patch):
     """A unit is barren although it has a hint."""
     from pgmengine.evidence import relevance
@@ -152,10 +142,9 @@ def plans_of_another_pattern(patch):
     """A tree is remembered under the number of free units, not under their places."""
 
     def change(inner):
-        def draft(target, rows, form):
-            found = inner(target, rows, form)
-            free = target.take(rows[:1]).free
-            key = (form, *(int(mask.sum()) for mask in free.values()))
+        def draft(target, kind, form):
+            found = inner(target, kind, form)
+            key = (form, *(int(mask.sum()) for mask in kind.free.values()))
             memo = target.structure.memo
             kept = memo.recall(("draft", "some pattern", key), lambda: found)
             own = {"conditioned": kept.conditioned, "rough": kept.rough, "small": kept.small}

@@ -137,6 +137,14 @@ def test_soft_evidence_in_some_rows_only(seed, monkeypatch):
             np.testing.assert_allclose(r.prob[name][:, i], expected, **EXACT)
 
 
+def test_plans_are_remembered_with_the_units_that_have_hints(monkeypatch):
+    """Without them in the key, a plan would serve rows with other hints, and answer wrongly."""
+    given = planning.has_soft
+    monkeypatch.setattr(planning, "has_soft", lambda *args: np.zeros_like(given(*args)))
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        test_soft_evidence_in_some_rows_only(11, monkeypatch)
+
+
 @pytest.mark.parametrize("rows", [1, 7, 8, 20])
 @pytest.mark.parametrize("want", ["log_z", "marginals", "mode", "samples", "gradient"])
 def test_equal_rows_of_findings(rows, want, monkeypatch):
