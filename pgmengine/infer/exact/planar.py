@@ -60,7 +60,13 @@ from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals
 from pgmengine.infer.exact.junction_tree.trees import NEED_MARGINALS
 from pgmengine.infer.exact.least_width import least_width
 from pgmengine.infer.exact.planning import lifted
-from pgmengine.infer.exact.shared_rows import NEED_NO_BARREN, Kind, freed, kinds_of_rows, leaving
+from pgmengine.infer.exact.shared_rows import (
+    NEED_NO_BARREN,
+    KindOfRows,
+    freed,
+    kinds_of_rows,
+    leaving,
+)
 from pgmengine.infer.exact.spin_factors import Spins, conditioned_spins
 from pgmengine.infer.question.prepared import AnyPrepared, Method, OtherPlanNeeded
 from pgmengine.infer.results.answer_bytes import peak_bytes
@@ -244,7 +250,7 @@ class Part:
     norm : the largest norm of an inverse.
     """
 
-    kind: Kind
+    kind: KindOfRows
     spins: Spins
     ghosted: Array
     graph: KacWard
@@ -421,7 +427,7 @@ def _parts(target: Target, want: tuple[str, ...]) -> Iterator[Part]:
         yield _part(freed(target.take(kind.rows), kind.free), kind, form, kinds)
 
 
-def _part(target: Target, kind: Kind, form: Form, kinds: set[str]) -> Part:
+def _part(target: Target, kind: KindOfRows, form: Form, kinds: set[str]) -> Part:
     """Return the part of the rows of one kind, which are the rows of the target."""
     spins, constant, h, couplings = conditioned_spins(target, form)
     conditioned, lanes = spins.conditioned, couplings.shape[1]

@@ -54,10 +54,10 @@ from pgmengine.infer.exact.shared_rows import (
     MIN_KINDS_TO_SHARE,
     MIN_ROWS_OF_OWN_TREE,
     NEED_NO_BARREN,
-    Kind,
+    KindOfRows,
     can_share,
     freed,
-    joint_free,
+    joint_kind,
     kinds_of_rows,
     leaving,
     planning_seconds,
@@ -309,7 +309,7 @@ def _trees(target: Target, want: tuple[str, ...], limits: Limits) -> list[Tree]:
     return trees
 
 
-def _shared(target: Target, every: list[Kind], form: Form, limits: Limits) -> list[Tree]:
+def _shared(target: Target, every: list[KindOfRows], form: Form, limits: Limits) -> list[Tree]:
     """Return the trees that rows of several kinds share, without rows for which they are too large.
 
     There is no such tree if a term is a table only under the evidence of a single row.
@@ -326,27 +326,21 @@ def _shared(target: Target, every: list[Kind], form: Form, limits: Limits) -> li
         return []
 
 
-def _lanes(target: Target, every: list[Kind], form: Form, limits: Limits) -> Tree | None:
+def _lanes(target: Target, every: list[KindOfRows], form: Form, limits: Limits) -> Tree | None:
     """Return the tree whose lanes are the rows of many kinds; None where it is too large."""
-    draft = _joint(target, every, form)
+    draft = _draft(target, joint_kind(every), form)
     if draft.rough.entries > min(MAX_LANE_ENTRIES, limits.states):
         return None
     alone = planning_seconds(draft.conditioned, 0.0)
     some = [kind for kind in every if len(kind.rows) * draft.seconds <= alone]
     if len(some) < MIN_KINDS_TO_SHARE:
         return None
-    return (draft if len(some) == len(every) else _joint(target, some, form)).tree()
+    return (draft if len(some) == len(every) else _draft(target, joint_kind(some), form)).tree()
 
 
-def _joint(target: Target, kinds: list[Kind], form: Form) -> _Draft:
-    """Return the draft of all rows of several kinds."""
-    rows = np.sort(np.concatenate([kind.rows for kind in kinds]))
-    return _draft(target, Kind(rows, joint_free(kinds)), form)
-
-
-def _restricted(target: Target, kinds: list[Kind], form: Form, limits: Limits) -> list[Tree]:
+def _restricted(target: Target, kinds: list[KindOfRows], form: Form, limits: Limits) -> list[Tree]:
     """Return the tree on which each row of some kinds has passes over its possible states."""
-    draft = _joint(target, kinds, form)
+    draft = _draft(target, joint_kind(kinds), form)
     filling = draft.conditioned.filling
     # The price is computed before any table is built: tables may have 2^parents entries.
     if filling > planning_seconds(draft.conditioned, draft.looked_at):
@@ -388,7 +382,7 @@ def _row_by_row(tree: Tree, target: Target, most: float) -> Tree:
     return replace(tree, restricted=sizes) if sizes[:, 0].max() <= most else tree
 
 
-def _of_kind(target: Target, kind: Kind, form: Form) -> list[Tree]:
+def _of_kind(target: Target, kind: KindOfRows, form: Form) -> list[Tree]:
     """Return the trees of one kind of rows.
 
     The small tables of units with independent causes depend on the observed values of these units,
@@ -428,7 +422,7 @@ class _Draft:
 
     # The rows, whose units are free, observed or absent as in the tree.
     target: Target
-    kind: Kind
+    kind: KindOfRows
     form: Form
     # The key under which the structure remembers factors, orders and trees.
     key: tuple[Any, ...]
@@ -514,7 +508,7 @@ class _Draft:
         return self.kind.rows
 
 
-def _draft(target: Target, kind: Kind, form: Form) -> _Draft:
+def _draft(target: Target, kind: KindOfRows, form: Form) -> _Draft:
     """Plan the factors of some rows; PgmError if a term is no table, or too large a table."""
     rows = kind.rows
     some = freed(target if len(rows) == target.rows else target.take(rows), kind.free)

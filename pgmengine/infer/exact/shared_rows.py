@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -55,17 +56,31 @@ NEED_NO_LEAVES = NEED_NO_BARREN | {"marginals", "samples", "joint", "mode"}
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
-    """Rows with the same free units in a tree, whatever they observe of the others.
+class KindOfRows:
+    """Rows with the same free units, besides those that may be absent from a row.
 
     Attributes
     ----------
     rows : their numbers, ascending.
-    free : layer -> (size,) bool, the units that are free.
+    certain : layer -> (size,) bool, the units that are free in every tree of the rows.
+    absent : layer -> (all rows or 1, size) bool, absent units whose means are wanted.
     """
 
     rows: Array
-    free: dict[str, Array]
+    certain: dict[str, Array]
+    absent: Mapping[str, Array]
+
+    @cached_property
+    def free(self) -> dict[str, Array]:
+        """Layer -> (size,) bool: the units that are free in the tree of these rows.
+
+        A unit that all of the rows leave out is free as well, where its mean is wanted: no row of
+        the tree observes it.
+        """
+        out = dict(self.certain)
+        for name, mask in self.absent.items():
+            out[name] = out[name] | mask[self.rows % len(mask)].all(axis=0)
+        return out
 
 
 def leaving(target: Target, kinds: set[str], structural: bool) -> dict[str, Array]:
@@ -85,19 +100,21 @@ def leaving(target: Target, kinds: set[str], structural: bool) -> dict[str, Arra
     return {name: found[name] for name in names if found[name].any()}
 
 
-def kinds_of_rows(target: Target, absent: Mapping[str, Array], means: bool) -> list[Kind]:
+def kinds_of_rows(target: Target, absent: Mapping[str, Array], means: bool) -> list[KindOfRows]:
     """Return the rows of each kind: of equal free units, beta, and units that do() has set.
 
     Parameters
     ----------
     target : the rows.
     absent : the units that may be absent from their rows, see `leaving`.
-    means : whether the means of absent units with infinitely many values are wanted. They are free
-        in a kind of rows of which none observes them.
+    means : whether their means are wanted.
     """
     s, rows = target.structure, target.rows
+    wanted = absent if means else {}
     if rows == 1 and not absent:
-        return [Kind(np.zeros(1, dtype=int), {n: free[0] for n, free in target.free.items()})]
+        return [
+            KindOfRows(np.zeros(1, dtype=int), {n: m[0] for n, m in target.free.items()}, wanted)
+        ]
     free = {n: distinct(mask) & ~absent.get(n, np.False_) for n, mask in target.free.items()}
     masks = [*free.values(), *map(distinct, target.intervened.values())]
     # Small tables of noisy-or units depend on which of them are absent.
@@ -110,36 +127,22 @@ def kinds_of_rows(target: Target, absent: Mapping[str, Array], means: bool) -> l
             packed.append(target.beta[:, None])
         groups = rows_by_kind(*packed)
     return [
-        Kind(some, _free_of(target, {n: _row(m, some[0]) for n, m in free.items()}, absent, some))
-        if means
-        else Kind(some, {n: _row(m, some[0]) for n, m in free.items()})
+        KindOfRows(some, {n: np.asarray(m[some[0] % len(m)]) for n, m in free.items()}, wanted)
         for some in groups
     ]
 
 
-def _row(mask: Array, row: int) -> Array:
-    """Return a row of a mask (rows or 1, size)."""
-    return np.asarray(mask[row % len(mask)])
-
-
-def _free_of(
-    target: Target, free: dict[str, Array], absent: Mapping[str, Array], rows: Array
-) -> dict[str, Array]:
-    """Return the free units with those that all of some rows leave out."""
-    out = dict(free)
-    for name, mask in absent.items():
-        out[name] = out[name] | mask[rows % len(mask)].all(axis=0)
-    return out
-
-
-def joint_free(kinds: list[Kind]) -> dict[str, Array]:
-    """Return layer -> (size,) bool: the units that are free in any of some kinds of rows."""
-    return {
-        name: np.logical_or.reduce([kind.free[name] for kind in kinds]) for name in kinds[0].free
+def joint_kind(kinds: list[KindOfRows]) -> KindOfRows:
+    """Return all rows of several kinds, in which a unit is free if it is free in any of them."""
+    rows = np.sort(np.concatenate([kind.rows for kind in kinds]))
+    certain = {
+        name: np.logical_or.reduce([kind.certain[name] for kind in kinds])
+        for name in kinds[0].certain
     }
+    return KindOfRows(rows, certain, kinds[0].absent)
 
 
-def can_share(target: Target, kinds: list[Kind]) -> bool:
+def can_share(target: Target, kinds: list[KindOfRows]) -> bool:
     """Return whether kinds of rows can share a tree.
 
     Their free units may differ in units with finitely many states only, and not in do() or in beta.
@@ -148,9 +151,9 @@ def can_share(target: Target, kinds: list[Kind]) -> bool:
     """
     if len(kinds) < MIN_KINDS_TO_SHARE or (target.reference and not target.untempered):
         return False
-    layers, first = target.structure.layers, kinds[0].free
+    layers, first = target.structure.layers, kinds[0].certain
     endless = [name for name, layer in layers.items() if layer.unit.support is None]
-    if any((kind.free[n] != first[n]).any() for kind in kinds for n in endless):
+    if any((kind.certain[n] != first[n]).any() for kind in kinds for n in endless):
         return False
     fixed = [target.beta[:, None], *map(distinct, target.intervened.values())]
     return all((mask == mask[0]).all() for mask in fixed)

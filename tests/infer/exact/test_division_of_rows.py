@@ -15,7 +15,7 @@ from pgmengine.base.errors import InternalError
 from pgmengine.infer.exact import planning
 from pgmengine.infer.exact.enumeration import enumeration
 from pgmengine.infer.exact.junction_tree.marginalised import ChildTerm
-from pgmengine.infer.exact.shared_rows import Kind
+from pgmengine.infer.exact.shared_rows import KindOfRows
 from pgmengine.infer.sampling.methods import forward
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -69,7 +69,7 @@ def altered(parts, fault):
     """A division of rows with a fault: one row is lost, or is in two parts."""
 
     def some(part, rows):
-        return replace(part, rows=part.rows[rows]) if isinstance(part, Kind) else part[rows]
+        return replace(part, rows=part.rows[rows]) if isinstance(part, KindOfRows) else part[rows]
 
     last = parts[-1]
     if fault == "lost":
