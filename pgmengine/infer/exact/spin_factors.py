@@ -125,12 +125,5 @@ def conditioned_spins(target: Target, form: Form) -> tuple[Spins, Array, Array, 
         raise PgmError("free units have more than two states, and only units of two are spins")
     if (np.diff(conditioned.scopes.start) > 2).any():
         raise PgmError("factors join more than two units, and only pairs are couplings of spins")
-    tables = conditioned.tables(target)
-    lanes = max([table.shape[1] for table in tables], default=1)
-    entries = np.zeros((0, lanes))
-    if tables:
-        entries = np.concatenate([np.broadcast_to(t, (len(t), lanes)) for t in tables])
-    if conditioned.excluding(target)[0] or not np.isfinite(entries).all():
-        raise PgmError("entries of tables are 0, which couplings of spins cannot express")
     spins = Spins(conditioned)
-    return spins, *spins.terms(entries)
+    return spins, *spins.terms(conditioned.finite_entries(target))

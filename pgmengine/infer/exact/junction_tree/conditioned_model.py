@@ -175,6 +175,16 @@ class Conditioned:
             for term in self.terms
         ]
 
+    def finite_entries(self, target: Target) -> Array:
+        """Return the entries (entries, lanes) of all factors; PgmError if a state is impossible."""
+        tables = self.tables(target)
+        lanes = max([table.shape[1] for table in tables], default=1)
+        parts = [np.broadcast_to(table, (len(table), lanes)) for table in tables]
+        entries = np.concatenate([np.zeros((0, lanes)), *parts])
+        if self.excluding(target)[0] or not np.isfinite(entries).all():
+            raise PgmError("entries of tables are 0, which couplings cannot express")
+        return entries
+
     def impossible(self, target: Target) -> Array:
         """Return whether each entry (entries,) is -inf in all rows.
 

@@ -59,7 +59,7 @@ def agreements(target: Target) -> Agreements:
     lengths = np.diff(conditioned.scopes.start)
     if (lengths > 2).any():
         raise PgmError("factors join more than two units, and only pairs can agree")
-    entries = _entries(conditioned, target)
+    entries = conditioned.finite_entries(target)
     lanes, q = entries.shape[1], int(states[0]) if len(states) else 2
     first = conditioned.sizes.cumsum() - conditioned.sizes
     a, b = (_members(conditioned, lengths == 2, i) for i in range(2))
@@ -93,18 +93,6 @@ def agreements(target: Target) -> Agreements:
     constant = constant + (mean + K * (0.5 - 1.0 / q)).sum(axis=0)
     layers = conditioned.free.layers
     return Agreements(layers, edges, constant + conditioned.constant(target), h, J)
-
-
-def _entries(conditioned: Conditioned, target: Target) -> Array:
-    """Return all entries (entries, lanes) of the factors; PgmError if a state is impossible."""
-    tables = conditioned.tables(target)
-    lanes = max([table.shape[1] for table in tables], default=1)
-    entries = np.zeros((0, lanes))
-    if tables:
-        entries = np.concatenate([np.broadcast_to(t, (len(t), lanes)) for t in tables])
-    if conditioned.excluding(target)[0] or not np.isfinite(entries).all():
-        raise PgmError("entries of tables are 0, which couplings cannot express")
-    return entries
 
 
 def _members(conditioned: Conditioned, some: Array, place: int) -> Array:
