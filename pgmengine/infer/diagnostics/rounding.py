@@ -65,6 +65,8 @@ ANSWERS_BY_ROW = ("mean", "prob", "pairs", "joint", "mode", "modes")
 
 # Answers (rows,) that are logarithms of sums over states.
 LOG_ANSWERS = frozenset({"log_z", "log_prob", "bound"})
+# Answer -> the answer with its interval.
+INTERVALS = {"log_z": "log_z_interval", "log_prob": "log_prob_interval"}
 
 
 def fits(target: Target, single: bool) -> bool:
@@ -260,8 +262,8 @@ def withheld(result: Result, eased: Eased, single: bool, target: Target) -> Resu
 def _shifted(result: Result, change: Array) -> dict[str, Any]:
     """Return the answers, with a change (rows,) added to all that are logarithms."""
     out = {n: v + change if n in LOG_ANSWERS else v for n, v in result.answers.items()}
-    if "log_z_interval" in out:
-        out["log_z_interval"] = out["log_z_interval"] + change[:, None]
+    for name in INTERVALS.values() & out.keys():
+        out[name] = out[name] + change[:, None]
     return out
 
 
@@ -354,7 +356,7 @@ def check_digits(target: Target) -> Target:
 
 def nothing_left(answers: Mapping[str, Any]) -> bool:
     """Return whether every answer is NaN in all rows."""
-    beside = ("log_z_error", "log_z_interval")
+    beside = ("log_z_error", *INTERVALS.values())
     return all(_all_nan(value) for name, value in answers.items() if name not in beside)
 
 
@@ -372,13 +374,18 @@ def _without(result: Result, bad: Mapping[str, Array], sizes: Magnitudes, target
     answers = {
         n: _with_nan(n, v, bad[n], target) if n in bad else v for n, v in result.answers.items()
     }
-    if "log_z" in bad and "log_z_interval" in answers:
-        ends = np.where(bad["log_z"][:, None], (-np.inf, np.inf), answers["log_z_interval"])
-        answers["log_z_interval"] = ends
-        if "log_z_error" in answers:
-            answers["log_z_error"] = np.where(bad["log_z"], np.inf, answers["log_z_error"])
+    for name in bad.keys() & INTERVALS:
+        if (of := INTERVALS[name]) in answers:
+            answers[of] = np.where(bad[name][:, None], (-np.inf, np.inf), answers[of])
+    if "log_z" in bad and "log_z_error" in answers:
+        answers["log_z_error"] = np.where(bad["log_z"], np.inf, answers["log_z_error"])
     if "log_z" in bad and "log_prob" in answers:
         answers["log_prob"] = np.where(bad["log_z"], np.nan, answers["log_prob"])
+    if "log_z" in bad and "log_prob_interval" in answers:
+        everything = np.where(
+            bad["log_z"][:, None], (-np.inf, np.inf), answers["log_prob_interval"]
+        )
+        answers["log_prob_interval"] = everything
     rows = np.flatnonzero(np.any(list(bad.values()), axis=0))
     posterior = not bad.keys() <= LOG_ANSWERS
     lines = [_line(int(row), sizes, target, posterior) for row in rows[:MAX_ROWS_NAMED]]

@@ -24,17 +24,20 @@ ROWS_AXIS = {
     "log_z_error": 0,
     "log_z_interval": 0,
     "log_prob": 0,
+    "log_prob_interval": 0,
     "bound": 0,
     "mean": 0,
     "prob": 0,
+    "prob_interval": 0,
     "mode": 0,
+    "mode_gap": 0,
     "pairs": 0,
     "joint": 0,
     "modes": 0,
     "samples": 1,
 }
 # Answers that have no axis of rows if the evidence has none.
-SQUEEZED = frozenset({"mean", "prob", "mode", "pairs", "joint", "modes"})
+SQUEEZED = frozenset({"mean", "prob", "prob_interval", "mode", "pairs", "joint", "modes"})
 
 
 class Axis(Enum):

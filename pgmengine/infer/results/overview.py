@@ -36,7 +36,10 @@ MOST_WARNINGS = 2
 AT_LEAST = " (at least)"
 
 # Answers that are shown in the lines of other answers.
-SHOWN_WITH_OTHERS = ("prob", "log_z_error", "log_z_interval")
+SHOWN_WITH_OTHERS = (
+    *("prob", "prob_interval", "mode_gap"),
+    *("log_z_error", "log_z_interval", "log_prob_interval"),
+)
 
 # Said where pairs were asked for and the model has no couplings.
 NO_PAIRS = "none, since there are no couplings; pgm.Joint(...) has joint probabilities of tables"
@@ -120,7 +123,8 @@ def _lines(result: Result) -> Iterator[Callable[[], Line]]:
         if name == "log_z":
             yield from _log_z_line(result, at_least)
         elif name == "log_prob":
-            yield partial(_numbers, name + at_least, value, errors=result.log_prob_error)
+            ends = answers.get("log_prob_interval")
+            yield partial(_numbers, name + at_least, value, ends, result.log_prob_error)
         elif name not in SHOWN_WITH_OTHERS and not isinstance(value, Mapping):
             yield partial(_numbers, name, value)
     for units, table in answers.get("joint", {}).items():

@@ -48,7 +48,8 @@ WANTS = ("marginals", "log_z", "log_prob", "samples", "mode", "pairs", "gradient
 # Name of an answer -> the wanted quantity to which it belongs. Most have the name of the quantity.
 ANSWERS = {name: name for name in (*WANTS, "joint") if name != "marginals"}
 ANSWERS |= {"mean": "marginals", "prob": "marginals", "modes": "modes"}
-ANSWERS |= {"log_z_error": "log_z", "log_z_interval": "log_z"}
+ANSWERS |= {"log_z_error": "log_z", "log_z_interval": "log_z", "log_prob_interval": "log_prob"}
+ANSWERS |= {"prob_interval": "marginals", "mode_gap": "mode"}
 
 
 class Status(Enum):
@@ -139,7 +140,7 @@ class Plan(Generic[Basis]):
     Attributes
     ----------
     method : name of the method.
-    guarantee : "exact", "estimate" or "lower bound".
+    guarantee : "exact", "bounds", "lower bound", "estimate" or "approximation".
     why : the way in which it would answer.
     work : unit updates.
     bytes : peak memory.
@@ -202,7 +203,8 @@ class Plan(Generic[Basis]):
 AnyPlan: TypeAlias = Plan[Any]
 
 # Guarantees from the strongest to the weakest. A result of several parts has the weakest one.
-GUARANTEES = ("exact", "lower bound", "estimate")
+# Bounds are proven on both sides. An approximation has neither a proof nor an error.
+GUARANTEES = ("exact", "bounds", "lower bound", "estimate", "approximation")
 
 
 def weakest(kinds: Iterable[str]) -> str:
@@ -281,7 +283,8 @@ class Result:
 
     Attributes
     ----------
-    kind : the guarantee: "exact", "lower bound" or "estimate".
+    kind : the guarantee: "exact", "bounds" (proven, on both sides), "lower bound", "estimate" (with
+        an error) or "approximation" (neither).
     method : the method that answered.
     plan : its plan.
     status : how the run ended.
@@ -343,6 +346,10 @@ class Result:
         else:
             answers["log_prob"] = log_z
         kinds = (self.kind, whole.kind if whole else "")
+        if "bounds" in kinds:
+            # The least log p is the lower bound with the evidence, less the upper bound without.
+            every = 0.0 if whole is None else whole.ends_of_log_z[:, ::-1]
+            answers["log_prob_interval"] = self.ends_of_log_z - every
         # Exact terms have no error; an estimate says its own also where it is 0.
         if error is not None and ("estimate" in kinds or np.any(error > 0)):
             stats["log_prob_error"] = error
@@ -416,6 +423,29 @@ class Result:
     def log_z_interval(self) -> Array:
         """Interval of log_z, (rows, 2); its upper end is inf for a lower bound."""
         return self._array("log_z_interval")
+
+    @property
+    def ends_of_log_z(self) -> Array:
+        """The interval of log_z, (rows, 2), whose ends are equal where it is exact."""
+        same = np.repeat(self.log_z[:, None], 2, axis=1)
+        return np.asarray(self.answers.get("log_z_interval", same))
+
+    @property
+    def log_prob_interval(self) -> Array:
+        """Proven bounds of log_prob, (rows, 2), of a result of the kind "bounds"."""
+        return self._array("log_prob_interval")
+
+    @property
+    def prob_interval(self) -> Mapping[str, Array]:
+        """Proven bounds of probabilities of states: layer -> (rows, size, states, 2)."""
+        return self._named("prob_interval")
+
+    @property
+    def mode_gap(self) -> Array:
+        """By how much log_density may be larger than at `mode`, (rows,); 0 where it is proved."""
+        mode = self.raw("mode")
+        rows = len(next(iter(mode.values()))) if self.target is None else self.target.rows
+        return np.asarray(self.answers.get("mode_gap", np.zeros(rows)))
 
     @property
     def log_prob(self) -> Array:
@@ -574,7 +604,7 @@ class Result:
         return Names({}) if self.target is None else self.target.structure.names
 
     def _named(self, name: str) -> Named:
-        if self.target is None or name not in ("mean", "prob", "mode", "samples"):
+        if self.target is None or name not in ("mean", "prob", "prob_interval", "mode", "samples"):
             return Named(self.raw(name), name)
         s, values = self.target.structure, self.raw(name)
         axis = 2 if name == "samples" else int(self.target.evidence.has_rows)
