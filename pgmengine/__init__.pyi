@@ -39,6 +39,7 @@ from pgmengine.infer.methods import FlatHistogram as FlatHistogram
 from pgmengine.infer.methods import Forward as Forward
 from pgmengine.infer.methods import Linear as Linear
 from pgmengine.infer.methods import MeanField as MeanField
+from pgmengine.infer.methods import ModeSearch as ModeSearch
 from pgmengine.infer.methods import OneOverT as OneOverT
 from pgmengine.infer.methods import ParallelTempering as ParallelTempering
 from pgmengine.infer.methods import Planar as Planar
@@ -46,6 +47,7 @@ from pgmengine.infer.methods import SimulatedTempering as SimulatedTempering
 from pgmengine.infer.methods import SwendsenWang as SwendsenWang
 from pgmengine.infer.methods import TemperedTransitions as TemperedTransitions
 from pgmengine.infer.methods import ThreePiece as ThreePiece
+from pgmengine.infer.methods import Toulbar2 as Toulbar2
 from pgmengine.infer.methods import WangLandau as WangLandau
 from pgmengine.infer.methods import base_rates as base_rates
 from pgmengine.infer.question.ask import explain as explain

@@ -14,6 +14,8 @@ EXTRAS = {
     "goatd": "treewidth",
     "matplotlib": "plots",
     "pandas": "arviz",
+    "pyganak": "counting",
+    "pytoulbar2": "map",
     "sklearn": "sklearn",
     "xarray": "arviz",
 }

@@ -7,6 +7,8 @@ from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.planar import Planar
+from pgmengine.infer.modes.mode_search import ModeSearch
+from pgmengine.infer.modes.toulbar2 import Toulbar2
 from pgmengine.infer.sampling.clusters.cluster_ladder import ClusterLadder
 from pgmengine.infer.sampling.clusters.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
@@ -35,6 +37,7 @@ __all__ = [
     "Forward",
     "Linear",
     "MeanField",
+    "ModeSearch",
     "OneOverT",
     "ParallelTempering",
     "Planar",
@@ -42,6 +45,7 @@ __all__ = [
     "SwendsenWang",
     "TemperedTransitions",
     "ThreePiece",
+    "Toulbar2",
     "WangLandau",
     "base_rates",
 ]

@@ -55,8 +55,31 @@ class _Group:
     states: tuple[Array, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Diffused:
+    """Bounds of the largest log density, by max-sum diffusion.
+
+    Attributes
+    ----------
+    upper : no state has a larger log density; inf where nothing was found.
+    best : the log density of `state`, -inf if it is impossible.
+    state : (n,) the best state that was found.
+    in_no_mode : (entries,) whether each entry is shown to be in no mode.
+    """
+
+    upper: float
+    best: float
+    state: Array
+    in_no_mode: Array
+
+
 def in_no_mode(cards: Array, scopes: Scopes, logs: Array) -> Array:
-    """Return whether each entry (entries,) of some factors is shown to be in no mode.
+    """Return whether each entry (entries,) of some factors is shown to be in no mode."""
+    return diffused(cards, scopes, logs).in_no_mode
+
+
+def diffused(cards: Array, scopes: Scopes, logs: Array) -> Diffused:
+    """Return bounds of the largest log density.
 
     Parameters
     ----------
@@ -65,8 +88,9 @@ def in_no_mode(cards: Array, scopes: Scopes, logs: Array) -> Array:
     logs : (entries,) their log entries, -inf where impossible.
     """
     out, finite = np.zeros(len(logs), dtype=bool), np.isfinite(logs)
+    state = np.zeros(len(cards), dtype=np.int64)
     if not finite.any():
-        return out
+        return Diffused(np.inf, -np.inf, state, out)
     groups, alone = _groups(cards, scopes)
     constant = float(logs[alone].sum())
     # An impossible entry costs more than all other entries can be apart, so that it is in no mode
@@ -76,21 +100,24 @@ def in_no_mode(cards: Array, scopes: Scopes, logs: Array) -> Array:
     theta = np.where(finite, logs, logs[finite].min() - min(apart + 1.0, MAX_PENALTY))
     parts = [theta[g.places].reshape(-1, *g.shape) for g in groups]
     weight = _weights(cards, groups)
-    best = -np.inf
+    best, upper = -np.inf, np.inf
     for rounds in ROUNDS:
         for _ in range(rounds):
             average = _moved(groups, parts, weight)
-        best = max(best, _found(cards, groups, parts, logs, average) + constant)
+        value, found = _found(cards, groups, parts, logs, average)
+        if value + constant > best or not math.isfinite(best):
+            best, state = value + constant, found
         upper = constant + sum([part.reshape(len(part), -1).max(axis=1).sum() for part in parts])
+        margin = MARGIN * (1.0 + abs(upper) + apart)
         if not math.isfinite(best):
-            return out
-        margin = MARGIN * (1.0 + abs(upper) + abs(best) + apart)
+            return Diffused(upper + margin, best, state, out)
+        margin += MARGIN * abs(best)
         if upper - best <= margin:
             break
     for g, part in zip(groups, parts, strict=True):
         flat = part.reshape(len(part), -1)
         out[g.places] = upper - flat.max(axis=1, keepdims=True) + flat < best - margin
-    return out
+    return Diffused(upper + margin, best, state, out)
 
 
 def bounding_seconds(scopes: Scopes, sizes: Array) -> float:
@@ -149,8 +176,8 @@ def _moved(groups: list[_Group], parts: list[Array], weight: Array) -> Array:
 
 def _found(
     cards: Array, groups: list[_Group], parts: list[Array], logs: Array, average: Array
-) -> float:
-    """Return the log density of a good state, -inf if it is impossible.
+) -> tuple[float, Array]:
+    """Return the log density of a good state, -inf if it is impossible, and the state (n,).
 
     Variables take their states one by one, the surest ones first: the best one given the states
     that others have taken, with the most that is possible for the rest.
@@ -165,6 +192,7 @@ def _found(
     taken: list[list[list[int | slice]]] = [
         [[slice(None)] * len(g.shape) for _ in g.places] for g in groups
     ]
+    states = np.zeros(len(cards), dtype=np.int64)
     for v in np.argsort([top[0] - top[-1] for top in lead], kind="stable").tolist():
         score = np.zeros(cards[v])
         for i, j, axis in near[v]:
@@ -173,7 +201,7 @@ def _found(
             # Axes of variables that have a state are gone.
             place = sum(isinstance(x, slice) for x in index[:axis])
             score += left.max(axis=tuple(b for b in range(left.ndim) if b != place))
-        state = int(score.argmax())
+        states[v] = state = int(score.argmax())
         for i, j, axis in near[v]:
             taken[i][j][axis] = state
     total = 0.0
@@ -181,4 +209,4 @@ def _found(
         at = np.array(own, dtype=np.int64).T
         numbers = np.asarray(np.ravel_multi_index(tuple(at), g.shape))
         total += float(logs[g.places[np.arange(len(numbers)), numbers]].sum())
-    return total
+    return total, states

@@ -44,6 +44,8 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import ENERGY_ROUNDING, NORMAL_95
 from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS, met_soon
 from pgmengine.infer.exact.exact import Exact
+from pgmengine.infer.modes.mode_search import ModeSearch
+from pgmengine.infer.modes.toulbar2 import Toulbar2
 from pgmengine.infer.question.joining import (
     joined_parts,
     joined_plans,
@@ -115,6 +117,8 @@ class Auto(Method["tuple[Choice, ...]"]):
     max_work: float = np.inf
     candidates: tuple[MethodLike, ...] = (
         Exact(),
+        Toulbar2(),
+        ModeSearch(),
         Forward(below=0),
         SwendsenWang(),
         MCMC(),

@@ -232,13 +232,13 @@ def _solved(
         e = FromMarginals(target, conditioned, units, asked, factors, on, given)
         answers = e.answers(want)
     if "mode" in kinds:
-        x = _values(conditioned, target, tree.named(found["mode"])[:, None])
-        x = _with_others(conditioned, target, given, x, None)
+        x = values_of_states(conditioned, target, tree.named(found["mode"])[:, None])
+        x = with_other_units(conditioned, target, given, x, None)
         answers["mode"] = {name: value[:, 0] for name, value in x.items()}
     if "samples" in kinds and rng is not None:
         drawn = tree.named(found["samples"].swapaxes(0, 1))
-        x = _values(conditioned, target, drawn)
-        answers["samples"] = _with_others(conditioned, target, given, x, rng)
+        x = values_of_states(conditioned, target, drawn)
+        answers["samples"] = with_other_units(conditioned, target, given, x, rng)
     return log_z, answers
 
 
@@ -300,7 +300,7 @@ def _run(
     return found
 
 
-def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
+def values_of_states(conditioned: Conditioned, target: Target, states: Array) -> States:
     """Return complete flat values (rows, draws, width) from states (rows, draws, n) of free units.
 
     Free units with infinitely many values are 0. Draws are the first axis in memory, as in the
@@ -329,7 +329,7 @@ def _values(conditioned: Conditioned, target: Target, states: Array) -> States:
     return x
 
 
-def _with_others(
+def with_other_units(
     conditioned: Conditioned,
     target: Target,
     given: Target,
