@@ -124,7 +124,8 @@ def test_explain_names_the_choice_and_the_refusal():
     assert "2^10 states of 10 units of 'v'" in pgm.explain(
         pgm.rbm(64, 200, rng=0), {"v": [nan] * 10 + [0] * 54}
     )
-    assert "answer: none" in pgm.explain(pgm.rbm(60, 60, rng=0), want=("mode",))
+    joint = pgm.Joint(("v", 0), ("h", 0))
+    assert "answer: none" in pgm.explain(pgm.rbm(60, 60, rng=0), want=(joint,))
     assert "refused" in pgm.explain(RBM, method=pgm.Auto(max_work=1))
     large = pgm.GraphBuilder.from_networkx(
         __import__("networkx").grid_2d_graph(60, 60, periodic=True), unit=pgm.Spin()

@@ -591,8 +591,8 @@ def test_a_question_stays_whole_where_one_method_is_best():
 
 
 def test_a_refused_part_refuses_the_question():
-    with pytest.raises(pgm.PgmError, match="mode"):
-        pgm.infer(pgm.rbm(40, 40, rng=0), want=("marginals", "mode"))
+    with pytest.raises(pgm.PgmError, match="joint"):
+        pgm.infer(pgm.rbm(40, 40, rng=0), want=("marginals", pgm.Joint(("v", 0), ("h", 0))))
 
 
 def test_means_without_being_wanted_are_not_there():

@@ -163,7 +163,7 @@ def test_a_fit_stands_for_its_model_and_nothing_with_a_model_does_by_chance(fitt
 def test_every_method_answers_about_a_fit(name, fitted):
     """Forward refuses undirected layers, of a model and of a Fit alike."""
     method = METHODS[name]
-    want = next(w for w in ("marginals", "log_z") if w in method.gives)
+    want = next(w for w in ("marginals", "log_z", "mode") if w in method.gives)
     if name == "Forward":
         assert "refused" in pgm.explain(fitted, method=method)
     else:

@@ -5,6 +5,7 @@ answers, learns or measures. Nothing raises another exception, and no number may
 name joins the table by being public; arguments that must be given are in `GIVEN`.
 """
 
+import importlib.util
 import inspect
 import math
 
@@ -139,7 +140,10 @@ def use(name, x):
         network_with(x)
     elif isinstance(x, pgm.Method):
         model = SBN if name == "Forward" else RBM
-        pgm.infer(model, want="log_z" if "log_z" in x.gives else "marginals", method=x, rng=0)
+        want = next(w for w in ("log_z", "marginals", "mode") if w in x.gives)
+        # The package of Toulbar2 is optional.
+        if name != "Toulbar2" or importlib.util.find_spec("pytoulbar2"):
+            pgm.infer(model, want=want, method=x, rng=0)
     elif type(x) in map(type, registry.NEGATIVES.values()) or name == "PseudoGradient":
         learned(negative=x)
     elif name == "LBFGS":

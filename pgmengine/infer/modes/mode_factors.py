@@ -83,6 +83,15 @@ class Found:
     gap: float
 
 
+def better(factors: LogFactors, one: Found, other: Found) -> Found:
+    """Return the better one of two states, with the smaller one of both bounds."""
+    values = factors.value(one.state), factors.value(other.state)
+    upper = min(values[0] + one.gap, values[1] + other.gap)
+    best = max(values)
+    state = one.state if values[0] == best else other.state
+    return Found(state, max(upper - best, 0.0) if np.isfinite(best) else np.inf)
+
+
 @dataclass(frozen=True, eq=False)
 class ModeFactors:
     """The factors of the rows of one evidence pattern, at whose joint maximum the mode is."""

@@ -210,7 +210,8 @@ def annealed(
     entries, scale = _penalised(factors, penalty)
     states = (rng.random((len(factors.cards), starts)) * factors.cards[:, None]).astype(np.int64)
     place = graph.places(states)
-    for temperature in track(scale * np.geomspace(HOT, COLD, sweeps), "sweeps of annealing"):
+    ladder: list[float] = (scale * np.geomspace(HOT, COLD, sweeps)).tolist()
+    for temperature in track(ladder, "sweeps of annealing"):
         for colour in graph.colours:
             _drawn(colour, entries, states, place, temperature, rng)
     for _ in range(MAX_DESCENT):

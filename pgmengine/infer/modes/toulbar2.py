@@ -15,28 +15,33 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pgmengine.base.checks import check_limit
+from pgmengine.base.checks import check_limit, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.extras import MissingExtra, needed_by
 from pgmengine.base.types import Array, RngLike, Snapshot
+from pgmengine.base.work.pace import pace
 from pgmengine.evidence.target import Target
 from pgmengine.infer.modes.mode_factors import (
     Found,
     LogFactors,
     ModeFactors,
+    better,
     mode_factors,
     searched,
 )
+from pgmengine.infer.modes.mode_search import ModeSearch
 from pgmengine.infer.question.prepared import AnyPrepared, Method
 from pgmengine.infer.results.result import Plan, Result
 
 # All costs of a problem together are integers below this number, which the solver can add.
 MOST_COST = 2.0**50
+# The longest search of a row, in seconds, that the solver can be asked for.
+LONGEST = 1e9
 # Factors over more variables are given as lists of the entries that are not the most frequent one.
 MAX_WHOLE_ARITY = 3
 
@@ -84,31 +89,42 @@ class Toulbar2(Method["list[ModeFactors]"]):
         except PgmError as error:
             return Plan(refusal=str(error))
         return Plan(
-            why=f"branch and bound for up to {max(self.seconds, target.rows):g} s",
+            why=f"branch and bound for up to {max(self.seconds, target.rows):g} s, then annealing",
             work=sum(one.entries * len(one.rows) for one in patterns),
             bytes=max(one.bytes for one in patterns),
-            seconds=max(self.seconds, target.rows),
+            seconds=max(self.seconds, target.rows) / pace(),
             basis=patterns,
         )
+
+    def faster(self, target: Target, want: tuple[str, ...], seconds: float) -> Toulbar2 | None:
+        """Return the search that ends in time."""
+        here = seconds * pace()
+        return replace(self, seconds=here) if target.rows <= here < self.seconds else None
 
     def answer(
         self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Search row by row; a row that is solved early leaves its time to the others."""
         end, left = time.process_time() + self.seconds, question.target.rows
+        generator = seeded(rng)
 
         def search(factors: LogFactors) -> Found:
             nonlocal left
             limit = (end - time.process_time()) / left
             left -= 1
-            return solved(factors, max(1, math.ceil(limit)))
+            found = solved(factors, max(1, math.ceil(min(limit, LONGEST))))
+            if not found.gap:
+                return found
+            # Annealing is often ahead of a search tree that is not done.
+            return better(factors, found, ModeSearch().search(factors, generator))
 
         return searched(question, search)
 
 
 def solved(factors: LogFactors, seconds: int) -> Found:
     """Return the best state that toulbar2 finds in some seconds, and its gap."""
-    import pytoulbar2
+    with needed_by("Toulbar2"):
+        import pytoulbar2
 
     highest = np.array([part.max() for part in _entries(factors)])
     if np.isneginf(highest).any():

@@ -117,8 +117,6 @@ class Auto(Method["tuple[Choice, ...]"]):
     max_work: float = np.inf
     candidates: tuple[MethodLike, ...] = (
         Exact(),
-        Toulbar2(),
-        ModeSearch(),
         Forward(below=0),
         SwendsenWang(),
         MCMC(),
@@ -128,6 +126,8 @@ class Auto(Method["tuple[Choice, ...]"]):
         Forward(),
         ParallelTempering(),
         MeanField(),
+        Toulbar2(),
+        ModeSearch(),
     )
     max_seconds: float = 600.0
     confirm_seconds: float = 2.0
