@@ -66,8 +66,8 @@ PLACES = {
 OTHERS = {
     # Optimizers that see all rows, and a phase of observed models: tests/learn has their contracts.
     "whole data": {pgm.EM, pgm.LBFGS, pgm.PseudoGradient},
-    # Its package is optional: test_modes_of_any_graph.py has its contract.
-    "methods of other packages": {pgm.Toulbar2},
+    # Optional: test_modes_of_any_graph.py and test_model_counting.py have their contracts.
+    "methods of other packages": {pgm.ModelCounting, pgm.Toulbar2},
     "errors": {pgm.NotAsked, pgm.PgmError},
     # A single value: no draw, no slope.
     "units": {pgm.Constant},

@@ -141,8 +141,8 @@ def use(name, x):
     elif isinstance(x, pgm.Method):
         model = SBN if name == "Forward" else RBM
         want = next(w for w in ("log_z", "marginals", "mode") if w in x.gives)
-        # The package of Toulbar2 is optional.
-        if name != "Toulbar2" or importlib.util.find_spec("pytoulbar2"):
+        needs = {"ModelCounting": "pyganak", "Toulbar2": "pytoulbar2"}.get(name, "numpy")
+        if importlib.util.find_spec(needs):
             pgm.infer(model, want=want, method=x, rng=0)
     elif type(x) in map(type, registry.NEGATIVES.values()) or name == "PseudoGradient":
         learned(negative=x)

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
 from weakref import ReferenceType, ref
@@ -184,6 +185,9 @@ class PlannedTrees:
         )
         if not is_installed() and most.order.bound < min(bits[1], most.order.largest):
             refusal += f"; the extra treewidth may find a better one: {install('goatd')}"
+        if most.possible is not None:
+            refusal += "; pgm.ModelCounting() may count the states that zeros leave"
+            refusal += "" if find_spec("pyganak") else f": {install('pyganak')}"
         if limits.work > 0:
             refusal += self._cutset_refusal(most)
         if limits.max_states >= MAX_TREE_ENTRIES:
