@@ -294,6 +294,8 @@ def shape_of(values: Any) -> tuple[int, ...]:
 
 def has_shape(layer: Layer, shape: tuple[int, ...]) -> bool:
     """Whether values of a layer have its shape, with or without an axis of components."""
+    if cells := layer.unit.cells:
+        return shape in ((*layer.grid, cells), (layer.size, cells), (cells,) * (layer.size == 1))
     return shape in (layer.grid, (*layer.grid, layer.unit.width), (layer.size,))
 
 
