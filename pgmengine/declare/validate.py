@@ -257,8 +257,8 @@ def _check_child_only(structure: Structure) -> None:
             )
         if isinstance(layer.unit, Normal) and layer.unit.full:
             raise PgmError(
-                f"layer {name!r}: Normal(full=True) is declared by GraphBuilder.layer(), which "
-                "reads the columns from the last axis of the shape"
+                f"layer {name!r}: Normal(full=True) is declared by the layer() of a "
+                "GraphBuilder, which reads the columns from the last axis of the shape"
             )
 
 

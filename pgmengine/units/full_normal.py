@@ -82,8 +82,10 @@ class FullNormal(Unit):
     def least_inputs(self) -> tuple[float, ...]:
         """The smallest inputs: those of log s."""
         d = self.columns
-        return (-math.inf,) * d + (math.log(self.least_sigma),) * d + (-math.inf,) * (
-            self.width - 2 * d
+        return (
+            (-math.inf,) * d
+            + (math.log(self.least_sigma),) * d
+            + (-math.inf,) * (self.width - 2 * d)
         )
 
     def values_of(self, x: Array) -> Array:
@@ -288,9 +290,7 @@ class FullNormal(Unit):
             matrix = across
         return rest, matrix, c[..., rest[:, None], rest] - matrix @ across.swapaxes(-1, -2)
 
-    def completed(
-        self, x: Array, zeta: Array, rng: np.random.Generator | None = None
-    ) -> Array:
+    def completed(self, x: Array, zeta: Array, rng: np.random.Generator | None = None) -> Array:
         """Return statistics (..., width) with missing cells at their moments given the others.
 
         With random numbers, missing cells are drawn.
@@ -300,8 +300,11 @@ class FullNormal(Unit):
         i, j = _pairs(self.columns)
         for seen, at, own, which in self._patterns(*some):
             rest, matrix, left = self._regression(own, seen)
-            cells = np.array(np.broadcast_to(some[0][at][:, None, : self.columns], (
-                len(at[0]), own.shape[1], self.columns)))
+            cells = np.array(
+                np.broadcast_to(
+                    some[0][at][:, None, : self.columns], (len(at[0]), own.shape[1], self.columns)
+                )
+            )
             m = own[which][..., : self.columns]
             far = (cells - m)[..., seen, None]
             cells[..., rest] = m[..., rest] + (matrix[which] @ far)[..., 0]
@@ -439,9 +442,7 @@ def _aligned(x: Array, zeta: Array) -> tuple[tuple[Array, Array], Callable[[Arra
     mine = [a for a in range(len(lead)) if a not in both and a not in theirs]
     order = [*both, *mine, *theirs]
     count = math.prod(sizes[0][a] for a in both)
-    flat = tuple(
-        a.transpose([*order, a.ndim - 1]).reshape(count, -1, a.shape[-1]) for a in own
-    )
+    flat = tuple(a.transpose([*order, a.ndim - 1]).reshape(count, -1, a.shape[-1]) for a in own)
 
     def back(found: Array) -> Array:
         shape = [max(n, k) for n, k in zip(*sizes, strict=True)]

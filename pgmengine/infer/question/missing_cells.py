@@ -71,8 +71,13 @@ def with_cells(
             x = values[at, unit]
             if "mean" in out:
                 each = layer.unit.completed(x[:, None], zeta[None])
-                prob = out["prob"][above][at, index]
-                out["mean"][name][at, unit] = np.einsum("rk,rkw->rw", prob, each)
+                # Means and probabilities of one case have no axis of rows.
+                mean, prob = (
+                    a if target.evidence.has_rows else a[None]
+                    for a in (out["mean"][name], out["prob"][above])
+                )
+                prob = prob[at, index]
+                mean[at, unit] = np.einsum("rk,rkw->rw", prob, each)
             if "samples" in out:
                 state = s.layers[above].unit.state_of(out["samples"][above][:, at, index])
                 drawn = layer.unit.completed(x, zeta[state], rng)
