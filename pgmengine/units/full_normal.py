@@ -372,8 +372,8 @@ class FullNormal(Unit):
         for part, what in ((fixed[..., :d], "means"), (fixed[..., d:], "covariance numbers")):
             if (part.any(axis=-1) != part.all(axis=-1)).any():
                 raise PgmError(
-                    f"EM: some {what} of a state of Normal(full=True) columns are fixed, and others "
-                    f"are not; fix all {what} of the state or none"
+                    f"EM: some {what} of a state of Normal(full=True) columns are fixed, and "
+                    f"others are not; fix all {what} of the state or none"
                 )
         count = sums[..., 0]
         mean = sums[..., 1 : 1 + d] / np.where(count > 0, count, 1.0)[..., None]

@@ -178,7 +178,7 @@ def test_em_is_the_plain_one_iteration_by_iteration(added):
         np.testing.assert_allclose(np.exp(fit.model.params["shares"]).ravel(), now[0], atol=1e-8)
         np.testing.assert_allclose(found[0], now[1], atol=1e-7)
         np.testing.assert_allclose(found[1], now[2], atol=1e-7)
-        np.testing.assert_allclose([*fit.history["objective"].values()][-4:], objective, atol=1e-8)
+        np.testing.assert_allclose([*fit.history["objective"].values()][1], objective, atol=1e-8)
 
 
 def test_complete_data_end_at_the_log_likelihood_of_scikit_learn():

@@ -143,7 +143,7 @@ def _least_sigma(s: Structure, name: str) -> float:
 
 
 def _lowest(unit: Unit, zeta: Array) -> Array:
-    """Return where some inputs (..., width) have the smallest standard deviation, but for rounding."""
+    """Return where inputs (..., width) have a smallest standard deviation, but for rounding."""
     return np.asarray((zeta <= np.array(unit.least_inputs) + ROUNDING).any(axis=-1))
 
 
