@@ -119,7 +119,7 @@ def data_moments(rows: Sequence[tuple[Target, Array]]) -> dict[str, Moments]:
         columns = [_moments(at, part, w, math.prod(lead)) for part in x.reshape(len(x), -1).T]
         weight = np.bincount(at, w, math.prod(lead)).reshape(lead)
         both = (
-            np.stack(part, -1).reshape(*lead, *x.shape[1:]) for part in zip(*columns, strict=True)
+            np.stack(part, -1).reshape((*lead, *x.shape[1:])) for part in zip(*columns, strict=True)
         )
         out[key] = Moments(weight, *both)
     return out
