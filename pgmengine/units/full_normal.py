@@ -268,12 +268,17 @@ class FullNormal(Unit):
 
         With them are inputs (c', k, width) and the number of those of each place, or 0 of all.
         """
-        patterns, code = np.unique(
-            np.isnan(self.numbers_of(x)).reshape(-1, self.columns), axis=0, return_inverse=True
-        )
-        code = code.reshape(x.shape[:2])
+        gaps = np.isnan(self.numbers_of(x)).reshape(-1, self.columns)
+        code = np.zeros(len(gaps), dtype=np.int64)
+        patterns = gaps[:1]
+        if gaps.any():
+            # Columns are added one by one, so that any number of them fits into the code.
+            for column in gaps.T:
+                _, code = np.unique(2 * code + column, return_inverse=True)
+            _, first = np.unique(code, return_index=True)
+            patterns = gaps[first]
         for number, missing in enumerate(patterns):
-            at = np.nonzero(code == number)
+            at = np.nonzero(code.reshape(x.shape[:2]) == number)
             groups, which = np.unique(at[0], return_inverse=True)
             only = np.zeros(1, dtype=np.int64) if len(groups) == 1 else which
             yield np.flatnonzero(~missing), at, zeta[groups], only
