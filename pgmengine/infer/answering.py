@@ -54,7 +54,6 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits, nothing_left
 from pgmengine.infer.diagnostics.sure_facts import checked
 from pgmengine.infer.question.auto import Auto, within
-from pgmengine.infer.question.missing_cells import check_partly, partly_observed, with_cells
 from pgmengine.infer.question.prepared import (
     AnyMethod,
     AnyPrepared,
@@ -127,9 +126,6 @@ def answered(
     target = question.target
     if executor is not None:
         check_executor(executor)
-    if partly := partly_observed(target):
-        check_partly(target, partly, question.want)
-        rng = seeded(rng)
     with showing(progress):
         by = question.method.decided(question)
         if by is not question and rng is not None:
@@ -146,8 +142,6 @@ def answered(
             f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
             f"{', '.join(result.answers)}"
         )
-    if partly:
-        answers = with_cells(target, partly, answers, seeded(rng))
     if not result.status.good and not fits(target, single=True) and nothing_left(answers):
         raise PgmError(result.warnings[0])
     return result.to(target, answers)

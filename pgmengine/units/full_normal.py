@@ -21,14 +21,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from pgmengine.base.checks import in_range, whole
-from pgmengine.base.errors import PgmError
+from pgmengine.base.checks import LARGEST, in_range, real, whole
+from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
 from pgmengine.units.unit import Unit
 
 SQUARE_ROUNDING = 1e-9
 MOST_LOG_SIGMA = 200.0
 LOG_SCALE = math.log(2.0 * math.pi) / 2.0
+# Deviations of a part of the columns are not bounded from below once more.
+LEAST = 1 / math.sqrt(LARGEST)
 # A variance given other columns that is this share of the whole one is rounding.
 SINGULAR = 1e-14
 
@@ -42,19 +44,47 @@ def _pairs(d: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class FullNormal(Unit):
-    """A group of columns that `Normal(full=True)` declares, with a full covariance.
+    """A group of columns that `Normal(full=True)` declares, with a full covariance for each state.
 
-    Layers make them: an array of shape (..., d) of `Normal(full=True)` is an array (...) of groups
-    of d columns. Each group is the child of one variable with states.
+    Use it to give rows of inputs by means and covariances, and to read those that were learned.
+    Layers make their units themselves: an array of shape (..., d) of `Normal(full=True)` is an
+    array (...) of groups of d columns. Each group is the child of one variable with states.
+    Exact inference and EM take any gaps: missing cells are summed out, and their means given the
+    observed cells are in `Result.mean`.
 
     Parameters
     ----------
     columns : the number d of columns.
-    least_sigma : the smallest standard deviation of a column given the columns before it.
+    least_sigma : the smallest standard deviation of a column given the columns before it, in its
+        unit.
 
+    Raises
+    ------
+    PgmError
+        If columns is no integer of at least 1, or least_sigma no number from 1e-15 to 1e15.
+
+    Notes
+    -----
+    The M step of EM is closed. Its prior adds values with the deviations of the data and without
+    correlations, as that of `Normal`. Parts of the means, or of the numbers of a covariance, of a
+    state cannot be fixed alone. A group that is observed in part has marginals, draws and log p
+    by exact inference alone, and no modes, pairs or do().
+
+    References
+    ----------
+    Pourahmadi (1999), Joint mean-covariance models with applications to longitudinal data.
+
+    >>> import numpy as np
     >>> import pgmengine as pgm
-    >>> pgm.Normal(full=True).over((5, 2))
-    (FullNormal(columns=2, least_sigma=0.001), (5,))
+    >>> unit = pgm.FullNormal(2)
+    >>> rows = unit.inputs(np.zeros((2, 2)), [[[2.0, 1], [1, 1]], [[1, 0], [0, 1]]])
+    >>> b = pgm.GraphBuilder()
+    >>> z, x = b.variable("z"), b.layer("x", pgm.Normal(full=True), 2)
+    >>> b.conditional(z, (), [1.0, 0.0])
+    >>> b.cause(z, x, np.array([[0.0, 0.0], [5.0, 5.0]]), name="rows")
+    >>> model = b.build().with_params({"rows": rows})
+    >>> pgm.infer(model, {"x": [2.0, float("nan")]}).mean["x"][0, :2].round(6)
+    array([2., 1.])
     """
 
     columns: int
@@ -66,6 +96,12 @@ class FullNormal(Unit):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", whole("FullNormal: columns", self.columns))
+        most = math.sqrt(LARGEST)
+        if not 1 / most <= real(self.least_sigma) <= most:
+            raise PgmError(
+                f"FullNormal: least_sigma must be a number from {1 / most:g} to {most:g}, "
+                f"not {told(self.least_sigma)}"
+            )
         object.__setattr__(self, "least_sigma", float(self.least_sigma))
 
     @property
@@ -242,7 +278,7 @@ class FullNormal(Unit):
         out = np.full((*some[0].shape[:2], some[1].shape[1]), np.nan)
         for seen, at, own, which in self._patterns(*some):
             m, covariance = self.moments(own)
-            part = FullNormal(len(seen), 1 / MOST_RATIO)
+            part = FullNormal(len(seen), LEAST)
             inputs = part.inputs(m[..., seen], covariance[..., seen[:, None], seen])
             out[at] = part._log_density(some[0][at][:, None, seen], inputs[which])
         return back(out)
@@ -427,10 +463,6 @@ class FullNormal(Unit):
         d = self.columns
         own = np.square(x[..., :d] + zeta[..., :d]) / 2.0 + zeta[..., d : 2 * d] + LOG_SCALE
         return np.asarray(own.sum(axis=-1))
-
-
-# The deviation of a marginal of observed cells is not bounded from below again.
-MOST_RATIO = 1e150
 
 
 def _aligned(x: Array, zeta: Array) -> tuple[tuple[Array, Array], Callable[[Array], Array]]:
