@@ -336,3 +336,29 @@ def test_refusals_say_what_to_do():
         b.build()
     with pytest.raises(pgm.PgmError, match="mini-batches"):
         pgm.fit(model, {"x": np.zeros((5, 3)) + rng.normal(size=(5, 3))}, optimizer=pgm.Adam())
+
+
+def test_natural_parameters_are_those_of_an_exponential_family(step=1e-5):
+    rng = np.random.default_rng(9)
+    _, _, means, covariance = drawn_numbers(rng, 2)
+    unit = pgm.FullNormal(3)
+    zeta = inputs(means, covariance)
+    eta = unit.link(zeta)
+    values = unit.values_of(rng.normal(size=(2, 3)))
+    whole = (values * eta).sum(axis=-1) + unit.log_h(values) - unit.log_normalizer(eta)
+    np.testing.assert_allclose(whole, unit.log_conditional(values, zeta), atol=1e-9)
+    np.testing.assert_allclose(unit.mean(eta), unit.mean_given(zeta), atol=1e-9)
+    for place in range(unit.width):
+        moved = np.zeros(unit.width)
+        moved[place] = step
+        ends = [unit.log_normalizer(eta + sign * moved) for sign in (1, -1)]
+        np.testing.assert_allclose(
+            unit.mean(eta)[:, place], (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-5
+        )
+        ends = [unit.mean(eta + sign * moved)[:, place] for sign in (1, -1)]
+        np.testing.assert_allclose(
+            unit.variance(eta)[:, place], (ends[0] - ends[1]) / (2 * step), rtol=1e-4, atol=1e-4
+        )
+    drawn = unit.sample(np.broadcast_to(eta[0], (4000, unit.width)), rng)
+    error = np.sqrt(unit.variance(eta[0]) / 4000)
+    assert (np.abs(drawn.mean(axis=0) - unit.mean(eta[0])) <= 5.5 * error).all()

@@ -67,8 +67,9 @@ OTHERS = {
     # Optimizers that see all rows, and a phase of observed models: tests/learn has their contracts.
     "whole data": {pgm.EM, pgm.LBFGS, pgm.PseudoGradient},
     "errors": {pgm.NotAsked, pgm.PgmError},
-    # A single value: no draw, no slope.
-    "units": {pgm.Constant},
+    # A single value: no draw, no slope. Groups of columns, which only handles declare and which are
+    # not for bare layers: tests/learn/test_full_normal.py has their contract.
+    "units": {pgm.Constant, pgm.FullNormal},
     "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Template, pgm.Unit},
     "answers": {
         pgm.Contribution,
