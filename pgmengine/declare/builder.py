@@ -140,7 +140,7 @@ class GraphBuilder:
         check_name(name)
         axes = check_shape(size, f"layer {name!r}") if is_sequence(size) else ()
         if isinstance(unit, Unit) and (axes or isinstance(size, int)):
-            unit, grid = unit.over(axes or (size,))
+            unit, grid = unit.over(axes or (cast(int, size),))
             axes = grid if axes else ()
             size = math.prod(grid)
         count = math.prod(axes) if axes else cast(int, size)

@@ -179,9 +179,9 @@ class FullNormal(Unit):
             below = rest[..., 1:] / np.where(some, rest[..., 0], 1.0)[..., None]
             u[..., j + 1 :, j] = np.where(some[..., None], below, 0.0)
         log_s = np.log(np.maximum(variance, self.least_sigma**2)) / 2.0
-        i, j = np.tril_indices(d, -1)
+        rows, columns = np.tril_indices(d, -1)
         m = np.broadcast_to(mean, (*lead, d))
-        return np.concatenate([m, log_s, -np.linalg.inv(u)[..., i, j]], axis=-1)
+        return np.concatenate([m, log_s, -np.linalg.inv(u)[..., rows, columns]], axis=-1)
 
     def inputs_of(self, mean: Array, variance: Array) -> Array:
         """Return the inputs of independent columns with means and variances (..., d)."""
@@ -317,7 +317,7 @@ class FullNormal(Unit):
             at = np.nonzero(code.reshape(x.shape[:2]) == number)
             groups, which = np.unique(at[0], return_inverse=True)
             only = np.zeros(1, dtype=np.int64) if len(groups) == 1 else which
-            yield np.flatnonzero(~missing), at, zeta[groups], only
+            yield np.flatnonzero(~missing), (at[0], at[1]), zeta[groups], only
 
     def _regression(self, zeta: Array, seen: Array) -> tuple[Array, Array, Array]:
         """Return the missing columns u, and B and C of N(m_u + B (x_o - m_o), C) at inputs."""

@@ -96,7 +96,11 @@ def symmetry_of(
     if not graph.has_equal_numbers():
         return Symmetry()
     parts = [(target, *_latents(target, given)) for target, given in rows]
-    if told_apart(model, graph.colours_by_parameter(), [(t.structure, *m) for t, *m in parts]):
+    if told_apart(
+        model,
+        graph.colours_by_parameter(),
+        [(t.structure, latent, informed) for t, latent, informed in parts],
+    ):
         return Symmetry()
     for target, latent, informed in parts:
         graph.add_rows(target, latent, informed)

@@ -74,10 +74,10 @@ def _ordered(nodes: Sequence[Node], arrows: Sequence[tuple[Node, Node]]) -> list
     ready, out = [i for i, count in enumerate(waits) if not count], list[Node]()
     while ready:
         out.append(nodes[now := heappop(ready)])
-        for child in below[now]:
-            waits[child] -= 1
-            if not waits[child]:
-                heappush(ready, child)
+        for i in below[now]:
+            waits[i] -= 1
+            if not waits[i]:
+                heappush(ready, i)
     return out
 
 
