@@ -114,6 +114,7 @@ from pgmengine.learn.steps.wrappers import Centered as Centered
 from pgmengine.units import Binary as Binary
 from pgmengine.units import Categorical as Categorical
 from pgmengine.units import Constant as Constant
+from pgmengine.units import FullNormal as FullNormal
 from pgmengine.units import Gaussian as Gaussian
 from pgmengine.units import Input as Input
 from pgmengine.units import MultiValued as MultiValued

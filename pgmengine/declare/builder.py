@@ -139,6 +139,10 @@ class GraphBuilder:
         state_names = _listed(states, f"layer {name!r}: states")
         check_name(name)
         axes = check_shape(size, f"layer {name!r}") if is_sequence(size) else ()
+        if isinstance(unit, Unit) and (axes or isinstance(size, int)):
+            unit, grid = unit.over(axes or (cast(int, size),))
+            axes = grid if axes else ()
+            size = math.prod(grid)
         count = math.prod(axes) if axes else cast(int, size)
         layer = Layer(name, unit, count, names, state_names, shape=axes if len(axes) > 1 else ())
         check_size(layer)

@@ -8,6 +8,7 @@ shapes of all arrays of a model are compared with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -241,9 +242,16 @@ class Template:
         named = {key: shape for key, shape in shapes.items() if key in layers and shape}
         if not named or not all(has_shape(layers[key], shape) for key, shape in named.items()):
             return False
-        # The layers alone say this, and a model takes five times as long.
-        fewer = self._declared(steps + 1).bare()[0].layers
-        return any(key not in fewer or fewer[key].grid != layers[key].grid for key in named)
+
+        def grows(others: Mapping[str, Layer]) -> bool:
+            return any(key not in others or others[key].grid != layers[key].grid for key in named)
+
+        # Another length that is remembered says it for all; else the layers alone of the next one,
+        # as a model takes five times as long.
+        with suppress(PgmError):
+            if grows(self(1 if steps > 1 else 2).structure.layers):
+                return True
+        return grows(self._declared(steps + 1).bare()[0].layers)
 
     def groups(self, rows: Iterable[Row], what: str) -> dict[int, list[int]]:
         """Return number of steps -> numbers of the rows of this length; PgmError if it is unknown.
@@ -294,6 +302,8 @@ def shape_of(values: Any) -> tuple[int, ...]:
 
 def has_shape(layer: Layer, shape: tuple[int, ...]) -> bool:
     """Whether values of a layer have its shape, with or without an axis of components."""
+    if cells := layer.unit.cells:
+        return shape in ((*layer.grid, cells), (layer.size, cells), (cells,) * (layer.size == 1))
     return shape in (layer.grid, (*layer.grid, layer.unit.width), (layer.size,))
 
 

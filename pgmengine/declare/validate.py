@@ -16,8 +16,9 @@ from pgmengine.model.couplings import Coupling
 from pgmengine.model.graph.parent_order import cycle_of
 from pgmengine.model.layer import Layer
 from pgmengine.model.structure import Structure
+from pgmengine.model.terms.input_rows import input_rows
 from pgmengine.model.weights import is_sparse
-from pgmengine.units import Unit
+from pgmengine.units import Normal, Unit
 
 # Copies of a parameter, or of a list of values, that exist at a time during the checks.
 COPIES_WHILE_CHECKED = 3
@@ -253,6 +254,26 @@ def _check_child_only(structure: Structure) -> None:
             raise PgmError(
                 f"layer {name!r}: {layer.unit!r} units are children of arrows only; "
                 "give them a parent with cause() and no undirected coupling"
+            )
+        if isinstance(layer.unit, Normal) and layer.unit.full:
+            raise PgmError(
+                f"layer {name!r}: Normal(full=True) is declared by the layer() of a "
+                "GraphBuilder, which reads the columns from the last axis of the shape"
+            )
+
+
+def check_groups(structure: Structure) -> None:
+    """PgmError unless units with cells are children of one variable, by rows of inputs."""
+    for name, layer in structure.layers.items():
+        if not layer.unit.cells:
+            continue
+        rows = input_rows(structure).layers.get(name)
+        parents = any(c.a == name for c in structure.couplings)
+        if parents or rows is None or (rows.first < 0).any():
+            raise PgmError(
+                f"layer {name!r}: each group of Normal(full=True) columns is the child of one "
+                "variable, with a row of inputs for each of its states, and has no other parents, "
+                "biases or children: declare cause(variable, units, means), with handles"
             )
 
 

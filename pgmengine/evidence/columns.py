@@ -24,7 +24,7 @@ from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array
-from pgmengine.model.containers import PLAIN, array_of, is_frame
+from pgmengine.model.containers import PLAIN, array_of, as_floats, is_frame
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.state_names import StateNames, number_of, plain
 from pgmengine.model.names.unit_names import Names
@@ -348,6 +348,8 @@ def column_of(one: Named, are_data: bool = False, in_rows: bool = False) -> Colu
         line = layer.in_line(entries)
         entries = line if line is not entries else layer.in_line(entries, (k,))
     shape = entries.shape
+    if layer.unit.cells:
+        return _of_cells(one, entries)
     if unit is None and k > 1 and shape[-2:] == (n, k):
         values = _by_component(layer, entries, are_data, where)
     axes = 1 if values is None else 2
@@ -366,6 +368,26 @@ def column_of(one: Named, are_data: bool = False, in_rows: bool = False) -> Colu
     if not len(entries):
         raise PgmError(f"{where} has no rows, expected at least one")
     return Column(layer, unit, where, entries, values is not None, has_rows, doubt)
+
+
+def _of_cells(one: Named, entries: Array) -> Column:
+    """Return a column of values of units with cells, which are along the last axis."""
+    unit, n = one.layer.unit, 1 if one.unit is not None else one.layer.size
+    shape = entries.shape
+    entries = one.layer.in_line(entries, (unit.cells,)) if one.unit is None else entries
+    if n == 1 and entries.ndim in (1, 2) and entries.shape[-1] == unit.cells:
+        entries = entries[..., None, :]
+    if entries.ndim not in (2, 3) or entries.shape[-2:] != (n, unit.cells):
+        inside = "" if n == 1 else ", ".join(map(str, one.layer.grid)) + ", "
+        raise PgmError(
+            f"{one.where} has shape {shape}, expected ({inside}{unit.cells}) or "
+            f"(rows, {inside}{unit.cells}): a number for each column"
+        )
+    has_rows = entries.ndim == 3
+    numbers = as_floats(entries if has_rows else entries[None], one.where)
+    values = unit.values_of(numbers)
+    assert values is not None
+    return Column(one.layer, one.unit, one.where, values, True, has_rows)
 
 
 def _expected(one: Named) -> str:
@@ -466,7 +488,8 @@ def gathered(
             out[name] = numbers
             continue
         if name not in out or len(out[name]) < len(numbers):
-            out[name] = np.full((len(numbers), column.layer.size), out.get(name, np.nan))
+            whole = len(numbers), column.layer.size, *numbers.shape[2:]
+            out[name] = np.full(whole, out.get(name, np.nan))
         out[name][:, column.unit] = numbers[:, 0]
     for name, layer in {x.layer.name: x.layer for x in columns if not x.are_values}.items():
         if layer.unit.width > 1:

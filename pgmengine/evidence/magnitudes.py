@@ -99,7 +99,8 @@ def magnitudes(target: Target, exact: bool = False) -> Magnitudes:
 
     `exact`: of exact methods, which take the conditionals of real children as they are.
     """
-    seen = {name: distinct(np.abs(x)) for name, x in target.evidence.values.items()}
+    # Missing cells of units that are observed in part count as 0.
+    seen = {name: distinct(np.nan_to_num(np.abs(x))) for name, x in target.evidence.values.items()}
     free = {name: distinct(target.components(name, mask)) for name, mask in target.free.items()}
     with np.errstate(over="ignore", invalid="ignore"):
         found = _measured(target.model, seen, free, target.soft)

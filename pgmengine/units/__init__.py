@@ -3,6 +3,7 @@
 from pgmengine.units.binary import Binary
 from pgmengine.units.categorical import Categorical
 from pgmengine.units.constant import Constant
+from pgmengine.units.full_normal import FullNormal
 from pgmengine.units.gaussian import Gaussian
 from pgmengine.units.input import Input
 from pgmengine.units.multivalued import MultiValued
@@ -15,6 +16,7 @@ __all__ = [
     "Binary",
     "Categorical",
     "Constant",
+    "FullNormal",
     "Gaussian",
     "Input",
     "MultiValued",

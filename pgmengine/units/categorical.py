@@ -48,6 +48,11 @@ class Categorical(Unit):
         return one_hot_rows(self.k)
 
     @property
+    def one_hot(self) -> bool:
+        """Values are one-hot."""
+        return True
+
+    @property
     def support_bytes(self) -> int:
         """The memory of k rows of k numbers."""
         return 8 * self.k * self.k

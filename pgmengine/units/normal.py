@@ -10,6 +10,7 @@ import numpy as np
 from pgmengine.base.checks import LARGEST, in_range, real
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
+from pgmengine.units.full_normal import FullNormal
 from pgmengine.units.unit import Unit
 
 # Largest relative difference of a square that is given from the square of its number.
@@ -45,11 +46,18 @@ class Normal(Unit):
     least_sigma : the smallest standard deviation, in the unit of the data, from 1e-15 to 1e15.
         Smaller ones count as this one. Without it, a state that has one number for itself would
         have an infinite likelihood.
+    full : whether the columns along the last axis of a layer have one joint normal distribution,
+        with a covariance for each state of their parent. A layer of shape (..., d) is then an
+        array (...) of groups of d columns, and each group is the child of one variable. Weights
+        are the means (states, d), beside which columns begin with the covariance of 1, or rows of
+        `FullNormal.inputs(means, covariances)`, which `FullNormal.moments` turns back. Data and
+        evidence are (..., d), and NaN is a missing cell; means in answers begin with those of
+        the columns, and have the means of their products after them.
 
     Raises
     ------
     PgmError
-        If least_sigma is not such a number.
+        If least_sigma is not such a number, or if full is neither True nor False.
 
     Notes
     -----
@@ -72,6 +80,7 @@ class Normal(Unit):
     """
 
     least_sigma: float = 1e-3
+    full: bool = False
     bounded = False
     child_only = True
     canonical = False
@@ -84,7 +93,15 @@ class Normal(Unit):
                 f"Normal: least_sigma must be a number from {1 / most:g} to {most:g}, "
                 f"not {told(self.least_sigma)}"
             )
+        if type(self.full) is not bool:
+            raise PgmError(f"Normal: full must be True or False, not {told(self.full)}")
         object.__setattr__(self, "least_sigma", float(self.least_sigma))
+
+    def over(self, axes: tuple[int, ...]) -> tuple[Unit, tuple[int, ...]]:
+        """Return groups of the columns along the last axis, if they have full covariances."""
+        if not self.full:
+            return self, axes
+        return FullNormal(axes[-1], self.least_sigma), axes[:-1] or (1,)
 
     @property
     def width(self) -> int:

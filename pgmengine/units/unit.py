@@ -119,6 +119,30 @@ class Unit:
         return 1
 
     @property
+    def cells(self) -> int:
+        """The numbers of a value that users give along the last axis; 0 = one, or all components.
+
+        Cells may be missing on their own, as NaN, and such values are `partial`.
+        """
+        return 0
+
+    def over(self, axes: tuple[int, ...]) -> tuple[Unit, tuple[int, ...]]:
+        """Return the type and the axes of the units of a layer that is declared with these axes."""
+        return self, axes
+
+    def partial(self, values: Array) -> Array:
+        """Return where only some cells of values (..., width) are missing, (...,)."""
+        return np.zeros(np.shape(values)[:-1], dtype=bool)
+
+    def padded(self, weight: Array) -> Array:
+        """Return a weight that is given for some of the inputs with 0 for the others."""
+        return weight
+
+    def completed(self, x: Array, zeta: Array, rng: np.random.Generator | None = None) -> Array:
+        """Return values of children, whose missing cells have their means, or are drawn."""
+        raise NotImplementedError(f"{type(self).__name__} has no cells")
+
+    @property
     def support(self) -> Array | None:
         """The values, ascending (K,), or rows (K, width); None if there are infinitely many."""
         return None

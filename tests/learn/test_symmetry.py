@@ -239,3 +239,23 @@ def test_ctrl_c_ends_random_starts_with_the_best_model(optimizer, monkeypatch, a
         signal.signal(signal.SIGINT, before)
     assert fit.interrupted and len(made) <= after + 2 and fit.state["update"] == len(made)
     assert np.isfinite(fit.history["objective"]["value"]).all()
+
+
+def test_starts_that_are_told_apart_have_no_symmetry(monkeypatch, cases=40):
+    """The short way says no only where the refinement finds nothing, with equal numbers or not."""
+    from pgmengine.learn.starting import symmetry
+
+    short, said = symmetry.told_apart, []
+    for seed in range(cases):
+        rng = np.random.default_rng(seed)
+        b = pgm.GraphBuilder()
+        z, x = b.variable("z", states=3, shape=4), b.layer("x", pgm.Normal(), 4)
+        moves = rng.integers(1, 3, (3, 3)) + 0.0
+        b.conditional(z[0], (), [0.25, 0.25, 0.5] if seed % 2 else np.ones(3) / 3, name="start")
+        b.conditional(z[1:], (z[:-1],), moves / moves.sum(axis=1, keepdims=True), name="moves")
+        b.cause(z, x, rng.integers(0, 2 + seed % 4, (3, 2)) + 0.0, name="rows")
+        model, data = b.build(), {"x": rng.normal(size=(5, 4))}
+        monkeypatch.setattr(symmetry, "told_apart", lambda *a: said.append(short(*a)) or False)
+        plain = found(model, data)
+        assert not (said and said[-1] and plain.masks)
+    assert any(said) and not all(said)

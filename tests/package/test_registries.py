@@ -69,8 +69,9 @@ OTHERS = {
     # Optional: test_modes_of_any_graph.py and test_model_counting.py have their contracts.
     "methods of other packages": {pgm.ModelCounting, pgm.Toulbar2},
     "errors": {pgm.NotAsked, pgm.PgmError},
-    # A single value: no draw, no slope.
-    "units": {pgm.Constant},
+    # A single value: no draw, no slope. Groups of columns, which only handles declare and which are
+    # not for bare layers: tests/learn/test_full_normal.py has their contract.
+    "units": {pgm.Constant, pgm.FullNormal},
     "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Template, pgm.Unit},
     "answers": {
         pgm.Contribution,

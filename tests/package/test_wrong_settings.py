@@ -49,6 +49,7 @@ GIVEN = {
     "Fixed": {"optimizer": pgm.SGD(), "entries": ("v.bias",)},
     "Forward": {"draws": 10},
     "FreeEnergyGap": {"train": ROWS, "validation": ROWS, "every": 1},
+    "FullNormal": {"columns": 2},
     "GenerativeClassifier": {"model": RBM, "learn": lambda m, d, rng: pgm.fit(m, d, **QUICK)},
     "GrowingBlend": {"begin": 1, "end": 3},
     "Linear": {"count": 4},

@@ -19,7 +19,7 @@ from pgmengine.base.work.memory import no_room
 from pgmengine.declare.handles import Units, broadcast_shape, in_words, units_of_member
 from pgmengine.declare.scopes import check_distinct, units_by_number
 from pgmengine.declare.stored_forms import same_form
-from pgmengine.declare.validate import check_structure
+from pgmengine.declare.validate import check_groups, check_structure
 from pgmengine.declare.values.forms import Axis, Form
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.forms.gate import Steps, fits_as_table
@@ -166,6 +166,8 @@ def _placed(bare: Structure, one: Declared, taken: Container[str]) -> Placed:
             form, values = values.form, values.numbers
     else:
         assert not isinstance(values, (Form, Formed))
+        if values is not None:
+            values = bare.layers[layers[-1]].unit.padded(values)
         kind, lead = _lead_of_weights(bare, one, layers, texts, values, what)
     own = one.index is not None or (kind in KINDS_OF_TABLES and not lead and len(index) == 1)
     which = None if own else numbers_of_places(lead, shape, what)
@@ -351,6 +353,7 @@ def with_terms(structure: Structure, terms: Sequence[Term], words: Sequence[str]
         compact=frozenset(t.store for t, fits in zip(gates, small, strict=True) if not fits),
     )
     _check_arrows_inside(whole, words)
+    check_groups(whole)
     return whole
 
 

@@ -33,6 +33,7 @@ from pgmengine.infer.diagnostics.rounding import (
     with_summed_rounding,
     withheld,
 )
+from pgmengine.infer.question.missing_cells import check_partly, partly_observed, with_cells
 from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.axes import Statistics, check_rows
 from pgmengine.infer.results.result import (
@@ -288,6 +289,9 @@ class Prepared(Generic[Basis]):
             generator = None if rng is None else seeded(rng)
             return self.difference(lambda term, at: term.run(generator, at, executor), state)
         target, common = self.target, self.target.common
+        if partly := partly_observed(target):
+            check_partly(target, partly, self.want)
+            rng = seeded(rng)
         # The common log weight is added at the end. Methods that sum answers of parts would count
         # it several times.
         bare = self if common is None else self.on(replace(target, common=None))
@@ -295,6 +299,9 @@ class Prepared(Generic[Basis]):
         if target.structure.shared and "gradient" in result.answers:
             gradient = target.model.in_parameters(result.answers["gradient"])
             result = replace(result, answers={**result.answers, "gradient": gradient})
+        if partly:
+            found = with_cells(target, partly, result.answers, seeded(rng))
+            result = replace(result, answers=found)
         check_rows(target, result.answers)
         if common is not None:
             result = raised(result, common, target)

@@ -91,6 +91,8 @@ def summed_inputs(model: Model, target: Target, weights: Array) -> dict[str, Arr
 class Moments:
     """The data of the children of one parameter: weight, mean and variance, in its leading axes.
 
+    Means and variances of units with cells have an axis of cells behind these.
+
     Places that share a number of the parameter have their data together. Without data the mean is 0
     and the variance 1.
     """
@@ -114,14 +116,24 @@ def data_moments(rows: Sequence[tuple[Target, Array]]) -> dict[str, Moments]:
             continue
         lead = (whole.layers[term.layers[0]].size,) if term.whole else term.lead
         at, x, w = (np.concatenate(part) for part in zip(*seen, strict=True))
-        count = math.prod(lead)
-        weight = np.bincount(at, w, count)
-        share = w / np.where(weight > 0, weight, 1.0)[at]
-        mean = np.bincount(at, share * x, count)
-        square = np.bincount(at, share * np.square(x - mean[at]), count)
-        variance = np.where(weight > 0, square, 1.0)
-        out[key] = Moments(*(part.reshape(lead) for part in (weight, mean, variance)))
+        columns = [_moments(at, part, w, math.prod(lead)) for part in x.reshape(len(x), -1).T]
+        weight = np.bincount(at, w, math.prod(lead)).reshape(lead)
+        both = (
+            np.stack(part, -1).reshape((*lead, *x.shape[1:])) for part in zip(*columns, strict=True)
+        )
+        out[key] = Moments(weight, *both)
     return out
+
+
+def _moments(at: Array, x: Array, w: Array, count: int) -> tuple[Array, Array]:
+    """Return mean and variance of the numbers at each of `count` places; NaN is missing."""
+    seen = ~np.isnan(x)
+    at, x, w = at[seen], x[seen], w[seen]
+    weight = np.bincount(at, w, count)
+    share = w / np.where(weight > 0, weight, 1.0)[at]
+    mean = np.bincount(at, share * x, count)
+    square = np.bincount(at, share * np.square(x - mean[at]), count)
+    return mean, np.where(weight > 0, square, 1.0)
 
 
 def _observations(target: Target, weights: Array, key: str) -> Iterator[tuple[Array, Array, Array]]:
@@ -160,5 +172,9 @@ def merged(target: Target, weights: Array) -> tuple[Target, Array]:
 
 
 def is_complete(target: Target) -> bool:
-    """Return whether every row observes all units."""
-    return not any(distinct(free).any() for free in target.free.values())
+    """Return whether every row observes all units, and all of their cells."""
+    if any(distinct(free).any() for free in target.free.values()):
+        return False
+    cells = [x for x in target.structure.layers.values() if x.unit.cells]
+    values = target.evidence.values
+    return not any(x.unit.partial(x.shaped(values[x.name])).any() for x in cells)

@@ -28,10 +28,12 @@ from pgmengine.learn.phases.positive import posterior_draw
 from pgmengine.model.names.state_names import text_of
 from pgmengine.model.structure import Structure
 from pgmengine.model.terms.input_rows import rows_of_inputs
-from pgmengine.units import Gaussian, Normal
+from pgmengine.units import FullNormal, Gaussian, Normal, Unit
 
 log = logging.getLogger(__name__)
 
+# The types whose standard deviations are learned.
+LEARNED = Normal, FullNormal
 # The largest number of rows of each length of which parents are drawn.
 MAX_ROWS_DRAWN = 200
 # A spread is another one if its square differs from the declared variance by more than this share,
@@ -109,7 +111,7 @@ def collapsed(model: Model, rows: Iterable[tuple[Target, Array]]) -> tuple[Findi
     rows : the rows of data of each length, with its parameters, and their weights.
     """
     s, found = model.structure, dict[str, list[str]]()
-    named = {key: unit for key, unit in rows_of_inputs(s).items() if isinstance(unit, Normal)}
+    named = {key: unit for key, unit in rows_of_inputs(s).items() if isinstance(unit, LEARNED)}
     for term in s.shared:
         if unit := named.get(term.key):
             low = _lowest(unit, np.asarray(model.params[term.key]))
@@ -118,7 +120,7 @@ def collapsed(model: Model, rows: Iterable[tuple[Target, Array]]) -> tuple[Findi
                 words = _states(s, term.layers[0], states)
                 found.setdefault(term.layers[1], []).append(words)
     covered = {t.layers[1] for t in s.shared if t.key in named}
-    others = [n for n, x in s.layers.items() if isinstance(x.unit, Normal) and n not in covered]
+    others = [n for n, x in s.layers.items() if isinstance(x.unit, LEARNED) and n not in covered]
     for name in _drawn_low(others, rows) if others else ():
         found[name] = ["units"]
     return tuple(
@@ -136,13 +138,13 @@ def collapsed(model: Model, rows: Iterable[tuple[Target, Array]]) -> tuple[Findi
 def _least_sigma(s: Structure, name: str) -> float:
     """Return the smallest standard deviation of a layer of Normal units."""
     unit = s.layers[name].unit
-    assert isinstance(unit, Normal)
+    assert isinstance(unit, LEARNED)
     return unit.least_sigma
 
 
-def _lowest(unit: Normal, zeta: Array) -> Array:
-    """Return where inputs (..., 2) have the smallest standard deviation, but for rounding."""
-    return np.asarray(zeta[..., 1] <= unit.least_inputs[1] + ROUNDING)
+def _lowest(unit: Unit, zeta: Array) -> Array:
+    """Return where inputs (..., width) have a smallest standard deviation, but for rounding."""
+    return np.asarray((zeta <= np.array(unit.least_inputs) + ROUNDING).any(axis=-1))
 
 
 def _states(s: Structure, parent: str, states: Array) -> str:
@@ -161,7 +163,7 @@ def _drawn_low(names: list[str], rows: Iterable[tuple[Target, Array]]) -> list[s
             x = posterior_draw(some, rng)
             for name in names:
                 layer = target.structure.layers[name]
-                assert isinstance(layer.unit, Normal)
+                assert isinstance(layer.unit, LEARNED)
                 low = _lowest(layer.unit, layer.shaped(some.model.inputs(x, name)))
                 if (low & ~(some.free[name] | some.intervened[name])).any():
                     found.append(name)

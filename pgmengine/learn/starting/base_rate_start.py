@@ -43,6 +43,9 @@ def observed_means(target: Target, weights: Array) -> dict[str, Array]:
     """
     out = {}
     for name, layer in target.structure.layers.items():
+        if layer.unit.cells:
+            # Base rates are no start of groups, whose rows begin at the moments of the data.
+            continue
         if not distinct(target.free[name]).any():
             # Every row observes the whole layer, and no mask is made.
             count = np.full(layer.size, weights.sum())
@@ -135,7 +138,7 @@ def at_data(model: Model, moments: Mapping[str, Moments], fixed: Mapping[str, Ar
             continue
         # Arrows have the same row for each state.
         rows = (1,) * (np.ndim(out[key]) - found.ndim)
-        shape = (*own.mean.shape, *rows, found.shape[-1])
+        shape = (*own.weight.shape, *rows, found.shape[-1])
         some = moves.reshape(*shape[:-1], 1)
         out[key] = np.where(some, found.reshape(shape), out[key])
         for t in places:
@@ -155,8 +158,9 @@ def sizes_of(model: Model, moments: Mapping[str, Moments], name: str) -> Array:
     unit = s.layers[t.layers[-1]].unit
     if own is None or unit.inputs_of(own.mean, own.variance) is None:
         return np.ones(numbers(value).size)
-    each = np.ones((*own.mean.shape, unit.width))
-    each[..., 0] = np.where(own.variance > 0, np.sqrt(own.variance), 1.0)
+    each, cells = np.ones((*own.weight.shape, unit.width)), max(unit.cells, 1)
+    wide = np.where(own.variance > 0, np.sqrt(own.variance), 1.0)
+    each[..., :cells] = wide.reshape(*own.weight.shape, cells)
     if is_sparse(value):
         return np.asarray(each.ravel()[value.tocoo().col])
     if t.is_bias:

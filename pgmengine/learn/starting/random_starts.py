@@ -204,8 +204,9 @@ def changed(
 
 def _sizes_of_rows(unit: Unit, own: Moments, between: tuple[int, ...]) -> Array:
     """Return the changes of inputs with these data, (leading axes, *between, width)."""
-    sizes = [unit.input_sizes(np.full(unit.width, each)) for each in np.sqrt(own.variance).ravel()]
-    return np.reshape(sizes, (*own.variance.shape, *between, unit.width))
+    wide = np.sqrt(own.variance).reshape(own.weight.size, -1)
+    sizes = [unit.input_sizes(np.resize(each, unit.width)) for each in wide]
+    return np.reshape(sizes, (*own.weight.shape, *between, unit.width))
 
 
 def _changed_table(

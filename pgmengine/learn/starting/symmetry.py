@@ -31,6 +31,7 @@ from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
 from pgmengine.evidence.relevance import has_soft, informed_units
 from pgmengine.evidence.target import Target
+from pgmengine.learn.starting.told_apart import told_apart
 from pgmengine.model.couplings import Coupling
 from pgmengine.model.forms.gate import Steps
 from pgmengine.model.forms.table_forms import Leaves
@@ -94,9 +95,25 @@ def symmetry_of(
     graph = _Graph(model, fixed, labels)
     if not graph.has_equal_numbers():
         return Symmetry()
-    for target, given in rows:
-        graph.add_rows(target, given)
+    parts = [(target, *_latents(target, given)) for target, given in rows]
+    if told_apart(
+        model,
+        graph.colours_by_parameter(),
+        [(t.structure, latent, informed) for t, latent, informed in parts],
+    ):
+        return Symmetry()
+    for target, latent, informed in parts:
+        graph.add_rows(target, latent, informed)
     return graph.symmetry() if graph.some_latent else Symmetry()
+
+
+def _latents(target: Target, given: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Return masks of the latent units that the data inform, and of all informed units."""
+    latent, informed = learned_latents(target, given)
+    # The auxiliary variables of a gate stand in the order of its parents, which is arbitrary.
+    for name in target.structure.auxiliary:
+        latent[target.structure.slices[name]] = False
+    return latent, informed
 
 
 class _Graph:
@@ -140,12 +157,12 @@ class _Graph:
         free = self.own[~self.fixed & some]
         return len(np.unique(free)) < len(free)
 
-    def add_rows(self, target: Target, given: Mapping[str, Array]) -> None:
+    def colours_by_parameter(self) -> dict[str, Array]:
+        """Return the colours of the numbers of each parameter."""
+        return {key: self.own[at : at + self.sizes[key]] for key, at in self.first.items()}
+
+    def add_rows(self, target: Target, latent: Array, informed: Array) -> None:
         """Add the units and terms of the rows of one model."""
-        latent, informed = learned_latents(target, given)
-        # The auxiliary variables of a gate stand in the order of its parents, which is arbitrary.
-        for name in target.structure.auxiliary:
-            latent[target.structure.slices[name]] = False
         self.some_latent |= bool(latent.any())
         _Part(self, target.model, latent, informed).add()
 

@@ -235,7 +235,8 @@ class EM(FullBatch):
         else:
             added = np.full(shape, float(self.pseudocount))
         # Places with a row for each state share their data.
-        return ADDED_ROWS * added, np.asarray(objective.moments[key].variance)[..., None]
+        own = objective.moments[key]
+        return ADDED_ROWS * added, np.expand_dims(own.variance, np.ndim(own.weight))
 
     def _value(self, objective: Objective, model: Model) -> float | None:
         """Return the log-likelihood plus the log prior, in nats a row; None if it is not known."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -39,29 +40,45 @@ class Step:
 def cycle_of(arrows: Iterable[tuple[Node, Node]]) -> list[Node]:
     """Return the nodes of a directed cycle, the first one again at its end; empty without one."""
     pairs = list(arrows)
-    if not pairs:
+    nodes = list(dict.fromkeys(node for pair in pairs for node in pair))
+    place = {node: i for i, node in enumerate(nodes)}
+    if all([place[parent] < place[child] for parent, child in pairs]):
+        return []
+    if len(_ordered(nodes, pairs)) == len(nodes):
         return []
     import networkx as nx
 
-    graph: nx.DiGraph = nx.DiGraph(pairs)
-    if nx.is_directed_acyclic_graph(graph):
-        return []
-    cycle = [edge[0] for edge in nx.find_cycle(graph)]
+    cycle = [edge[0] for edge in nx.find_cycle(nx.DiGraph(pairs))]
     return [*cycle, cycle[0]]
 
 
 def parents_first(nodes: Sequence[Node], arrows: Iterable[tuple[Node, Node]]) -> tuple[Node, ...]:
     """Return nodes with parents before their children, else in the order in which they are."""
-    pairs = list(arrows)
-    if not pairs:
-        return tuple(nodes)
-    import networkx as nx
+    found = _ordered(nodes, list(arrows))
+    assert len(found) == len(nodes)
+    return tuple(found)
 
-    graph: nx.DiGraph = nx.DiGraph()
-    graph.add_nodes_from(nodes)
-    graph.add_edges_from(pairs)
+
+def _ordered(nodes: Sequence[Node], arrows: Sequence[tuple[Node, Node]]) -> list[Node]:
+    """Return nodes with parents first, and of those that are ready the first one in order.
+
+    Nodes on cycles, and below them, are left out. networkx takes ten times as long, and its import
+    as long as a hundred small models.
+    """
     place = {node: i for i, node in enumerate(nodes)}
-    return tuple(nx.lexicographical_topological_sort(graph, key=place.__getitem__))
+    below: list[list[int]] = [[] for _ in nodes]
+    waits = [0] * len(nodes)
+    for parent, child in set(arrows):
+        below[place[parent]].append(place[child])
+        waits[place[child]] += 1
+    ready, out = [i for i, count in enumerate(waits) if not count], list[Node]()
+    while ready:
+        out.append(nodes[now := heappop(ready)])
+        for i in below[now]:
+            waits[i] -= 1
+            if not waits[i]:
+                heappush(ready, i)
+    return out
 
 
 def levels(nodes: Array, parent: Array, child: Array) -> list[Array]:

@@ -232,3 +232,19 @@ def test_compiled_routines_refuse_arrays_that_do_not_fit(wrong):
         _kernels.sum_paths(*given, np.ones(2), *results)
     with pytest.raises(ValueError, match="chain"):
         _kernels.best_paths(*given, results[0], np.zeros(3, dtype=np.int32))
+
+
+def test_raised_fields_give_the_plain_sums(cases=20):
+    """Steps whose weights differ by more than messages hold, beside possible transitions."""
+    for seed in range(cases):
+        rng = np.random.default_rng(seed)
+        lengths = np.array([5, 1, 9, 3])
+        field = -rng.exponential(300.0, (lengths.sum(), 3))
+        field[rng.random(field.shape) < 0.05] = -np.inf
+        field[:, seed % 3] = 0.0
+        transition = np.log(rng.dirichlet(np.ones(3), 3))
+        found = chain_sums(field, transition, lengths)
+        plain = log_chain_sums(field, transition, lengths, np.ones(4))
+        np.testing.assert_allclose(found.log_z, plain.log_z, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found.marginals, plain.marginals, atol=1e-13)
+        np.testing.assert_allclose(found.pairs, plain.pairs, rtol=1e-11, atol=1e-30)

@@ -35,6 +35,9 @@ from pgmengine.base.types import Array
 # in [e^-R, 1], factors of a step are in [e^-R, 1], and backward messages in [e^-R, e^R]; their
 # products with an inverse scale stay within e^(3 R) < 1e308 for R = 230.
 MAX_LOG_RANGE = 230.0
+# The same for transitions beside which the weights of a step are raised to this range, and the
+# smallest sum of marginals or of pairs that such steps do not change.
+MAX_LOG_MOVES, LEAST_COUNTED = 50.0, 1e-20
 # The largest error of the sum of marginals of a step, which is 1, and the largest one with which
 # scaled messages are taken. Rounding in 100,000 steps is below 1e-10.
 MARGINAL_ROUNDING, SCALED_ROUNDING = 1e-6, 1e-9
@@ -128,10 +131,13 @@ def chain_sums(
            [0.125, 0.375]]))
     """
     weights = np.ones(len(lengths)) if weights is None else weights
-    if _compiled(field) and _narrow(field, transition):
-        found = _scaled_sums(field, transition, lengths, weights)
-        if _error(found, lengths) <= SCALED_ROUNDING:
-            return found
+    if _compiled(field):
+        narrow = _narrow(field, transition)
+        near = field if narrow else _raised(field, transition)
+        if near is not None:
+            found = _scaled_sums(near, transition, lengths, weights)
+            if _error(found, lengths) <= SCALED_ROUNDING and (narrow or _is_counted(found)):
+                return found
     found = log_chain_sums(field, transition, lengths, weights)
     error = _error(found, lengths)
     if not error <= MARGINAL_ROUNDING:
@@ -186,6 +192,27 @@ def _narrow(field: Array, transition: Array) -> bool:
     if low > -np.inf and max(high - low, np.ptp(transition)) <= MAX_LOG_RANGE:
         return True
     return max(_range(field), _range(transition.reshape(1, -1))) <= MAX_LOG_RANGE
+
+
+def _raised(field: Array, transition: Array) -> Array | None:
+    """Return the field with log weights of at least -MAX_LOG_RANGE below the largest of their step.
+
+    None if transitions are impossible or differ by more than MAX_LOG_MOVES. A state that is raised
+    has the posterior probability e^(2 MAX_LOG_MOVES - MAX_LOG_RANGE) = 1e-56 at most, before and
+    after.
+    """
+    if not np.ptp(transition) <= MAX_LOG_MOVES:
+        return None
+    top = field.max(axis=1, keepdims=True)
+    if not np.isfinite(top).all():
+        return None
+    return np.where(np.isneginf(field), field, np.maximum(field, top - MAX_LOG_RANGE))
+
+
+def _is_counted(found: ChainSums) -> bool:
+    """Return whether all sums of marginals and pairs are too large for raised states to matter."""
+    states = found.marginals.sum(axis=0)
+    return bool(min(states.min(initial=1.0), found.pairs.min(initial=1.0)) >= LEAST_COUNTED)
 
 
 def _range(logs: Array) -> float:
