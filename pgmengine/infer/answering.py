@@ -54,6 +54,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits, nothing_left
 from pgmengine.infer.diagnostics.sure_facts import checked
 from pgmengine.infer.question.auto import Auto, within
+from pgmengine.infer.question.precision import check_tolerance, precise
 from pgmengine.infer.question.prepared import (
     AnyMethod,
     AnyPrepared,
@@ -91,11 +92,20 @@ def asked(
     executor: Executor | None,
     progress: bool,
     seconds: float | None,
+    tolerance: float | None = None,
 ) -> Result:
     """Answer a question about a target of a model; the parameters are those of `infer`."""
     wanted = check_want(model.structure, want)
-    question = planned(target, wanted, within(DEFAULT if method is None else method, seconds))
-    return about(model, answered(question, rng, state, executor, progress), target)
+    check_tolerance(tolerance)
+    # Later rounds need other random numbers than the first one.
+    rng = rng if tolerance is None else seeded(rng)
+
+    def ask(by: MethodLike, snapshot: Snapshot | None) -> Result:
+        question = planned(target, wanted, by)
+        return about(model, answered(question, rng, snapshot, executor, progress), target)
+
+    by = within(DEFAULT if method is None else method, seconds)
+    return ask(by, state) if tolerance is None else precise(ask, by, state, tolerance, seconds)
 
 
 def planned(target: Target, want: tuple[str, ...], by: MethodLike) -> AnyPrepared:

@@ -69,6 +69,7 @@ def infer(
     executor: Executor | None = ...,
     progress: bool = ...,
     seconds: float | None = ...,
+    tolerance: float | None = ...,
 ) -> list[Result]: ...
 
 
@@ -85,6 +86,7 @@ def infer(
     executor: Executor | None = ...,
     progress: bool = ...,
     seconds: float | None = ...,
+    tolerance: float | None = ...,
 ) -> Result: ...
 
 
@@ -101,6 +103,7 @@ def infer(
     executor: Executor | None = None,
     progress: bool = True,
     seconds: float | None = None,
+    tolerance: float | None = None,
 ) -> Result | list[Result]:
     """Answer a question about a model under any pattern of evidence.
 
@@ -140,6 +143,10 @@ def infer(
         and the pace of this computer, which `pgmengine doctor` shows. Methods whose plans
         take longer are refused, and Auto looks for a faster one. The default is ten minutes with
         Auto, and no limit with another method.
+    tolerance : the largest error that is wanted: the standard error of each mean and of log Z, half
+        of the distance of proven bounds, or the gap of a mode. An answer with a larger error, or
+        with a bad status, is followed by rounds with twice the draws each, until it is reached or
+        `seconds` are over (ten minutes by default), which a warning says.
 
     Returns
     -------
@@ -166,6 +173,7 @@ def infer(
         executor=executor,
         progress=progress,
         seconds=seconds,
+        tolerance=tolerance,
     )
     template = as_template(model)
     if template is None:
