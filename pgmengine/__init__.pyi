@@ -39,6 +39,7 @@ from pgmengine.infer.methods import FlatHistogram as FlatHistogram
 from pgmengine.infer.methods import Forward as Forward
 from pgmengine.infer.methods import Linear as Linear
 from pgmengine.infer.methods import MeanField as MeanField
+from pgmengine.infer.methods import MiniBucket as MiniBucket
 from pgmengine.infer.methods import OneOverT as OneOverT
 from pgmengine.infer.methods import ParallelTempering as ParallelTempering
 from pgmengine.infer.methods import Planar as Planar

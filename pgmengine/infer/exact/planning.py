@@ -541,6 +541,23 @@ def _draft(target: Target, kind: KindOfRows, form: Form) -> _Draft:
     return _Draft(some, kind, form, key, *found)
 
 
+def drafts(target: Target, want: tuple[str, ...]) -> list[_Draft]:
+    """Return the factors of all rows, with quick elimination orders; PgmError as for trees.
+
+    Units with independent causes are small tables unless marginals are wanted.
+    """
+    kinds = {*map(quantity, want)}
+    means = bool(kinds - NEED_NO_BARREN)
+    every, form = kinds_of_rows(target, leaving(target, kinds, False), means), Form()
+    if means or not has_causes(target):
+        return [_draft(target, kind, form) for kind in every]
+    return [
+        _draft(target, replace(kind, rows=rows), replace(form, small=True))
+        for kind in every
+        for rows in equal_findings(target, kind.rows)
+    ]
+
+
 def _has_order(target: Target, rows: Array, form: Form, most: float) -> bool:
     """Return whether a quick search finds an order of at most `most` entries.
 

@@ -298,6 +298,8 @@ class Prepared(Generic[Basis]):
         check_rows(target, result.answers)
         if common is not None:
             result = raised(result, common, target)
+        if result.kind == "bounds":
+            return with_summed_rounding(result, target)
         if result.kind != "estimate":
             return result
         return with_summed_rounding(_with_note(result), target)
