@@ -62,6 +62,7 @@ METHOD_SETTINGS = {
     "Elimination": Answering(pgm.Elimination(draws=4000), pgm.Elimination(draws=50)),
     "Planar": Answering(pgm.Planar(), pgm.Planar()),
     "MeanField": Answering(pgm.MeanField(), pgm.MeanField()),
+    "MiniBucket": Answering(pgm.MiniBucket(), pgm.MiniBucket(seconds=5.0)),
     "MCMC": Answering(pgm.MCMC(warmup=50, draws=1000), pgm.MCMC(chains=3, warmup=5, draws=50)),
     "SwendsenWang": Answering(
         pgm.SwendsenWang(draws=1000, frustrated=True),

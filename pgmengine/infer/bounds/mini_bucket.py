@@ -33,13 +33,13 @@ from pgmengine.evidence.extended.extended_targets import unfolded_target
 from pgmengine.evidence.magnitudes import magnitudes
 from pgmengine.evidence.target import Target
 from pgmengine.infer.bounds.mini_buckets import MiniBuckets, mini_buckets
-from pgmengine.infer.bounds.problem import MAX_BYTES, Problem, bytes_of, problem
+from pgmengine.infer.bounds.problem import MAX_BYTES, Problem, bytes_of, problem, step_seconds
 from pgmengine.infer.bounds.weighted_sums import Side
 from pgmengine.infer.diagnostics.rounding import SUM_ROUNDING
 from pgmengine.infer.exact.gathered import check_possible
 from pgmengine.infer.exact.junction_tree.elimination import unfoldable
 from pgmengine.infer.exact.junction_tree.tree_expectations import FromMarginals
-from pgmengine.infer.exact.planning import drafts
+from pgmengine.infer.exact.planning import Draft, drafts
 from pgmengine.infer.question.prepared import AnyPrepared, Method, Prepared
 from pgmengine.infer.results.answer_bytes import peak_bytes
 from pgmengine.infer.results.axes import public, squeeze
@@ -51,9 +51,11 @@ from pgmengine.model.terms.term import Term
 # of the time that small ones get.
 SMALL_STEPS, LARGE_STEPS, SMALL_SHARE = 400, 40, 0.2
 # Steps end where so many of them together improve no bound by this share of its gap.
-STEPS_WITHOUT_GAIN, LEAST_GAIN = 20, 1e-3
+STEPS_WITHOUT_GAIN, LEAST_GAIN = 100, 1e-4
 # A gap in nats below which steps end.
 LEAST_GAP = 1e-9
+# The size of a bound that counts for infinite ones when gaps are compared.
+WIDE = 1e9
 # Parts of the time after which the progress bar moves.
 TICKS = 100
 # The share of the time that marginals give to log Z, and that mean field may take.
@@ -66,9 +68,10 @@ PROBABILITY_ROUNDING, MEAN_FIELD_ROUNDING = 2.0**-44, 2.0**-44
 
 @dataclass(frozen=True, eq=False)
 class _Basis:
-    """Results of planning: the gates that are unfolded."""
+    """Results of planning: the gates that are unfolded, and whether no bucket has to be split."""
 
     gates: tuple[Term, ...]
+    exact: bool
 
 
 @dataclass(frozen=True)
@@ -135,19 +138,33 @@ class MiniBucket(Method[_Basis]):
         except PgmError as error:
             return Plan(refusal=str(error))
         held = [d.conditioned.held(len(d.rows)) + 8.0 * d.conditioned.sizes.sum() for d in every]
-        graphs = [_largest(d, self.max_states) for d in every]
+        whole = [_whole(d, self.max_states) for d in every]
+        exact = all(self.sums(g, len(d.rows)) for g, d in zip(whole, every, strict=True))
         # The tables of a pass take MAX_BYTES, or those of a row with the smallest mini-buckets.
+        least = [bytes_of(_whole(d, 1.0), 1) for d in every]
         needs = [
-            min(max(bytes_of(low, 1), MAX_BYTES), bytes_of(high, 2 * len(d.rows)))
-            for d, (low, high) in zip(every, graphs, strict=True)
+            min(max(low, MAX_BYTES), bytes_of(high, 2 * len(d.rows)))
+            for low, high, d in zip(least, whole, every, strict=True)
         ]
         bits = np.log2(max(self.max_states, 1.0))
         why = f"weighted mini-buckets of at most 2^{bits:.3g} entries, at most {self.seconds:g} s"
         memory = peak_bytes(small, want, 0, 1.0, max(needs) + 2.0 * max(held))
-        entries = sum([high.entries for _, high in graphs])
-        return Plan(
-            why=why, work=min(entries, 1.0), bytes=memory, seconds=self.seconds, basis=_Basis(gates)
-        )
+        # The time is set, so that questions are not divided by work: it counts the rows alone.
+        work = float(target.rows)
+        basis = _Basis(gates, exact)
+        return Plan(why=why, work=work, bytes=memory, seconds=self.seconds, basis=basis)
+
+    def _plan(self, target: Target, want: tuple[str, ...]) -> Plan[_Basis]:
+        """Return the plan of a question, which is exact where no bucket has to be split."""
+        plan = super()._plan(target, want)
+        exact = plan.accepted and plan.basis.exact
+        return replace(plan, guarantee="exact") if exact else plan
+
+    def sums(self, graph: MiniBuckets, rows: int) -> bool:
+        """Return whether no bucket is split, and whether a pass over its tables fits."""
+        if graph.split or bytes_of(graph, 1) > MAX_BYTES:
+            return False
+        return step_seconds(graph, rows) <= self.seconds
 
     def answer(
         self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
@@ -186,13 +203,12 @@ def _infinite(target: Target) -> str:
     return ", ".join(n for n, k in s.state_counts.items() if not k and target.free[n].any())
 
 
-def _largest(d: Any, most: float) -> tuple[MiniBuckets, MiniBuckets]:
-    """Return the smallest and the largest mini-buckets of the factors of a pattern."""
+def _whole(d: Draft, most: float) -> MiniBuckets:
+    """Return the mini-buckets of the factors of a pattern, with impossible states."""
     c = d.conditioned
-    start, scope = c.scopes.start, c.scopes.scope
-    scopes = [tuple(scope[a:b].tolist()) for a, b in zip(start[:-1], start[1:], strict=True)]
-    cards, order = c.states.tolist(), d.rough.order.tolist()
-    return mini_buckets(cards, scopes, order, 1), mini_buckets(cards, scopes, order, most)
+    ends = zip(c.scopes.start[:-1], c.scopes.start[1:], strict=True)
+    scopes = [tuple(c.scopes.scope[a:b].tolist()) for a, b in ends]
+    return mini_buckets(c.states.tolist(), scopes, d.rough.order.tolist(), most)
 
 
 class _Run:
@@ -219,8 +235,8 @@ class _Run:
         if p.impossible:
             return [], None
         most, end = self.method.max_states, time.monotonic() + seconds
-        whole = p.within(most, seconds, len(rows))
-        if not whole.split:
+        whole = p.at_most(most)
+        if self.method.sums(whole, len(rows)):
             side = Side(whole, p.tables(whole, rows, {}), True)
             side.start()
             return [(side, side)], whole
@@ -369,10 +385,8 @@ def _lower(pair: tuple[Side, Side]) -> Array:
 
 def _gap(sides: tuple[Side, Side]) -> Array:
     """Return the gap of both bounds (lanes,), a large number where it is infinite."""
-    gap = sides[0].best - sides[1].best
-    return np.where(
-        np.isfinite(gap), gap, 1e6 + np.where(np.isfinite(sides[0].best), sides[0].best, 0.0)
-    )
+    ends = [np.nan_to_num(side.best, posinf=WIDE, neginf=-WIDE) for side in sides]
+    return np.asarray(ends[0] - ends[1])
 
 
 def _log_z_answers(ends: Array) -> dict[str, Any]:

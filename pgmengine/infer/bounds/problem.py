@@ -1,4 +1,4 @@
-"""The factors of rows that share an evidence pattern, as tables of mini-buckets of a chosen size."""
+"""The factors of rows of one evidence pattern, as tables of mini-buckets of a chosen size."""
 
 from __future__ import annotations
 

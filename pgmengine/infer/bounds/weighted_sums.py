@@ -43,8 +43,9 @@ from pgmengine.infer.bounds.mini_buckets import MiniBuckets
 ROUNDING, MORE_OPERATIONS = 2.0**-52, 16
 # The exponent of the step of weights, and the least size of a weight.
 WEIGHT_STEP, LEAST_WEIGHT = 0.3, 1e-6
-# A step that makes the bound worse is shortened by the first factor; others grow by the second.
-SHORTENED, LONGER = 0.5, 1.1
+# After a step without gain the next one is shorter by the first factor, and longer after others by
+# the second. The least step still leaves points at which shorter ones stay.
+SHORTENED, LONGER, LEAST_STEP = 0.7, 1.1, 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,7 @@ class Side:
         # The bound on the other side, where no bucket is split and the sum is exact.
         self.exact_lower = np.full(tables.lanes, -np.inf)
         self.step = np.ones(tables.lanes)
+        self.first = [numbers[0] for numbers in graph.buckets for _ in numbers]
         # p_r, and log mu less the message over w_r, of the last passes.
         self.conditional: list[Array | None] = [None] * n
         self.context: list[Array | None] = [None] * n
@@ -101,7 +103,8 @@ class Side:
         self.back()
         found = self.end(stepping=True)
         better = found < self.best if self.upper else found > self.best
-        self.step = np.where(better, np.minimum(self.step * LONGER, 1.0), self.step * SHORTENED)
+        longer = np.minimum(self.step * LONGER, 1.0)
+        self.step = np.where(better, longer, np.maximum(self.step * SHORTENED, LEAST_STEP))
         self._keep(found)
 
     def start(self) -> None:
@@ -288,14 +291,7 @@ class Side:
 
     def _first(self, r: int) -> int:
         """Return the number of the first mini-bucket of the same bucket."""
-        return self._firsts[r]
-
-    @property
-    def _firsts(self) -> list[int]:
-        """The number of the first mini-bucket of each bucket, for each mini-bucket."""
-        if not hasattr(self, "_first_numbers"):
-            self._first_numbers = [b[0] for b in self.graph.buckets for _ in b]
-        return self._first_numbers
+        return self.first[r]
 
     def back(self) -> None:
         """Make a pass back: the context of each message, and the conditional entropies."""
