@@ -59,19 +59,16 @@ class Problem:
 
     def within(self, most: float, seconds: float, lanes: int) -> MiniBuckets:
         """Return the largest mini-buckets of at most `most` entries with steps of `seconds`."""
-        low, high = 0, int(math.log2(most))
-        best = self.at_most(1)
-        while low < high:
-            middle = (low + high + 1) // 2
-            found = self.at_most(2.0**middle)
-            slow = step_seconds(found, lanes) > seconds or bytes_of(found, 1) > MAX_BYTES
-            if slow:
-                high = middle - 1
-            else:
-                low, best = middle, found
-                if not found.split:
-                    break
-        return best
+        # Small mini-buckets are many, so that the smallest need not be the quickest.
+        every = list[MiniBuckets]()
+        for bits in range(int(math.log2(max(most, 1.0))), -1, -1):
+            found = self.at_most(2.0**bits)
+            small = bytes_of(found, 1) <= MAX_BYTES
+            if small and step_seconds(found, lanes) <= seconds:
+                return found
+            if small or not bits:
+                every.append(found)
+        return min(every, key=lambda graph: step_seconds(graph, lanes))
 
     def tables(self, graph: MiniBuckets, rows: Array, fixed: dict[int, Array]) -> Tables:
         """Return the tables of mini-buckets for lanes that have the factors of some rows."""
