@@ -51,7 +51,7 @@ from pgmengine.model.terms.term import Term
 # of the time that small ones get.
 SMALL_STEPS, LARGE_STEPS, SMALL_SHARE = 400, 40, 0.2
 # Steps end where so many of them together improve no bound by this share of its gap.
-STEPS_WITHOUT_GAIN, LEAST_GAIN = 100, 1e-4
+STEPS_WITHOUT_GAIN, LEAST_GAIN = 1000, 1e-4
 # A gap in nats below which steps end.
 LEAST_GAP = 1e-9
 # The size of a bound that counts for infinite ones when gaps are compared.
@@ -62,6 +62,9 @@ TICKS = 100
 SHARE_OF_LOG_Z, SHARE_OF_MEAN_FIELD = 0.3, 0.1
 # Passes over the lanes of marginals for which there is time.
 CLAMPED_STEPS = 4
+# Lanes of marginals that have to fit into memory together, and the arrays of a question in shares
+# of the largest pass: small and large mini-buckets, and lanes of marginals.
+LANES_AT_ONCE, PASSES_HELD = 8, 3.0
 # The relative rounding error of a probability from log bounds, and the one of mean field's bound.
 PROBABILITY_ROUNDING, MEAN_FIELD_ROUNDING = 2.0**-44, 2.0**-44
 
@@ -142,8 +145,9 @@ class MiniBucket(Method[_Basis]):
         exact = all(self.sums(g, len(d.rows)) for g, d in zip(whole, every, strict=True))
         # The tables of a pass take MAX_BYTES, or those of a row with the smallest mini-buckets.
         least = [bytes_of(_whole(d, 1.0), 1) for d in every]
+        states = 1 + int(sum([d.conditioned.states.sum() for d in every]) * ("marginals" in want))
         needs = [
-            min(max(low, MAX_BYTES), bytes_of(high, 2 * len(d.rows)))
+            PASSES_HELD * min(max(low, MAX_BYTES), bytes_of(high, states * len(d.rows)))
             for low, high, d in zip(least, whole, every, strict=True)
         ]
         bits = np.log2(max(self.max_states, 1.0))
@@ -225,8 +229,12 @@ class _Run:
         return max(self.end - time.monotonic(), 0.0)
 
     def lanes(self, p: Problem) -> float:
-        """Return the number of rows that fit into memory with the smallest mini-buckets."""
-        return 1.0 if p.impossible else max(1.0, MAX_BYTES / bytes_of(p.at_most(1), 1))
+        """Return the number of rows that fit into memory: exactly, or with small mini-buckets."""
+        if p.impossible:
+            return 1.0
+        whole = p.at_most(self.method.max_states)
+        least = whole if self.method.sums(whole, 1) else p.at_most(1)
+        return max(1.0, MAX_BYTES / max(bytes_of(least, 1), 1.0))
 
     def bounded(
         self, p: Problem, rows: Array, seconds: float
@@ -241,7 +249,8 @@ class _Run:
             side.start()
             return [(side, side)], whole
         levels = [
-            p.within(most, seconds / steps, len(rows)) for steps in (SMALL_STEPS, LARGE_STEPS)
+            p.within(most, seconds / steps, len(rows), len(rows))
+            for steps in (SMALL_STEPS, LARGE_STEPS)
         ]
         if levels[0].entries == levels[1].entries:
             levels = levels[1:]
@@ -315,14 +324,14 @@ class _Run:
         states, end = p.states, time.monotonic() + seconds
         lanes = len(states) * len(rows)
         if graph.split:
-            graph = p.within(self.method.max_states, seconds / CLAMPED_STEPS, lanes)
+            graph = p.within(self.method.max_states, seconds / CLAMPED_STEPS, lanes, LANES_AT_ONCE)
             every = [pair for pair in every if pair[0].graph.entries == graph.entries]
             if not every:
                 tables = p.tables(graph, rows, {})
                 every = [(Side(graph, tables, True), Side(graph, tables, False))]
                 self._improved(every[0], time.monotonic() + seconds / CLAMPED_STEPS)
         ends = np.repeat([(-np.inf, np.inf)], lanes, axis=0)
-        at_once = max(1, int(MAX_BYTES / 8 / bytes_of(graph, 1)))
+        at_once = max(1, int(MAX_BYTES / bytes_of(graph, 1)))
         chunks = [np.arange(lanes)[i : i + at_once] for i in range(0, lanes, at_once)]
         for number, chunk in enumerate(chunks):
             left = end - time.monotonic()

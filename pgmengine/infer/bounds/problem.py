@@ -57,13 +57,16 @@ class Problem:
         """Return mini-buckets of at most `most` entries."""
         return mini_buckets(self.cards.tolist(), self.scopes, self.order.order.tolist(), most)
 
-    def within(self, most: float, seconds: float, lanes: int) -> MiniBuckets:
-        """Return the largest mini-buckets of at most `most` entries with steps of `seconds`."""
+    def within(self, most: float, seconds: float, lanes: int, at_once: int) -> MiniBuckets:
+        """Return the largest mini-buckets of at most `most` entries with steps of `seconds`.
+
+        A step is about `lanes` lanes, of which `at_once` are in memory together.
+        """
         # Small mini-buckets are many, so that the smallest need not be the quickest.
         every = list[MiniBuckets]()
         for bits in range(int(math.log2(max(most, 1.0))), -1, -1):
             found = self.at_most(2.0**bits)
-            small = bytes_of(found, 1) <= MAX_BYTES
+            small = bytes_of(found, at_once) <= MAX_BYTES
             if small and step_seconds(found, lanes) <= seconds:
                 return found
             if small or not bits:

@@ -70,7 +70,7 @@ class Tables:
 def size_of(values: Array) -> Array:
     """Return the largest size (lanes,) of the finite entries of a table."""
     flat = values.reshape(-1, values.shape[-1])
-    return np.abs(np.where(np.isfinite(flat), flat, 0.0)).max(axis=0, initial=0.0)
+    return np.asarray(np.abs(np.where(np.isfinite(flat), flat, 0.0)).max(axis=0, initial=0.0))
 
 
 class Side:
@@ -132,7 +132,8 @@ class Side:
                         self._move_weights(numbers)
                         sums = self._move_cost(numbers, common, sums, gone)
                         more = [size_of(self._moved(r)) for r in numbers]
-                        sizes = [s + MORE_OPERATIONS * m for s, m in zip(sizes, more, strict=True)]
+                        grown = zip(sizes, more, strict=True)
+                        sizes = tuple(s + MORE_OPERATIONS * m for s, m in grown)
                 for r, values, size in zip(numbers, sums, sizes, strict=True):
                     sent, lost = self._send(r, values, size, gone)
                     error += lost

@@ -358,8 +358,8 @@ class Result:
             return replace(self, answers=answers, stats=stats, kind=kind)
         notes = self.warnings + tuple(f"without evidence, {line}" for line in whole.warnings)
         worst = min(self.status, whole.status, key=lambda status: status.rank)
-        told = {"warnings": tuple(dict.fromkeys(notes)), "status": worst, "kind": kind}
-        return replace(self, answers=answers, stats=stats, **told)
+        lines = tuple(dict.fromkeys(notes))
+        return replace(self, answers=answers, stats=stats, warnings=lines, status=worst, kind=kind)
 
     @property
     def mean(self) -> Mapping[str, Array]:
