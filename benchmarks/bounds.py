@@ -138,10 +138,11 @@ def main(
     peer: Annotated[bool, typer.Option(help="whether to run pyGMs")] = True,
 ) -> None:
     """Measure the instances that the journal lacks, and write the page."""
-    name = f"{seconds:g} s, 2^{bits:g}"
+    name = f"bounds.py: {seconds:g} s, 2^{bits:g}"
     done: dict[str, dict[str, Any]] = {}
     for text in journal.read_text().splitlines() if journal.exists() else []:
         entry = json.loads(text)
+        entry["run"] = "bounds.py: " + entry["run"].removeprefix("bounds.py: ")
         if entry["run"] == name:
             done[entry["name"]] = entry
     chosen = set(only.split(",")) - {""}
