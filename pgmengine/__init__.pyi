@@ -39,6 +39,7 @@ from pgmengine.infer.methods import FlatHistogram as FlatHistogram
 from pgmengine.infer.methods import Forward as Forward
 from pgmengine.infer.methods import Linear as Linear
 from pgmengine.infer.methods import MeanField as MeanField
+from pgmengine.infer.methods import MiniBucket as MiniBucket
 from pgmengine.infer.methods import ModelCounting as ModelCounting
 from pgmengine.infer.methods import ModeSearch as ModeSearch
 from pgmengine.infer.methods import OneOverT as OneOverT

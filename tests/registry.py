@@ -63,6 +63,7 @@ METHOD_SETTINGS = {
     "Planar": Answering(pgm.Planar(), pgm.Planar()),
     "MeanField": Answering(pgm.MeanField(), pgm.MeanField()),
     "ModeSearch": Answering(pgm.ModeSearch(), pgm.ModeSearch(sweeps=20)),
+    "MiniBucket": Answering(pgm.MiniBucket(), pgm.MiniBucket(seconds=5.0)),
     "MCMC": Answering(pgm.MCMC(warmup=50, draws=1000), pgm.MCMC(chains=3, warmup=5, draws=50)),
     "SwendsenWang": Answering(
         pgm.SwendsenWang(draws=1000, frustrated=True),

@@ -3,6 +3,7 @@
 Each method is a frozen dataclass whose fields are its settings, and follows the contract of Method.
 """
 
+from pgmengine.infer.bounds.mini_bucket import MiniBucket
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
@@ -40,6 +41,7 @@ __all__ = [
     "MeanField",
     "ModeSearch",
     "ModelCounting",
+    "MiniBucket",
     "OneOverT",
     "ParallelTempering",
     "Planar",

@@ -421,7 +421,7 @@ def _of_kind(target: Target, kind: KindOfRows, form: Form) -> list[Tree]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Draft:
+class Draft:
     """The factors of some rows of one kind, with a first elimination order."""
 
     # The rows, whose units are free, observed or absent as in the tree.
@@ -512,7 +512,7 @@ class _Draft:
         return self.kind.rows
 
 
-def _draft(target: Target, kind: KindOfRows, form: Form) -> _Draft:
+def _draft(target: Target, kind: KindOfRows, form: Form) -> Draft:
     """Plan the factors of some rows; PgmError if a term is no table, or too large a table."""
     rows = kind.rows
     some = freed(target if len(rows) == target.rows else target.take(rows), kind.free)
@@ -542,7 +542,24 @@ def _draft(target: Target, kind: KindOfRows, form: Form) -> _Draft:
         return c, rough, JunctionTree(*graph, rough.order) if small else None
 
     found: tuple[Conditioned, Order, JunctionTree | None] = memo.recall(("draft", *key), make)
-    return _Draft(some, kind, form, key, *found)
+    return Draft(some, kind, form, key, *found)
+
+
+def drafts(target: Target, want: tuple[str, ...]) -> list[Draft]:
+    """Return the factors of all rows, with quick elimination orders; PgmError as for trees.
+
+    Units with independent causes are small tables unless marginals are wanted.
+    """
+    kinds = {*map(quantity, want)}
+    means = bool(kinds - NEED_NO_BARREN)
+    every, form = kinds_of_rows(target, leaving(target, kinds, False), means), Form()
+    if means or not has_causes(target):
+        return [_draft(target, kind, form) for kind in every]
+    return [
+        _draft(target, replace(kind, rows=rows), replace(form, small=True))
+        for kind in every
+        for rows in equal_findings(target, kind.rows)
+    ]
 
 
 def _has_order(target: Target, rows: Array, form: Form, most: float) -> bool:

@@ -93,7 +93,7 @@ class Method(Generic[Basis]):
     ----------
     gives : the wanted quantities that it can answer.
     source : the first words of the refusal of other quantities, as in "draws give no mode".
-    guarantee : "exact", "estimate" or "lower bound".
+    guarantee : "exact", "bounds", "lower bound" or "estimate".
     statistics : the entries of `Result.stats` with their axes.
     local : whether its chains move locally, so that Auto confirms their answers.
     tempered : whether it has a ladder of temperatures that can confirm local chains.
@@ -305,6 +305,8 @@ class Prepared(Generic[Basis]):
         check_rows(target, result.answers)
         if common is not None:
             result = raised(result, common, target)
+        if result.kind == "bounds":
+            return with_summed_rounding(result, target)
         if result.kind != "estimate":
             return result
         return with_summed_rounding(_with_note(result), target)

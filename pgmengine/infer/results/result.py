@@ -345,21 +345,21 @@ class Result:
             error = None if error is None or more is None else np.hypot(error, more)
         else:
             answers["log_prob"] = log_z
-        kinds = (self.kind, whole.kind if whole else "")
+        kind, kinds = self.kind, (self.kind, whole.kind if whole else "")
         if "bounds" in kinds:
             # The least log p is the lower bound with the evidence, less the upper bound without.
             every = 0.0 if whole is None else whole.ends_of_log_z[:, ::-1]
             answers["log_prob_interval"] = self.ends_of_log_z - every
+            kind = "bounds"
         # Exact terms have no error; an estimate says its own also where it is 0.
         if error is not None and ("estimate" in kinds or np.any(error > 0)):
             stats["log_prob_error"] = error
         if whole is None:
-            return replace(self, answers=answers, stats=stats)
+            return replace(self, answers=answers, stats=stats, kind=kind)
         notes = self.warnings + tuple(f"without evidence, {line}" for line in whole.warnings)
         worst = min(self.status, whole.status, key=lambda status: status.rank)
-        return replace(
-            self, answers=answers, stats=stats, warnings=tuple(dict.fromkeys(notes)), status=worst
-        )
+        lines = tuple(dict.fromkeys(notes))
+        return replace(self, answers=answers, stats=stats, warnings=lines, status=worst, kind=kind)
 
     @property
     def mean(self) -> Mapping[str, Array]:

@@ -1,0 +1,1 @@
+"""Proven bounds of log Z on both sides."""
