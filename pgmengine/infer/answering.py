@@ -40,10 +40,7 @@ from functools import partial
 from threading import Lock
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from pgmengine.base.checks import check_executor, seeded
-from pgmengine.base.equal_rows import distinct
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.cache import Cache
@@ -54,7 +51,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.rounding import fits, nothing_left
 from pgmengine.infer.diagnostics.sure_facts import checked
 from pgmengine.infer.question.auto import Auto, within
-from pgmengine.infer.question.precision import check_tolerance, precise
+from pgmengine.infer.question.precision import precise
 from pgmengine.infer.question.prepared import (
     AnyMethod,
     AnyPrepared,
@@ -62,6 +59,8 @@ from pgmengine.infer.question.prepared import (
     MethodLike,
     Prepared,
     as_method,
+    pattern_key,
+    planned_by_value,
 )
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
@@ -96,16 +95,16 @@ def asked(
 ) -> Result:
     """Answer a question about a target of a model; the parameters are those of `infer`."""
     wanted = check_want(model.structure, want)
-    check_tolerance(tolerance)
-    # Later rounds need other random numbers than the first one.
-    rng = rng if tolerance is None else seeded(rng)
-
-    def ask(by: MethodLike, snapshot: Snapshot | None) -> Result:
+    by = DEFAULT if method is None else method
+    if seconds is not None:
+        by = within(by, seconds)
+    if tolerance is None:
         question = planned(target, wanted, by)
-        return about(model, answered(question, rng, snapshot, executor, progress), target)
-
-    by = within(DEFAULT if method is None else method, seconds)
-    return ask(by, state) if tolerance is None else precise(ask, by, state, tolerance, seconds)
+        return about(model, answered(question, rng, state, executor, progress), target)
+    # Later rounds need other random numbers than the first one.
+    same = partial(asked, model, target, wanted)
+    rest = {"rng": seeded(rng), "executor": executor, "progress": progress, "seconds": None}
+    return precise(partial(same, **rest), by, state, tolerance, seconds)
 
 
 def planned(target: Target, want: tuple[str, ...], by: MethodLike) -> AnyPrepared:
@@ -184,26 +183,3 @@ def _recalled(
     except TypeError:
         # The settings of a method may hold arrays, which have no hash.
         return make()
-
-
-def pattern_key(target: Target) -> tuple[object, ...]:
-    """Return what tells targets with different plans apart: their rows, and the units given."""
-    pattern = target.pattern
-    masks = [*pattern.observed.values(), *pattern.intervened.values()]
-    masks += [soft != 0 for soft in target.soft.values()]
-    return target.rows, *target.soft, *map(np.ndarray.tobytes, masks)
-
-
-def planned_by_value(target: Target) -> bool:
-    """Return whether plans depend on the values of the evidence, not on its pattern alone.
-
-    Plans for noisy-or units depend on their observed values. So do plans for models with inputs or
-    interventions: if these are equal in all rows, log_prob needs log Z without evidence only once.
-    """
-    layers = target.structure.layers.values()
-    if any([layer.unit.nonnegative for layer in layers]):
-        return True
-    if target.rows == 1:
-        return False
-    intervened = any(distinct(mask).any() for mask in target.intervened.values())
-    return intervened or any(layer.unit.observed_only for layer in layers)

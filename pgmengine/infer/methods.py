@@ -4,10 +4,10 @@ Each method is a frozen dataclass whose fields are its settings, and follows the
 """
 
 from pgmengine.infer.bounds.mini_bucket import MiniBucket
+from pgmengine.infer.counting.model_counting import ModelCounting
 from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
-from pgmengine.infer.exact.model_counting import ModelCounting
 from pgmengine.infer.exact.planar import Planar
 from pgmengine.infer.modes.mode_search import ModeSearch
 from pgmengine.infer.modes.toulbar2 import Toulbar2

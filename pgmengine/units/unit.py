@@ -74,6 +74,7 @@ class Unit:
     observed_only : whether the units must be observed, since they have no distribution.
     child_only : whether the units must be children of arrows.
     nonnegative : whether incoming weights and biases must be at least 0.
+    has_cells : whether users give a value as several numbers, `cells`.
     independent_causes : whether values are 0 and 1, and 0 has probability e^-zeta: the bias and
         every parent turn the unit on independently of each other.
     canonical : whether `link` is the identity.
@@ -109,6 +110,7 @@ class Unit:
     observed_only: ClassVar[bool] = False
     child_only: ClassVar[bool] = False
     nonnegative: ClassVar[bool] = False
+    has_cells: ClassVar[bool] = False
     independent_causes: ClassVar[bool] = False
     canonical: ClassVar[bool] = True
     refits: ClassVar[bool] = False

@@ -44,6 +44,8 @@ EXTRAS = (
     Extra("distributed", "large questions on several machines", ("distributed",)),
     Extra("treewidth", "better elimination orders of large networks", ("goatd",)),
     Extra("dimod", "models of dimod, GraphBuilder.from_dimod", ("dimod",)),
+    Extra("map", "modes of any graph with a proof, pgm.Toulbar2", ("pytoulbar2",)),
+    Extra("counting", "log Z of models with many zeros, pgm.ModelCounting", ("pyganak",)),
     Extra(
         "tutorials",
         "running the notebooks",

@@ -26,6 +26,7 @@ from functools import cached_property
 import numpy as np
 
 from pgmengine.base.checks import check_whole, seeded
+from pgmengine.base.equal_rows import distinct_pairs
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.progress import track
@@ -173,7 +174,7 @@ class _Graph:
             taken = {int(colour[other]) for other in near[unit]}
             colour[unit] = next(c for c in range(len(cards)) if c not in taken)
         out = list[_Colour]()
-        for pair in np.unique(np.stack([colour, cards], axis=1), axis=0).tolist():
+        for pair in distinct_pairs(colour, cards)[0].tolist():
             units = np.flatnonzero((colour == pair[0]) & (cards == pair[1]))
             # A variable without a factor keeps its state.
             units = units[ends[units + 1] > ends[units]]

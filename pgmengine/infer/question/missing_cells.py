@@ -25,7 +25,7 @@ def partly_observed(target: Target) -> dict[str, Array]:
     """Return layer -> the units that some rows observe in part, (rows, size)."""
     found = {}
     for name, layer in target.structure.layers.items():
-        if layer.unit.cells:
+        if layer.unit.has_cells:
             values = layer.shaped(target.evidence.values[name])
             if (mask := layer.unit.partial(values)).any():
                 found[name] = np.broadcast_to(mask, (target.rows, layer.size))

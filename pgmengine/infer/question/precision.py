@@ -9,9 +9,9 @@ enough and no diagnostic has found a fault, or when another round would not end 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,14 +28,12 @@ DEFAULT_SECONDS = 600.0
 # A round takes about twice as long as the last one. A little more is left for its judgement.
 NEXT_ROUND = 2.2
 
-# Answers the question: by a method, from a snapshot to go on from.
-Ask = Callable[[MethodLike, Snapshot | None], Result]
 
+class Ask(Protocol):
+    """Answers the question by a method, from a snapshot to go on from."""
 
-def check_tolerance(tolerance: float | None) -> None:
-    """Raise PgmError unless the tolerance is None or a number above 0."""
-    if tolerance is not None and not real(tolerance) > 0:
-        raise PgmError(f"tolerance must be a number above 0, not {told(tolerance)}")
+    def __call__(self, *, method: MethodLike, state: Snapshot | None) -> Result:
+        """Return the answer."""
 
 
 def largest_error(result: Result) -> float:
@@ -86,8 +84,10 @@ def precise(
     tolerance : the largest error.
     seconds : the time of all rounds; DEFAULT_SECONDS for None.
     """
+    if not real(tolerance) > 0:
+        raise PgmError(f"tolerance must be a number above 0, not {told(tolerance)}")
     most, begin = DEFAULT_SECONDS if seconds is None else seconds, time.monotonic()
-    result = ask(method, state)
+    result = ask(method=method, state=state)
     last = time.monotonic() - begin
     while not (result.status.good and largest_error(result) <= tolerance):
         more = longer(result.method)
@@ -97,7 +97,7 @@ def precise(
         if spent + NEXT_ROUND * last > most:
             return _short_of(result, tolerance, f"another round does not end in {duration(most)}")
         try:
-            result = ask(more, result.state)
+            result = ask(method=more, state=result.state)
         except KeyboardInterrupt:
             return _short_of(result, tolerance, "it was stopped")
         last = time.monotonic() - begin - spent

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, cast
 import numpy as np
 
 from pgmengine.base.checks import seeded
+from pgmengine.base.equal_rows import distinct
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.memory import no_room
@@ -417,3 +418,26 @@ class _Foreign(Method[None]):
 def as_method(given: MethodLike) -> AnyMethod:
     """Return a method as it is; wrap an object that has `plan` and `run` only."""
     return cast(AnyMethod, given) if hasattr(given, "prepare") else _Foreign(given)
+
+
+def pattern_key(target: Target) -> tuple[object, ...]:
+    """Return what tells targets with different plans apart: their rows, and the units given."""
+    pattern = target.pattern
+    masks = [*pattern.observed.values(), *pattern.intervened.values()]
+    masks += [soft != 0 for soft in target.soft.values()]
+    return target.rows, *target.soft, *map(np.ndarray.tobytes, masks)
+
+
+def planned_by_value(target: Target) -> bool:
+    """Return whether plans depend on the values of the evidence, not on its pattern alone.
+
+    Plans for noisy-or units depend on their observed values. So do plans for models with inputs or
+    interventions: if these are equal in all rows, log_prob needs log Z without evidence only once.
+    """
+    layers = target.structure.layers.values()
+    if any([layer.unit.nonnegative for layer in layers]):
+        return True
+    if target.rows == 1:
+        return False
+    intervened = any(distinct(mask).any() for mask in target.intervened.values())
+    return intervened or any(layer.unit.observed_only for layer in layers)

@@ -116,7 +116,8 @@ def data_moments(rows: Sequence[tuple[Target, Array]]) -> dict[str, Moments]:
             continue
         lead = (whole.layers[term.layers[0]].size,) if term.whole else term.lead
         at, x, w = (np.concatenate(part) for part in zip(*seen, strict=True))
-        columns = [_moments(at, part, w, math.prod(lead)) for part in x.reshape(len(x), -1).T]
+        cells = math.prod(x.shape[1:])
+        columns = [_moments(at, part, w, math.prod(lead)) for part in x.reshape(len(x), cells).T]
         weight = np.bincount(at, w, math.prod(lead)).reshape(lead)
         both = (
             np.stack(part, -1).reshape((*lead, *x.shape[1:])) for part in zip(*columns, strict=True)

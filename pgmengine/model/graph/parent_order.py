@@ -39,7 +39,7 @@ class Step:
 
 def cycle_of(arrows: Iterable[tuple[Node, Node]]) -> list[Node]:
     """Return the nodes of a directed cycle, the first one again at its end; empty without one."""
-    pairs = list(arrows)
+    pairs = [(parent, child) for parent, child in arrows]
     nodes = list(dict.fromkeys(node for pair in pairs for node in pair))
     place = {node: i for i, node in enumerate(nodes)}
     if all([place[parent] < place[child] for parent, child in pairs]):

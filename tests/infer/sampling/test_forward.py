@@ -303,7 +303,8 @@ def test_bound_is_asked_for_by_name_and_a_work_limit_rules_sampling_out():
     x = np.random.default_rng(0).integers(0, 2, (3, 40)).astype(float)
     r = pgm.infer(model, {"v": x}, want=("bound", "marginals"))
     assert isinstance(r.method, pgm.MeanField) and r.bound.shape == (3,) and r.kind == "lower bound"
-    assert len(r.refused) == len(pgm.Auto().candidates) - 1
+    before = [type(one) for one in pgm.Auto().candidates].index(pgm.MeanField)
+    assert len(r.refused) == before
     cheap = pgm.infer(model, {"v": x}, method=pgm.Auto(max_work=6.4e6))
     assert isinstance(cheap.method, pgm.MeanField)
     assert any("the limit is 6.4e+06" in str(p) for p in cheap.refused)

@@ -38,6 +38,7 @@ from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.pace import pace
 from pgmengine.base.work.progress import track
 from pgmengine.evidence.target import Target, evidence_patterns, one_for_all
+from pgmengine.infer.counting import counting_process
 from pgmengine.infer.exact.gathered import exact_answers
 from pgmengine.infer.exact.junction_tree.conditioned_model import Conditioned, Form, condition
 from pgmengine.infer.question.prepared import AnyPrepared, Method
@@ -49,19 +50,6 @@ MAX_ENTRIES = 2.0**22
 LONGEST = 1e6
 # How often a count is made with another weight of states.
 MOST_COUNTS = 8
-# Reads a formula, and writes the count of the counter.
-COUNTER = """
-import json, sys
-from pyganak import WeightedCounter
-f = json.load(sys.stdin)
-c = WeightedCounter()
-c.new_vars(f["variables"])
-c.add_clauses(f["clauses"])
-for literal, weight in f["weights"]:
-    c.set_lit_weight(literal, weight)
-print("count", repr(c.count()))
-"""
-
 # Rows of one evidence pattern, with their factors.
 Counted = tuple[Array, Conditioned]
 
@@ -244,7 +232,7 @@ class Formula:
         path = os.pathsep.join(part for part in sys.path if part)
         try:
             done = subprocess.run(
-                [sys.executable, "-c", COUNTER],
+                [sys.executable, "-m", counting_process.__name__],
                 input=json.dumps(described),
                 capture_output=True,
                 text=True,

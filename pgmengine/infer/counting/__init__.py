@@ -1,0 +1,1 @@
+"""Exact sums by counting the models of Boolean formulas."""
