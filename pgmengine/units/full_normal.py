@@ -93,6 +93,7 @@ class FullNormal(Unit):
     child_only = True
     canonical = False
     refits = True
+    has_cells = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", whole("FullNormal: columns", self.columns))

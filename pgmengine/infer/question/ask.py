@@ -32,18 +32,16 @@ from pgmengine.evidence.columns import Values
 from pgmengine.evidence.relevance import EvidencePattern
 from pgmengine.evidence.soft import Soft
 from pgmengine.evidence.target import Target
-from pgmengine.infer.answering import (
-    DEFAULT,
-    about,
-    answered,
-    asked,
-    pattern_key,
-    plan_of,
-    planned_by_value,
-)
+from pgmengine.infer.answering import DEFAULT, about, answered, asked, plan_of
 from pgmengine.infer.question.auto import Auto, Choice, only, within
 from pgmengine.infer.question.explanation import Explanation, Part
-from pgmengine.infer.question.prepared import MethodLike, Prepared, as_method
+from pgmengine.infer.question.prepared import (
+    MethodLike,
+    Prepared,
+    as_method,
+    pattern_key,
+    planned_by_value,
+)
 from pgmengine.infer.question.templates import questions_of
 from pgmengine.infer.question.wanted import check_want
 from pgmengine.infer.results.result import AnyPlan, Result
