@@ -137,3 +137,22 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pytoulbar2", None)
     with pytest.raises(pgm.PgmError, match=r"pip install 'pgmengine\[map\]'"):
         pgm.infer(glass(3, 0), want=("mode",), method=pgm.Toulbar2())
+
+
+def test_nothing_is_left_open_without_free_units():
+    model = glass(2, 0)
+    r = pgm.infer(
+        model, {"x": np.zeros((2, 2), dtype=int)}, want=("mode",), method=pgm.ModeSearch()
+    )
+    assert r.kind == "exact" and r.mode_gap.tolist() == [0]
+
+
+@pytest.mark.parametrize("want", ["mode", "marginals"])
+def test_weights_without_digits_leave_no_proof(want):
+    """Neither a gap nor an interval is given of what rounding has reached."""
+    model = pgm.rbm(6, 4, rng=0)
+    key = next(k for k, w in model.params.items() if np.ndim(w) == 2)
+    huge = model.with_params({key: 1e9 * model.params[key]})
+    method = pgm.ModeSearch() if want == "mode" else pgm.MiniBucket(max_states=8, seconds=1)
+    with pytest.raises(pgm.PgmError, match="rounding of log weights so large"):
+        pgm.infer(huge, want=(want,), method=method, rng=0)

@@ -48,8 +48,10 @@ from pgmengine.infer.results.result import Plan, Result
 MAX_ENTRIES = 2.0**22
 # The longest count, in seconds, that a process can be given.
 LONGEST = 1e6
+# By how much the log count of the second try is moved, further ones by twice as much each.
+LOG_STEP = 600.0
 # How often a count is made with another weight of states.
-MOST_COUNTS = 8
+MOST_COUNTS = 12
 # Rows of one evidence pattern, with their factors.
 Counted = tuple[Array, Conditioned]
 
@@ -198,6 +200,7 @@ class Formula:
         end = time.monotonic() + seconds
         # The common log weight of a state of each variable of the model: too large, too small.
         low, high, shift = -math.inf, math.inf, 0.0
+        step = LOG_STEP / max(len(self.states), 1)
         for _ in range(MOST_COUNTS):
             count = self._counted(shift, end - time.monotonic())
             if 0 < count < math.inf:
@@ -205,9 +208,9 @@ class Formula:
             if count == 0 and not shift and self._impossible(end - time.monotonic()):
                 return -np.inf
             low, high = (shift, high) if count == 0 else (low, shift)
-            step = 300.0 / max(len(self.states), 1)
             middle = (low + high) / 2.0
             shift = middle if math.isfinite(middle) else shift + (step if count == 0 else -step)
+            step *= 2.0
         raise PgmError("ModelCounting: the count does not fit into double precision")
 
     def _impossible(self, seconds: float) -> bool:

@@ -61,7 +61,10 @@ SUM_ROUNDING = 2.0**-48
 MAX_ROWS_NAMED = 3
 
 # Answers whose axis 0 has the rows of the evidence, if the evidence had rows.
-ANSWERS_BY_ROW = ("mean", "prob", "pairs", "joint", "mode", "modes")
+ANSWERS_BY_ROW = (
+    *("mean", "prob", "prob_interval", "pairs", "joint"),
+    *("mode", "mode_gap", "modes"),
+)
 
 # Answers (rows,) that are logarithms of sums over states.
 LOG_ANSWERS = frozenset({"log_z", "log_prob", "bound"})

@@ -62,12 +62,14 @@ class Diffused:
     Attributes
     ----------
     upper : no state has a larger log density; inf where nothing was found.
+    margin : what `upper` allows for rounding.
     best : the log density of `state`, -inf if it is impossible.
     state : (n,) the best state that was found.
     in_no_mode : (entries,) whether each entry is shown to be in no mode.
     """
 
     upper: float
+    margin: float
     best: float
     state: Array
     in_no_mode: Array
@@ -90,7 +92,9 @@ def diffused(cards: Array, scopes: Scopes, logs: Array) -> Diffused:
     out, finite = np.zeros(len(logs), dtype=bool), np.isfinite(logs)
     state = np.zeros(len(cards), dtype=np.int64)
     if not finite.any():
-        return Diffused(np.inf, -np.inf, state, out)
+        # Without entries, all states have the log density 0.
+        nothing = (0.0, 0.0, 0.0) if not len(logs) else (np.inf, 0.0, -np.inf)
+        return Diffused(*nothing, state, out)
     groups, alone = _groups(cards, scopes)
     constant = float(logs[alone].sum())
     # An impossible entry costs more than all other entries can be apart, so that it is in no mode
@@ -110,14 +114,14 @@ def diffused(cards: Array, scopes: Scopes, logs: Array) -> Diffused:
         upper = constant + sum([part.reshape(len(part), -1).max(axis=1).sum() for part in parts])
         margin = MARGIN * (1.0 + abs(upper) + apart)
         if not math.isfinite(best):
-            return Diffused(upper + margin, best, state, out)
+            return Diffused(upper + margin, margin, best, state, out)
         margin += MARGIN * abs(best)
         if upper - best <= margin:
             break
     for g, part in zip(groups, parts, strict=True):
         flat = part.reshape(len(part), -1)
         out[g.places] = upper - flat.max(axis=1, keepdims=True) + flat < best - margin
-    return Diffused(upper + margin, best, state, out)
+    return Diffused(upper + margin, margin, best, state, out)
 
 
 def bounding_seconds(scopes: Scopes, sizes: Array) -> float:

@@ -118,16 +118,18 @@ class ModeSearch(Method["list[ModeFactors]"]):
 
     def search(self, factors: LogFactors, rng: np.random.Generator) -> Found:
         """Return the best state of a row that annealing or diffusion finds, and its gap."""
-        upper, states = np.inf, list[Array]()
+        upper, margin, states = np.inf, 0.0, list[Array]()
         if len(factors.logs) <= MAX_BOUNDED_ENTRIES:
             bounds = diffused(factors.cards, factors.scopes, factors.logs)
-            upper, states = bounds.upper, [bounds.state]
+            upper, margin, states = bounds.upper, bounds.margin, [bounds.state]
         penalty = PENALTY
         for _ in range(ROUNDS):
             states += annealed(factors, self.sweeps, self.starts, penalty, rng)
             values = [factors.value(one) for one in states]
             if np.isfinite(best := max(values)):
-                return Found(states[int(np.argmax(values))], max(upper - best, 0.0))
+                # What the bound allows for rounding, on both sides, is no gap.
+                gap = 0.0 if upper - best <= 2.0 * margin else upper - best
+                return Found(states[int(np.argmax(values))], gap)
             penalty *= GROWTH
         return Found(states[-1], np.inf)
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ from pgmengine.infer.modes.mode_factors import (
 from pgmengine.infer.modes.mode_search import ModeSearch
 from pgmengine.infer.question.prepared import AnyPrepared, Method
 from pgmengine.infer.results.result import Plan, Result
+
+# The solver keeps its settings, such as the digits of costs, for the whole process.
+_one_at_a_time = Lock()
 
 # All costs of a problem together are integers below this number, which the solver can add.
 MOST_COST = 2.0**50
@@ -112,7 +116,8 @@ class Toulbar2(Method["list[ModeFactors]"]):
             nonlocal left
             limit = (end - time.process_time()) / left
             left -= 1
-            found = solved(factors, max(1, math.ceil(min(limit, LONGEST))))
+            with _one_at_a_time:
+                found = solved(factors, max(1, math.ceil(min(limit, LONGEST))))
             if not found.gap:
                 return found
             # Annealing is often ahead of a search tree that is not done.

@@ -7,6 +7,7 @@ import pytest
 from extras import extra
 
 import pgmengine as pgm
+from pgmengine.infer.counting.model_counting import Formula
 
 UNITS = 6
 
@@ -66,6 +67,19 @@ def test_counts_beyond_double_precision():
     model = b.build()
     r = pgm.infer(model, want=("log_z",), method=pgm.ModelCounting())
     assert r.log_z[0] == pytest.approx(np.log(4) + 799 * np.log(3), rel=1e-12)
+
+
+@pytest.mark.parametrize("log_count", [-2e4, -1e3, -800.0, 0.0, 650.0, 800.0, 3e3, 2e4])
+def test_a_common_weight_brings_counts_into_double_precision(log_count, monkeypatch):
+    formula = Formula(states=[[-1, 1]] * 50)
+
+    def counted(self, shift, seconds):
+        total = log_count + 50 * shift
+        return 0.0 if total < -745 else np.inf if total > 709 else np.exp(total)
+
+    monkeypatch.setattr(Formula, "_counted", counted)
+    monkeypatch.setattr(Formula, "_impossible", lambda self, seconds: False)
+    assert formula.log_count(1.0) == pytest.approx(log_count, rel=1e-9, abs=1e-9)
 
 
 def test_a_count_that_takes_too_long_says_so():
