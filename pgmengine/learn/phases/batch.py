@@ -108,10 +108,14 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
     E[. | given]; or they are biases of units that have none. Parameters without such numbers are
     left out.
     """
-    has_bias = target.structure.has_bias
-    if not given and all(units.all() for units in has_bias.values()):
-        return {}
     s = target.structure
+    without_bias = {
+        f"{name}.bias": ~_components(s, name, units)
+        for name, units in s.has_bias.items()
+        if not units.all()
+    }
+    if not given:
+        return without_bias
     seen = {name: distinct(target.pattern.observed[name]).all(axis=0) for name in given}
     none = {name: np.zeros(layer.size, dtype=bool) for name, layer in s.layers.items()}
     known = none | {name: units & seen[name] for name, units in given.items()}
@@ -127,9 +131,8 @@ def idle_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]
 
     ends = {c: (known[c.a], (whole if c.directed else known)[c.b]) for c in s.couplings}
     out = _by_parameter(target, whole, ends, places)
-    for name, units in has_bias.items():
-        out[f"{name}.bias"] |= ~_components(s, name, units)
-    return {key: mask for key, mask in out.items() if mask.any()}
+    out = {key: mask for key, mask in out.items() if mask.any()}
+    return joint_masks(out, without_bias)
 
 
 def uninformed_entries(target: Target, given: Mapping[str, Array]) -> dict[str, Array]:
