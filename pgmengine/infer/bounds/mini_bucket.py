@@ -33,7 +33,15 @@ from pgmengine.evidence.extended.extended_targets import unfolded_target
 from pgmengine.evidence.magnitudes import magnitudes
 from pgmengine.evidence.target import Target
 from pgmengine.infer.bounds.mini_buckets import MiniBuckets, mini_buckets
-from pgmengine.infer.bounds.problem import MAX_BYTES, Problem, bytes_of, problem, step_seconds
+from pgmengine.infer.bounds.problem import (
+    ARRAYS,
+    COPIES,
+    MAX_BYTES,
+    Problem,
+    bytes_of,
+    problem,
+    step_seconds,
+)
 from pgmengine.infer.bounds.weighted_sums import Side
 from pgmengine.infer.diagnostics.rounding import SUM_ROUNDING
 from pgmengine.infer.exact.gathered import check_possible
@@ -65,6 +73,10 @@ CLAMPED_STEPS = 4
 # Lanes of marginals that have to fit into memory together, and the arrays of a question in shares
 # of the largest pass: small and large mini-buckets, and lanes of marginals.
 LANES_AT_ONCE, PASSES_HELD = 8, 3.0
+# Seconds of the first bounds for each factor of a pattern.
+FACTOR_SECONDS = 8e-5
+# The number of factors up to which a plan makes their mini-buckets to know the memory (0.2 s).
+FEW_FACTORS = 20_000
 # The relative rounding error of a probability from log bounds, and the one of mean field's bound.
 PROBABILITY_ROUNDING, MEAN_FIELD_ROUNDING = 2.0**-44, 2.0**-44
 
@@ -91,7 +103,8 @@ class MiniBucket(Method[_Basis]):
     max_states : the largest number of entries of a table that joins several factors. Larger tables
         give tighter bounds and take longer; no more of it is used than the time allows.
     seconds : the time of the call in seconds, for all rows and both terms of log_prob. It ends
-        earlier where further steps gain nothing.
+        earlier where further steps gain nothing, and later where the first bounds take longer, as
+        they do for hundreds of thousands of factors; the plan names the longer time.
 
     `stats` has `split`, the number of variables whose factors were split, `entries`, the table
     entries of all mini-buckets, and `steps`, the number of steps of the largest ones.
@@ -141,28 +154,44 @@ class MiniBucket(Method[_Basis]):
         except PgmError as error:
             return Plan(refusal=str(error))
         held = [d.conditioned.held(len(d.rows)) + 8.0 * d.conditioned.sizes.sum() for d in every]
-        whole = [_whole(d, self.max_states) for d in every]
-        exact = all(self.sums(g, len(d.rows)) for g, d in zip(whole, every, strict=True))
-        # The tables of a pass take MAX_BYTES, or those of a row with the smallest mini-buckets.
-        least = [bytes_of(_whole(d, 1.0), 1) for d in every]
-        states = 1 + int(sum([d.conditioned.states.sum() for d in every]) * ("marginals" in want))
-        needs = [
-            PASSES_HELD * min(max(low, MAX_BYTES), bytes_of(high, states * len(d.rows)))
-            for low, high, d in zip(least, whole, every, strict=True)
-        ]
+        exact = all(self._sums(d) for d in every)
+        needs = [PASSES_HELD * self._bytes(d, "marginals" in want) for d in every]
+        # The first bounds of many factors may take longer than the time that was given.
+        first = FACTOR_SECONDS * sum(len(d.conditioned.sizes) for d in every)
+        seconds = max(self.seconds, first)
         bits = np.log2(max(self.max_states, 1.0))
-        why = f"weighted mini-buckets of at most 2^{bits:.3g} entries, at most {self.seconds:g} s"
+        why = f"weighted mini-buckets of at most 2^{bits:.3g} entries, at most {seconds:.3g} s"
         memory = peak_bytes(small, want, 0, 1.0, max(needs) + 2.0 * max(held))
         # The time is set, so that questions are not divided by work: it counts the rows alone.
         work = float(target.rows)
         basis = _Basis(gates, exact)
-        return Plan(why=why, work=work, bytes=memory, seconds=self.seconds, basis=basis)
+        return Plan(why=why, work=work, bytes=memory, seconds=seconds, basis=basis)
 
     def _plan(self, target: Target, want: tuple[str, ...]) -> Plan[_Basis]:
         """Return the plan of a question, which is exact where no bucket has to be split."""
         plan = super()._plan(target, want)
         exact = plan.accepted and plan.basis.exact
         return replace(plan, guarantee="exact") if exact else plan
+
+    def _sums(self, d: Draft) -> bool:
+        """Return whether no bucket of a pattern is split, so that the answer is exact."""
+        if d.rough.largest > np.log2(max(self.max_states, 1.0)):
+            return False
+        return self.sums(_whole(d, self.max_states), len(d.rows))
+
+    def _bytes(self, d: Draft, clamped: bool) -> float:
+        """Return at most the bytes of a pass over the tables of a pattern.
+
+        They take MAX_BYTES, or those of a row with the smallest mini-buckets, where these take
+        more. Mini-buckets of many factors are not made in advance, because that takes seconds.
+        """
+        c = d.conditioned
+        if len(c.sizes) > FEW_FACTORS:
+            # A message has at most half of the entries of its table.
+            return max(MAX_BYTES, 8.0 * (ARRAYS * 2.0 * c.sizes.sum() + COPIES * c.sizes.max()))
+        lanes = (1 + int(c.states.sum()) * clamped) * len(d.rows)
+        least, most = _whole(d, 1.0), _whole(d, self.max_states)
+        return min(max(bytes_of(least, 1), MAX_BYTES), bytes_of(most, lanes))
 
     def sums(self, graph: MiniBuckets, rows: int) -> bool:
         """Return whether no bucket is split, and whether a pass over its tables fits."""
@@ -230,11 +259,16 @@ class _Run:
 
     def lanes(self, p: Problem) -> float:
         """Return the number of rows that fit into memory: exactly, or with small mini-buckets."""
-        if p.impossible:
+        if p.impossible or p.target.rows == 1:
             return 1.0
-        whole = p.at_most(self.method.max_states)
-        least = whole if self.method.sums(whole, 1) else p.at_most(1)
+        whole = self.whole(p)
+        least = whole if whole and self.method.sums(whole, 1) else p.at_most(1)
         return max(1.0, MAX_BYTES / max(bytes_of(least, 1), 1.0))
+
+    def whole(self, p: Problem) -> MiniBuckets | None:
+        """Return the mini-buckets without a split, or None where a table would be too large."""
+        most = self.method.max_states
+        return p.at_most(most) if p.order.largest <= np.log2(max(most, 1.0)) else None
 
     def bounded(
         self, p: Problem, rows: Array, seconds: float
@@ -243,8 +277,8 @@ class _Run:
         if p.impossible:
             return [], None
         most, end = self.method.max_states, time.monotonic() + seconds
-        whole = p.at_most(most)
-        if self.method.sums(whole, len(rows)):
+        whole = self.whole(p)
+        if whole and self.method.sums(whole, len(rows)):
             side = Side(whole, p.tables(whole, rows, {}), True)
             side.start()
             return [(side, side)], whole

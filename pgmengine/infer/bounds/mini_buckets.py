@@ -86,7 +86,7 @@ class MiniBuckets:
 class _Group:
     """A mini-bucket that still grows."""
 
-    scope: frozenset[int]
+    scope: set[int]
     factors: list[int]
     children: list[int]
 
@@ -111,46 +111,63 @@ def mini_buckets(
             waiting[min(scope, key=place.__getitem__)].append((frozenset(scope), f, False))
     parts, buckets, common, alone = list[MiniBucket](), [], [], []
     for v in order:
-        groups = _grouped(waiting.pop(v), cards, most)
+        groups = _grouped(v, waiting.pop(v), cards, most)
         if not groups:
             alone.append(v)
             continue
         buckets.append(tuple(range(len(parts), len(parts) + len(groups))))
-        shared = frozenset.intersection(*[g.scope for g in groups])
+        shared = set.intersection(*[g.scope for g in groups])
         common.append(tuple(sorted(shared, key=place.__getitem__)))
         for g in groups:
             scope = tuple(sorted(g.scope, key=place.__getitem__))
             if len(scope) > 1:
-                waiting[scope[1]].append((g.scope - {v}, len(parts), True))
+                waiting[scope[1]].append((frozenset(scope[1:]), len(parts), True))
             shape = tuple(int(cards[u]) for u in scope)
             parts.append(MiniBucket(scope, shape, tuple(g.factors), tuple(g.children)))
     return MiniBuckets(tuple(parts), tuple(buckets), tuple(common), tuple(alone), constants)
 
 
 def _grouped(
-    functions: list[tuple[frozenset[int], int, bool]], cards: Sequence[int], most: float
+    v: int, functions: list[tuple[frozenset[int], int, bool]], cards: Sequence[int], most: float
 ) -> list[_Group]:
-    """Return the mini-buckets of a bucket: each function joins the one that it enlarges least.
+    """Return the mini-buckets of a variable: each function joins the one that it enlarges least.
 
-    The largest functions come first, so that small ones fill what is left.
+    The largest functions come first, so that small ones fill what is left. A function can share
+    variables besides `v` with few mini-buckets, which `where` has by variable; all others it would
+    enlarge by the same factor, so that the first one with room for it is the best of them.
     """
-
-    def size(scope: frozenset[int]) -> int:
-        return math.prod(int(cards[u]) for u in scope)
-
-    groups = list[_Group]()
-    for scope, number, message in sorted(functions, key=lambda f: (-size(f[0]), f[2], f[1])):
-        best, least = None, math.inf
-        for group in groups:
-            own = size(group.scope)
-            joint = size(group.scope | scope)
-            if (joint <= most or joint == own) and joint / own < least:
-                best, least = group, joint / own
-        if best is None:
-            best = _Group(scope, [], [])
-            groups.append(best)
-        best.scope |= scope
-        (best.children if message else best.factors).append(number)
+    sized = [(math.prod([cards[u] for u in f[0]]), f) for f in functions]
+    groups, sizes = list[_Group](), list[int]()
+    where: dict[int, list[int]] = {}
+    # Mini-buckets before this one have no room for functions of the size of the last one.
+    begin, last = 0, 0
+    for size, (scope, number, message) in sorted(sized, key=lambda s: (-s[0], s[1][2], s[1][1])):
+        others = scope - {v}
+        whole = size // cards[v]
+        shared: dict[int, int] = {}
+        for u in others:
+            for g in where.get(u, ()):
+                shared[g] = shared.get(g, 1) * cards[u]
+        begin, last = begin if whole == last else 0, whole
+        room = most / whole if whole > 1 else math.inf
+        while begin < len(sizes) and sizes[begin] > room:
+            begin += 1
+        found = [(whole // same, g) for g, same in shared.items()]
+        for g in range(begin, len(sizes)):
+            if sizes[g] <= room and g not in shared:
+                found.append((whole, g))
+                break
+        fitting = [(by, g) for by, g in found if by == 1 or sizes[g] * by <= most]
+        by, best = min(fitting, default=(size, len(groups)))
+        if best == len(groups):
+            groups.append(_Group(set(), [], []))
+            sizes.append(1)
+        group = groups[best]
+        for u in others - group.scope:
+            where.setdefault(u, []).append(best)
+        sizes[best] *= by
+        group.scope |= scope
+        (group.children if message else group.factors).append(number)
     return groups
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class Problem:
     values : the log entries (entries, rows or 1) of each factor.
     kept : the possible states of each variable.
     order : an elimination order.
+    known : the mini-buckets of each largest size that have been made: it takes seconds for models
+        with many factors.
     """
 
     conditioned: Conditioned
@@ -47,6 +49,7 @@ class Problem:
     values: tuple[Array, ...]
     kept: tuple[Array, ...]
     order: Order
+    known: dict[float, MiniBuckets] = field(default_factory=dict)
 
     @property
     def impossible(self) -> bool:
@@ -55,23 +58,31 @@ class Problem:
 
     def at_most(self, most: float) -> MiniBuckets:
         """Return mini-buckets of at most `most` entries."""
-        return mini_buckets(self.cards.tolist(), self.scopes, self.order.order.tolist(), most)
+        if most not in self.known:
+            order = self.order.order.tolist()
+            self.known[most] = mini_buckets(self.cards.tolist(), self.scopes, order, most)
+        return self.known[most]
 
     def within(self, most: float, seconds: float, lanes: int, at_once: int) -> MiniBuckets:
         """Return the largest mini-buckets of at most `most` entries with steps of `seconds`.
 
         A step is about `lanes` lanes, of which `at_once` are in memory together.
         """
-        # Small mini-buckets are many, so that the smallest need not be the quickest.
-        every = list[MiniBuckets]()
-        for bits in range(int(math.log2(max(most, 1.0))), -1, -1):
-            found = self.at_most(2.0**bits)
+
+        def fits(found: MiniBuckets) -> bool:
             small = bytes_of(found, at_once) <= MAX_BYTES
-            if small and step_seconds(found, lanes) <= seconds:
-                return found
-            if small or not bits:
-                every.append(found)
-        return min(every, key=lambda graph: step_seconds(graph, lanes))
+            return small and step_seconds(found, lanes) <= seconds
+
+        # Larger mini-buckets have more entries, so that halving the range finds the largest ones.
+        low, high = -1, int(math.log2(max(most, 1.0)))
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if fits(self.at_most(2.0**middle)) else (low, middle - 1)
+        if low >= 0:
+            return self.at_most(2.0**low)
+        # Small mini-buckets are many, so that the smallest need not be the quickest.
+        tried = [g for g in self.known.values() if bytes_of(g, at_once) <= MAX_BYTES]
+        return min(tried or [self.at_most(1.0)], key=lambda g: step_seconds(g, lanes))
 
     def tables(self, graph: MiniBuckets, rows: Array, fixed: dict[int, Array]) -> Tables:
         """Return the tables of mini-buckets for lanes that have the factors of some rows."""
