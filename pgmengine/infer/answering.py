@@ -64,6 +64,7 @@ from pgmengine.infer.question.prepared import (
 )
 from pgmengine.infer.question.splitting import answer
 from pgmengine.infer.question.wanted import check_want
+from pgmengine.infer.question.ways_out import ways_on, with_ways_out
 from pgmengine.infer.results.result import ANSWERS, AnyPlan, Result, quantity
 from pgmengine.model.parameters import Parameters
 
@@ -120,7 +121,8 @@ def plan_of(target: Target, want: tuple[str, ...], method: AnyMethod) -> AnyPlan
     Refusals are not remembered: memory that is not free now may be free later.
     """
     question = method.planned(target, want)
-    question.check()
+    if question.plan.refusal:
+        raise PgmError(with_ways_out(question, method.cannot(question.plan)))
     return question.plan
 
 
@@ -151,9 +153,12 @@ def answered(
             f"{result.method!r} was asked for {', '.join(missing)}, but its answers are "
             f"{', '.join(result.answers)}"
         )
-    if not result.status.good and not fits(target, single=True) and nothing_left(answers):
+    found = result.to(target, answers)
+    if result.status.good:
+        return found
+    if not fits(target, single=True) and nothing_left(answers):
         raise PgmError(result.warnings[0])
-    return result.to(target, answers)
+    return replace(found, ways=ways_on(question, found))
 
 
 def about(model: Model, result: Result, target: Target) -> Result:

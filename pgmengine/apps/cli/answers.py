@@ -114,6 +114,7 @@ def result_as_json(result: pgm.Result) -> dict[str, Any]:
         "kind": result.kind,
         "status": {"name": status.name, "good": status.good, "text": status.value},
         "warnings": list(result.warnings),
+        "ways": list(result.ways),
         "plan": _plan(result.plan),
         "refused": [_plan(plan) for plan in result.refused],
         "rows": rows,

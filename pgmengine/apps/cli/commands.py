@@ -192,6 +192,8 @@ def _warn(result: pgm.Result, with_status: bool = True) -> None:
         print(f"warning: {result.status.name}, {result.status.value}", file=sys.stderr)
     for warning in result.warnings:
         print(f"warning: {warning}", file=sys.stderr)
+    for way in result.ways:
+        print(f"to do better, {way}", file=sys.stderr)
 
 
 @app.command()

@@ -28,6 +28,7 @@ from pgmengine.base.checks import check_limit, check_number
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.division import blocks, check_divided
+from pgmengine.base.work.pace import pace
 from pgmengine.base.work.progress import track
 from pgmengine.evidence.extended.extended_targets import unfolded_target
 from pgmengine.evidence.magnitudes import magnitudes
@@ -158,14 +159,14 @@ class MiniBucket(Method[_Basis]):
         needs = [PASSES_HELD * self._bytes(d, "marginals" in want) for d in every]
         # The first bounds of many factors may take longer than the time that was given.
         first = FACTOR_SECONDS * sum(len(d.conditioned.sizes) for d in every)
-        seconds = max(self.seconds, first)
+        seconds = max(self.seconds, first * pace())
         bits = np.log2(max(self.max_states, 1.0))
         why = f"weighted mini-buckets of at most 2^{bits:.3g} entries, at most {seconds:.3g} s"
         memory = peak_bytes(small, want, 0, 1.0, max(needs) + 2.0 * max(held))
         # The time is set, so that questions are not divided by work: it counts the rows alone.
         work = float(target.rows)
         basis = _Basis(gates, exact)
-        return Plan(why=why, work=work, bytes=memory, seconds=seconds, basis=basis)
+        return Plan(why=why, work=work, bytes=memory, seconds=seconds / pace(), basis=basis)
 
     def _plan(self, target: Target, want: tuple[str, ...]) -> Plan[_Basis]:
         """Return the plan of a question, which is exact where no bucket has to be split."""

@@ -37,6 +37,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pgmengine.base.checks import check_limit, check_method, real, seeded
+from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, RngLike, Snapshot
 from pgmengine.base.work.pace import pace
@@ -440,13 +441,16 @@ class Choice:
     def refusal(self, target: Target) -> str:
         """Return why no candidate can answer, and which one would be the fastest without limit."""
         plans = list(self.plans(target))
-        why = "; ".join(dict.fromkeys(map(str, plans)))
         # Plans that a method has refused itself have no guarantee.
         slow = [
             i for i, p in enumerate(plans) if p.guarantee and p.most_seconds > self.auto.max_seconds
         ]
         if not slow:
-            return why
+            # A plan that a limit alone refuses says more than the first one.
+            shown = next((p for p in plans if p.guarantee), plans[0])
+            others = len({p.method for p in plans} - {shown.method})
+            more = f"; {counted(others, 'other method')} cannot either, and explain says why"
+            return f"{shown}{more * (others > 0)}"
         best = min(slow, key=lambda i: plans[i].seconds)
         time, memory = duration_here(plans[best].seconds), plans[best].sizes[2]
         # The factor makes up for rounding to two digits: the limit is not below the time.
@@ -455,7 +459,7 @@ class Choice:
         fewer = f", or about {rows} rows at a time" * (rows > 0)
         return (
             f"{self.auto.candidates[best]!r} would take about {time} on one core and {memory}: ask "
-            f"with seconds={limit:.15g}{fewer}. All candidates: {why}"
+            f"with seconds={limit:.15g}{fewer}"
         )
 
     def first(self, target: Target) -> int | None:

@@ -108,11 +108,12 @@ def status_text(result: Result) -> str:
 
 
 def _warnings(result: Result) -> Iterator[str]:
-    """Yield the first warnings, and the number of further ones."""
+    """Yield the first warnings, the number of further ones, and calls that may do better."""
     more = len(result.warnings) - MOST_WARNINGS
     for number, warning in enumerate(result.warnings[:MOST_WARNINGS], 1):
         last = number == MOST_WARNINGS and more > 0
         yield f"warning: {warning}{f' ... and {more} more' if last else ''}"
+    yield from (f"to do better, {way}" for way in result.ways)
 
 
 def _lines(result: Result) -> Iterator[Callable[[], Line]]:

@@ -293,6 +293,7 @@ class Result:
     state : a snapshot from which `infer(state=)` continues, or None if the method has none.
     warnings : reasons not to trust the answers, one line each.
     target : the model and its evidence; None in results of the `run` of a method.
+    ways : calls that may do better where the status is not good, one line each.
     """
 
     answers: Mapping[str, Any]
@@ -305,6 +306,7 @@ class Result:
     state: Snapshot | None = None
     warnings: tuple[str, ...] = ()
     target: Target | None = None
+    ways: tuple[str, ...] = ()
 
     def to(self, target: Target, answers: Mapping[str, Any]) -> Result:
         """Return the result with its target, and with these answers alone."""
