@@ -27,6 +27,12 @@ from pgmengine.engine.kernels import FlipState as FlipState
 from pgmengine.engine.kernels import Gibbs as Gibbs
 from pgmengine.evidence.soft import likelihood as likelihood
 from pgmengine.evidence.target import Target as Target
+from pgmengine.infer.insight.best_observation import BestObservation as BestObservation
+from pgmengine.infer.insight.best_observation import Gain as Gain
+from pgmengine.infer.insight.best_observation import best_observation as best_observation
+from pgmengine.infer.insight.impact import Contribution as Contribution
+from pgmengine.infer.insight.impact import Impact as Impact
+from pgmengine.infer.insight.impact import impact as impact
 from pgmengine.infer.methods import AIS as AIS
 from pgmengine.infer.methods import MCMC as MCMC
 from pgmengine.infer.methods import Adaptive as Adaptive
@@ -56,9 +62,6 @@ from pgmengine.infer.question.ask import explain as explain
 from pgmengine.infer.question.ask import infer as infer
 from pgmengine.infer.question.ask import prepare as prepare
 from pgmengine.infer.question.auto import Auto as Auto
-from pgmengine.infer.question.impact import Contribution as Contribution
-from pgmengine.infer.question.impact import Impact as Impact
-from pgmengine.infer.question.impact import impact as impact
 from pgmengine.infer.question.prepared import Method as Method
 from pgmengine.infer.question.prepared import Prepared as Prepared
 from pgmengine.infer.question.prepared import Scheme as Scheme

@@ -192,7 +192,7 @@ def test_docstrings_and_pages_name_only_what_exists():
     ("text", "wrong"),
     [
         ("ask pgm.entropies(model)", ["pgm.entropies(...)", "pgm.entropies"]),
-        ("r.entropy(name) gives it for a result r", ["r.entropy(...)", "r.entropy"]),
+        ("r.perplexity(name) gives it for a result r", ["r.perplexity(...)", "r.perplexity"]),
         ("leave out optimiser=", ["optimiser="]),
         ("take pgm.EM(pseudocounts=1)", ["pgm.EM(pseudocounts=)", "pseudocounts="]),
         ("take EM(draws=1)", ["EM(draws=)"]),

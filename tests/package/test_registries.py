@@ -75,6 +75,8 @@ OTHERS = {
     "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Template, pgm.Unit},
     "answers": {
         pgm.Contribution,
+        pgm.BestObservation,
+        pgm.Gain,
         pgm.Expectation,
         pgm.Impact,
         pgm.Joint,

@@ -34,7 +34,17 @@ CHAINS = {"chains": 2, "warmup": 2, "draws": 10}
 
 # Made by the package, base classes, and functions that open a window.
 NOT_IN_THE_TABLE = {
-    *("Axis", "Contribution", "CoupledTempering", "Expectation", "Finding", "FindingKind", "Fit"),
+    *(
+        "Axis",
+        "BestObservation",
+        "Gain",
+        "Contribution",
+        "CoupledTempering",
+        "Expectation",
+        "Finding",
+        "FindingKind",
+        "Fit",
+    ),
     *("Impact", "Method", "Model", "NotAsked", "PgmError", "Plan", "Prepared", "Result", "Scheme"),
     *("Status", "Target", "Unit", "GraphBuilder", "Joint", "Mode", "explore", "build_config"),
     *("datasets", "diagnostics"),
@@ -64,6 +74,7 @@ GIVEN = {
     "WangLandau": CHAINS | {"partition": registry.first_of_v, "bins": 2},
     "base_rate_start": {"model": RBM, "data": ROWS},
     "base_rates": {"model": RBM, "data": ROWS},
+    "best_observation": {"model": RBM, "target": ("h", 0), "evidence": {"v": ROWS["v"][0]}},
     "boltzmann_machine": {"size": 3},
     "dbm": {"sizes": [3, 2, 2]},
     "dbn": {"sizes": [3, 2, 2]},

@@ -10,7 +10,7 @@ from pgmengine.apps.explorer.messages import places
 from pgmengine.base.display import plain
 from pgmengine.base.errors import PgmError
 from pgmengine.declare.model import Model
-from pgmengine.infer.question.impact import impact
+from pgmengine.infer.insight.impact import impact
 
 # Observations that a list of reasons has at most, and log-odds beyond which a bar is full.
 MAX_REASONS, FULL_LOG_ODDS = 64, 6.0

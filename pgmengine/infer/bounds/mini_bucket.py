@@ -189,7 +189,8 @@ class MiniBucket(Method[_Basis]):
         c = d.conditioned
         if len(c.sizes) > FEW_FACTORS:
             # A message has at most half of the entries of its table.
-            return max(MAX_BYTES, 8.0 * (ARRAYS * 2.0 * c.sizes.sum() + COPIES * c.sizes.max()))
+            entries = ARRAYS * 2.0 * float(c.sizes.sum()) + COPIES * float(c.sizes.max())
+            return max(MAX_BYTES, 8.0 * entries)
         lanes = (1 + int(c.states.sum()) * clamped) * len(d.rows)
         least, most = _whole(d, 1.0), _whole(d, self.max_states)
         return min(max(bytes_of(least, 1), MAX_BYTES), bytes_of(most, lanes))

@@ -49,6 +49,9 @@ from pgmengine.infer.results.result import (
 )
 from pgmengine.model.structure import Structure
 
+# The most quantities that a refusal names.
+MOST_MISSING = 3
+
 
 class Scheme(Plan[Any]):
     """A plan without the name of its method, as `Method.scheme` returns it.
@@ -191,7 +194,9 @@ class Method(Generic[Basis]):
         name = type(self).__name__
         if not self.gives.issuperset(map(quantity, want)):
             missing = sorted({w for w in want if quantity(w) not in self.gives})
-            return Plan(name, refusal=f"{self.source} no {' or '.join(missing)}")
+            more = f" and {len(missing) - MOST_MISSING} more" * (len(missing) > MOST_MISSING)
+            what = " or ".join(missing[:MOST_MISSING])
+            return Plan(name, refusal=f"{self.source} no {what}{more}")
         begin = perf_counter()
         s = self.scheme(target, want)
         why = s.refusal or no_room(s.bytes)

@@ -21,6 +21,7 @@ from pgmengine.base.types import Array, Snapshot
 from pgmengine.base.work.pace import pace
 from pgmengine.declare.handles import Units
 from pgmengine.evidence.target import Target
+from pgmengine.infer.results import information
 from pgmengine.infer.results.arviz import to_arviz, to_frame
 from pgmengine.infer.results.by_name import (
     Joints,
@@ -558,6 +559,81 @@ class Result:
             target.evidence.has_rows,
             doubt,
         )
+
+    def entropy(self, *names: Member | Units) -> Any:
+        """Return the entropy of a unit given the evidence, or the joint one of several, in nats.
+
+        Use it to see how much is still open: 0 for a state that is certain, log k for k states of
+        equal probability.
+
+        Parameters
+        ----------
+        *names : variables, (layer, number of a unit), arrays or layers by their names, or parts of
+            them by handles. All have finitely many states.
+
+        Returns
+        -------
+        A number, or an array over rows if the evidence has rows. Its standard error is
+        `entropy_error(*names)`, 0 where the answer is exact.
+
+        Raises
+        ------
+        NotAsked where the joint distribution of several units is neither known nor exact, and no
+        draws were wanted.
+
+        References
+        ----------
+        Shannon (1948), A mathematical theory of communication.
+
+        >>> import pgmengine as pgm
+        >>> r = pgm.infer(pgm.read(pgm.datasets.asia()), {"xray": "yes"})
+        >>> round(r.entropy("lung"), 4), round(r.entropy("lung", "smoke"), 4)
+        (0.6929, 1.1956)
+        """
+        return self._by_row(information.entropy(self, names)[0])
+
+    def entropy_error(self, *names: Member | Units) -> Any:
+        """Return the standard error of `entropy(*names)`; NaN where no draws tell it."""
+        return self._by_row(information.entropy(self, names)[1])
+
+    def mutual_information(self, one: Any, other: Any) -> Any:
+        """Return the mutual information of two units, or groups, given the evidence, in nats.
+
+        Use it to see which unobserved unit says most about another one: it is the mean by which the
+        entropy of one falls when the other is observed, and 0 where both are independent.
+        `pgm.best_observation` ranks all units by it.
+
+        Parameters
+        ----------
+        one, other : a name as in `entropy`, or a list of names.
+
+        Returns
+        -------
+        A number, or an array over rows if the evidence has rows. Its standard error is
+        `mutual_information_error(one, other)`, 0 where the answer is exact.
+
+        Raises
+        ------
+        NotAsked as in `entropy`.
+
+        >>> import pgmengine as pgm
+        >>> r = pgm.infer(pgm.read(pgm.datasets.asia()), {"xray": "yes"})
+        >>> round(r.mutual_information("lung", "smoke"), 4)
+        0.1182
+        """
+        return self._by_row(self._information(one, other)[0])
+
+    def mutual_information_error(self, one: Any, other: Any) -> Any:
+        """Return the standard error of `mutual_information(one, other)`."""
+        return self._by_row(self._information(one, other)[1])
+
+    def _information(self, one: Any, other: Any) -> tuple[Array, Array]:
+        groups = (x if isinstance(x, list) else [x] for x in (one, other))
+        return information.mutual_information(self, *groups)
+
+    def _by_row(self, found: Array) -> Any:
+        """Return numbers (rows,), or the only one where the evidence has no axis of rows."""
+        return found if asked(self.target).evidence.has_rows else float(found[0])
 
     def _chains_of_draws(self, draws: int) -> int | None:
         """Return the number of chains of so many draws: 0 if there are none, None if unknown."""

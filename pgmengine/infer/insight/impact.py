@@ -198,12 +198,12 @@ def impact(
             f"impact: {model.structure.names.of(place)!r} is given, so that no observation changes "
             "its log-odds; name a variable that is not observed"
         )
-    places = _observations(model, target)
+    places = observations(model, target)
     ask = _Ask(model, place, dict(do=do, method=method, rng=rng, seconds=seconds))
     every = np.ones((1, len(places)), dtype=bool)
     each = np.eye(len(places), dtype=bool)
-    full = ask(_rows(model, target, places, np.concatenate([every, ~each])), soft)
-    single = ask(_rows(model, target, places, np.concatenate([~every, each])), None)
+    full = ask(rows_of(model, target, places, np.concatenate([every, ~each])), soft)
+    single = ask(rows_of(model, target, places, np.concatenate([~every, each])), None)
     states = state_keys(model.structure.layers[place[0]])
     found = [
         Contribution(
@@ -217,8 +217,8 @@ def impact(
     weights: dict[Any, Any] = dict(soft or {})
     for key, weight in weights.items():
         others = {k: v for k, v in weights.items() if k != key}
-        without = ask(_rows(model, target, places, every), others or None)[0]
-        alone = ask(_rows(model, target, places, ~every), {key: weight})[0]
+        without = ask(rows_of(model, target, places, every), others or None)[0]
+        alone = ask(rows_of(model, target, places, ~every), {key: weight})[0]
         removed = _by_state(states, _change(full[0], without))
         found.append(Contribution(key, None, removed, _by_state(states, _change(alone, single[0]))))
     found.sort(key=lambda one: -max(map(abs, one.removed.values())))
@@ -265,7 +265,7 @@ def _change(after: Array, before: Array) -> Array:
     return np.where(same, 0.0, np.where(same, 0.0, after) - np.where(same, 0.0, before))
 
 
-def _observations(model: Model, target: Target) -> list[Place]:
+def observations(model: Model, target: Target) -> list[Place]:
     """Return the places of the units that are observed, without inputs and interventions."""
     found = list[Place]()
     for name, layer in model.structure.layers.items():
@@ -275,7 +275,7 @@ def _observations(model: Model, target: Target) -> list[Place]:
     return found
 
 
-def _rows(model: Model, target: Target, places: list[Place], kept: Array) -> Values:
+def rows_of(model: Model, target: Target, places: list[Place], kept: Array) -> Values:
     """Return the evidence with some observations in each row; `kept` is (rows, observations)."""
     masks = {
         name: np.full((len(kept), layer.size), layer.unit.observed_only)
