@@ -17,6 +17,7 @@ from pgmengine.declare.families import drbm as drbm
 from pgmengine.declare.families import rbm as rbm
 from pgmengine.declare.families import sbn as sbn
 from pgmengine.declare.model import Model as Model
+from pgmengine.declare.networks.from_data import network as network
 from pgmengine.declare.template import Template as Template
 from pgmengine.declare.values.noisy import noisy_and as noisy_and
 from pgmengine.declare.values.noisy import noisy_max as noisy_max

@@ -45,6 +45,20 @@ def is_frame(given: object) -> bool:
     return hasattr(given, "columns") and hasattr(given, "iloc")
 
 
+def columns_in(given: Any) -> list[tuple[Any, Any]] | None:
+    """Return the names and the columns of a DataFrame of pandas or polars, or a Table of pyarrow.
+
+    None for everything else; a lazy frame of polars holds no values yet.
+    """
+    if is_frame(given):
+        return [(name, given.iloc[:, i]) for i, name in enumerate(given.columns)]
+    if hasattr(given, "get_columns"):
+        return [*zip(given.columns, given.get_columns(), strict=True)]
+    if hasattr(given, "column_names") and hasattr(given, "columns"):
+        return [*zip(given.column_names, given.columns, strict=True)]
+    return None
+
+
 def is_container(kind: type) -> bool:
     """Whether things of a type hold values, as lists, arrays, columns and iterators do."""
     if issubclass(kind, (str, bytes, bytearray, np.generic)):
@@ -131,8 +145,9 @@ def _check_kind(given: Any, what: str) -> None:
             f"{what} is of type {kind}, which has no order or can be read only once; give a list"
         )
     named = hasattr(given, "columns") or hasattr(given, "column_names")
-    if named and hasattr(given, "to_pandas"):
-        raise PgmError(f"{what} is a {kind}; give its to_pandas(), whose columns are read by name")
+    if named and (hasattr(given, "to_pandas") or hasattr(given, "collect")):
+        way = "to_pandas()" if hasattr(given, "to_pandas") else "collect()"
+        raise PgmError(f"{what} is a {kind}; give its {way}, whose columns are read by name")
 
 
 def _in_memory(given: Any, what: str) -> Array:
@@ -141,6 +156,9 @@ def _in_memory(given: Any, what: str) -> Array:
     if hasattr(given, "detach") and hasattr(given, "cpu"):
         # A tensor of torch, without its gradients and off any accelerator.
         given = given.detach().cpu()
+    if hasattr(kind := getattr(given, "type", None), "index_type"):
+        # Codes of a dictionary of pyarrow; numpy would get its last value where a cell is missing.
+        given = given.cast(kind.value_type)
     array = np.asarray(given)
     kind = array.dtype.kind
     if kind == "V":
