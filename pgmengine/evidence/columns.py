@@ -22,7 +22,7 @@ import numpy as np
 from pgmengine.base.checks import is_missing
 from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.names import nearest
+from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array
 from pgmengine.model.containers import PLAIN, array_of, as_floats, columns_in, is_frame
 from pgmengine.model.layer import Layer
@@ -334,8 +334,10 @@ def columns_of(structure: Structure, given: Any, what: str, are_data: bool = Fal
     sure = are_data or isinstance(given, ValuesInRows)
     out = list[Column]()
     mapping = isinstance(given, Mapping)
-    if mapping and are_data and structure.left_out:
-        given = {k: v for k, v in given.items() if k not in structure.left_out}
+    if mapping and structure.left_out:
+        # A column of rows belongs to a table; a single value would be evidence, and is refused.
+        left = structure.left_out
+        given = {k: x for k, x in given.items() if k not in left or not (are_data or is_several(x))}
     for one in (by_name if mapping else by_column)(structure, given, what):
         whole = one.unit is None and is_frame(one.value)
         for part in framed(structure.names, one) if whole else (one,):

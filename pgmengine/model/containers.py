@@ -42,7 +42,7 @@ UNREADABLE = (
 
 def is_frame(given: object) -> bool:
     """Whether it is a DataFrame of pandas, or of a package with the same interface."""
-    return hasattr(given, "columns") and hasattr(given, "iloc")
+    return hasattr(given, "iloc") and hasattr(given, "columns")
 
 
 def columns_in(given: Any) -> list[tuple[Any, Any]] | None:
@@ -145,9 +145,8 @@ def _check_kind(given: Any, what: str) -> None:
             f"{what} is of type {kind}, which has no order or can be read only once; give a list"
         )
     named = hasattr(given, "columns") or hasattr(given, "column_names")
-    if named and (hasattr(given, "to_pandas") or hasattr(given, "collect")):
-        way = "to_pandas()" if hasattr(given, "to_pandas") else "collect()"
-        raise PgmError(f"{what} is a {kind}; give its {way}, whose columns are read by name")
+    if named and hasattr(given, "to_pandas"):
+        raise PgmError(f"{what} is a {kind}; give its to_pandas(), whose columns are read by name")
 
 
 def _in_memory(given: Any, what: str) -> Array:

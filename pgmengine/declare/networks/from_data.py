@@ -45,8 +45,9 @@ def network(data: Any, edges: Any = None, *, states: Mapping[str, Any] | None = 
     Parameters
     ----------
     data : a DataFrame of pandas or polars, a Table of pyarrow, or name -> column. Columns that no
-        edge names are left out, also when `fit` and `infer` read whole frames later. It may
-        also be name -> states, or the edges themselves beside `states`.
+        edge names are left out, also when `fit` and `infer` read whole tables later. It may
+        also be name -> states, where each value is a number or a list of different names, or the
+        edges themselves beside `states`.
     edges : pairs (parent, child), a networkx DiGraph, or a text such as "rain -> wet <- sprinkler",
         with statements between commas, semicolons or line breaks. A lone name is a variable without
         edges.
