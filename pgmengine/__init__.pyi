@@ -28,6 +28,8 @@ from pgmengine.engine.kernels import FlipState as FlipState
 from pgmengine.engine.kernels import Gibbs as Gibbs
 from pgmengine.evidence.soft import likelihood as likelihood
 from pgmengine.evidence.target import Target as Target
+from pgmengine.infer.divergence import Divergence as Divergence
+from pgmengine.infer.divergence import divergence as divergence
 from pgmengine.infer.methods import AIS as AIS
 from pgmengine.infer.methods import MCMC as MCMC
 from pgmengine.infer.methods import Adaptive as Adaptive
