@@ -177,8 +177,8 @@ class Model(Parameters):
 
     def _units_named(self, names: Members, what: str) -> Array:
         """Return which units (units,) of all layers are named, by one name or by several."""
-        names = names if is_several(names) else (names,)
-        found = self.structure.names.units(as_members(names, what), what)
+        several = as_members(names if is_several(names) else (names,), what)
+        found = self.structure.names.units(several, what)
         every = self.structure.layers.items()
         return np.concatenate([found.get(n, np.zeros(x.size, dtype=bool)) for n, x in every])
 

@@ -97,10 +97,10 @@ def kind_of(column: Any, what: str, declared: bool = False) -> Kind:
 def _seen(array: Array) -> Array:
     """Return the entries that are not missing."""
     if array.dtype.kind == "f":
-        return array[~np.isnan(array)]
+        return np.asarray(array[~np.isnan(array)])
     if array.dtype.kind != "O":
         return array
-    return array[~np.fromiter(map(is_missing, array), bool, len(array))]
+    return np.asarray(array[~np.fromiter(map(is_missing, array), bool, len(array))])
 
 
 def _categories(column: Any, what: str) -> list[Any] | None:

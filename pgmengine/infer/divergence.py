@@ -18,10 +18,11 @@ import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from pgmengine.base.checks import seeded
 from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.names import nearest
 from pgmengine.base.types import Array, RngLike
@@ -36,7 +37,7 @@ from pgmengine.infer.results.by_name import Joint
 from pgmengine.infer.results.result import Result
 from pgmengine.model.graph.unit_graph import unit_graph
 from pgmengine.model.layer import Layer
-from pgmengine.model.names.unit_names import Place
+from pgmengine.model.names.unit_names import Member, Place
 
 # The most sets of units whose joint distributions are asked for together, and the most units and
 # states of one of them.
@@ -123,10 +124,10 @@ def divergence(
     ----------
     Kullback and Leibler (1951), On information and sufficiency.
     """
-    one, two = Named(as_model(p)), Named(as_model(q))
+    one, two, drawn = _named(p, "p"), _named(q, "q"), seeded(rng)
     _check_same(one, two)
     found = None if method is not None else _exact(one, two)
-    return _estimate(one, two, method, rng) if found is None else found
+    return _estimate(one, two, method, drawn) if found is None else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +177,14 @@ class Named:
                 begin = end
 
 
+def _named(given: ModelLike, name: str) -> Named:
+    """Return an argument as a model; PgmError with the name of the argument for anything else."""
+    try:
+        return Named(as_model(given))
+    except PgmError as error:
+        raise PgmError(f"divergence: {name}: {error}") from None
+
+
 def _check_same(one: Named, two: Named) -> None:
     """PgmError unless both models have the same units with the same states."""
     for mine, theirs, name, other in ((one, two, "p", "q"), (two, one, "q", "p")):
@@ -204,7 +213,7 @@ def _exact(one: Named, two: Named) -> Divergence | None:
         scopes = list(dict.fromkeys(scope for scope, _ in (*terms, *theirs, *real)))
         if len(scopes) > MAX_SCOPES or any(len(scope) > MAX_UNITS for scope in scopes):
             return None
-        wanted = {scope: Joint(*scope) for scope in scopes if scope}
+        wanted = {scope: Joint(*cast(tuple[Member, ...], scope)) for scope in scopes if scope}
         ours = infer(one.model, None, ("log_z", *wanted.values()), Exact(), progress=False)
         other = infer(two.model, None, ("log_z",), Exact(), progress=False)
     except PgmError:
@@ -282,9 +291,10 @@ def _inputs(named: Named, key: Hashable, scope: Scope, grid: Array, order: Named
     return s.layers[name].shaped(named.model.inputs(x, name))[:, unit]
 
 
-def _estimate(one: Named, two: Named, method: MethodLike | None, rng: RngLike) -> Divergence:
+def _estimate(
+    one: Named, two: Named, method: MethodLike | None, rng: np.random.Generator
+) -> Divergence:
     """Return the divergence by draws from the first model."""
-    rng = np.random.default_rng(rng)
     draws = infer(one.model, None, ("samples",), method, rng=rng, progress=False)
     sums = [infer(x.model, None, ("log_z",), method, rng=rng, progress=False) for x in (one, two)]
     if lower := [r.kind for r in sums if r.kind not in ("exact", "estimate")]:

@@ -155,9 +155,9 @@ def _in_memory(given: Any, what: str) -> Array:
     if hasattr(given, "detach") and hasattr(given, "cpu"):
         # A tensor of torch, without its gradients and off any accelerator.
         given = given.detach().cpu()
-    if hasattr(kind := getattr(given, "type", None), "index_type"):
+    if hasattr(getattr(given, "type", None), "index_type"):
         # Codes of a dictionary of pyarrow; numpy would get its last value where a cell is missing.
-        given = given.cast(kind.value_type)
+        given = given.cast(given.type.value_type)
     array = np.asarray(given)
     kind = array.dtype.kind
     if kind == "V":

@@ -200,7 +200,7 @@ WRONG = {
     "many integers": ({"a": [*range(40), 0]}, "a", {}, "'a' holds 40 different.*pgm.Normal()"),
     "dates": ({"a": np.array(["2020-01-01"] * 2, "M8[D]")}, "a", {}, "dates or times"),
     "rows of two": ({"a": np.zeros((3, 2))}, "a", {}, r"'a' has shape \(3, 2\)"),
-    "states without a name": ("a -> b", None, {"a": 2}, "'b' has no states"),
+    "states without a name": ("a -> b", None, {"a": 2}, "no data, and 'b' has no states"),
     "states that no edge has": (DATA, "text", {"txt": 2}, "'txt' is in no edge; did you mean text"),
     "states twice": ({"a": 2}, "a", {"a": 2}, "given twice"),
     "another unit": (DATA, "text -> real", {"real": pgm.Spin()}, "unit Spin.*expected pgm.Normal"),

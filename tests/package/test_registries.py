@@ -75,6 +75,7 @@ OTHERS = {
     "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Template, pgm.Unit},
     "answers": {
         pgm.Contribution,
+        pgm.Divergence,
         pgm.Expectation,
         pgm.Impact,
         pgm.Joint,

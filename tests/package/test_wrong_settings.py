@@ -34,7 +34,8 @@ CHAINS = {"chains": 2, "warmup": 2, "draws": 10}
 
 # Made by the package, base classes, and functions that open a window.
 NOT_IN_THE_TABLE = {
-    *("Axis", "Contribution", "CoupledTempering", "Expectation", "Finding", "FindingKind", "Fit"),
+    *("Axis", "Contribution", "CoupledTempering", "Divergence", "Expectation", "Finding"),
+    *("FindingKind", "Fit"),
     *("Impact", "Method", "Model", "NotAsked", "PgmError", "Plan", "Prepared", "Result", "Scheme"),
     *("Status", "Target", "Unit", "GraphBuilder", "Joint", "Mode", "explore", "build_config"),
     *("datasets", "diagnostics"),

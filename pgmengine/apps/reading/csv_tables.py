@@ -13,7 +13,7 @@ A table that could be read in two ways is refused, with the line and the column.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from io import StringIO
 from typing import Any
@@ -74,13 +74,14 @@ def read_columns(text: str, names: Collection[str]) -> dict[str, list[Any]]:
         twice = next(name for name in header if header.count(name) > 1)
         raise pgm.PgmError(f"line {rows[0][0]}: {twice!r} is the name of two columns")
     columns = zip(*(row for _, row in rows[1:]), strict=True)
+    lines_of_rows = [line for line, _ in rows[1:]]
     return {
-        name: _typed(cells, lambda row, name=name: f"line {rows[row + 1][0]}, column {name!r}")
+        name: _typed(cells, name, lines_of_rows)
         for name, cells in zip(header, columns, strict=True)
     }
 
 
-def _typed(cells: Sequence[str], where: Callable[[int], str]) -> list[Any]:
+def _typed(cells: Sequence[str], name: str, lines: Sequence[int]) -> list[Any]:
     """Return the cells of a column as numbers, booleans or text, None where they are empty."""
     texts = [None if (cell := given.strip()) in ("", "?") else cell for given in cells]
     seen = {text for text in texts if text is not None}
@@ -92,7 +93,9 @@ def _typed(cells: Sequence[str], where: Callable[[int], str]) -> list[Any]:
         return texts
     if seen - marks and marks:
         row = next(i for i, text in enumerate(texts) if text in marks)
-        raise pgm.PgmError(f"{where(row)}: {texts[row]!r} among numbers{WHERE_MISSING}")
+        raise pgm.PgmError(
+            f"line {lines[row]}, column {name!r}: {texts[row]!r} among numbers{WHERE_MISSING}"
+        )
     return texts if marks else [text and numbers[text] for text in texts]
 
 

@@ -92,7 +92,7 @@ def network(data: Any, edges: Any = None, *, states: Mapping[str, Any] | None = 
       wet: dry, wet; text, no empty cell (given rain, sprinkler)
     >>> learned = pgm.fit(model, data, progress=False)
     >>> round(float(pgm.infer(learned, {"rain": "yes"}).marginal("wet")["wet"]), 2)
-    1.0
+    0.63
     >>> pgm.network("rain -> wet", states={"rain": ["no", "yes"], "wet": 3}).variables
     ['rain', 'wet']
     """
@@ -176,7 +176,10 @@ def _in_order(
         if name not in columns and name not in known:
             near = nearest(name, [*columns, *known])
             if not has_data:
-                raise PgmError(f"edges: {name!r} has no states{near or '; name them in states='}")
+                raise PgmError(
+                    f"edges: there are no data, and {name!r} has no states"
+                    f"{near or '; name them in states='}"
+                )
             raise PgmError(
                 f"edges: {name!r} is no column of the data{near}; to make it a hidden variable, "
                 f"give states={{{name!r}: 2}}"
