@@ -198,6 +198,9 @@ WRONG = {
     "empty text": ({"a": ["x", " ", "x"]}, "a", {}, "'a', row 1 holds ' ': give None"),
     "an infinite number": ({"a": [1.5, np.inf, 1.5], "b": [1, 2, 1]}, "b -> a", {}, "'a', row 1"),
     "many integers": ({"a": [*range(40), 0]}, "a", {}, "'a' holds 40 different.*pgm.Normal()"),
+    "unequal lengths": (
+        {"a": [1, 2, 1], "b": [1, 2]}, "a -> b", {}, "'b' has 2 rows, and column 'a' has 3",
+    ),
     "dates": ({"a": np.array(["2020-01-01"] * 2, "M8[D]")}, "a", {}, "dates or times"),
     "rows of two": ({"a": np.zeros((3, 2))}, "a", {}, r"'a' has shape \(3, 2\)"),
     "states without a name": ("a -> b", None, {"a": 2}, "no data, and 'b' has no states"),

@@ -116,6 +116,7 @@ def network(data: Any, edges: Any = None, *, states: Mapping[str, Any] | None = 
     numbers = {name: i for i, name in enumerate(parents)}
     check_acyclic([*parents], [(numbers[x], [numbers[p] for p in parents[x]]) for x in parents])
     kinds = {x: kind_of(c, f"column {x!r}", x in known) for x, c in columns.items() if x in parents}
+    _check_rows(kinds)
     given = {name: _states(name, kinds, known) for name in parents}
     model = _declared(parents, given).build()
     if data is None:
@@ -160,6 +161,17 @@ def _columns(data: Any) -> dict[Any, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise PgmError(f"data has two columns {twice!r}, expected different names")
     return dict(found)
+
+
+def _check_rows(kinds: Mapping[str, Kind]) -> None:
+    """PgmError for columns of different lengths."""
+    first = next(iter(kinds), "")
+    for name, kind in kinds.items():
+        if kind.rows != kinds[first].rows:
+            raise PgmError(
+                f"column {name!r} has {kind.rows:,} rows, and column {first!r} has "
+                f"{kinds[first].rows:,}; expected the same number of rows"
+            )
 
 
 def _in_order(
