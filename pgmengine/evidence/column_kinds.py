@@ -22,7 +22,7 @@ from pgmengine.base.checks import is_missing
 from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array
-from pgmengine.model.containers import array_of, with_nan
+from pgmengine.model.containers import array_of, as_floats
 
 # The most different integers of a column that are states. More of them are likelier a measurement,
 # or the number of a row.
@@ -33,7 +33,7 @@ KINDS = ((bool, "booleans"), (np.bool_, "booleans"), (str, "text"), (Integral, "
 
 
 @dataclass(frozen=True)
-class Kind:
+class ColumnKind:
     """The kind of a column.
 
     Attributes
@@ -58,7 +58,7 @@ class Kind:
         return f"{self.word}, {self.missing:,} of {counted(self.rows, 'cell')} empty"
 
 
-def kind_of(column: Any, what: str, declared: bool = False) -> Kind:
+def kind_of(column: Any, what: str, declared: bool = False) -> ColumnKind:
     """Return the kind of a column in any container; `declared`: whether its states are known.
 
     Raises
@@ -74,7 +74,7 @@ def kind_of(column: Any, what: str, declared: bool = False) -> Kind:
     seen = _seen(array)
     missing = len(array) - len(seen)
     if declared:
-        return Kind("as declared", len(array), missing)
+        return ColumnKind("as declared", len(array), missing)
     known = _categories(column, what)
     if not len(seen) and known is None:
         raise PgmError(
@@ -82,16 +82,16 @@ def kind_of(column: Any, what: str, declared: bool = False) -> Kind:
             f" leave it out of the edges, or declare them by states={{...}}"
         )
     if known is not None:
-        return Kind("categories", len(array), missing, _several(known, "category", what))
+        return ColumnKind("categories", len(array), missing, _several(known, "category", what))
     word = _word(array, seen, missing, what)
     if word == "numbers":
-        numbers = seen.astype(np.float64)
+        numbers = as_floats(seen, what)
         _several(np.unique(numbers), "number", what)
-        return Kind(word, len(array), missing, sd=float(numbers.std()))
+        return ColumnKind(word, len(array), missing, sd=float(numbers.std()))
     if word == "booleans":
-        return Kind(word, len(array), missing, (False, True))
+        return ColumnKind(word, len(array), missing, (False, True))
     values = sorted(set(map(int, seen)) if word == "integers" else set(map(str, seen)))
-    return Kind(word, len(array), missing, _several(values, "value", what))
+    return ColumnKind(word, len(array), missing, _several(values, "value", what))
 
 
 def _seen(array: Array) -> Array:
@@ -138,9 +138,9 @@ def _word(array: Array, seen: Array, missing: int, what: str) -> str:
         word = {"b": "booleans", "i": "integers", "u": "integers"}.get(array.dtype.kind, "numbers")
     if word not in ("integers", "numbers"):
         return word
-    numbers = seen.astype(np.float64)
+    numbers = as_floats(seen, what)
     if np.isinf(numbers).any():
-        row = int(np.flatnonzero(np.isinf(with_nan(array).astype(np.float64)))[0])
+        row = int(np.flatnonzero(np.isinf(as_floats(array, what)))[0])
         raise PgmError(f"{what}, row {row} holds {told(array[row])}, expected a finite number")
     whole = word == "numbers" and missing and bool((numbers == np.floor(numbers)).all())
     if word != "integers" and not whole:

@@ -131,7 +131,7 @@ def divergence(
 
 
 @dataclass(frozen=True, eq=False)
-class Named:
+class NamedModel:
     """A model with its units by name."""
 
     model: Model
@@ -177,15 +177,15 @@ class Named:
                 begin = end
 
 
-def _named(given: ModelLike, name: str) -> Named:
+def _named(given: ModelLike, name: str) -> NamedModel:
     """Return an argument as a model; PgmError with the name of the argument for anything else."""
     try:
-        return Named(as_model(given))
+        return NamedModel(as_model(given))
     except PgmError as error:
         raise PgmError(f"divergence: {name}: {error}") from None
 
 
-def _check_same(one: Named, two: Named) -> None:
+def _check_same(one: NamedModel, two: NamedModel) -> None:
     """PgmError unless both models have the same units with the same states."""
     for mine, theirs, name, other in ((one, two, "p", "q"), (two, one, "q", "p")):
         for key in mine.places:
@@ -200,7 +200,7 @@ def _check_same(one: Named, two: Named) -> None:
                 )
 
 
-def _exact(one: Named, two: Named) -> Divergence | None:
+def _exact(one: NamedModel, two: NamedModel) -> Divergence | None:
     """Return the exact divergence; None where elimination does not answer."""
     if one.model.structure.compact_gates or two.model.structure.compact_gates:
         return None
@@ -234,7 +234,7 @@ def _mean(prob: Array, logs: Array) -> float:
     return float(np.sum(np.where(prob > 0, prob, 0.0) * np.where(prob > 0, logs, 0.0)))
 
 
-def _in_order(one: Named, two: Named, scope: Scope, logs: Array) -> Array:
+def _in_order(one: NamedModel, two: NamedModel, scope: Scope, logs: Array) -> Array:
     """Return entries of the second model with the states in the order of the first one."""
     for axis, key in enumerate(scope):
         mine, theirs = one.states(key), two.states(key)
@@ -242,7 +242,7 @@ def _in_order(one: Named, two: Named, scope: Scope, logs: Array) -> Array:
     return logs
 
 
-def _of_reals(one: Named, two: Named) -> list[tuple[Scope, Array]] | None:
+def _of_reals(one: NamedModel, two: NamedModel) -> list[tuple[Scope, Array]] | None:
     """Return the divergence of each real child given all its parents; None without a formula."""
     out = list[tuple[Scope, Array]]()
     for key in one.keys:
@@ -263,18 +263,20 @@ def _of_reals(one: Named, two: Named) -> list[tuple[Scope, Array]] | None:
     return out
 
 
-def _is_leaf(named: Named, key: Hashable) -> bool:
+def _is_leaf(named: NamedModel, key: Hashable) -> bool:
     """Whether a unit can only be a child."""
     return named.layer(key).unit.child_only
 
 
-def _parents(named: Named, key: Hashable) -> list[Hashable]:
+def _parents(named: NamedModel, key: Hashable) -> list[Hashable]:
     """Return the names of the parents of a unit by arrows."""
     s, (layer, unit) = named.model.structure, named.places[key]
     return [named.keys[i] for i in unit_graph(named.model).parents.of(s.first_unit[layer] + unit)]
 
 
-def _inputs(named: Named, key: Hashable, scope: Scope, grid: Array, order: Named) -> Array:
+def _inputs(
+    named: NamedModel, key: Hashable, scope: Scope, grid: Array, order: NamedModel
+) -> Array:
     """Return the inputs (states, width) of a real child at joint states of its parents.
 
     `grid` (parents, states) has numbers of states in the order of the model `order`.
@@ -292,7 +294,7 @@ def _inputs(named: Named, key: Hashable, scope: Scope, grid: Array, order: Named
 
 
 def _estimate(
-    one: Named, two: Named, method: MethodLike | None, rng: np.random.Generator
+    one: NamedModel, two: NamedModel, method: MethodLike | None, rng: np.random.Generator
 ) -> Divergence:
     """Return the divergence by draws from the first model."""
     draws = infer(one.model, None, ("samples",), method, rng=rng, progress=False)

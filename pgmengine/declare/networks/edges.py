@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pgmengine.base.errors import PgmError, told
@@ -60,8 +60,13 @@ def _chains(given: Any) -> Iterator[tuple[str, ...]]:
         if not given.is_directed():
             raise PgmError("the edges are those of an undirected graph, expected a nx.DiGraph")
         given = [*((node,) for node in given.nodes), *given.edges()]
-    if not is_sequence(given):
+    if not is_sequence(given) or isinstance(given, Mapping):
         raise PgmError(f"the edges are {told(given)}, {EXPECTED}")
+    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(x, str) for x in given):
+        raise PgmError(
+            f"edges: {told(given)} may be one edge or two variables without edges: give "
+            f"[{told(given)}], or a text"
+        )
     for number, one in enumerate(given):
         if isinstance(one, str):
             yield from _chains(one)

@@ -23,7 +23,7 @@ from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.model import Model
 from pgmengine.declare.networks.edges import is_edges, parents_of_edges
 from pgmengine.declare.networks.tabular import check_acyclic
-from pgmengine.evidence.column_kinds import Kind, kind_of
+from pgmengine.evidence.column_kinds import ColumnKind, kind_of
 from pgmengine.model.containers import PLAIN, array_of, columns_in
 from pgmengine.model.names.origin import Origin
 from pgmengine.units import Normal, Unit
@@ -163,7 +163,7 @@ def _columns(data: Any) -> dict[Any, Any]:
     return dict(found)
 
 
-def _check_rows(kinds: Mapping[str, Kind]) -> None:
+def _check_rows(kinds: Mapping[str, ColumnKind]) -> None:
     """PgmError for columns of different lengths."""
     first = next(iter(kinds), "")
     for name, kind in kinds.items():
@@ -205,11 +205,11 @@ def _in_order(
     return {name: parents.get(name, []) for name in order}
 
 
-def _states(name: str, kinds: Mapping[str, Kind], known: Mapping[str, Any]) -> Any:
+def _states(name: str, kinds: Mapping[str, ColumnKind], known: Mapping[str, Any]) -> Any:
     """Return the states of a variable, or the unit of numbers."""
     if name in known:
         given = known[name]
-        if isinstance(given, Unit) and not isinstance(given, Normal):
+        if isinstance(given, Unit) and (not isinstance(given, Normal) or given.full):
             raise PgmError(f"states: {name!r} has the unit {given!r}, expected pgm.Normal()")
         named = hasattr(given, "__array__") or isinstance(given, range)
         return array_of(given, f"states of {name!r}").tolist() if named else given
