@@ -32,7 +32,7 @@ from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.junction_tree.conditioned_model import Form, condition
 from pgmengine.infer.exact.junction_tree.marginalised import InfiniteTerm
 from pgmengine.infer.question.ask import infer
-from pgmengine.infer.question.prepared import MethodLike
+from pgmengine.infer.question.prepared import MethodLike, as_method
 from pgmengine.infer.results.by_name import Joint
 from pgmengine.infer.results.result import Result
 from pgmengine.model.graph.unit_graph import unit_graph
@@ -97,8 +97,8 @@ def divergence(
     Parameters
     ----------
     p, q : the models, or Fits, whose units have the same names and states, in any order.
-    method : of the draws from p and of log Z where they are estimates; Auto() by default. A method
-        that is given is also used where elimination would answer.
+    method : of the draws from p, and of log Z if it gives it; Auto() by default. A method that is
+        given is used in place of elimination.
     rng : an integer or a numpy Generator, for the draws.
 
     Returns
@@ -298,7 +298,8 @@ def _estimate(
 ) -> Divergence:
     """Return the divergence by draws from the first model."""
     draws = infer(one.model, None, ("samples",), method, rng=rng, progress=False)
-    sums = [infer(x.model, None, ("log_z",), method, rng=rng, progress=False) for x in (one, two)]
+    by = None if method is None or "log_z" not in as_method(method).gives else method
+    sums = [infer(x.model, None, ("log_z",), by, rng=rng, progress=False) for x in (one, two)]
     if lower := [r.kind for r in sums if r.kind not in ("exact", "estimate")]:
         raise PgmError(
             f"divergence: log Z is a {lower[0]} by {sums[0].method!r}, expected an exact answer or "
@@ -309,7 +310,7 @@ def _estimate(
     def difference(x: Any) -> Array:
         """Return log p - log q of the draws, not normalised, and 0 where q rules them out."""
         nonlocal outside
-        states = {name: draw[:, 0] for name, draw in x.items()}
+        states = {name: _as_given(one, name, draw[:, 0]) for name, draw in x.items()}
         ours, theirs = one.model.log_density(states), two.model.log_density(states)
         never = np.isneginf(theirs)
         outside = bool((never & np.isfinite(ours)).any())
@@ -323,6 +324,12 @@ def _estimate(
     errors = [float(found.error), *map(_error, sums)]
     value = float(found.mean) - float(sums[0].log_z[0]) + float(sums[1].log_z[0])
     return Divergence(value, math.hypot(*errors), "estimate", warnings)
+
+
+def _as_given(named: NamedModel, name: Hashable, draws: Array) -> Array:
+    """Return draws of a layer or a variable as evidence takes them."""
+    layer = named.model.structure.layers.get(cast(str, name))
+    return draws if layer is None or not layer.unit.cells else layer.unit.numbers_of(draws)
 
 
 def _error(result: Result) -> float:

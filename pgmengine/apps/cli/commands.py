@@ -325,7 +325,10 @@ def learn(
     elif data is not None:
         learned(model, data, out, settings)
     else:
-        raise pgm.PgmError("there are no data: give MODEL DATA, or --edges EDGES DATA")
+        raise pgm.PgmError(
+            "there are no data. The arguments are, in this order: model, data; or --edges EDGES "
+            "and data alone"
+        )
 
 
 @app.command(hidden=True)
