@@ -32,8 +32,9 @@ def by_weights(graph, rng):
     return pgm.GraphBuilder.from_networkx(graph).build()
 
 
-def test_directed_graphs_agree_with_networkx(graphs=500):
-    for seed in range(graphs):
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 540), marks=pytest.mark.long)])
+def test_directed_graphs_agree_with_networkx(seeds):
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         graph = random_dag(rng, int(rng.integers(5, 9)))
         states = dict.fromkeys(graph.nodes, 2)
@@ -97,9 +98,10 @@ def independent(model, a, b, given):
     return np.allclose(table * table.sum(axis=(0, 1)), product, rtol=1e-9, atol=0)
 
 
-def test_mixed_graphs_agree_with_the_density(graphs=60):
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 320), marks=pytest.mark.long)])
+def test_mixed_graphs_agree_with_the_density(seeds):
     found = {True: 0, False: 0}
-    for seed in range(graphs):
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         model = mixed(rng)
         for _ in range(5):
@@ -107,7 +109,7 @@ def test_mixed_graphs_agree_with_the_density(graphs=60):
             truth = model.separated(a, b, given)
             assert truth == independent(model, a, b, given), (seed, a, b, given)
             found[truth] += 1
-    assert min(found.values()) > 20
+    assert min(found.values()) > 5
 
 
 def test_names_of_layers_units_and_numbers():
