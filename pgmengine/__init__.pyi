@@ -17,6 +17,7 @@ from pgmengine.declare.families import drbm as drbm
 from pgmengine.declare.families import rbm as rbm
 from pgmengine.declare.families import sbn as sbn
 from pgmengine.declare.model import Model as Model
+from pgmengine.declare.networks.from_data import network as network
 from pgmengine.declare.template import Template as Template
 from pgmengine.declare.values.noisy import noisy_and as noisy_and
 from pgmengine.declare.values.noisy import noisy_max as noisy_max
@@ -30,6 +31,8 @@ from pgmengine.evidence.target import Target as Target
 from pgmengine.infer.insight.best_observation import BestObservation as BestObservation
 from pgmengine.infer.insight.best_observation import Gain as Gain
 from pgmengine.infer.insight.best_observation import best_observation as best_observation
+from pgmengine.infer.insight.divergence import Divergence as Divergence
+from pgmengine.infer.insight.divergence import divergence as divergence
 from pgmengine.infer.insight.impact import Contribution as Contribution
 from pgmengine.infer.insight.impact import Impact as Impact
 from pgmengine.infer.insight.impact import impact as impact

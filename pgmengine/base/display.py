@@ -45,10 +45,10 @@ def few(names: Iterable[object], number: int | None = None) -> str:
     return f"{text} ... and {more:,} more" if more > 0 else text
 
 
-def as_text(head: str, lines: Sequence[str], number: int) -> str:
+def as_text(head: str, lines: Sequence[str], number: int, most: int = MOST_LINES) -> str:
     """Return a headline, the first of `number` lines, and the number of lines left out."""
-    kept = [f"  {line}" for line in lines[:MOST_LINES]]
-    more = [f"  ... and {number - MOST_LINES:,} more"] * (number > MOST_LINES)
+    kept = [f"  {line}" for line in lines[:most]]
+    more = [f"  ... and {number - most:,} more"] * (number > most)
     return "\n".join([head, *kept, *more])
 
 

@@ -17,8 +17,12 @@ from pgmengine.declare.pictures.svg import picture
 from pgmengine.evidence.frames import Shown, shown_units
 from pgmengine.model.headline import headline
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.origin import Origin
 from pgmengine.model.names.unit_names import Place
 from pgmengine.model.structure import Structure
+
+# Lines of a model that was declared from data, all columns of which people may want to check.
+MOST_COLUMNS = 40
 
 SUMMARY_COLUMNS = ("name", "states", "units", "parents", "coupled with")
 
@@ -42,14 +46,16 @@ def parents(structure: Structure, places: Iterable[Place]) -> dict[Place, list[s
 
 def model_text(structure: Structure, params: Mapping[str, Weight]) -> str:
     """Return a model as text: the headline, then its layers, couplings and variables."""
-    shown = shown_units(structure)
-    layers = [_line(one) for one in shown if not one.variable][:MOST_LINES]
-    kept = [*islice((x for x in shown if x.variable), MOST_LINES)]
+    shown, origin = shown_units(structure), structure.origin
+    most = MOST_COLUMNS if origin else MOST_LINES
+    layers = [_line(one, origin) for one in shown if not one.variable][:most]
+    kept = [*islice((x for x in shown if x.variable), most)]
     above = parents(structure, [(one.layer.name, one.units[0]) for one in kept])
-    variables = [_with_parents(one, above[one.layer.name, one.units[0]]) for one in kept]
-    joined = list(_couplings(structure))
-    number = len(shown) + len(joined)
-    return as_text(headline(structure, params), [*layers, *joined, *variables], number)
+    variables = [_with_parents(one, above[one.layer.name, one.units[0]], origin) for one in kept]
+    data, joined = [*origin.lines()] if origin else [], list(_couplings(structure))
+    number = len(shown) + len(joined) + len(data)
+    lines = [*data, *layers, *joined, *variables]
+    return as_text(headline(structure, params), lines, number, most)
 
 
 def model_html(structure: Structure, params: Mapping[str, Weight]) -> str:
@@ -61,11 +67,12 @@ def model_html(structure: Structure, params: Mapping[str, Weight]) -> str:
     for one in kept:
         name = one.layer.name
         near = [_end(structure, to) for _, to in structure.meetings[name]]
-        text = _text(one)
+        text = _text(one) + (structure.origin.column(one.name) if structure.origin else "")
         both = (text, "") if one.variable else ("", text)
         causes = above[name, one.units[0]] if one.variable else _layers_above(structure, name)
         rows.append((plain(one.name), *both, few(causes), few(dict.fromkeys(near))))
-    table = as_html(headline(structure, params), SUMMARY_COLUMNS, rows, len(shown))
+    notes = structure.origin.lines() if structure.origin else ()
+    table = as_html(headline(structure, params), SUMMARY_COLUMNS, rows, len(shown), notes)
     return table + picture(structure)
 
 
@@ -77,14 +84,15 @@ def _layers_above(structure: Structure, name: str) -> list[str]:
     return list(dict.fromkeys([*map(str, structure.names.declared(of_tables)), *of_arrows]))
 
 
-def _with_parents(shown: Shown, above: list[str]) -> str:
+def _with_parents(shown: Shown, above: list[str], origin: Origin | None) -> str:
     """Return a variable with its states and its parents on one line."""
-    return _line(shown) + (f" (given {few(above)})" if above else "")
+    return _line(shown, origin) + (f" (given {few(above)})" if above else "")
 
 
-def _line(shown: Shown) -> str:
-    """Return a layer or a variable on one line."""
-    return f"{plain(shown.name)}: {_text(shown)}"
+def _line(shown: Shown, origin: Origin | None) -> str:
+    """Return a layer or a variable on one line, with the kind of its column."""
+    column = origin.column(shown.name) if origin else ""
+    return f"{plain(shown.name)}: {_text(shown)}{column}"
 
 
 def _text(shown: Shown) -> str:

@@ -22,9 +22,9 @@ import numpy as np
 from pgmengine.base.checks import is_missing
 from pgmengine.base.display import counted
 from pgmengine.base.errors import PgmError, listed
-from pgmengine.base.names import nearest
+from pgmengine.base.names import is_several, nearest
 from pgmengine.base.types import Array
-from pgmengine.model.containers import PLAIN, array_of, as_floats, is_frame
+from pgmengine.model.containers import PLAIN, array_of, as_floats, columns_in, is_frame
 from pgmengine.model.layer import Layer
 from pgmengine.model.names.state_names import StateNames, number_of, plain
 from pgmengine.model.names.unit_names import Names
@@ -149,10 +149,14 @@ class Column(NamedTuple):
 
 
 def by_column(structure: Structure, given: Any, what: str) -> list[Named]:
-    """Return the columns of a frame, which have the names of units."""
-    if not is_frame(given):
+    """Return the columns of a frame, which have the names of units.
+
+    Columns that `pgm.network` has left out of the model are left out here as well.
+    """
+    if (found := columns_in(given)) is None:
         check_mapping(structure, given, what)
-    columns, names = list(given.columns), structure.names
+    found = [x for x in found or () if x[0] not in structure.left_out]
+    columns, names = [name for name, _ in found], structure.names
     if not columns:
         raise PgmError(f"{what}: the DataFrame has no columns")
     places = [place for x in columns if (place := names.place(x)) is not None]
@@ -162,11 +166,10 @@ def by_column(structure: Structure, given: Any, what: str) -> list[Named]:
             f"{what}: column {unknown[0]!r} is no unit's name{_advice(structure, unknown[0])}"
             f"{_dropping(unknown)}"
         )
-    _check_frame(given, places, what, f"{what}: {names.described(places[0][0])}")
-    parts = [given.iloc[:, i] for i in range(len(columns))]
+    _check_frame(given, columns, places, what, f"{what}: {names.described(places[0][0])}")
     return [
         Named(structure.layers[x[0]], x[1], part, f"{what}: column {column!r}", in_rows=True)
-        for x, part, column in zip(places, parts, columns, strict=True)
+        for x, (column, part) in zip(places, found, strict=True)
     ]
 
 
@@ -224,19 +227,21 @@ def framed(names: Names, one: Named) -> list[Named]:
             f"{', where others are' if some else ''}"
             f"{nearest(unknown[0], layer.unit_texts)}{_dropping(unknown) if some else instead}"
         )
-    _check_frame(one.value, units, one.where, one.where)
+    _check_frame(one.value, columns, units, one.where, one.where)
     return [
         Named(layer, unit, one.value.iloc[:, i], f"{one.where}, column {columns[i]!r}", True, True)
         for i, unit in enumerate(units)
     ]
 
 
-def _check_frame(frame: Any, units: Sequence[Any], what: str, title: str) -> None:
+def _check_frame(
+    frame: Any, columns: Sequence[Any], units: Sequence[Any], what: str, title: str
+) -> None:
     """PgmError for a frame without rows, or with two columns of one unit."""
     if not len(frame):
         raise PgmError(f"{title} has no rows, expected at least one")
     first = dict[Any, Any]()
-    for column, unit in zip(frame.columns, units, strict=True):
+    for column, unit in zip(columns, units, strict=True):
         if unit in first:
             raise PgmError(f"{what}: columns {first[unit]!r} and {column!r} are the same unit")
         first[unit] = column
@@ -329,6 +334,10 @@ def columns_of(structure: Structure, given: Any, what: str, are_data: bool = Fal
     sure = are_data or isinstance(given, ValuesInRows)
     out = list[Column]()
     mapping = isinstance(given, Mapping)
+    if mapping and structure.left_out:
+        # A column of rows belongs to a table; a single value would be evidence, and is refused.
+        left = structure.left_out
+        given = {k: x for k, x in given.items() if k not in left or not (are_data or is_several(x))}
     for one in (by_name if mapping else by_column)(structure, given, what):
         whole = one.unit is None and is_frame(one.value)
         for part in framed(structure.names, one) if whole else (one,):

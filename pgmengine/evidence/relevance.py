@@ -363,11 +363,11 @@ def informed_units(target: Target, given: Mapping[str, Array]) -> Array:
     families, undirected = _families(target.model), _undirected_terms(target.model)
     joined = undirected[0][undirected[0] < len(seen)]
     if not len(joined):
-        return _reached(seen, families)
+        return reached(seen, families)
     # No conditional of a unit in an undirected term sums to one, so that it counts as observed.
     active = seen.copy()
     active[joined] = True
-    active = _reached(active, families)
+    active = reached(active, families)
     child, parent = families
     # Nodes between whole layers have numbers above those of the units.
     inside = np.append(active, np.ones(len(target.structure.arrows), dtype=bool))
@@ -375,10 +375,10 @@ def informed_units(target: Target, given: Mapping[str, Array]) -> Array:
     child, parent = child[some], parent[some]
     first, second = undirected
     both = [child, parent, first, second], [parent, child, second, first]
-    return _reached(seen, (np.concatenate(both[0]), np.concatenate(both[1]))) & active
+    return reached(seen, (np.concatenate(both[0]), np.concatenate(both[1]))) & active
 
 
-def _reached(units: Array, edges: tuple[Array, Array]) -> Array:
+def reached(units: Array, edges: tuple[Array, Array]) -> Array:
     """Return the units (units,) to which a path of edges leads from some units, and these.
 
     Paths may lead over further nodes, with numbers above those of the units.

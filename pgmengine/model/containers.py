@@ -42,7 +42,21 @@ UNREADABLE = (
 
 def is_frame(given: object) -> bool:
     """Whether it is a DataFrame of pandas, or of a package with the same interface."""
-    return hasattr(given, "columns") and hasattr(given, "iloc")
+    return hasattr(given, "iloc") and hasattr(given, "columns")
+
+
+def columns_in(given: Any) -> list[tuple[Any, Any]] | None:
+    """Return the names and the columns of a DataFrame of pandas or polars, or a Table of pyarrow.
+
+    None for everything else; a lazy frame of polars holds no values yet.
+    """
+    if is_frame(given):
+        return [(name, given.iloc[:, i]) for i, name in enumerate(given.columns)]
+    if hasattr(given, "get_columns"):
+        return [*zip(given.columns, given.get_columns(), strict=True)]
+    if hasattr(given, "column_names") and hasattr(given, "columns"):
+        return [*zip(given.column_names, given.columns, strict=True)]
+    return None
 
 
 def is_container(kind: type) -> bool:
@@ -141,6 +155,9 @@ def _in_memory(given: Any, what: str) -> Array:
     if hasattr(given, "detach") and hasattr(given, "cpu"):
         # A tensor of torch, without its gradients and off any accelerator.
         given = given.detach().cpu()
+    if hasattr(getattr(given, "type", None), "index_type"):
+        # Codes of a dictionary of pyarrow; numpy would get its last value where a cell is missing.
+        given = given.cast(given.type.value_type)
     array = np.asarray(given)
     kind = array.dtype.kind
     if kind == "V":

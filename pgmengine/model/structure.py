@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -21,6 +21,7 @@ from pgmengine.model.graph.parent_order import (
     parents_first,
 )
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.origin import Origin
 from pgmengine.model.names.unit_names import Names
 from pgmengine.model.tables import TableIndex, index_tables
 from pgmengine.model.terms.expansion import Expansion
@@ -41,6 +42,7 @@ class Structure:
     `variables` are the places (layer, unit) of the units that were declared as variables, in order.
     `auxiliary` are the layers of auxiliary variables of gates (forms/unfolding.py).
     `findings` is the name of the layer of virtual findings (findings.py), "" if there are none.
+    `origin` says which data the model was declared from, None if from none.
     """
 
     layers: dict[str, Layer]
@@ -51,9 +53,15 @@ class Structure:
     findings: str = ""
     without_weight: frozenset[str] = frozenset()
     compact: frozenset[tuple[str, int]] = frozenset()
+    origin: Origin | None = None
     # Covers and belief nets of evidence patterns. They depend on the graph, the pattern and the
     # positions of zero weights. All models of a structure share them, also during learning.
     memo: Cache[Any] = field(default_factory=lambda: Cache(most=1000), init=False, repr=False)
+
+    @cached_property
+    def left_out(self) -> frozenset[Hashable]:
+        """The columns of data, besides the variables, that readers of whole frames leave out."""
+        return frozenset(self.origin.left_out if self.origin else ())
 
     @cached_property
     def undirected(self) -> tuple[Coupling, ...]:

@@ -227,6 +227,15 @@ class Normal(Unit):
         _, variance, _ = self._inputs(zeta)
         return np.asarray(-prior[0] * (np.log(variance) + prior[1] / variance) / 2.0)
 
+    def divergence(self, zeta: Array, other: Unit, theirs: Array) -> Array | None:
+        """Return log(s' / s) + (s^2 + (m - m')^2) / (2 s'^2) - 1/2."""
+        if not isinstance(other, Normal):
+            return None
+        (m, variance, _), (mean, wide, _) = self._inputs(zeta), other._inputs(theirs)
+        return np.asarray(
+            np.log(wide / variance) / 2.0 + (variance + np.square(m - mean)) / wide / 2.0 - 0.5
+        )
+
     def inputs_of(self, mean: Array, variance: Array) -> Array:
         """Return the mean, and the log of the standard deviation or of the smallest one."""
         return np.stack([mean, np.log(np.maximum(variance, self.least_sigma**2)) / 2.0], axis=-1)

@@ -408,6 +408,13 @@ class Unit:
         """Return the log density (...,) of the prior of `refitted`, but for a constant."""
         return np.zeros(np.shape(prior[0]))
 
+    def divergence(self, zeta: Array, other: Unit, theirs: Array) -> Array | None:
+        """Return the divergence (...,) of p(x | zeta) from another unit's; None without a formula.
+
+        It is asked for children without children that have infinitely many values.
+        """
+        return None
+
     def inputs_of(self, mean: Array, variance: Array) -> Array | None:
         """Return the inputs (..., width) at which children have a mean and variance of data (...,).
 

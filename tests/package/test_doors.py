@@ -56,6 +56,7 @@ DOORS = {
     "explain": lambda m, path: str(pgm.explain(m, DATA)),
     "impact": lambda m, path: repr(pgm.impact(m, {"v": ROWS[0]}, ("h", 0))),
     "best_observation": lambda m, path: repr(pgm.best_observation(m, ("h", 0), {"v": ROWS[0]})),
+    "divergence": lambda m, path: repr(pgm.divergence(m, m)),
     "explore": lambda m, path: pgm.explore(m, {"v": ROWS[0]}).session.reply({"seq": 0}),
     "prepare": lambda m, path: answers(pgm.prepare(m, ("v",))(DATA)),
     "fit": lambda m, path: learned(pgm.fit(m, DATA, updates=3, progress=False).model),

@@ -77,6 +77,7 @@ OTHERS = {
         pgm.Contribution,
         pgm.BestObservation,
         pgm.Gain,
+        pgm.Divergence,
         pgm.Expectation,
         pgm.Impact,
         pgm.Joint,

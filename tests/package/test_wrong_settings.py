@@ -34,17 +34,8 @@ CHAINS = {"chains": 2, "warmup": 2, "draws": 10}
 
 # Made by the package, base classes, and functions that open a window.
 NOT_IN_THE_TABLE = {
-    *(
-        "Axis",
-        "BestObservation",
-        "Gain",
-        "Contribution",
-        "CoupledTempering",
-        "Expectation",
-        "Finding",
-        "FindingKind",
-        "Fit",
-    ),
+    *("Axis", "BestObservation", "Contribution", "CoupledTempering", "Divergence", "Expectation"),
+    *("Finding", "FindingKind", "Fit", "Gain"),
     *("Impact", "Method", "Model", "NotAsked", "PgmError", "Plan", "Prepared", "Result", "Scheme"),
     *("Status", "Target", "Unit", "GraphBuilder", "Joint", "Mode", "explore", "build_config"),
     *("datasets", "diagnostics"),
@@ -78,6 +69,7 @@ GIVEN = {
     "boltzmann_machine": {"size": 3},
     "dbm": {"sizes": [3, 2, 2]},
     "dbn": {"sizes": [3, 2, 2]},
+    "divergence": {"p": RBM, "q": RBM},
     "drbm": {"inputs": 3, "hidden_size": 2, "classes": 2},
     "explain": {"model": RBM},
     "fit": {"model": RBM, "data": ROWS, "progress": False},
@@ -88,6 +80,7 @@ GIVEN = {
     "linear_decay": {"rate": 0.1, "updates": 10},
     "load": {"path": "absent"},
     "load_declaration": {"path": "absent"},
+    "network": {"data": {"a": 2}, "edges": "a"},
     "noisy_and": {"probabilities": [0.5, 0.6]},
     "noisy_max": {"tables": [[[1, 0], [0.2, 0.8]]] * 2},
     "noisy_min": {"tables": [[[1, 0], [0.2, 0.8]]] * 2},

@@ -25,7 +25,7 @@ from pgmengine.apps.cli.answers import (
     write_rows,
 )
 from pgmengine.apps.cli.completion import complete_negative, complete_optimizer
-from pgmengine.apps.cli.learning import Settings, learned
+from pgmengine.apps.cli.learning import Settings, learned, learned_by_edges
 from pgmengine.apps.cli.options import (
     Do,
     Evidence,
@@ -263,13 +263,11 @@ def draw(
     _warn(result, with_status=False)
 
 
-Data = Annotated[
-    Path,
-    typer.Argument(
-        help=".csv with names of variables in the first line, or rows of numbers for the first "
-        "layer; .npz or .json with an array for each layer or variable; - for standard input"
-    ),
-]
+DATA_HELP = (
+    ".csv with names of variables in the first line, or rows of numbers for the first layer; .npz "
+    "or .json with an array for each layer or variable; - for standard input"
+)
+Data = Annotated[Path, typer.Argument(help=DATA_HELP)]
 Epochs = Annotated[int | None, typer.Option(min=1, help="passes over the data")]
 BatchSize = Annotated[int, typer.Option(min=1, help="rows of a mini-batch")]
 
@@ -277,7 +275,14 @@ BatchSize = Annotated[int, typer.Option(min=1, help="rows of a mini-batch")]
 @app.command()
 def learn(
     model: ModelFile,
-    data: Data,
+    data: Annotated[Path | None, typer.Argument(help=DATA_HELP)] = None,
+    edges: Annotated[
+        str | None,
+        typer.Option(
+            help='in place of MODEL, a network of columns of DATA, "rain -> wet <- sprinkler"; a '
+            "comma begins another statement"
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -315,7 +320,17 @@ def learn(
     unchanged, and the model learned so far is written beside it.
     """
     settings = Settings(optimizer, negative, given, epochs, batch_size, seed, json)
-    learned(model, data, out, settings)
+    if edges is not None and data is not None:
+        raise pgm.PgmError("with --edges the model is declared from the data: leave MODEL out")
+    if edges is not None:
+        learned_by_edges(edges, model, out, settings)
+    elif data is not None:
+        learned(model, data, out, settings)
+    else:
+        raise pgm.PgmError(
+            "there are no data. The arguments are, in this order: model, data; or --edges EDGES "
+            "and data alone"
+        )
 
 
 @app.command(hidden=True)

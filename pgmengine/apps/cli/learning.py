@@ -19,15 +19,17 @@ import typer
 import pgmengine as pgm
 from pgmengine.apps.cli.answers import check_folder, json_text
 from pgmengine.apps.reading.calls import NEGATIVES, OPTIMIZERS, read_call
-from pgmengine.apps.reading.inputs import read_arrays, read_model
+from pgmengine.apps.reading.inputs import read_arrays, read_model, read_table
 from pgmengine.base.display import counted, few
 from pgmengine.base.files import shown
+from pgmengine.declare.networks.edges import parents_of_edges
 from pgmengine.io.formats import WRITERS
 from pgmengine.io.network import network_of
 from pgmengine.io.opened import named, suffix_of
 from pgmengine.learn.full_batch.optimizer_contract import FullBatch
 from pgmengine.learn.loop import unlogged
 from pgmengine.learn.steps.wrappers import holds
+from pgmengine.model.containers import array_of, with_nan
 
 # The exit status after Ctrl-C, as is usual for shells.
 STATUS_INTERRUPTED = 130
@@ -71,7 +73,26 @@ def learned(model: Path, data: Path, out: Path | None, settings: Settings) -> No
     """Learn the model in a file from data, write it, and print what was done."""
     m = read_model(model, settings.seed)
     out = _place(m, model, out)
-    values = read_arrays(m, data, "data")
+    _learn(m, read_arrays(m, data, "data"), out, settings)
+
+
+def learned_by_edges(edges: str, data: Path, out: Path | None, settings: Settings) -> None:
+    """Declare a network from a table of data, learn it, write it, and print what was done."""
+    table = read_table(data, parents_of_edges(edges))
+    # Arrays are columns, where short lists of different names would be states.
+    columns = {name: with_nan(array_of(cells, name)) for name, cells in table.items()}
+    m = pgm.network(columns, edges)
+    out = _place(m, data, out)
+    if not settings.json:
+        print(m)
+    left_out = m.structure.left_out
+    # With an axis of one unit the values are rows, and not one one-hot row.
+    values = {name: x[:, None] for name, x in columns.items() if name not in left_out}
+    _learn(m, values, out, settings)
+
+
+def _learn(m: pgm.Model, values: dict[str, Any], out: Path, settings: Settings) -> None:
+    """Learn a model, write it, and print what was done."""
     rows = _rows(m, values)
     options: dict[str, Any] = {}
     if settings.optimizer is not None:
@@ -122,7 +143,8 @@ def _place(model: pgm.Model, source: Path, out: Path | None) -> Path:
     Without `out`, it is a new file in the present folder.
     """
     if out is None:
-        out = Path(f"{source.name.partition('.')[0]}.learned.safetensors")
+        name = source.name.partition(".")[0]
+        out = Path(f"{'network' if name == '-' else name}.learned.safetensors")
         if out.exists():
             raise pgm.PgmError(
                 f"{shown(out)} exists: name the file to write, or to replace, by --out FILE"

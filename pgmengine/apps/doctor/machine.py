@@ -75,7 +75,7 @@ EXTRAS = (
     Extra(
         "dev",
         "contributors, to run the checks",
-        ("build", "ruff", "mypy", "scikit-learn", "selenium"),
+        ("build", "ruff", "mypy", "scikit-learn", "selenium", "polars", "pyarrow"),
     ),
 )
 

@@ -5,22 +5,31 @@ states without names; an empty cell, or ?, is not observed. A table without a li
 of values for the first layer of the model. Cells are separated by commas, and under names also by
 semicolons or tabs, if only one of them makes names of variables out of the first line.
 
+A table that a network is declared from (`read_columns`) has columns of other names as well.
+
 A table that could be read in two ways is refused, with the line and the column.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from io import StringIO
 from typing import Any
 
 import pgmengine as pgm
-from pgmengine.apps.reading.cells import one_unit, state, states_of_cells
+from pgmengine.apps.reading.cells import (
+    MARKS_OF_OTHERS,
+    WHERE_MISSING,
+    one_unit,
+    state,
+    states_of_cells,
+)
 from pgmengine.base.display import few
 from pgmengine.base.names import nearest
 from pgmengine.model.layer import Layer
+from pgmengine.model.names.state_names import written_number
 from pgmengine.model.names.unit_names import Place
 
 # Separators of cells, with their names for messages. The first one is the usual one.
@@ -42,6 +51,52 @@ def read_csv(model: pgm.Model, text: str) -> dict[str, Any]:
         first, cells, lambda i: f"line {rows[i // width][0]}, index {i % width}"
     )
     return {first.name: states.reshape(-1, width)}
+
+
+def read_columns(text: str, names: Collection[str]) -> dict[str, list[Any]]:
+    """Return the columns of a table without a model, None in empty cells.
+
+    A column of numbers has integers or fractions, one of true and false has booleans, and all
+    others have text. Cells are separated by whatever makes most of `names` out of the first line.
+
+    Raises
+    ------
+    PgmError with the line for rows of unequal length, and for a mark of a missing value, such as
+    NA, among numbers.
+    """
+    lines = {by: next((row for _, row in _lines(text, by) if row), []) for by in SEPARATORS}
+    found = {by: len({x.strip() for x in line} & {*names}) for by, line in lines.items()}
+    rows = _rows(text, max(found, key=lambda by: found[by]))
+    header = [cell.strip() for cell in rows[0][1]]
+    if len(rows) < 2:
+        raise pgm.PgmError("there are no rows below the names of columns, expected at least one")
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise pgm.PgmError(f"line {rows[0][0]}: {twice!r} is the name of two columns")
+    columns = zip(*(row for _, row in rows[1:]), strict=True)
+    lines_of_rows = [line for line, _ in rows[1:]]
+    return {
+        name: _typed(cells, name, lines_of_rows)
+        for name, cells in zip(header, columns, strict=True)
+    }
+
+
+def _typed(cells: Sequence[str], name: str, lines: Sequence[int]) -> list[Any]:
+    """Return the cells of a column as numbers, booleans or text, None where they are empty."""
+    texts = [None if (cell := given.strip()) in ("", "?") else cell for given in cells]
+    seen = {text for text in texts if text is not None}
+    if seen and all(text.casefold() in ("true", "false") for text in seen):
+        return [text and text.casefold() == "true" for text in texts]
+    numbers = {text: written_number(text) for text in seen}
+    marks = {text for text in seen if text.casefold() in MARKS_OF_OTHERS}
+    if any(numbers[text] is None for text in seen - marks):
+        return texts
+    if seen - marks and marks:
+        row = next(i for i, text in enumerate(texts) if text in marks)
+        raise pgm.PgmError(
+            f"line {lines[row]}, column {name!r}: {texts[row]!r} among numbers{WHERE_MISSING}"
+        )
+    return texts if marks else [text and numbers[text] for text in texts]
 
 
 def _name(model: pgm.Model, cell: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pgmengine as pgm
 from pgmengine.apps.reading.array_files import as_rows, read_json, read_npz
 from pgmengine.apps.reading.cells import as_entry, state, states_of_cells
-from pgmengine.apps.reading.csv_tables import read_csv
+from pgmengine.apps.reading.csv_tables import read_columns, read_csv
 from pgmengine.base.files import plain_text, readable, shown
 from pgmengine.io.formats import EVIDENCE_SUFFIX, READERS
 from pgmengine.io.opened import suffix_of
@@ -119,11 +119,29 @@ def read_arrays(model: pgm.Model, path: Path, what: str = "evidence") -> dict[st
     return _checked(title, place, lambda: READERS_OF_TEXT[path.suffix](model, plain_text(path)))
 
 
-def _read_standard(model: pgm.Model) -> dict[str, Any]:
-    """Return the values that standard input has as a JSON object, or else as a table."""
+def read_table(path: Path, names: Collection[str]) -> dict[str, list[Any]]:
+    """Return the columns of a .csv or .tsv file, or of `-`, some of which have the given names."""
+    if str(path) == STANDARD_INPUT:
+        return _checked("data from standard input", "", lambda: read_columns(_standard(), names))
+    if READERS_OF_TEXT.get(path.suffix) is not read_csv:
+        raise pgm.PgmError(
+            f"data file {shown(path)}: expected .csv or .tsv, or - for standard input, where a "
+            "network is declared by --edges"
+        )
+    title = f"data file {shown(path)}"
+    return _checked(title, shown(path), lambda: read_columns(plain_text(path), names))
+
+
+def _standard() -> str:
+    """Return the text of standard input."""
     if sys.stdin.isatty():
         print("pgmengine: reading from the terminal; Ctrl-D ends the input", file=sys.stderr)
-    text = sys.stdin.buffer.read().decode("utf-8-sig")
+    return sys.stdin.buffer.read().decode("utf-8-sig")
+
+
+def _read_standard(model: pgm.Model) -> dict[str, Any]:
+    """Return the values that standard input has as a JSON object, or else as a table."""
+    text = _standard()
     return (read_json if text.lstrip().startswith("{") else read_csv)(model, text)
 
 

@@ -1,1 +1,1 @@
-"""Insight: the impact of each observation on an answer, and the best next observation."""
+"""Insight: impacts of observations, the best next one, and divergences of models."""

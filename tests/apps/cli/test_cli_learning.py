@@ -73,6 +73,46 @@ def test_settings_are_the_ones_of_fit(data, tmp_path):
     assert found["log_likelihood"] < 0 and found["log_likelihood_before"] < 0
 
 
+TABLE = "id,a;b,flag,count,size\nu,x,true,1,0.5\nv,y,False,?,1.5\nw,x,,2,2\nq, y ,TRUE,1,-1e1\n"
+
+
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_a_network_that_edges_declare(separator, tmp_path):
+    (tmp_path / "d.csv").write_text(TABLE.replace(",", separator))
+    edges, file = "flag -> count, flag -> size", tmp_path / "m.safetensors"
+    out = learn("--edges", edges, tmp_path / "d.csv", "--out", file)
+    columns = {
+        "flag": [True, False, None, True],
+        "count": [1, None, 2, 1],
+        "size": [0.5, 1.5, 2.0, -10.0],
+    }
+    truth = pgm.fit(pgm.network(columns, edges), columns, progress=False)
+    same(pgm.load(file), truth.model)
+    assert "  declared from 4 rows; left out: id, a;b\n" in out
+    assert "  flag: False, True; booleans, 1 of 4 cells empty\n" in out
+    assert "data: 4 rows, 2 of 12 cells empty\n" in out
+    found = learn("--edges", "flag", "-", "--json", "--out", tmp_path / "f.bif", input=TABLE)
+    assert json.loads(found)["rows"] == 4
+
+
+@one_test_over("words, text, message", [
+    (["--edges", "a -> c", "d.csv"], "a,b\n1,2\n2,1\n", "'c' is no column of the data"),
+    (["--edges", "a", "d.csv"], "a,b\n1,2\n2,1\nNA,3\n", "line 4, column 'a': 'NA' among numbers"),
+    (["--edges", "a", "d.csv"], "a,a\n1,2\n", "'a' is the name of two columns"),
+    (["--edges", "a", "d.csv"], "a,b\n", "no rows below the names of columns"),
+    (["--edges", "a", "d.csv"], "a,b\n1\n", "rows of unequal length: line 2"),
+    (["--edges", "a", "d.npz"], "", "expected .csv or .tsv"),
+    (["--edges", "a", ASIA, "d.csv"], "a\n1\n", "leave MODEL out"),
+    ([ASIA], "", "there are no data"),
+])  # fmt: skip
+def test_messages_about_edges(words, text, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / words[-1].rpartition("/")[2]).write_text(text)
+    found = CliRunner().invoke(app, ["learn", *words])
+    assert isinstance(found.exception, pgm.PgmError)
+    assert message in str(found.exception)
+
+
 def test_a_trainer_of_an_undirected_model(tmp_path):
     pgm.save(pgm.rbm(16, 4, rng=0), tmp_path / "r.safetensors")
     x = pgm.datasets.bars_and_stripes().x_train
