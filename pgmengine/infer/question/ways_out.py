@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from pgmengine.base.errors import PgmError
 from pgmengine.evidence.target import Target
 from pgmengine.infer.bounds.mini_bucket import MiniBucket
@@ -63,14 +65,15 @@ def with_ways_out(question: AnyPrepared, message: str) -> str:
     """
     want, asked = question.want, question.method
     tried = asked.candidates if isinstance(asked, Auto) else (asked,)
-    names = {type(as_method(m)).__name__ for m in tried}
-    others = [m for m in _methods() if type(m).__name__ not in names]
+    types = {type(as_method(m)) for m in tried}
+    every = _methods(question.target)
+    others = [m for m in every if type(m) not in types]
     limit = asked.max_seconds if isinstance(asked, Auto) else Auto().max_seconds
     find = partial(_ways, question.target, limit)
     ways, whole = _best(find(others, want)), True
     if not ways:
         parts = [(w,) for w in dict.fromkeys(_alone(want)) if (w,) != want]
-        firsts = [next(find(_methods(), part), None) for part in parts]
+        firsts = [next(find(every, part), None) for part in parts]
         ways, whole = [way for way in firsts if way is not None], False
     if not ways:
         return message
@@ -84,15 +87,22 @@ def ways_on(question: AnyPrepared, result: Result) -> tuple[str, ...]:
     """Return calls that may do better than a doubtful estimate; none after other answers."""
     if result.status in GIVEN_ELSEWHERE or result.kind != "estimate":
         return ()
+    target = question.target
     lines = [LONGER] if longer(result.method) is not None else []
-    find = _ways(question.target, Auto().max_seconds, BY_NAME[:1], question.want)
+    find = _ways(target, Auto().max_seconds, _by_name(target), question.want)
     return (*lines, *(way.line(whole=True).strip() for way in find))
 
 
-def _methods() -> list[AnyMethod]:
+def _methods(target: Target) -> list[AnyMethod]:
     """Return all methods that may be a way out, each type once, in the order in which Auto asks."""
-    every = (*map(as_method, Auto().candidates), *BY_NAME)
+    every = (*map(as_method, Auto().candidates), *_by_name(target))
     return [m for i, m in enumerate(every) if type(m) not in map(type, every[:i])]
+
+
+def _by_name(target: Target) -> tuple[AnyMethod, ...]:
+    """Return the methods that Auto does not ask; states are counted where zeros leave few."""
+    zeros = np.isneginf(target.model.table_entries).any()
+    return BY_NAME if zeros else tuple(m for m in BY_NAME if not isinstance(m, ModelCounting))
 
 
 def _alone(want: tuple[str, ...]) -> Iterator[str]:
