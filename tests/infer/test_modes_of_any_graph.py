@@ -7,6 +7,8 @@ import pytest
 from extras import extra
 
 import pgmengine as pgm
+from pgmengine.infer.modes.mode_factors import mode_factors
+from pgmengine.infer.modes.possible_state import possible_state
 
 UNITS = 6
 
@@ -156,3 +158,59 @@ def test_weights_without_digits_leave_no_proof(want):
     method = pgm.ModeSearch() if want == "mode" else pgm.MiniBucket(max_states=8, seconds=1)
     with pytest.raises(pgm.PgmError, match="rounding of log weights so large"):
         pgm.infer(huge, want=(want,), method=method, rng=0)
+
+
+def constraints(seed):
+    """Return cards and tables of a few entries that are mostly 0, by scope."""
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(2, 8)), int(rng.integers(2, 4))
+    tables = []
+    for _ in range(int(rng.integers(1, 12))):
+        scope = rng.choice(n, min(int(rng.integers(1, 4)), n), replace=False).tolist()
+        some = rng.random((k,) * len(scope)) < rng.choice([0.3, 0.5, 0.8])
+        if some.any():
+            tables.append((scope, some * rng.uniform(0.5, 2.0, some.shape)))
+    b = pgm.GraphBuilder()
+    x = b.variable("x", states=k, shape=n)
+    for scope, table in tables:
+        b.table(tuple(x[i] for i in scope), table)
+    with np.errstate(divide="ignore"):
+        logs = [
+            sum(np.log(table[tuple(state[i] for i in scope)]) for scope, table in tables)
+            for state in itertools.product(range(k), repeat=n)
+        ]
+    return b.build(), max(logs, default=0.0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_possible_state_is_found_or_proved_absent(seed):
+    for number in range(seed * 10, seed * 10 + 10):
+        model, best = constraints(number)
+        (one,) = mode_factors(model.given())
+        if np.isneginf(one.conditioned.constant(model.given())).any():
+            continue
+        factors = one.of_row(model.given())
+        state = possible_state(factors)
+        assert len(state) == 0 if np.isneginf(best) else np.isfinite(factors.value(state))
+        search = pgm.ModeSearch(sweeps=20)
+        if np.isneginf(best):
+            with pytest.raises(pgm.PgmError, match="impossible|probability"):
+                pgm.infer(model, want=("mode",), method=search, rng=0)
+        else:
+            assert pgm.infer(model, want=("mode",), method=search, rng=0).status.good
+
+
+def test_a_hard_sudoku_is_solved_without_a_package():
+    b = pgm.GraphBuilder()
+    z = b.variable("z", states=9, shape=81)
+    cells = np.arange(81).reshape(9, 9)
+    groups = [*cells, *cells.T, *cells.reshape(3, 3, 3, 3).swapaxes(1, 2).reshape(9, 9)]
+    pairs = {(min(i, j), max(i, j)) for g in groups for i in g for j in g if i != j}
+    one, two = np.array(sorted(pairs)).T
+    b.table((z[one], z[two]), 1 - np.eye(9), name="differ")
+    given = "1....7.9..3..2...8..96..5....53..9...1..8...26....4...3......1..4......7..7...3.."
+    row = [np.nan if c == "." else int(c) - 1 for c in given]
+    r = pgm.infer(b.build(), {"z": row}, want=("mode",), method=pgm.ModeSearch(), rng=0)
+    assert r.kind == "exact" and r.status.good
+    for group in groups:
+        assert sorted(r.assignment()["z"][group]) == list(range(9))

@@ -9,7 +9,8 @@ no factor, and are drawn together. The score of state k of variable v is the sum
 
 where the place of a factor follows the states of all its members. An impossible entry costs a
 penalty, which grows from round to round as long as the best state is impossible, so that the search
-can cross states that no draw could.
+can cross states that no draw could. Where two rounds have failed, a search by propagation of zeros
+finds a possible state, or proves that there is none (possible_state.py).
 
 Max-sum diffusion (mode_bounds.py) gives another state, and bounds all from above: the gap is the
 difference of its bound and the best state.
@@ -40,6 +41,7 @@ from pgmengine.infer.modes.mode_factors import (
     searched,
     strides,
 )
+from pgmengine.infer.modes.possible_state import possible_state
 from pgmengine.infer.question.prepared import AnyPrepared, Method
 from pgmengine.infer.results.result import Plan, Result
 
@@ -123,8 +125,14 @@ class ModeSearch(Method["list[ModeFactors]"]):
             bounds = diffused(factors.cards, factors.scopes, factors.logs)
             upper, margin, states = bounds.upper, bounds.margin, [bounds.state]
         penalty = PENALTY
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             states += annealed(factors, self.sweeps, self.starts, penalty, rng)
+            if number == 1:
+                # Annealing has failed twice, so that few states are possible.
+                found = possible_state(factors)
+                if found is not None and not len(found):
+                    return Found(states[-1], 0.0)
+                states += [] if found is None else [found]
             values = [factors.value(one) for one in states]
             if np.isfinite(best := max(values)):
                 # What the bound allows for rounding, on both sides, is no gap.
