@@ -111,12 +111,14 @@ DRAWN = (
     Drawn("mixtures", "Customers in three groups, and log p by the number of groups"),
     Drawn("coupling_analysis", "A map of the couplings of pairs, which finds the contacts"),
     Drawn("denoising", "A clean image, a noisy one with a scratch, and what was restored"),
+    Drawn("puzzles", "A sudoku, with its clues in bold and the digits that were found"),
 )
 
 # The tutorials whose pictures pages of tasks have on the start page.
 FROM_TUTORIAL = {
     "network_file": "09_bayesian_network",
     "data_table": "12_bayesian_network_from_data",
+    "large_data": "12_bayesian_network_from_data",
     "sequences": "11_hidden_markov_model",
     "images": "02_train_an_rbm",
     "missing_values": "07_mixing_it_all",

@@ -331,10 +331,26 @@ def denoising(n: dict[str, Any]) -> Any:
     return figure
 
 
+def puzzles(n: dict[str, Any]) -> Any:
+    """Draw the harder sudoku: its clues in bold, and the digits that were found."""
+    figure, ax = plt.subplots(figsize=(4, 4), layout="constrained")
+    clues = np.reshape(n["clues"], (9, 9))
+    digits = n["r"].assignment()["z"].reshape(9, 9)
+    for (i, j), digit in np.ndenumerate(digits):
+        given = not np.isnan(clues[i, j])
+        color, weight = ("black", "bold") if given else (CYCLE[0], "normal")
+        ax.text(j, i, digit, ha="center", va="center", fontsize=14, color=color, weight=weight)
+    for at in range(10):
+        for line in (ax.axhline, ax.axvline):
+            line(at - 0.5, color="black", linewidth=2.0 if at % 3 == 0 else 0.5)
+    ax.set(xticks=[], yticks=[], xlim=(-0.5, 8.5), ylim=(8.5, -0.5))
+    return figure
+
+
 # Name of a page of tasks -> its picture, from the names that its blocks leave.
 OF_TASKS: dict[str, Callable[[dict[str, Any]], Any]] = {
     one.__name__: one
-    for one in (crowd_labels, item_response, mixtures, coupling_analysis, denoising)
+    for one in (crowd_labels, item_response, mixtures, coupling_analysis, denoising, puzzles)
 }
 
 

@@ -26,6 +26,7 @@ from pgmengine.declare.values.noisy import noisy_or as noisy_or
 from pgmengine.engine.kernels import Blend as Blend
 from pgmengine.engine.kernels import FlipState as FlipState
 from pgmengine.engine.kernels import Gibbs as Gibbs
+from pgmengine.evidence.shards import Shards as Shards
 from pgmengine.evidence.soft import likelihood as likelihood
 from pgmengine.evidence.target import Target as Target
 from pgmengine.infer.insight.best_observation import BestObservation as BestObservation

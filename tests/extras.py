@@ -6,7 +6,7 @@ from pgmengine.base.extras import EXTRAS as OF_THE_PACKAGE
 
 # Those of the package, and further ones that only tests import.
 EXTRAS = OF_THE_PACKAGE | {"dimod": "dimod", "distributed": "distributed", "jupytext": "tutorials"}
-EXTRAS |= {"selenium": "dev", "polars": "dev", "pyarrow": "dev"}
+EXTRAS |= {"selenium": "dev", "polars": "dev"}
 
 
 def extra(module):

@@ -14,6 +14,7 @@ EXTRAS = {
     "goatd": "treewidth",
     "matplotlib": "plots",
     "pandas": "arviz",
+    "pyarrow": "parquet",
     "pyganak": "counting",
     "pytoulbar2": "map",
     "sklearn": "sklearn",

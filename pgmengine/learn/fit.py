@@ -48,7 +48,7 @@ from pgmengine.learn.starting.arguments import (
     row_weights,
     written,
 )
-from pgmengine.learn.starting.fit_plan import FitPlan, plan_fit
+from pgmengine.learn.starting.fit_plan import FitPlan, plan_fit, read_data
 from pgmengine.learn.steps.wrappers import averaged
 from pgmengine.model.names.unit_names import Member
 from pgmengine.model.structure import Structure
@@ -331,7 +331,7 @@ def fit(
     check_start(state, checkpoint)
     check_executor(executor)
     limit = math.inf if seconds is None else amount("seconds", seconds)
-    read = data if isinstance(data, FitData) else FitData(data)
+    read = data if isinstance(data, FitData) else read_data(data, sample_weight)
     plan = plan_fit(
         models[0],
         read,

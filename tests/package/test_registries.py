@@ -72,7 +72,7 @@ OTHERS = {
     # A single value: no draw, no slope. Groups of columns, which only handles declare and which are
     # not for bare layers: tests/learn/test_full_normal.py has their contract.
     "units": {pgm.Constant, pgm.FullNormal},
-    "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Target, pgm.Template, pgm.Unit},
+    "graphs": {pgm.GraphBuilder, pgm.Model, pgm.Shards, pgm.Target, pgm.Template, pgm.Unit},
     "answers": {
         pgm.Contribution,
         pgm.BestObservation,

@@ -28,7 +28,7 @@ PLACES = dict.fromkeys(DOORS, "apps") | {"_kernels": "base"}
 # Optional extras, and packages that take longer to import than small questions take to answer.
 DEFERRED = {
     "anywidget", "arviz_base", "arviz_stats", "goatd", "matplotlib", "networkx", "pandas",
-    "pyganak", "pytoulbar2", "rich",
+    "pyarrow", "pyganak", "pytoulbar2", "rich",
     "safetensors", "scipy", "sklearn", "threadpoolctl", "xarray", "importlib", "html", "difflib",
 }  # fmt: skip
 

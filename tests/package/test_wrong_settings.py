@@ -76,6 +76,7 @@ GIVEN = {
     "harmonic": {"a": 1, "b": 1},
     "impact": {"model": RBM, "evidence": {"v": ROWS["v"][0]}, "name": ("h", 0)},
     "infer": {"model": RBM},
+    "Shards": {"parts": [ROWS]},
     "likelihood": {"values": {"v": [1, 2]}},
     "linear_decay": {"rate": 0.1, "updates": 10},
     "load": {"path": "absent"},

@@ -10,14 +10,14 @@ import numpy as np
 from pgmengine.base.types import Array
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import AnyMethod
-from pgmengine.learn.contracts import ModelPhase, Negative, NormalizedPhase, Positive
+from pgmengine.learn.contracts import Negative, Positive
 from pgmengine.learn.full_batch.counting import is_complete
 from pgmengine.learn.full_batch.objective import Objective, Rows
+from pgmengine.learn.full_batch.sharded_rows import Reading, ShardedRows, further_rows
 from pgmengine.learn.full_batch.spreads import collapsed, other_spreads
 from pgmengine.learn.full_batch.unused_states import unused_states
 from pgmengine.learn.monitoring.finding import Finding, FindingKind
 from pgmengine.learn.negative.exact_gradient import ExactGradient
-from pgmengine.learn.phases.batch import idle_entries, joint_masks, only, uninformed_entries
 from pgmengine.learn.recorded.recorded_updates import Call
 from pgmengine.learn.run import Run, compact
 
@@ -50,7 +50,12 @@ class WholeRun(Run):
         self.target = compact(target, np.float64)
         own = self.target, self.weights, self.given, self.idle, self.uninformed, self.model_phase
         parts = [Rows(*own, positive, self.rng, self.executor)]
-        parts += [self._further(*one, positive) for one in self.data.others]
+        if self.data.shards is not None:
+            reading = Reading(self.model, self.given, self.negative, positive)
+            parts = [ShardedRows(parts[0], self.data.shards, reading)]
+        for other, weights, given in self.data.others:
+            same = compact(other, np.float64), weights, given
+            parts.append(further_rows(*same, self.negative, positive, self.executor))
         self.objective = Objective(parts, self.data, self.rng, self.notes, self.allowance)
         self.positive, self.optimizer = self.objective.method, optimizer
         self.factorised = is_complete(target)
@@ -60,22 +65,6 @@ class WholeRun(Run):
                 "be exact, so that the objective is not known: it may fall, and learning ends "
                 "after the last update"
             )
-
-    def _further(
-        self,
-        target: Target,
-        weights: Array,
-        given: Mapping[str, Array],
-        positive: Positive | AnyMethod | None,
-    ) -> Rows:
-        """Return rows of another model that shares the parameters."""
-        target, rng = compact(target, np.float64), np.random.default_rng(0)
-        uninformed = uninformed_entries(target, given)
-        fixed = joint_masks(idle_entries(target, given), uninformed)
-        phase: ModelPhase = NormalizedPhase()
-        if not target.structure.normalized or given:
-            phase = self.negative.start(only(target, given), rng)
-        return Rows(target, weights, given, fixed, uninformed, phase, positive, rng, self.executor)
 
     def most_updates(self, total: int) -> int:
         """Return the number of updates of a fit whose length is not given."""

@@ -31,6 +31,7 @@ import numpy as np
 from pgmengine.base.errors import InternalError, PgmError
 from pgmengine.base.types import Array, Params, Weight
 from pgmengine.declare.model import Model
+from pgmengine.evidence.shards import Shards
 from pgmengine.evidence.target import Target
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.long_chains.chain_counts import Chains, chains_of
@@ -83,12 +84,14 @@ class FitData:
     others : rows of other models that share its parameters: target, weights, and given units.
     blank : the sum of the weights of rows that observe nothing, and are left out.
     kept : the parameters that stay as they are declared.
+    shards : all parts of the data, if they are loaded one by one; `values` is the first table.
     """
 
     values: Any
     others: tuple[tuple[Target, Array, Mapping[str, Array]], ...] = ()
     blank: float = 0.0
     kept: tuple[str, ...] = ()
+    shards: Shards | None = None
 
 
 class Rows:
@@ -105,7 +108,11 @@ class Rows:
     phase : the model phase.
     positive : the given method of the data phase, or None.
     rng : random numbers, for methods that sample.
+    in_memory : whether `target` has all rows; else `moments` has the moments of real children.
     """
+
+    in_memory = True
+    moments: Mapping[str, Moments]
 
     def __init__(
         self,
@@ -320,8 +327,10 @@ class Objective:
         return out
 
     @cached_property
-    def moments(self) -> dict[str, Moments]:
+    def moments(self) -> Mapping[str, Moments]:
         """The moments of the data of children with real values, by parameter."""
+        if not self.parts[0].in_memory:
+            return self.parts[0].moments
         return data_moments([(part.target, part.weights) for part in self.parts])
 
     @property
@@ -339,6 +348,8 @@ class Objective:
         """The rows of all models as chains; None where they are none, or not exact."""
         for part in self.parts:
             if part.complete or getattr(part.positive, "guarantee", "exact") != "exact":
+                return None
+            if not part.in_memory:
                 return None
         return chains_of([p.target for p in self.parts], [p.weights for p in self.parts])
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pgmengine.base.checks import whole
+from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array
 from pgmengine.declare.model import Model
+from pgmengine.evidence.shards import Shards
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import AnyMethod
 from pgmengine.learn.contracts import Monitor, Negative, Optimizer, PhaseMonitor, Positive
@@ -164,6 +167,15 @@ class FitPlan:
         return UnderWay(run, history, watch, updates, names)
 
 
+def read_data(data: Any, sample_weight: ArrayLike | None) -> FitData:
+    """Return the data of a fit; of shards, the first table and all parts."""
+    if not isinstance(data, Shards):
+        return FitData(data)
+    if sample_weight is not None:
+        raise PgmError("sample_weight: rows of Shards have no weights; leave it out")
+    return FitData(next(data.parts[0].tables()), shards=data)
+
+
 def plan_fit(
     model: Model,
     data: FitData,
@@ -183,13 +195,20 @@ def plan_fit(
     """Read the data and choose what was left open; PgmError for data that cannot be learned."""
     chances = probabilities_of(model.structure, data.values, probabilities)
     check_mini_batches(optimizer, chances)
-    target, rows, known, weights = target_of(model, data.values, given, sample_weight, chances)
+    with nullcontext() if data.shards is None else data.shards.parts[0].named():
+        target, rows, known, weights = target_of(model, data.values, given, sample_weight, chances)
     optimizer, why = (
         (optimizer, "") if chances else chosen(optimizer, target, known, negative, positive)
     )
     all_rows = holds(optimizer, FullBatch)
     if not all_rows:
         check_scales([(target, known)])
+        if data.shards is not None:
+            by = "mini-batches" if optimizer is None else repr(optimizer)
+            raise PgmError(
+                f"Shards: this fit learns by {by}, and parts are loaded for passes over all rows: "
+                "take optimizer=pgm.EM() or pgm.LBFGS(), or fit part by part with state="
+            )
     length = Length.of(target.rows, target.rows if all_rows else batch_size, epochs, updates)
     scaled = mean_one(weights)
     means = observed_means(_at_probabilities(target, chances), scaled)
