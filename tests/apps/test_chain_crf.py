@@ -19,7 +19,7 @@ from pgmengine.base.errors import PgmError
 extra("sklearn")
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 
 from pgmengine.sklearn import ChainCRF
 
@@ -85,6 +85,60 @@ def test_likelihood_and_gradient_are_those_over_all_paths(kind, labels, step=1e-
                     ends.append(loss(X, codes, coef, transitions))
                     given[place] -= sign * step
                 assert found[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6)
+
+
+def test_labels_that_are_not_known_are_summed_over(monkeypatch, step=1e-5):
+    """The objective is that over all completions of the labels, times the weight of a sequence."""
+    monkeypatch.setattr(objective, "PART_NUMBERS", 8)
+    labels = 2
+    X, codes = sequences(0, labels)
+    rng = np.random.default_rng(7)
+    gaps = [
+        np.where((rng.random(len(part)) < 0.5) & (i % 4 == 0), -1, part)
+        for i, part in enumerate(codes)
+    ]
+    weights = rng.integers(0, 4, len(X)).astype(float)
+
+    def expected(coef, transitions):
+        total = 0.0
+        for x, part, weight in zip(X, gaps, weights, strict=True):
+            open_ = np.flatnonzero(part < 0)
+            every = []
+            for states in itertools.product(range(labels), repeat=len(open_)):
+                whole = part.copy()
+                whole[open_] = states
+                every.append(-loss([x], [whole], coef, transitions))
+            total -= weight * np.logaddexp.reduce(every)
+        return total
+
+    steps = Steps(np.concatenate(X), np.array([len(x) for x in X]))
+    found = Likelihood(steps, np.concatenate(gaps), labels, weights)
+    assert any(one is None for one in found._excluded) and not all(
+        one is None for one in found._excluded
+    )
+    coef, transitions = rng.normal(size=(4, labels)), rng.normal(size=(labels, labels))
+    value, slope, pairs = found(coef, transitions)
+    assert value == pytest.approx(expected(coef, transitions), abs=1e-9)
+    for given, own in ((coef, slope), (transitions, pairs)):
+        for place in np.ndindex(given.shape):
+            ends = []
+            for sign in (1, -1):
+                given[place] += sign * step
+                ends.append(expected(coef, transitions))
+                given[place] -= sign * step
+            assert own[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-5)
+
+
+def test_gaps_and_weights_of_sequences_are_learned_and_predictions_are_joined():
+    X, codes = sequences(3, 3, count=12)
+    y = [[LABELS[k] for k in part] for part in codes]
+    twice = ChainCRF().fit(X + X[:4], y + y[:4])
+    weighted = ChainCRF().fit(X, y, sample_weight=[2.0] * 4 + [1.0] * (len(X) - 4))
+    np.testing.assert_allclose(weighted.coef_, twice.coef_, atol=1e-3)
+    some = [[None if i % 3 == 0 else label for i, label in enumerate(part)] for part in y]
+    assert set(ChainCRF().fit(X, some).classes_) <= set(LABELS)
+    joined = cross_val_predict(ChainCRF(), X, y, cv=3)
+    assert [len(part) for part in joined] == [len(x) for x in X]
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
@@ -415,8 +469,7 @@ NAN = np.array([[0.0, 1, 2], [np.nan, 1, 2]])
     [
         (GOOD, [["a", "b"]], "y has 1 sequences, expected 2"),
         (GOOD, [["a"], ["b"]], "y: sequence 0 has 1 labels, expected 2"),
-        (GOOD, [["a", None], ["b"]], "y: sequence 0, step 1: None"),
-        (GOOD, [["a", np.nan], ["b"]], "y: sequence 0, step 1: nan"),
+        (GOOD, [[None, None], [np.nan]], "y: none of 3 labels is known, expected at least one"),
         (GOOD, [["a", ("b",)], ["b"]], r"y: sequence 0, step 1: \('b',\)"),
         (GOOD, [["a", "b"], [1]], "y: sequence 1, step 0: 1 is a number, .* before it are texts"),
         (GOOD, ["ab", "b"], "y: sequence 0 is 'ab', expected a list of labels"),

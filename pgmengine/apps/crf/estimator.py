@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pgmengine.apps.crf.likelihood import Likelihood, parts_of
 from pgmengine.apps.crf.minimise import minimise
@@ -40,6 +41,7 @@ from pgmengine.base.work.threads import one_blas_thread
 from pgmengine.declare.builder import GraphBuilder
 from pgmengine.declare.template import Template
 from pgmengine.infer.exact.long_chains.chain_sums import best_paths, chain_sums
+from pgmengine.learn.starting.arguments import row_weights
 
 with needed_by("pgmengine.sklearn"):
     from sklearn.base import BaseEstimator
@@ -133,15 +135,20 @@ class ChainCRF(BaseEstimator):
     max_iter: int = 1000
     tol: float = 1e-6
 
-    def fit(self, X: Sequences, y: Labels) -> ChainCRF:
+    def fit(self, X: Sequences, y: Labels, sample_weight: ArrayLike | None = None) -> ChainCRF:
         """Learn from labelled sequences, and return this estimator.
+
+        Sequences may lack labels: they are learned by the probability of the labels that are known,
+        summed over the others. That objective has several maxima, and learning ends in one.
 
         Parameters
         ----------
         X : a list with one entry for each sequence: an array, a DataFrame or a scipy.sparse matrix
             (steps, features), or a list with a dict of features, or a list of names, for each step.
             {"word": "walk"} is the feature "word=walk" with the value 1.
-        y : a list with a list of labels, texts or numbers, for each sequence.
+        y : a list with a list of labels, texts or numbers, for each sequence; None is a label that
+            is not known.
+        sample_weight : (sequences,) how often each sequence counts, from 0 up; None: once.
         """
         check_number(self, "l1", "l2", "tol")
         check_whole(self, "max_iter")
@@ -153,7 +160,8 @@ class ChainCRF(BaseEstimator):
             sequences, columns = by_columns(sequences, None)
             steps = stacked_numbers(sequences, None)
             names = columns or numbered(steps.values.shape[1])
-        labels = stacked_labels(y, steps.lengths)
+        labels = stacked_labels(y, steps.lengths, gaps=True)
+        weights = None if sample_weight is None else row_weights(len(sequences), sample_weight)
         if not labels:
             raise PgmError(
                 f"X has {len(sequences)} sequences without a step, expected at least one step"
@@ -161,7 +169,7 @@ class ChainCRF(BaseEstimator):
         self.classes_, codes = classes_of(labels, steps.lengths)
         self.has_items_, self.feature_names_, self.n_features_in_ = items, names, len(names)
         self.__dict__.pop("_column", None)
-        self._learn(Likelihood(steps, codes, len(self.classes_)))
+        self._learn(Likelihood(steps, codes, len(self.classes_), weights))
         declared = ChainOfLabels(tuple(str(label) for label in self.classes_.tolist()))
         self.template_ = Template(declared).with_params({TRANSITION: self.transitions_})
         return self

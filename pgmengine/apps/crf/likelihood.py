@@ -11,6 +11,10 @@ of neighbouring labels for T.
 Layout: the steps of all sequences are one matrix X, sequence by sequence. Sequences that follow
 each other form parts of about PART_NUMBERS numbers, which fit into caches and are shared among
 threads. The parts, and therefore all bits of the results, do not depend on the number of threads.
+A sequence of which some labels are not known has the sum over these labels as its likelihood:
+log Z with the known labels fixed, less log Z. Its observed counts are expected ones of the first
+sum, which is not concave in the weights.
+
 The product with X' is taken on the threads by blocks of features. Features of which few are not 0
 are kept as a sparse array, also where an array was given, because its products are faster. The
 results differ by rounding only.
@@ -70,31 +74,50 @@ class Likelihood:
     Parameters
     ----------
     steps : the features of all steps.
-    codes : (steps,) number of the label of each step.
+    codes : (steps,) number of the label of each step, -1 where it is not known.
     labels : the number of labels.
+    weights : (sequences,) how often each sequence counts; None: once.
 
     Attributes
     ----------
     labels, features : the numbers of labels and of features.
     sizes : (features,) the largest absolute value of each feature.
-    observed, observed_pairs : the gradient of the log weights of the given labels: sums of features
-        by label, (features, labels), and numbers of pairs of successive labels, (labels, labels).
+    observed, observed_pairs : the gradient of the log weights of the labels of the parts of which
+        all are known: sums of features by label, (features, labels), and numbers of pairs of
+        successive labels, (labels, labels).
     """
 
-    def __init__(self, steps: Steps, codes: Array, labels: int) -> None:
+    def __init__(
+        self, steps: Steps, codes: Array, labels: int, weights: Array | None = None
+    ) -> None:
         self.labels, self.features = labels, steps.values.shape[1]
         self.sizes = _sizes(steps.values)
         values = _with_fast_products(steps.values)
         self._parts = parts_of(steps.lengths, labels)
         self._values = [values[part.steps] for part in self._parts]
         self._blocks = _blocks_of_features(values, labels)
+        owner = np.repeat(np.arange(len(steps.lengths)), steps.lengths)
+        every = np.ones(len(steps.lengths)) if weights is None else weights
+        self._heavy = None if (every == 1).all() else every[owner][:, None]
+        ends = np.cumsum([len(part.lengths) for part in self._parts])[:-1]
+        self._weights = np.split(every, ends)
+        # The states that are excluded in each part with a label that is not known.
+        self._excluded: list[Array | None] = []
+        whole = np.ones(len(codes), dtype=bool)
+        for part in self._parts:
+            own = codes[part.steps]
+            gaps = bool((own < 0).any())
+            whole[part.steps] = not gaps
+            others = (own[:, None] >= 0) & (own[:, None] != np.arange(labels))
+            self._excluded.append(others if gaps else None)
         indicators = np.zeros((len(codes), labels))
-        indicators[np.arange(len(codes)), codes] = 1.0
+        some = np.flatnonzero(whole)
+        indicators[some, codes[some]] = every[owner[some]]
         self.observed = self._by_feature(indicators)
         self.observed_pairs = np.zeros((labels, labels))
-        owner = np.repeat(np.arange(len(steps.lengths)), steps.lengths)
-        inside = owner[1:] == owner[:-1]
-        np.add.at(self.observed_pairs, (codes[:-1][inside], codes[1:][inside]), 1.0)
+        inside = (owner[1:] == owner[:-1]) & whole[1:]
+        pairs = codes[:-1][inside], codes[1:][inside]
+        np.add.at(self.observed_pairs, pairs, every[owner[1:][inside]])
 
     def _by_feature(self, values: Array) -> Array:
         """Return X' values, (features, labels)."""
@@ -117,13 +140,21 @@ class Likelihood:
         marginals = np.full((self._parts[-1].steps.stop, self.labels), np.nan)
 
         def sums(k: int) -> tuple[float, Array]:
-            part = self._parts[k]
-            found = chain_sums(self._values[k] @ coef, transitions, part.lengths)
-            marginals[part.steps] = found.marginals
-            return float(found.log_z.sum()), found.pairs
+            part, weights, excluded = self._parts[k], self._weights[k], self._excluded[k]
+            field = self._values[k] @ coef
+            found = chain_sums(field, transitions, part.lengths, weights)
+            if excluded is None:
+                marginals[part.steps] = found.marginals
+                return float(weights @ found.log_z), found.pairs
+            near = np.where(excluded, -np.inf, field)
+            seen = chain_sums(near, transitions, part.lengths, weights)
+            marginals[part.steps] = found.marginals - seen.marginals
+            return float(weights @ (found.log_z - seen.log_z)), found.pairs - seen.pairs
 
         found = list(shared_out(sums, range(len(self._parts))))
         log_z, pairs = sum(one for one, _ in found), sum(pairs for _, pairs in found)
+        if self._heavy is not None:
+            marginals *= self._heavy
         slope = self._by_feature(marginals) - self.observed
         return value + log_z, slope, pairs - self.observed_pairs
 

@@ -48,9 +48,23 @@ class Steps:
     lengths: Array
 
 
+class BySequence(list[Any]):
+    """A list with an array for each sequence, which numpy reads as an array of arrays.
+
+    numpy refuses lists of arrays of different lengths, and scikit-learn's `cross_val_predict` joins
+    predictions by numpy.
+    """
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        out = np.empty(len(self), dtype=object)
+        for i, part in enumerate(self):
+            out[i] = part
+        return out
+
+
 def divided(values: Array, lengths: Array) -> list[Array]:
     """Return the values of all steps, (steps, ...), as an array for each sequence."""
-    return np.split(values, np.cumsum(lengths)[:-1]) if len(lengths) else []
+    return BySequence(np.split(values, np.cumsum(lengths)[:-1]) if len(lengths) else [])
 
 
 def listed_sequences(given: object, what: str) -> list[Any]:
@@ -372,13 +386,14 @@ def _add_names(found: dict[str, float], names: Iterable[Any], prefix: str, where
 # ---- labels ----
 
 
-def stacked_labels(y: Labels, lengths: Array) -> list[Any]:
-    """Return the labels of all steps.
+def stacked_labels(y: Labels, lengths: Array, gaps: bool = False) -> list[Any]:
+    """Return the labels of all steps, None where a label is not known.
 
     Parameters
     ----------
     y : a sequence of labels for each sequence.
     lengths : (sequences,) number of steps of each sequence.
+    gaps : whether labels may be missing: None, NaN, or the missing value of pandas.
 
     Raises
     ------
@@ -402,7 +417,11 @@ def stacked_labels(y: Labels, lengths: Array) -> list[Any]:
                 "step of X"
             )
         for step, label in enumerate(labels):
-            if is_missing(label) or not (isinstance(label, str) or not math.isnan(_number(label))):
+            if gaps and is_missing(label):
+                labels[step] = None
+            elif is_missing(label) or not (
+                isinstance(label, str) or not math.isnan(_number(label))
+            ):
                 raise PgmError(
                     f"y: sequence {i}, step {step}: {label!r:.60}, expected a text or a number"
                 )
@@ -413,14 +432,20 @@ def stacked_labels(y: Labels, lengths: Array) -> list[Any]:
 def classes_of(labels: Sequence[Any], lengths: Array) -> tuple[Array, Array]:
     """Return the distinct labels, sorted, (labels,), and the number of each label, (steps,).
 
+    The number of a label that is not known, None, is -1.
+
     Raises
     ------
     PgmError
-        If texts and numbers are mixed.
+        If texts and numbers are mixed, and if no label is known.
     """
-    texts = [isinstance(label, str) for label in labels]
-    if any(texts) and not all(texts):
-        other = texts.index(not texts[0])
+    known = [step for step, label in enumerate(labels) if label is not None]
+    if not known:
+        raise PgmError(f"y: none of {len(labels)} labels is known, expected at least one")
+    texts = [label is not None and isinstance(label, str) for label in labels]
+    mixed = [step for step in known if texts[step] != texts[known[0]]]
+    if mixed:
+        other = mixed[0]
         ends = np.cumsum(lengths)
         i = int(np.searchsorted(ends, other, side="right"))
         raise PgmError(
@@ -428,6 +453,6 @@ def classes_of(labels: Sequence[Any], lengths: Array) -> tuple[Array, Array]:
             f"{'a text' if texts[other] else 'a number'}, and labels before it are "
             f"{'numbers' if texts[other] else 'texts'}; expected one kind of labels"
         )
-    classes = sorted(set(labels))
-    number = {label: i for i, label in enumerate(classes)}
+    classes = sorted({labels[step] for step in known})
+    number = {None: -1} | {label: i for i, label in enumerate(classes)}
     return np.array(classes), np.array([number[label] for label in labels], dtype=np.int64)
