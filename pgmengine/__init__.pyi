@@ -25,6 +25,7 @@ from pgmengine.declare.values.noisy import noisy_or as noisy_or
 from pgmengine.engine.kernels import Blend as Blend
 from pgmengine.engine.kernels import FlipState as FlipState
 from pgmengine.engine.kernels import Gibbs as Gibbs
+from pgmengine.engine.kernels import TreeGibbs as TreeGibbs
 from pgmengine.evidence.soft import likelihood as likelihood
 from pgmengine.evidence.target import Target as Target
 from pgmengine.infer.methods import AIS as AIS
