@@ -38,6 +38,7 @@ from pgmengine.infer.methods import Enumeration as Enumeration
 from pgmengine.infer.methods import Exact as Exact
 from pgmengine.infer.methods import FlatHistogram as FlatHistogram
 from pgmengine.infer.methods import Forward as Forward
+from pgmengine.infer.methods import Houdayer as Houdayer
 from pgmengine.infer.methods import Linear as Linear
 from pgmengine.infer.methods import MeanField as MeanField
 from pgmengine.infer.methods import MiniBucket as MiniBucket

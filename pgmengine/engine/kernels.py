@@ -197,9 +197,8 @@ class TreeGibbs:
     >>> import numpy as np
     >>> import pgmengine as pgm
     >>> b = pgm.GraphBuilder()
-    >>> b.variable("x", ["no", "yes"])
-    >>> b.variable("y", ["no", "yes"])
-    >>> b.table(["x", "y"], np.diag([1.0, 3.0]))
+    >>> x, y = b.variable("x", ["no", "yes"]), b.variable("y", ["no", "yes"])
+    >>> b.table([x, y], np.diag([1.0, 3.0]))
     >>> method = pgm.MCMC(kernel=pgm.TreeGibbs())
     >>> pgm.infer(b.build(), method=method, rng=0).prob["x"].round(1)
     array([[0.2, 0.8]])
