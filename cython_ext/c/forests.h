@@ -44,6 +44,7 @@ typedef struct {
     int32_t *seen;  /* (units) the last unit that has met a tree, by one unit of the tree */
     int64_t count, most;
     pgm_vf *heard;  /* (units, most states of a unit) */
+    float *coupled; /* (most, most) weights of the couplings of a unit with its parent */
 } pgm_forest;
 
 /* Return whether there is memory for a forest; pgm_close_forest frees it in either case. */
@@ -54,16 +55,18 @@ static int pgm_open_forest(const pgm_tabled *m, pgm_forest *f)
     for (int64_t i = 0; i < m->units; i++)
         if (m->site[i].states > f->most) f->most = m->site[i].states;
     f->above = malloc(ints);
-    f->heard = malloc(units * (size_t)f->most * sizeof(pgm_vf) + sizeof(pgm_vf));
+    f->heard = malloc(units * (size_t)f->most * sizeof(pgm_vf));
+    f->coupled = malloc((size_t)(f->most * f->most) * sizeof(float));
     f->order = f->above + units, f->queue = f->order + units;
     f->set = f->queue + units, f->seen = f->set + units;
-    return f->above && f->heard;
+    return f->above && f->heard && f->coupled;
 }
 
 static void pgm_close_forest(pgm_forest *f)
 {
     free(f->above);
     free(f->heard);
+    free(f->coupled);
 }
 
 /* the number of a tree: one of its units */
@@ -121,62 +124,94 @@ static void pgm_draw_forest(const pgm_tabled *m, pgm_forest *f, uint64_t sweep)
 
 /* ---- factors of a unit without its children in the forest ---- */
 
-PGM_INLINE int pgm_has_child(const pgm_tabled *m, const pgm_slot *t, const int32_t *above,
-                             int32_t unit)
+/* Return whether a table belongs to PGM_REST or to PGM_PAIR of a unit; 0 with a child of it. */
+PGM_INLINE int pgm_table_side(const pgm_tabled *m, const pgm_slot *t, const int32_t *above,
+                              int32_t unit)
 {
-    for (int64_t i = 0; i < t->members; i++)
-        if (above[m->member[t->member + i].unit] == unit) return 1;
-    return 0;
+    int side = PGM_REST;
+    for (int64_t i = 0; i < t->members; i++) {
+        const int32_t other = m->member[t->member + i].unit;
+        if (above[other] == unit) return 0;
+        if (other == above[unit]) side = PGM_PAIR;
+    }
+    return side;
 }
 
-/* minus the log normaliser of the conditional of a unit given its parents */
-PGM_INLINE pgm_vf pgm_minus_normaliser(const pgm_tabled *m, const pgm_site *s, int64_t lane)
+/* Add the terms of a table with the parent as its only other unit, which is in state p. */
+PGM_INLINE void pgm_add_pair(const pgm_tabled *m, const pgm_slot *t, int states, int64_t lane,
+                             int p, pgm_vf *sum)
+{
+    const float *term = m->term + t->first + (int64_t)p * m->member[t->member].stride;
+    const pgm_vi gone = pgm_gone(m, t, lane);
+    for (int k = 0; k < states; k++)
+        sum[k] += pgm_select_f(gone, pgm_splat_f(0.0f), pgm_splat_f(term[k * t->stride]));
+}
+
+/* Add the log probabilities of the states of a unit given its parents, without log h. */
+PGM_INLINE void pgm_add_conditional(const pgm_tabled *m, const pgm_site *s, int states,
+                                    int64_t lane, pgm_vf *sum)
 {
     const float zero = 0.0f;
-    const pgm_vi first = {0};
-    pgm_vf linear, factor;
-    pgm_child(m, s, first, lane, 0, 0, &zero, 1, &linear, &factor);
-    linear += pgm_log_f(factor);
-    if (!s->complement)
-        linear -= pgm_input(m, s, 0, lane, 0, 0, NULL)
-                  * (s->width > 1 ? 1.0f : m->support[s->support]);
-    return linear - m->log_base[s->support];
+    pgm_vi gone = {0};
+    if (m->cut) gone = -(pgm_load_bytes(m->cut + (s - m->site) * m->apart + lane) & 1);
+    for (int k = 0; k < states; k++) {
+        pgm_vf linear, factor;
+        pgm_child(m, s, (pgm_vi){0} + k, lane, 0, 0, &zero, 1, &linear, &factor);
+        linear += pgm_log_f(factor) - m->log_base[s->support + k];
+        sum[k] += pgm_select_f(gone, pgm_splat_f(0.0f), linear);
+    }
 }
 
-/* Write the log weights of the states of a unit: f_c plus what it has heard. */
+/* Add the tables and conditionals of some sides of a unit. Its parent is in state p in all chains,
+ * or p = -1. */
+PGM_INLINE void pgm_add_sides(const pgm_tabled *m, const pgm_forest *f, int32_t unit, int states,
+                              int64_t lane, int sides, int p, pgm_vf *sum)
+{
+    const pgm_site *s = m->site + unit;
+    for (const pgm_slot *t = m->slot + s->slot; t < m->slot + s->slot + s->slots; t++) {
+        if (!(pgm_table_side(m, t, f->above, unit) & sides)) continue;
+        if (p >= 0 && t->members == 1) pgm_add_pair(m, t, states, lane, p, sum);
+        else pgm_add_terms(m, t, states, lane, sum);
+    }
+    if (m->child_start[unit] < m->child_start[unit + 1])
+        pgm_add_children(m, s, states, lane, f->above, sides, sum);
+    if (s->directed & PGM_SWEEPS && pgm_family_side(m, unit, f->above, unit) & sides)
+        pgm_add_conditional(m, s, states, lane, sum);
+}
+
+/* Write the log weights of the states of a unit by the factors of some sides, couplings to all
+ * units whose values are not 0, and what it has heard. */
 PGM_INLINE void pgm_forest_weights(const pgm_tabled *m, const pgm_forest *f, int32_t unit,
-                                   int states, int64_t lane, pgm_vf *lw)
+                                   int states, int64_t lane, int sides, pgm_vf *lw)
 {
     const pgm_site *s = m->site + unit;
     const pgm_vf beta = *(const pgm_vf *)(m->beta + lane), none = pgm_splat_f(0.0f);
     const pgm_vi off = beta == 0.0f;
     const int directed = (s->directed & PGM_SWEEPS) != 0;
-    const int apart = directed && pgm_has_parent_below(m, s, f->above, unit);
-    const int64_t *child = m->child_start + unit;
-    /* the lanes in which do() has removed the conditional of the unit */
-    pgm_vi gone = {0};
     pgm_vf sum[PGM_MOST_STATES];
-    pgm_linear_weights(m, s, states, lane, beta, PGM_SWEEPS, apart, lw);
-    if (directed && m->cut && !apart) {
-        gone = -(pgm_load_bytes(m->cut + unit * m->apart + lane) & 1);
-        pgm_linear_weights(m, s, states, lane, beta, PGM_SWEEPS, 1, sum);
-        for (int k = 0; k < states; k++) lw[k] = pgm_select_f(gone, sum[k], lw[k]);
-    }
+    pgm_linear_weights(m, s, states, lane, beta, PGM_SWEEPS, directed, lw);
     for (int k = 0; k < states; k++) sum[k] = none;
-    for (const pgm_slot *t = m->slot + s->slot; t < m->slot + s->slot + s->slots; t++)
-        if (!pgm_has_child(m, t, f->above, unit)) pgm_add_terms(m, t, states, lane, sum);
-    if (child[0] < child[1]) pgm_add_children(m, s, states, lane, f->above, sum);
-    if (directed) {
-        pgm_vf constant = none;
-        if (!apart) constant = pgm_select_f(gone, none, pgm_minus_normaliser(m, s, lane));
-        /* the conditional of the unit, which counts elsewhere, has log h as well */
-        for (int k = 0; k < states; k++)
-            sum[k] += constant - (apart ? m->log_base[s->support + k] : 0.0f);
-    }
-    for (int k = 0; k < states; k++) {
-        const pgm_vf all = lw[k] + pgm_select_f(off, none, sum[k] * beta);
-        lw[k] = pgm_max_f(all, pgm_splat_f(PGM_NEVER)) + f->heard[unit * f->most + k];
-    }
+    /* a conditional that counts for a child of this unit in the forest has its log h as well */
+    if (directed && !pgm_family_side(m, unit, f->above, unit))
+        for (int k = 0; k < states; k++) sum[k] -= pgm_splat_f(m->log_base[s->support + k]);
+    pgm_add_sides(m, f, unit, states, lane, sides, -1, sum);
+    for (int k = 0; k < states; k++)
+        lw[k] += pgm_select_f(off, none, sum[k] * beta) + f->heard[unit * f->most + k];
+}
+
+/* the weights of the couplings of a unit with its parent, for each component k of the unit in
+ * w[k * apart + row of the parent] */
+PGM_INLINE void pgm_coupled_with_parent(const pgm_tabled *m, const pgm_site *s,
+                                        const pgm_site *parent, float *w)
+{
+    for (int64_t i = 0; i < s->width * parent->width; i++) w[i] = 0.0f;
+    if (parent->value < 0) return;
+    for (int64_t k = 0; k < s->width; k++)
+        for (int64_t e = m->link_start[s->component + k]; e < m->link_start[s->component + k + 1];
+             e++) {
+            const int64_t row = m->link_from[e] - parent->value;
+            if (row >= 0 && row < parent->width) w[k * parent->width + row] += m->link_weight[e];
+        }
 }
 
 /* ---- the two passes ---- */
@@ -196,23 +231,44 @@ PGM_INLINE void pgm_put(const pgm_tabled *m, int32_t unit, int64_t lane, pgm_vi 
     if (s->value >= 0) pgm_write_values(m, s, (int)s->states, lane, state);
 }
 
-/* Add log sum_k exp(lw_k) of a unit, at each state of its parent, to what the parent has heard;
- * the values of the unit become 0. */
+/* Write 0 as the values of a unit, so that its couplings are left out. */
+PGM_INLINE void pgm_hide(const pgm_tabled *m, const pgm_site *s, int64_t lane)
+{
+    for (int64_t k = 0; s->value >= 0 && k < s->width; k++)
+        *(pgm_vf *)(m->value + (s->value + k) * m->apart + lane) = pgm_splat_f(0.0f);
+}
+
+/* Add log sum_k exp(lw_k) of a unit, at each state of its parent, to what the parent has heard, and
+ * hide the unit. */
 PGM_INLINE void pgm_tell(const pgm_tabled *m, pgm_forest *f, int32_t unit, int states, int64_t lane)
 {
-    const pgm_site *s = m->site + unit;
+    const pgm_site *s = m->site + unit, *parent = m->site + f->above[unit];
     const int32_t above = f->above[unit];
-    const int others = (int)m->site[above].states;
+    const int others = (int)parent->states;
+    const float *x = m->support + s->support, *values = m->support + parent->support;
+    const pgm_vf beta = *(const pgm_vf *)(m->beta + lane), none = pgm_splat_f(0.0f);
+    const pgm_vi off = beta == 0.0f, held = pgm_held(m, unit, lane);
     const pgm_vi now = pgm_load_bytes(m->state + unit * m->apart + lane);
-    const pgm_vi held = pgm_held(m, unit, lane);
     const pgm_vi was = pgm_load_bytes(m->state + above * m->apart + lane);
-    pgm_vf lw[PGM_MOST_STATES], told[PGM_MOST_STATES], most = pgm_splat_f(-INFINITY);
+    pgm_vf rest[PGM_MOST_STATES], lw[PGM_MOST_STATES], told[PGM_MOST_STATES];
+    pgm_vf most = pgm_splat_f(-INFINITY);
+    pgm_hide(m, parent, lane);
+    pgm_forest_weights(m, f, unit, states, lane, PGM_REST, rest);
+    for (int k = 0; k < states; k++)
+        rest[k] = pgm_select_f(held & (now != k), pgm_splat_f(-INFINITY), rest[k]);
+    pgm_coupled_with_parent(m, s, parent, f->coupled);
     for (int p = 0; p < others; p++) {
-        pgm_vf top = pgm_splat_f(-INFINITY), sum = pgm_splat_f(0.0f);
-        pgm_put(m, above, lane, (pgm_vi){0} + p);
-        pgm_forest_weights(m, f, unit, states, lane, lw);
+        pgm_vf top = pgm_splat_f(-INFINITY), sum = none;
         for (int k = 0; k < states; k++) {
-            lw[k] = pgm_select_f(held & (now != k), pgm_splat_f(-INFINITY), lw[k]);
+            const float *w = f->coupled + (s->width > 1 ? k : 0) * parent->width;
+            const float field = parent->width > 1 ? w[p] : w[0] * values[p];
+            lw[k] = pgm_splat_f(s->width > 1 ? field : field * x[k]);
+        }
+        pgm_put(m, above, lane, (pgm_vi){0} + p);
+        pgm_add_sides(m, f, unit, states, lane, PGM_PAIR, p, lw);
+        for (int k = 0; k < states; k++) {
+            lw[k] = rest[k] + pgm_select_f(off, none, lw[k] * beta);
+            lw[k] = pgm_max_f(lw[k], pgm_splat_f(PGM_NEVER));
             top = pgm_max_f(lw[k], top);
         }
         for (int k = 0; k < states; k++)
@@ -222,8 +278,7 @@ PGM_INLINE void pgm_tell(const pgm_tabled *m, pgm_forest *f, int32_t unit, int s
     }
     pgm_put(m, above, lane, was);
     for (int p = 0; p < others; p++) f->heard[above * f->most + p] += told[p] - most;
-    for (int64_t k = 0; s->value >= 0 && k < s->width; k++)
-        *(pgm_vf *)(m->value + (s->value + k) * m->apart + lane) = pgm_splat_f(0.0f);
+    pgm_hide(m, s, lane);
 }
 
 /* Draw a unit given its parent. */
@@ -233,7 +288,8 @@ PGM_INLINE void pgm_draw_in_forest(const pgm_tabled *m, const pgm_forest *f, int
     const pgm_vi now = pgm_load_bytes(m->state + unit * m->apart + lane);
     pgm_vf lw[PGM_MOST_STATES], top, sum = pgm_splat_f(0.0f);
     pgm_vi next = {0};
-    pgm_forest_weights(m, f, unit, states, lane, lw);
+    pgm_forest_weights(m, f, unit, states, lane, PGM_REST | PGM_PAIR, lw);
+    for (int k = 0; k < states; k++) lw[k] = pgm_max_f(lw[k], pgm_splat_f(PGM_NEVER));
     top = lw[0];
     for (int k = 1; k < states; k++) top = pgm_max_f(lw[k], top);
     for (int k = 0; k < states; k++) {

@@ -191,6 +191,9 @@ PGM_INLINE void pgm_add_terms_alone(const pgm_tabled *m, const pgm_slot *t, int 
 
 /* ---- children of arrows ---- */
 
+/* the factors of a unit in a forest without its parent there, and with it (forests.h) */
+enum { PGM_REST = 1, PGM_PAIR = 2 };
+
 /* A product of probabilities of each lane is mantissa * 2^power, 1 <= mantissa < 2, so that it
  * does not underflow for any number of factors. */
 PGM_INLINE void pgm_times(pgm_vf *mantissa, pgm_vi *power, pgm_vf p)
@@ -265,20 +268,26 @@ PGM_INLINE void pgm_child(const pgm_tabled *m, const pgm_site *c, pgm_vi now, in
     for (int k = 0; k < states; k++) linear[k] = own[k] - all[k], factor[k] = pgm_splat_f(1.0f);
 }
 
-/* whether the conditional of `child` has a child of `unit` in a forest among its parents */
-PGM_INLINE int pgm_has_parent_below(const pgm_tabled *m, const pgm_site *child,
-                                    const int32_t *above, int64_t unit)
+/* Return whether the conditional of a child counts without the parent of a unit in a forest
+ * (PGM_REST), or with it (PGM_PAIR); 0 where a child of the unit in the forest is in it. */
+PGM_INLINE int pgm_family_side(const pgm_tabled *m, int64_t child, const int32_t *above,
+                               int64_t unit)
 {
-    const int64_t *start = m->arrow_start + child->component;
-    for (int64_t e = start[0]; e < start[child->width]; e++)
-        if (above[m->value_unit[m->arrow_from[e]]] == unit) return 1;
-    return 0;
+    const int64_t *start = m->arrow_start + m->site[child].component;
+    int side = child == above[unit] ? PGM_PAIR : PGM_REST;
+    if (above[child] == unit) return 0;
+    for (int64_t e = start[0]; e < start[m->site[child].width]; e++) {
+        const int32_t other = m->value_unit[m->arrow_from[e]];
+        if (above[other] == unit) return 0;
+        if (other == above[unit]) side = PGM_PAIR;
+    }
+    return side;
 }
 
 /* Add the log probabilities of the children of a unit at each of its states. `above` are the parents
- * of units in a forest, in which conditionals with a child of this unit are left out, or NULL. */
+ * of units in a forest, or NULL; only conditionals of some `sides` are then added. */
 PGM_INLINE void pgm_add_children(const pgm_tabled *m, const pgm_site *s, int states, int64_t lane,
-                                 const int32_t *above, pgm_vf *sum)
+                                 const int32_t *above, int sides, pgm_vf *sum)
 {
     const int64_t unit = s - m->site;
     const pgm_vf none = pgm_splat_f(0.0f), one = pgm_splat_f(1.0f);
@@ -288,9 +297,7 @@ PGM_INLINE void pgm_add_children(const pgm_tabled *m, const pgm_site *s, int sta
     for (int64_t i = m->child_start[unit]; i < m->child_start[unit + 1]; i++) {
         const int64_t child = m->child[i];
         const pgm_vi now = pgm_load_bytes(m->state + child * m->apart + lane);
-        if (above
-            && (above[child] == unit || pgm_has_parent_below(m, m->site + child, above, unit)))
-            continue;
+        if (above && !(pgm_family_side(m, child, above, unit) & sides)) continue;
         pgm_child(m, m->site + child, now, lane, s->value, s->width, m->support + s->support,
                   states, linear, factor);
         if (m->cut) {
@@ -420,7 +427,7 @@ PGM_INLINE void pgm_factor_weights(const pgm_tabled *m, const pgm_site *s, int s
     if (!s->slots && child[0] == child[1]) return;
     for (int k = 0; k < states; k++) sum[k] = none;
     for (int64_t i = 0; i < s->slots; i++) pgm_add_terms(m, slot + i, states, lane, sum);
-    if (child[0] < child[1]) pgm_add_children(m, s, states, lane, NULL, sum);
+    if (child[0] < child[1]) pgm_add_children(m, s, states, lane, NULL, 0, sum);
     for (int k = 0; k < states; k++) lw[k] += pgm_select_f(off, none, sum[k] * beta);
 }
 
