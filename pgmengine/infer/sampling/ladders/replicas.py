@@ -95,6 +95,8 @@ class Ladders:
         self.came_from_0 = np.zeros(len(rows), dtype=bool)
         self.accepted = np.zeros(self.at.shape[:2])
         self.highest = np.full(target.rows, -np.inf)
+        # The log densities at beta = 1 of all replicas, which swaps do not change.
+        self.at_1 = np.full(len(rows), np.nan)
         self.forget()
 
     def forget(self, coming: int = 0) -> None:
@@ -113,10 +115,12 @@ class Ladders:
 
     def step(self) -> None:
         """Sweep all replicas, then propose to swap the even pairs, or every second time the odd."""
-        path, power = (part[self.at] for part in self._explored())
+        path, every = self._explored()
         with np.errstate(invalid="ignore"):
-            at_1 = (path + power).reshape(len(self.highest), -1)
+            self.at_1 = path + every
+        at_1 = self.at_1.reshape(len(self.highest), -1)
         np.fmax(self.highest, np.fmax.reduce(at_1, axis=1), out=self.highest)
+        power = every[self.at]
         for first in range(self.together):
             self.stepping_stones.add(power[:, first :: self.together])
         self._swap(power, self.sweeps % 2)
@@ -178,9 +182,8 @@ class Ladders:
         return self.at[:, first :: self.together, -1].ravel()
 
     def energy_at_1(self, chains: Array) -> Array:
-        """Return minus the log density at beta = 1 of some replicas."""
-        path, power = self.chains.path()
-        return np.asarray(-(path + power)[chains])
+        """Return minus the log density at beta = 1 of some replicas, after a step."""
+        return np.asarray(-self.at_1[chains])
 
     def adapt(self) -> None:
         """Move the rungs so that all pairs reject equally often (Syed et al. 2022); reset all sums.
