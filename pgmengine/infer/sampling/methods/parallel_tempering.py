@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pgmengine.base.checks import check_whole, seeded
+from pgmengine.base.checks import check_moves, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.progress import track
@@ -139,15 +139,13 @@ class ParallelTempering(Sampler):
         super().__post_init__()
         check_whole(self, "thin")
         check_betas(self, "rungs")
-        if self.moves is not None and not hasattr(self.moves, "over"):
-            raise PgmError(
-                f"ParallelTempering: moves must be Houdayer() or None, not {self.moves!r}"
-            )
-        if self.moves is not None and self.chains % 2:
-            raise PgmError(
-                f"ParallelTempering: {self.moves!r} moves pairs of ladders, and chains is "
-                f"{self.chains}: take an even number"
-            )
+        if self.moves is not None:
+            check_moves(self.moves)
+            if self.chains % 2:
+                raise PgmError(
+                    f"ParallelTempering: moves are those of pairs of ladders, and chains is "
+                    f"{self.chains}: take an even number"
+                )
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of all ladders."""
