@@ -10,14 +10,15 @@
  * states of the units outside, the collecting pass goes from the leaves to the roots,
  *     heard_p(x_p) = sum over children c of log sum_(x_c) exp(f_c(x_c, x_p) + heard_c(x_c)),
  * and the drawing pass from the roots to the leaves, x_c ~ exp(f_c(x_c, x_p) + heard_c(x_c)). f_c
- * comes from the routines of single visits (tabled.h) once for each state of the parent, which is
- * written into the chain meanwhile. Couplings to children are left out as their values are 0 until
- * they are drawn; tables and conditionals with a child are skipped. Conditionals of c count with
- * their normalisers, which depend on x_p.
+ * comes from the routines of single visits (tabled.h): factors without the parent once (PGM_REST),
+ * factors with it once for each of its states, which are written into the chain meanwhile
+ * (PGM_PAIR). Couplings to children, and to the parent in PGM_REST, are left out as the values of
+ * hidden units are 0; tables and conditionals with a child are skipped. Conditionals of c count
+ * with their normalisers, which depend on x_p.
  *
  * -inf is replaced by PGM_NEVER, so that sums stay finite: no state of log weight below another one
- * by more than PGM_FAR is drawn, and where all states of a tree are impossible, it moves to one of
- * those with the fewest impossible factors.
+ * by more than PGM_FAR is drawn, and where all states of a unit are impossible, it moves to any of
+ * them.
  *
  * Random numbers: layer 1 of the generator has the uniform of place i of the order in word i % 4 of
  * counter i / 4; layer 2 has the order in which units join.
@@ -238,6 +239,20 @@ PGM_INLINE void pgm_hide(const pgm_tabled *m, const pgm_site *s, int64_t lane)
         *(pgm_vf *)(m->value + (s->value + k) * m->apart + lane) = pgm_splat_f(0.0f);
 }
 
+/* Write the log weights at beta = 1 of the states of a unit by its couplings with its parent in
+ * state p, whose weights are w. */
+PGM_INLINE void pgm_coupled_weights(const pgm_tabled *m, const pgm_site *s, const pgm_site *parent,
+                                    int states, int p, const float *w, pgm_vf *lw)
+{
+    const float *x = m->support + s->support;
+    for (int k = 0; k < states; k++) {
+        const float *own = w + (s->width > 1 ? k : 0) * parent->width;
+        const float field =
+            parent->width > 1 ? own[p] : own[0] * m->support[parent->support + p];
+        lw[k] = pgm_splat_f(s->width > 1 ? field : field * x[k]);
+    }
+}
+
 /* Add log sum_k exp(lw_k) of a unit, at each state of its parent, to what the parent has heard, and
  * hide the unit. */
 PGM_INLINE void pgm_tell(const pgm_tabled *m, pgm_forest *f, int32_t unit, int states, int64_t lane)
@@ -245,7 +260,6 @@ PGM_INLINE void pgm_tell(const pgm_tabled *m, pgm_forest *f, int32_t unit, int s
     const pgm_site *s = m->site + unit, *parent = m->site + f->above[unit];
     const int32_t above = f->above[unit];
     const int others = (int)parent->states;
-    const float *x = m->support + s->support, *values = m->support + parent->support;
     const pgm_vf beta = *(const pgm_vf *)(m->beta + lane), none = pgm_splat_f(0.0f);
     const pgm_vi off = beta == 0.0f, held = pgm_held(m, unit, lane);
     const pgm_vi now = pgm_load_bytes(m->state + unit * m->apart + lane);
@@ -259,11 +273,7 @@ PGM_INLINE void pgm_tell(const pgm_tabled *m, pgm_forest *f, int32_t unit, int s
     pgm_coupled_with_parent(m, s, parent, f->coupled);
     for (int p = 0; p < others; p++) {
         pgm_vf top = pgm_splat_f(-INFINITY), sum = none;
-        for (int k = 0; k < states; k++) {
-            const float *w = f->coupled + (s->width > 1 ? k : 0) * parent->width;
-            const float field = parent->width > 1 ? w[p] : w[0] * values[p];
-            lw[k] = pgm_splat_f(s->width > 1 ? field : field * x[k]);
-        }
+        pgm_coupled_weights(m, s, parent, states, p, f->coupled, lw);
         pgm_put(m, above, lane, (pgm_vi){0} + p);
         pgm_add_sides(m, f, unit, states, lane, PGM_PAIR, p, lw);
         for (int k = 0; k < states; k++) {
