@@ -45,9 +45,10 @@ CALL_SECONDS, EDGE_SECONDS, UNIT_SECONDS = 150 * US, 6 * NS, 20 * NS
 class Houdayer:
     """Swap clusters of units between pairs of ladders, at each temperature after each sweep.
 
-    Use it as `ParallelTempering(moves=Houdayer())`, for units with two states on sparse graphs,
-    such as lattices with couplings of both signs: there it crosses barriers that no sweep crosses.
-    It is right for any model whose free units have finitely many values, tables with zeros
+    Use it as `ParallelTempering(moves=Houdayer())`, for units with two states on large sparse
+    graphs, such as lattices with couplings of both signs, where ladders make hardly any round
+    trips: it crosses barriers that no sweep crosses. Where they make enough of them, it takes more
+    time than it saves; `TreeGibbs` as the kernel is the first thing to try. It is right for any model whose free units have finitely many values, tables with zeros
     included, but helps little where the units in which two states differ are all connected, as in
     dense graphs. The ladders are moved in pairs, so that their number must be even. A pair counts
     as one chain of twice as many draws.
