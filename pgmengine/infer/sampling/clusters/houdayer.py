@@ -18,7 +18,7 @@ Components are the clusters of Swendsen and Wang (moves.py) of the states "equal
 infinite couplings without fields. Where they percolate, so that one of them holds nearly all of D,
 a move hardly changes the pair. That depends on the graph, and on the share of units that differ:
 about half of them do with two states in a disordered model, and more with several states. Square
-lattices and other sparse graphs with two states profit, at low temperatures above all.
+lattices and other sparse graphs with two states are below that, at low temperatures above all.
 
 The move belongs to the replicas of one rung of ladders (ladders/replicas.py), because it needs two
 states of the same distribution. Two ladders that exchange clusters are no longer independent: they
@@ -48,10 +48,11 @@ class Houdayer:
     Use it as `ParallelTempering(moves=Houdayer())`, for units with two states on large sparse
     graphs, such as lattices with couplings of both signs, where ladders make hardly any round
     trips: it crosses barriers that no sweep crosses. Where they make enough of them, it takes more
-    time than it saves; `TreeGibbs` as the kernel is the first thing to try. It is right for any model whose free units have finitely many values, tables with zeros
-    included, but helps little where the units in which two states differ are all connected, as in
-    dense graphs. The ladders are moved in pairs, so that their number must be even. A pair counts
-    as one chain of twice as many draws.
+    time than it saves; `TreeGibbs` as the kernel is the first thing to try. It is right for any
+    model whose free units have finitely many values, tables with zeros included, but helps little
+    where the units in which two states differ are all connected, as in dense graphs. The ladders
+    are moved in pairs, so that their number must be even. A pair counts as one chain of twice as
+    many draws.
 
     References
     ----------
