@@ -102,6 +102,9 @@ cdef extern from "routines.h" nogil:
         const float *arrow_weight
         const int64_t *child_start
         const int32_t *child
+        const int64_t *near_start
+        const int32_t *near
+        const int32_t *value_unit
         uint8_t *state
         float *value
         const float *soft
@@ -122,6 +125,7 @@ cdef extern from "routines.h" nogil:
         double *log_weight
         double *trace
         double *density
+        int *failed
 
     ctypedef struct pgm_matrix:
         const float *w

@@ -92,6 +92,28 @@ cdef class TabledSweeps:
         self.chains.arrow_from, self.chains.arrow_weight = &arrow_from[0], &arrow_weight[0]
         self.chains.child_start, self.chains.child = &child_start[0], &child[0]
 
+    def by_forests(self, const int64_t[::1] start, const int32_t[::1] near,
+                   const int32_t[::1] value_unit):
+        """Draw a random forest in each sweep: c/forests.h.
+
+        start (units + 1,) and near list the moving neighbours of each unit, value_unit (values,)
+        has the unit of each row of values.
+        """
+        cdef c.pgm_tabled *m = &self.chains
+        cdef int64_t i, e, rows = self.keep[0][7].shape[0]
+        if m.alone or start.shape[0] != m.units + 1 or start[0] != 0 \
+                or near.shape[0] < start[m.units] or value_unit.shape[0] != rows:
+            raise ValueError("the neighbours do not fit")
+        for i in range(m.units):
+            for e in range(start[i], start[i + 1]):
+                if not 0 <= near[e] < m.units or near[e] == i:
+                    raise ValueError(f"unit {i} has the neighbour {near[e]}, of {m.units} units")
+        for i in range(rows):
+            if not 0 <= value_unit[i] < m.units:
+                raise ValueError(f"row {i} of the values belongs to unit {value_unit[i]}")
+        self.keep[3] = (start, near, value_unit)
+        m.near_start, m.near, m.value_unit = &start[0], &near[0], &value_unit[0]
+
     def by_waves(self, const int32_t[::1] unit, const int64_t[::1] start, int64_t period,
                  float[:, ::1] uniforms):
         """Overlap several sweeps of each chain by waves, with `alone`: independent_visits.py.
@@ -158,10 +180,14 @@ cdef class TabledSweeps:
 
     cdef share(self, c.pgm_tabled_job *j, int parts):
         cdef int64_t items = self.chains.chains
+        cdef int failed = 0
+        j.failed = &failed
         if not self.chains.alone:
             items = self.chains.apart // c.PGM_LANES_TOGETHER
         j.chains, j.beta = &self.chains, &self.beta[0]
         with nogil:
             pgm_share(routines.tabled, j, items, parts)
+        if failed:
+            raise MemoryError("no memory for the forests of a sweep")
 
 

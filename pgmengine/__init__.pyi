@@ -26,6 +26,7 @@ from pgmengine.declare.values.noisy import noisy_or as noisy_or
 from pgmengine.engine.kernels import Blend as Blend
 from pgmengine.engine.kernels import FlipState as FlipState
 from pgmengine.engine.kernels import Gibbs as Gibbs
+from pgmengine.engine.kernels import TreeGibbs as TreeGibbs
 from pgmengine.evidence.shards import Shards as Shards
 from pgmengine.evidence.soft import likelihood as likelihood
 from pgmengine.evidence.target import Target as Target
@@ -47,6 +48,7 @@ from pgmengine.infer.methods import Enumeration as Enumeration
 from pgmengine.infer.methods import Exact as Exact
 from pgmengine.infer.methods import FlatHistogram as FlatHistogram
 from pgmengine.infer.methods import Forward as Forward
+from pgmengine.infer.methods import Houdayer as Houdayer
 from pgmengine.infer.methods import Linear as Linear
 from pgmengine.infer.methods import MeanField as MeanField
 from pgmengine.infer.methods import MiniBucket as MiniBucket

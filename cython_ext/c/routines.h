@@ -173,6 +173,9 @@ typedef struct {
     const float *arrow_weight;
     const int64_t *child_start; /* (units + 1) the children of each unit, */
     const int32_t *child;       /* listed here */
+    const int64_t *near_start;  /* (units + 1) the neighbours of each unit, or NULL: no forests */
+    const int32_t *near;        /* listed here, moving ones only */
+    const int32_t *value_unit;  /* (values) the unit of each row of `value`, with `near` */
     uint8_t *state;       /* (units, chains) */
     float *value;         /* (values, chains) values of the units in couplings */
     const float *soft;    /* (softs, chains) added to the natural parameter */
@@ -195,6 +198,7 @@ typedef struct {
     double *log_weight;      /* (chains) */
     double *trace;           /* (sweeps, chains, 2) or NULL: log densities after each sweep */
     double *density;         /* (chains, 2) or NULL: log densities of the current states */
+    int *failed;             /* becomes 1 without memory */
 } pgm_tabled_job;
 
 /* ---- products of matrices: products.h ---- */

@@ -27,6 +27,9 @@
  * Random numbers: a unit uses the uniform of its rank among all units, in the order of a sweep, at
  * layer 0 of the generator (random.h).
  *
+ * With `near`, a random forest is drawn after the visits of a sweep (forests.h), or before them where
+ * a backward sweep has to be the reverse of a forward one.
+ *
  * Reference: PlainChains of pgmengine/engine/reference.py (test_tabled_sweeps.py).
  */
 #ifndef PGM_TABLED_H
@@ -95,12 +98,13 @@ PGM_INLINE pgm_vf pgm_input(const pgm_tabled *m, const pgm_site *s, int64_t k, i
     return zeta;
 }
 
-/* component k of the natural parameter at beta, as PGM_SWEEPS or PGM_DENSITIES take it */
+/* Component k of the natural parameter at beta, as PGM_SWEEPS or PGM_DENSITIES take it; `apart`
+ * leaves the directed input out. */
 PGM_INLINE pgm_vf pgm_tempered(const pgm_tabled *m, const pgm_site *s, int64_t k, int64_t lane,
-                               pgm_vf beta, int side)
+                               pgm_vf beta, int side, int apart)
 {
     pgm_vf eta = pgm_own(m, s, k, lane) + pgm_linked(m, s, k, lane);
-    if (s->directed & side) {
+    if ((s->directed & side) && !apart) {
         pgm_vf zeta = pgm_input(m, s, k, lane, 0, 0, NULL);
         eta += s->complement ? pgm_link_f(zeta) : zeta;
     }
@@ -111,14 +115,14 @@ PGM_INLINE pgm_vf pgm_tempered(const pgm_tabled *m, const pgm_site *s, int64_t k
 
 /* log weights without tables */
 PGM_INLINE void pgm_linear_weights(const pgm_tabled *m, const pgm_site *s, int states,
-                                   int64_t lane, pgm_vf beta, int side, pgm_vf *lw)
+                                   int64_t lane, pgm_vf beta, int side, int apart, pgm_vf *lw)
 {
     const float *support = m->support + s->support, *log_base = m->log_base + s->support;
     pgm_vf eta = pgm_splat_f(0.0f);
     for (int k = 0; k < states; k++) {
         lw[k] = pgm_splat_f(log_base[k]);
         if (!(s->linear & side)) continue;
-        if (k == 0 || s->width > 1) eta = pgm_tempered(m, s, k, lane, beta, side);
+        if (k == 0 || s->width > 1) eta = pgm_tempered(m, s, k, lane, beta, side, apart);
         if (s->width > 1)
             lw[k] += eta;
         else
@@ -186,6 +190,9 @@ PGM_INLINE void pgm_add_terms_alone(const pgm_tabled *m, const pgm_slot *t, int 
 }
 
 /* ---- children of arrows ---- */
+
+/* the factors of a unit in a forest without its parent there, and with it (forests.h) */
+enum { PGM_REST = 1, PGM_PAIR = 2 };
 
 /* A product of probabilities of each lane is mantissa * 2^power, 1 <= mantissa < 2, so that it
  * does not underflow for any number of factors. */
@@ -261,9 +268,26 @@ PGM_INLINE void pgm_child(const pgm_tabled *m, const pgm_site *c, pgm_vi now, in
     for (int k = 0; k < states; k++) linear[k] = own[k] - all[k], factor[k] = pgm_splat_f(1.0f);
 }
 
-/* Add the log probabilities of the children of a unit at each of its states. */
+/* Return whether the conditional of a child counts without the parent of a unit in a forest
+ * (PGM_REST), or with it (PGM_PAIR); 0 where a child of the unit in the forest is in it. */
+PGM_INLINE int pgm_family_side(const pgm_tabled *m, int64_t child, const int32_t *above,
+                               int64_t unit)
+{
+    const int64_t *start = m->arrow_start + m->site[child].component;
+    int side = child == above[unit] ? PGM_PAIR : PGM_REST;
+    if (above[child] == unit) return 0;
+    for (int64_t e = start[0]; e < start[m->site[child].width]; e++) {
+        const int32_t other = m->value_unit[m->arrow_from[e]];
+        if (above[other] == unit) return 0;
+        if (other == above[unit]) side = PGM_PAIR;
+    }
+    return side;
+}
+
+/* Add the log probabilities of the children of a unit at each of its states. `above` are the parents
+ * of units in a forest, or NULL; only conditionals of some `sides` are then added. */
 PGM_INLINE void pgm_add_children(const pgm_tabled *m, const pgm_site *s, int states, int64_t lane,
-                                 pgm_vf *sum)
+                                 const int32_t *above, int sides, pgm_vf *sum)
 {
     const int64_t unit = s - m->site;
     const pgm_vf none = pgm_splat_f(0.0f), one = pgm_splat_f(1.0f);
@@ -273,6 +297,7 @@ PGM_INLINE void pgm_add_children(const pgm_tabled *m, const pgm_site *s, int sta
     for (int64_t i = m->child_start[unit]; i < m->child_start[unit + 1]; i++) {
         const int64_t child = m->child[i];
         const pgm_vi now = pgm_load_bytes(m->state + child * m->apart + lane);
+        if (above && !(pgm_family_side(m, child, above, unit) & sides)) continue;
         pgm_child(m, m->site + child, now, lane, s->value, s->width, m->support + s->support,
                   states, linear, factor);
         if (m->cut) {
@@ -402,7 +427,7 @@ PGM_INLINE void pgm_factor_weights(const pgm_tabled *m, const pgm_site *s, int s
     if (!s->slots && child[0] == child[1]) return;
     for (int k = 0; k < states; k++) sum[k] = none;
     for (int64_t i = 0; i < s->slots; i++) pgm_add_terms(m, slot + i, states, lane, sum);
-    if (child[0] < child[1]) pgm_add_children(m, s, states, lane, sum);
+    if (child[0] < child[1]) pgm_add_children(m, s, states, lane, NULL, 0, sum);
     for (int k = 0; k < states; k++) lw[k] += pgm_select_f(off, none, sum[k] * beta);
 }
 
@@ -439,7 +464,7 @@ PGM_INLINE pgm_vi pgm_next_state(const pgm_tabled *m, const pgm_site *s, int sta
     /* at beta = 0 draws are exact */
     const pgm_vf share = pgm_select_f(beta == 0.0f, none, pgm_splat_f(alpha));
     pgm_vf lw[PGM_MOST_STATES];
-    pgm_linear_weights(m, s, states, lane, beta, PGM_SWEEPS, lw);
+    pgm_linear_weights(m, s, states, lane, beta, PGM_SWEEPS, 0, lw);
     pgm_factor_weights(m, s, states, lane, beta, lw);
     if (states == 2) {
         pgm_vf eta = lw[1] - lw[0];
@@ -535,7 +560,7 @@ PGM_INLINE int pgm_next_alone(const pgm_tabled *m, const pgm_site *s, int states
     float lw[PGM_MOST_STATES], sum[PGM_MOST_STATES];
     if (s->linear & PGM_SWEEPS) {
         pgm_vf all[PGM_MOST_STATES];
-        pgm_linear_weights(m, s, states, 0, pgm_splat_f(beta), PGM_SWEEPS, all);
+        pgm_linear_weights(m, s, states, 0, pgm_splat_f(beta), PGM_SWEEPS, 0, all);
         for (int k = 0; k < states; k++) lw[k] = all[k][0];
     } else
         for (int k = 0; k < states; k++) lw[k] = log_base[k];
@@ -654,8 +679,8 @@ static void pgm_linear_density(const pgm_tabled *m, int64_t unit, int64_t lane, 
         }
     if (s->summed & side) {
         const pgm_vf one = pgm_splat_f((float)betas[0]), two = pgm_splat_f((float)betas[1]);
-        pgm_linear_weights(m, s, (int)s->states, lane, one, PGM_DENSITIES, before);
-        pgm_linear_weights(m, s, (int)s->states, lane, two, PGM_DENSITIES, after);
+        pgm_linear_weights(m, s, (int)s->states, lane, one, PGM_DENSITIES, 0, before);
+        pgm_linear_weights(m, s, (int)s->states, lane, two, PGM_DENSITIES, 0, after);
     }
     if (s->directed) {
         const pgm_vi now = pgm_load_bytes(m->state + row), first = {0};
@@ -716,6 +741,8 @@ static void pgm_density(const pgm_tabled *m, int64_t lane, int lanes, int side,
     }
     for (int i = 0; i < lanes; i++) out[2 * i] = path[i], out[2 * i + 1] = power[i];
 }
+
+#include "forests.h"
 
 /* ---- sweeps ---- */
 
@@ -799,11 +826,13 @@ static void pgm_wave_sweeps(const pgm_tabled *m, uint64_t from, int sweeps, int 
 }
 
 /* The sweeps of lanes first .. last - 1, at most PGM_TOGETHER; lane first is chain `chain`. */
-PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, int64_t chain,
-                                  int64_t first, int64_t last, int alone)
+PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, pgm_forest *forest,
+                                  int64_t chain, int64_t first, int64_t last, int alone)
 {
     /* lanes beyond the last chain are padding */
     const int64_t end = pgm_min_l(last, first + j->chains->chains - chain);
+    /* importance weights that marginalise units need these to be drawn first */
+    const int early = j->backward && (!j->betas || j->joint);
     pgm_ranks ranks;
     uint64_t t = 0;
     if (alone && m->wave && !j->trace && !j->betas && !j->anew)
@@ -814,6 +843,7 @@ PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, 
     for (; t < j->sweeps; t++) {
         if (j->betas) pgm_reweigh(j, m, chain, first, end, j->betas + t);
         ranks.block = -1;
+        if (forest && early) pgm_visit_forest(m, forest, j->first + t, first, last);
         for (int64_t i = 0; i < m->visits; i++) {
             const int64_t unit = m->visit[j->backward ? m->visits - 1 - i : i];
             const float *u = pgm_ranked(&ranks, m, m->site[unit].rank, j->first + t, first, last,
@@ -825,6 +855,7 @@ PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, 
                                            && m->site[unit].summed & (j->backward ? 2 : 1);
             pgm_visit(m, unit, first, last, u, anew ? 0.0f : m->alpha, alone);
         }
+        if (forest && !early) pgm_visit_forest(m, forest, j->first + t, first, last);
         for (int64_t lane = first; j->trace && lane < end; lane += PGM_WIDE)
             pgm_density(m, lane, (int)pgm_min_l(PGM_WIDE, end - lane), 0, NULL,
                         j->trace + 2 * ((int64_t)t * m->chains + chain + lane - first), NULL);
@@ -838,6 +869,13 @@ PGM_INLINE void pgm_tabled_sweeps(const pgm_tabled_job *j, const pgm_tabled *m, 
 static void pgm_tabled_part(void *job, int64_t first, int64_t last)
 {
     const pgm_tabled_job *j = job;
+    pgm_forest forest;
+    const int drawn = j->chains->near_start != NULL && j->sweeps > 0;
+    if (drawn && !pgm_open_forest(j->chains, &forest)) {
+        *j->failed = 1;
+        pgm_close_forest(&forest);
+        return;
+    }
     if (j->chains->alone)
         for (int64_t c = first; c < last; c++) {
             pgm_tabled one = *j->chains;
@@ -848,12 +886,14 @@ static void pgm_tabled_part(void *job, int64_t first, int64_t last)
             if (one.wave)
                 one.uniforms += c * PGM_SWEEPS_TOGETHER * PGM_BLOCK
                                 * ((one.units + PGM_BLOCK - 1) / PGM_BLOCK);
-            pgm_tabled_sweeps(j, &one, c, 0, 1, 1);
+            pgm_tabled_sweeps(j, &one, NULL, c, 0, 1, 1);
         }
     else
         for (int64_t c = first * PGM_LANES_TOGETHER, end = last * PGM_LANES_TOGETHER; c < end;
              c += PGM_TOGETHER)
-            pgm_tabled_sweeps(j, j->chains, c, c, pgm_min_l(c + PGM_TOGETHER, end), 0);
+            pgm_tabled_sweeps(j, j->chains, drawn ? &forest : NULL, c, c,
+                              pgm_min_l(c + PGM_TOGETHER, end), 0);
+    if (drawn) pgm_close_forest(&forest);
 }
 
 #endif

@@ -180,6 +180,13 @@ def check_kernel(kernel: object) -> None:
         )
 
 
+def check_moves(moves: object) -> None:
+    """Raise PgmError unless the object has the method `over` of moves of pairs of ladders."""
+    check_instance(moves, "moves")
+    if not callable(getattr(moves, "over", None)):
+        raise PgmError(f"moves must be Houdayer() or None, not {told(moves)}")
+
+
 def seeded(rng: RngLike) -> np.random.Generator:
     """Return a random number generator for a seed, a generator or None."""
     try:

@@ -92,7 +92,8 @@ def transition_matrix(target: Target, kernel: Kernel) -> Array:
     Parameters
     ----------
     target : a target with one row of evidence and at most 8192 joint states.
-    kernel : a Markov transition of single units, such as pgm.Gibbs().
+    kernel : a Markov transition of single units, such as pgm.Gibbs(); of pgm.TreeGibbs() these are
+        the moves before it draws a forest.
 
     Returns
     -------

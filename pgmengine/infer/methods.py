@@ -12,6 +12,7 @@ from pgmengine.infer.exact.planar import Planar
 from pgmengine.infer.modes.mode_search import ModeSearch
 from pgmengine.infer.modes.toulbar2 import Toulbar2
 from pgmengine.infer.sampling.clusters.cluster_ladder import ClusterLadder
+from pgmengine.infer.sampling.clusters.houdayer import Houdayer
 from pgmengine.infer.sampling.clusters.swendsen_wang import SwendsenWang
 from pgmengine.infer.sampling.ladders.coupled_ladders import CoupledTempering
 from pgmengine.infer.sampling.ladders.temperatures import Adaptive, Linear, ThreePiece
@@ -37,6 +38,7 @@ __all__ = [
     "Exact",
     "FlatHistogram",
     "Forward",
+    "Houdayer",
     "Linear",
     "MeanField",
     "ModeSearch",

@@ -88,7 +88,8 @@ OTHERS = {
     },
     "contracts": {pgm.Axis, pgm.Method, pgm.Prepared, pgm.Scheme},
     "ladders": {pgm.Adaptive, pgm.FlatHistogram, pgm.Linear, pgm.OneOverT, pgm.ThreePiece},
-    "chains": {pgm.CoupledTempering},
+    # tests/infer/sampling/test_houdayer.py has the contract of moves.
+    "chains": {pgm.CoupledTempering, pgm.Houdayer},
     "schedules": {pgm.GrowingBlend, pgm.harmonic, pgm.linear_decay},
     "estimators": {pgm.Finding, pgm.FindingKind, pgm.Fit, pgm.GenerativeClassifier},
 }

@@ -5,7 +5,8 @@ is no colouring, and no inputs are kept between visits. packed_units.py packs st
 Every array has a row for each unit (or component) and a column for each chain; with few chains, it
 has a row for each chain instead. reference.py is the reference implementation.
 
-The engine also sweeps models without tables that have many small couplings (many_small).
+The engine also sweeps models without tables that have many small couplings (many_small), and all
+models that it can for kernels that draw forests (forests.h).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pgmengine.base.equal_rows import distinct
 from pgmengine.base.types import Array, States
 from pgmengine.base.work.cache import remembered
 from pgmengine.base.work.threads import parts
-from pgmengine.engine.kernels import Kernel, share_of
+from pgmengine.engine.kernels import Kernel, draws_forests, share_of
 from pgmengine.engine.packed import MIN_UPDATES_A_THREAD, padded, zeros
 from pgmengine.engine.single_site.independent_visits import (
     MIN_VISITS_A_WAVE,
@@ -37,7 +38,7 @@ from pgmengine.engine.single_site.packed_units import (
 )
 from pgmengine.engine.visits import marginalised_layers, visited
 from pgmengine.evidence.target import Target, times
-from pgmengine.model.graph.unit_graph import units_of
+from pgmengine.model.graph.unit_graph import unit_graph, units_of
 from pgmengine.model.parameters import Parameters
 from pgmengine.model.structure import Structure
 from pgmengine.model.weights import count
@@ -69,7 +70,7 @@ def knows(target: Target, kernel: Kernel) -> bool:
     return (
         "flip_share" in vars(type(kernel))
         and in_lanes(target.structure)
-        and (bool(target.structure.tables) or many_small(target.model))
+        and (bool(target.structure.tables) or many_small(target.model) or draws_forests(kernel))
     )
 
 
@@ -108,7 +109,7 @@ class TabledChains:
 
     `beta` (chains,) float32 may be changed in place between sweeps. Each chain draws from the
     stream of its number, so that its states depend neither on the other chains nor on the number of
-    threads.
+    threads. Forests, which all chains share, have the units that are free in any row.
     """
 
     def __init__(
@@ -122,7 +123,9 @@ class TabledChains:
         s = target.structure
         self.target, self.x, self.made, self.kernel = target, x, 0, kernel
         self.graph, self.rows = packed_graph(s), target.rows
-        self.alone = self.rows <= MAX_CHAINS_IN_TURN
+        self.forests = draws_forests(kernel)
+        # Forests are drawn in lanes.
+        self.alone = self.rows <= MAX_CHAINS_IN_TURN and not self.forests
         self.lanes = self.rows if self.alone else padded(self.rows)
         self.moving = frozenset(target.pattern.moving)
         beta, stream = zeros((self.lanes,)), zeros((self.lanes,), np.uint32)
@@ -184,6 +187,14 @@ class TabledChains:
             p.children.start,
             _some(p.children.columns.astype(np.int32)),
         )
+        if self.forests:
+            near, units = unit_graph(self.target.model).near, units_of(self.target.structure)
+            held = self.graph.place >= 0
+            self.routine.by_forests(
+                near.start,
+                _some(near.columns.astype(np.int32)),
+                _some(units.owner[held].astype(np.int32)),
+            )
         self.planned = not self.alone
         self.key = rng.integers(0, 2**32, size=4, dtype=np.uint32)
         self.routine.rekey(self.key, share_of(self.kernel))

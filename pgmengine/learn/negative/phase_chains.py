@@ -15,7 +15,7 @@ from pgmengine.base.errors import PgmError
 from pgmengine.base.types import Array, Snapshot, States
 from pgmengine.declare.model import Model
 from pgmengine.engine.chains import Chains, engine_for, make_chains, start
-from pgmengine.engine.kernels import Kernel
+from pgmengine.engine.kernels import Kernel, draws_forests
 from pgmengine.evidence.target import Target
 from pgmengine.infer.sampling.ladders.round_trips import Travels
 from pgmengine.infer.sampling.ladders.temperatures import Betas, ladder
@@ -96,7 +96,8 @@ def adopted(
     """Return the chains with new parameters, in place unless a new kernel needs another engine."""
     if callable(kernel):
         kernel = kernel(update)
-        if type(chains) is not engine_for(chains.target, kernel):
+        other = type(chains) is not engine_for(chains.target, kernel)
+        if other or draws_forests(kernel) != getattr(chains, "forests", False):
             target = chains.target.with_model(model).at(chains.beta)
             return make_chains(target, kernel, chains.values(), rng)
     chains.adopt(model, kernel, rng)

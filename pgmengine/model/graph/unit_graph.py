@@ -221,6 +221,23 @@ class UnitGraph:
         joint = [self.members.of(f) for f in factors]
         return np.unique(np.concatenate([self.pairs.of(unit), *joint]))
 
+    @cached_property
+    def near(self) -> Rows:
+        """The neighbours of each unit, ascending, without the unit itself."""
+        # Slow to import.
+        import scipy.sparse as sp
+
+        members, pairs, units = self.members, self.pairs, self.structure.units
+        of_factors = sp.csr_array(
+            (np.ones(len(members.columns), dtype=np.int32), members.columns, members.start),
+            shape=(len(members.start) - 1, units),
+        )
+        joint = (of_factors.T @ of_factors).tocoo()
+        one = np.concatenate([joint.row, pairs.rows])
+        two = np.concatenate([joint.col, pairs.columns])
+        apart = one != two
+        return Rows.of_pairs(one[apart], two[apart], units)
+
 
 @remembered
 def unit_graph(model: Parameters) -> UnitGraph:

@@ -23,6 +23,10 @@ This is the tour effectiveness of Biron-Lattes et al. (2023). Replicas that stay
 as the few that reached a rare state by luck, give hardly any tours, however often the replicas
 below them swap.
 
+Ladders of a row may be moved together (`Moves`), in pairs at each rung between a sweep and the
+swaps. The two ladders of a pair are then one chain for all errors: its steps are those of the first
+and of the second ladder in turn. Their tours mix, so that both count as one.
+
 log Z comes from stepping_stones.py. The tests compare draws with exact answers, swaps with
 invariance by chi-square, and log Z with enumeration.
 
@@ -33,7 +37,7 @@ learns by them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -45,8 +49,22 @@ from pgmengine.infer.diagnostics.trust import with_rounding
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones, SteppingStones
 
 
+class Moves(Protocol):
+    """Moves of two replicas at the same beta, which leave the product p(x) p(y) invariant."""
+
+    def swap(
+        self, states: dict[str, Array], one: Array, two: Array, rng: np.random.Generator
+    ) -> None:
+        """Move the states of replicas `one` and `two`, (pairs,) each, in place.
+
+        `states` are numbers of states, layer -> (replicas, size).
+        """
+
+
 class Ladders:
     """Ladders of replicas for each row of a target.
+
+    `moves` are those of pairs of ladders, an even number of which is then needed.
 
     Attributes
     ----------
@@ -55,12 +73,20 @@ class Ladders:
     chains : the states of all replicas.
     accepted : (rows, ladders), share of the last swaps that were accepted.
     highest : (rows,), largest log density at beta = 1 of all states so far.
+    together : the number of ladders that are one chain: 2 with moves, else 1.
     """
 
     def __init__(
-        self, target: Target, betas: Array, ladders: int, kernel: Kernel, rng: np.random.Generator
+        self,
+        target: Target,
+        betas: Array,
+        ladders: int,
+        kernel: Kernel,
+        rng: np.random.Generator,
+        moves: Moves | None = None,
     ) -> None:
         self.target, self.betas, self.rng, self.sweeps = target, betas, rng, 0
+        self.moves, self.together = moves, 1 if moves is None else 2
         count = len(betas)
         rows = np.repeat(np.arange(target.rows), ladders * count)
         many = target.take(rows).at(np.tile(betas, target.rows * ladders))
@@ -69,6 +95,8 @@ class Ladders:
         self.came_from_0 = np.zeros(len(rows), dtype=bool)
         self.accepted = np.zeros(self.at.shape[:2])
         self.highest = np.full(target.rows, -np.inf)
+        # The log densities at beta = 1 of all replicas, which swaps do not change.
+        self.at_1 = np.full(len(rows), np.nan)
         self.forget()
 
     def forget(self, coming: int = 0) -> None:
@@ -81,17 +109,34 @@ class Ladders:
         # number over the tours of a row that have ended, and the sum of its squares.
         self.on_tour = np.zeros(self.at.size)
         self.toured, self.squares = np.zeros(rows), np.zeros(rows)
-        self.stepping_stones = SteppingStones(self.betas, rows, ladders, coming)
+        self.stepping_stones = SteppingStones(
+            self.betas, rows, ladders // self.together, self.together * coming
+        )
 
     def step(self) -> None:
         """Sweep all replicas, then propose to swap the even pairs, or every second time the odd."""
-        path, power = (part[self.at] for part in self.chains.sweep_path())
+        path, every = self._explored()
         with np.errstate(invalid="ignore"):
-            at_1 = (path + power).reshape(len(self.highest), -1)
+            self.at_1 = path + every
+        at_1 = self.at_1.reshape(len(self.highest), -1)
         np.fmax(self.highest, np.fmax.reduce(at_1, axis=1), out=self.highest)
-        self.stepping_stones.add(power)
+        power = every[self.at]
+        for first in range(self.together):
+            self.stepping_stones.add(power[:, first :: self.together])
         self._swap(power, self.sweeps % 2)
         self.sweeps += 1
+
+    def _explored(self) -> tuple[Array, Array]:
+        """Sweep all replicas and move pairs of them; return their path."""
+        if self.moves is None:
+            return self.chains.sweep_path()
+        self.chains.sweep(1)
+        # States at beta = 0 are drawn anew in each sweep.
+        pairs = self.at[..., int(self.betas[0] == 0.0) :]
+        states = self.chains.states()
+        self.moves.swap(states, pairs[:, 0::2].ravel(), pairs[:, 1::2].ravel(), self.rng)
+        self.chains.place_states(states)
+        return self.chains.path()
 
     def _swap(self, power: Array, parity: int) -> None:
         """Propose to swap the pairs of one parity; add up the acceptance of all pairs."""
@@ -126,16 +171,19 @@ class Ladders:
     def tours(self) -> Array:
         """Return the effective number (rows,) of tours from which the states at beta = 1 come."""
         cut_off = np.square(self.on_tour[self.at]).sum(axis=(1, 2))
-        return np.asarray(self.toured**2 / np.maximum(self.squares + cut_off, 1.0))
+        found = self.toured**2 / np.maximum(self.squares + cut_off, 1.0)
+        return np.asarray(found / self.together)
 
-    def top(self) -> Array:
-        """Return the numbers of the replicas at beta = 1, (rows * ladders,)."""
-        return self.at[..., -1].ravel()
+    def top(self, first: int = 0) -> Array:
+        """Return the numbers of the replicas at beta = 1, (rows * ladders / together,).
+
+        They belong to the ladders number `first` of those that are one chain.
+        """
+        return self.at[:, first :: self.together, -1].ravel()
 
     def energy_at_1(self, chains: Array) -> Array:
-        """Return minus the log density at beta = 1 of some replicas."""
-        path, power = self.chains.path()
-        return np.asarray(-(path + power)[chains])
+        """Return minus the log density at beta = 1 of some replicas, after a step."""
+        return np.asarray(-self.at_1[chains])
 
     def adapt(self) -> None:
         """Move the rungs so that all pairs reject equally often (Syed et al. 2022); reset all sums.

@@ -20,9 +20,10 @@ from pgmengine.base.checks import check_whole, seeded
 from pgmengine.base.errors import PgmError, listed
 from pgmengine.base.types import Array, RngLike, Snapshot, States
 from pgmengine.base.work.progress import track
-from pgmengine.engine.chains import Chains, make_chains, over_chains, sweep_work
+from pgmengine.engine.chains import Chains, engine_for, make_chains, over_chains, sweep_work
 from pgmengine.engine.cost import engine
-from pgmengine.engine.kernels import Gibbs, Kernel
+from pgmengine.engine.kernels import Gibbs, Kernel, draws_forests
+from pgmengine.engine.single_site.sweeps import TabledChains
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import independent, most_apart
 from pgmengine.infer.question.prepared import AnyPrepared
@@ -116,6 +117,13 @@ class MCMC(Sampler):
         sweeps = self.warmup + self.draws * self.thin
         slow = sorted(map(repr, target.structure.names.declared(target.pattern.by_unit)))
         how = f"unit by unit in {listed(slow)}" if slow else "layer by layer"
+        if draws_forests(self.kernel):
+            drawn = engine_for(target, self.kernel) is TabledChains
+            how = (
+                "unit by unit, each before the draw of a forest"
+                if drawn
+                else f"{how}, and no forests, which need units with finitely many values"
+            )
         e, n = engine(target, self.kernel), target.rows * self.chains
         moving = e.run(n, sweeps, self.warmup + self.draws)
         moving += (e.density + e.values).of(n, self.draws)

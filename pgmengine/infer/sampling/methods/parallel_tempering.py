@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pgmengine.base.checks import check_whole, seeded
+from pgmengine.base.checks import check_moves, check_whole, seeded
 from pgmengine.base.errors import PgmError
 from pgmengine.base.types import RngLike, Snapshot
 from pgmengine.base.work.progress import track
@@ -52,6 +53,9 @@ from pgmengine.infer.sampling.methods.bound_check import below_a_bound, below_a_
 from pgmengine.infer.sampling.methods.references import training_rates
 from pgmengine.infer.variational.modes import Modes
 
+if TYPE_CHECKING:
+    from pgmengine.infer.sampling.clusters.houdayer import Houdayer
+
 # Numbers in memory for each rung of a ladder: four expectations of stepping stones, in batches, and
 # their means.
 STEPPING_STONE_NUMBERS_PER_RUNG = 8 * BATCHES_PER_CHAIN
@@ -72,6 +76,8 @@ class ParallelTempering(Sampler):
     draws : draws of each ladder.
     thin : sweeps from one draw to the next; a round of swaps follows each sweep.
     rhat_limit : largest R-hat of chains that have mixed.
+    moves : moves of pairs of ladders at each temperature, such as Houdayer(); an even number of
+        ladders is then needed, and each pair counts as one chain of twice as many draws.
 
     Notes
     -----
@@ -89,7 +95,7 @@ class ParallelTempering(Sampler):
       question is answered in parts, because each part has its own ladder.
     - round_trips (rows,), and round_trip_rate (rows,), the round trips for each sweep and ladder.
     - tours (rows,), the effective number of independent tours from beta = 0 from which the states
-      at beta = 1 come.
+      at beta = 1 come; with `moves`, half of this number.
     - swap_accepted (chains, draws, rows), the share of accepted swaps before each draw.
     - log_z_rhat (rows,), the R-hat of log Z, if log_z is wanted.
 
@@ -127,11 +133,19 @@ class ParallelTempering(Sampler):
     draws: int = 4000
     thin: int = 1
     rhat_limit: float = 1.05
+    moves: Houdayer | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole(self, "thin")
         check_betas(self, "rungs")
+        if self.moves is not None:
+            check_moves(self.moves)
+            if self.chains % 2:
+                raise PgmError(
+                    f"ParallelTempering: moves are those of pairs of ladders, and chains is "
+                    f"{self.chains}: take an even number"
+                )
 
     def scheme(self, target: Target, want: tuple[str, ...]) -> ChainPlan:
         """Return the work and memory of all ladders."""
@@ -140,11 +154,15 @@ class ParallelTempering(Sampler):
         rungs = count_of(self.rungs)
         if rungs < 2 and "log_z" in want:
             return Plan(refusal="one temperature gives no log_z")
+        if self.moves is not None and (why := self.moves.refusal(target)):
+            return Plan(refusal=why)
         sweeps, e = self.warmup + self.draws * self.thin, engine(target, self.kernel)
         tops = target.rows * self.chains
         n, swapping = tops * rungs, Price(80 * US, 60 * NS)
         moving = (e.sweep + e.density + swapping).of(n, sweeps) + e.density.of(n, self.draws)
         moving += e.values.of(tops, self.draws)
+        if self.moves is not None:
+            moving += (self.moves.price(target) + e.density).of(n, sweeps)
         more = 8.0 * (self.draws + STEPPING_STONE_NUMBERS_PER_RUNG * rungs)
         return self.scheme_of(
             target,
@@ -163,15 +181,19 @@ class ParallelTempering(Sampler):
         """Adapt the ladders, then collect the states at beta = 1 after every `thin` steps."""
         target, want, generator = question.target, question.want, seeded(rng)
         ladders = self._warmed(target, generator)
-        many = target.take(np.repeat(np.arange(target.rows), self.chains))
-        draws = Draws.none(many, want, self.chains, self.draws)
-        swapped = np.zeros((self.draws, target.rows, self.chains))
+        together = ladders.together
+        chains, count = self.chains // together, self.draws * together
+        draws = Draws.none(
+            target.take(np.repeat(np.arange(target.rows), chains)), want, chains, count
+        )
+        swapped = np.full((count, target.rows, chains), np.nan)
         for t in track(range(self.draws), "sampling"):
             for _ in range(self.thin):
                 ladders.step()
-            top = ladders.top()
-            draws.add(t, ladders.chains.values(top), ladders.energy_at_1(top))
-            swapped[t] = ladders.accepted
+            for first in range(together):
+                top, number = ladders.top(first), t * together + first
+                draws.add(number, ladders.chains.values(top), ladders.energy_at_1(top))
+                swapped[number] = ladders.accepted[:, first::together]
         answers = draws.answers(target)
         name, several = type(self).__name__, len(ladders.betas) > 1
         stats, _, unmixed = draws.judged(
@@ -214,7 +236,8 @@ class ParallelTempering(Sampler):
             )
         # Units with the base rates of the training are nearer to a trained model than uniform ones.
         near = target.at(target.beta, training_rates(target))
-        ladders = Ladders(near, betas, self.chains, self.kernel, rng)
+        moves = None if self.moves is None else self.moves.over(near)
+        ladders = Ladders(near, betas, self.chains, self.kernel, rng, moves)
         for length in rounds(self.warmup):
             for _ in track(range(length), "warming up"):
                 ladders.step()
