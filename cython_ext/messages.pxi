@@ -4,14 +4,15 @@ cdef extern from "messages.h" nogil:
     ctypedef struct pgm_messages:
         int64_t variables, factors
         const int64_t *state, *slots_of, *slot, *start, *entry, *scope, *owner, *number
-        const int64_t *counts, *order
+        const int64_t *order
         const double *log
         double *linear, *top, *low, *message, *sum, *weight, *out, *before, *forward
         double *incoming "in"
-        int64_t *zeros, *decided, *digit
+        int64_t *counts, *zeros, *decided, *digit
         int64_t maximum, done
         double damping
     int pgm_messages_begin(pgm_messages *w)
+    int pgm_messages_weights(pgm_messages *w)
     double pgm_messages_sweep(pgm_messages *w)
     double pgm_messages_bethe(pgm_messages *w)
     void pgm_messages_factor(pgm_messages *w, int64_t f, double *to)
@@ -25,7 +26,6 @@ cdef class Messages:
     ----------
     cards : (variables,) numbers of states.
     start, scope : the variables of factor f are scope[start[f]:start[f + 1]].
-    counts : (factors,) 0 for a table, or the number of counts that its entries depend on.
     order : (factors,) the order of sweeps.
     maximum : whether messages are maxima.
     """
@@ -35,26 +35,22 @@ cdef class Messages:
     cdef object log
     cdef readonly int64_t entries
 
-    def __init__(self, cards, start, scope, counts, order, bint maximum):
-        cards, start, scope, counts, order = (
-            np.ascontiguousarray(x, dtype=np.int64) for x in (cards, start, scope, counts, order)
+    def __init__(self, cards, start, scope, order, bint maximum):
+        cards, start, scope, order = (
+            np.ascontiguousarray(x, dtype=np.int64) for x in (cards, start, scope, order)
         )
         variables, factors, slots = len(cards), len(start) - 1, len(scope)
         if factors < 0 or start[0] != 0 or start[factors] != slots or (np.diff(start) < 0).any() \
                 or (slots and not 0 <= scope.min() <= scope.max() < variables) \
-                or (variables and cards.min() < 1) or len(counts) != factors \
+                or (variables and cards.min() < 1) \
                 or not np.array_equal(np.sort(order), np.arange(factors)):
             raise ValueError("the arrays of a factor graph do not fit")
         arity, states = np.diff(start), cards[scope]
-        chained = np.repeat(counts, arity) > 0
-        if (counts > arity + 1).any() or (counts < 0).any() or (states[chained] != 2).any():
-            raise ValueError("factors of counts are over variables of two states")
         padded = np.append(states, 1)
         sizes = np.where(arity > 0, np.multiply.reduceat(padded, start[:-1]), 1)
         taken = np.where(arity > 0, np.add.reduceat(padded, start[:-1]), 0)
         entry, first = ends_of(sizes), ends_of(cards)
-        most, counted = int(taken.max(initial=1)), int(counts.max(initial=0))
-        wide = int(arity.max(initial=0)) + 2 * counted + 1
+        most, long = int(taken.max(initial=1)), int(arity.max(initial=0)) + 1
         self.entries, self.held = entry[factors], []
         cdef pgm_messages *w = &self.w
         w.variables, w.factors, w.maximum, w.done, w.log = variables, factors, maximum, 0, NULL
@@ -64,13 +60,13 @@ cdef class Messages:
         w.owner = self.whole(np.repeat(np.arange(factors), arity))
         w.slot = self.whole(np.argsort(scope, kind="stable"))
         w.slots_of = self.whole(ends_of(np.bincount(scope, minlength=variables)))
-        w.counts, w.order = self.whole(counts), self.whole(order)
+        w.counts, w.order = self.whole(np.full(factors, -1)), self.whole(order)
         w.zeros, w.decided = self.whole(np.zeros(first[variables])), self.whole(cards)
-        w.digit = self.whole(np.zeros(wide))
+        w.digit = self.whole(np.zeros(long))
         w.linear, w.top, w.low = self.room(entry[factors]), self.room(factors), self.room(factors)
         w.message, w.sum = self.room(states.sum()), self.room(first[variables])
         w.incoming, w.weight, w.out = self.room(most), self.room(most), self.room(most)
-        w.before, w.forward = self.room(wide), self.room((arity * counts).max(initial=0))
+        w.before, w.forward = self.room(2 * long), self.room(long * long)
 
     cdef int64_t *whole(self, numbers) except NULL:
         """Return whole numbers, which are held as long as this object."""
@@ -114,23 +110,36 @@ cdef class Messages:
         return i
 
     def log_weights(self, double[::1] weights):
-        """Write the log weights of the states of variables, and return the Bethe log Z."""
+        """Write the log weights of the states of variables; return whether each has a state."""
         cdef int64_t i
-        cdef double log_z
         if weights.shape[0] != self.w.state[self.w.variables]:
-            raise ValueError("the states do not fit")
-        with nogil:
-            log_z = pgm_messages_bethe(&self.w)
+            raise ValueError("the states of variables do not fit")
+        possible = bool(pgm_messages_weights(&self.w))
         for i in range(weights.shape[0]):
             weights[i] = self.w.sum[i]
+        return possible
+
+    def log_z(self):
+        """Return the Bethe log Z, -inf where no state is possible."""
+        cdef double log_z
+        with nogil:
+            log_z = pgm_messages_bethe(&self.w)
         return log_z
 
-    def of_factor(self, int64_t factor, double[::1] weights):
-        """Write the log weights of the entries of a factor."""
-        if not 0 <= factor < self.w.factors \
-                or weights.shape[0] != self.w.entry[factor + 1] - self.w.entry[factor]:
-            raise ValueError("the entries of a factor do not fit")
-        pgm_messages_factor(&self.w, factor, &weights[0])
+    def counts(self):
+        """Return the number of counts of each factor, 0 for tables."""
+        return np.array([self.w.counts[i] for i in range(self.w.factors)], dtype=np.int64)
+
+    def of_factors(self, const int64_t[::1] which, double[::1] weights):
+        """Write the log weights of the entries of some factors, one after the other."""
+        cdef int64_t i, f, at = 0
+        for i in range(which.shape[0]):
+            f = which[i]
+            if not 0 <= f < self.w.factors \
+                    or at + self.w.entry[f + 1] - self.w.entry[f] > weights.shape[0]:
+                raise ValueError("the entries of factors do not fit")
+            pgm_messages_factor(&self.w, f, &weights[at])
+            at += self.w.entry[f + 1] - self.w.entry[f]
 
     def messages(self):
         """Return the log messages from factors to the variables of their scopes, factor by factor."""

@@ -11,7 +11,8 @@
    A table is visited entry by entry, with the products of the messages before and after each
    variable, so that nothing is divided. A factor that depends on the count of two-state variables
    that are 1, or on this count modulo 2 (a parity check), has its messages from the paths of a chain
-   whose state is the count so far: 4 S operations for a variable, with S the number of counts.
+   whose state is the count so far: 4 S operations for a variable, with S the number of counts. Such
+   factors are recognised by their entries.
 
    The arithmetic is one of three: products of linear numbers where no product can underflow, the
    same in logarithms elsewhere, and maxima of sums of logarithms. A message is -inf only where its
@@ -33,14 +34,20 @@ enum { PGM_LINEAR, PGM_LOGS, PGM_MAXIMA };
 /* The least sum of log weights whose product is computed in linear numbers. */
 #define PGM_LEAST_LOG (-650.0)
 
+/* The least numbers of variables of a parity check and of a factor of counts: smaller tables are
+   visited entry by entry, which takes no longer. */
+enum { PGM_LEAST_OF_PARITY = 3, PGM_LEAST_OF_COUNTS = 6 };
+
 typedef struct {
     int64_t variables, factors;
     /* Of each variable the first state, and its slots; of each factor the first slot and entry. */
     const int64_t *state, *slots_of, *slot, *start, *entry;
     /* Of each slot the variable, the factor, and its first number among the messages. */
     const int64_t *scope, *owner, *number;
-    /* Of each factor: 0 for a table, or the number of counts. The order of sweeps. */
-    const int64_t *counts, *order;
+    /* The order of sweeps. */
+    const int64_t *order;
+    /* Of each factor: the number of counts, or 0 for a table; less than 0 before it is known. */
+    int64_t *counts;
     /* Log entries, and linear ones, of which the largest is 1. */
     const double *log;
     double *linear;
@@ -84,20 +91,52 @@ static inline double pgm_log(double x)
     return x == 1.0 ? 0.0 : log(x);
 }
 
-/* Write the linear entries of all factors. */
+/* Return whether the entries of a factor of n variables depend on the count of ones modulo S. */
+static int pgm_depends_on_count(const double *entries, int64_t n, int64_t S)
+{
+    for (int64_t e = 0; e < (int64_t)1 << n; e++) {
+        int64_t ones = 0;
+        for (int64_t rest = e; rest; rest &= rest - 1)
+            ones++;
+        if (entries[e] != entries[((int64_t)1 << ones % S) - 1])
+            return 0;
+    }
+    return 1;
+}
+
+/* Return the number of counts of a factor, or 0 for a table. */
+static int64_t pgm_messages_counts(const pgm_messages *w, int64_t f)
+{
+    int64_t n = w->start[f + 1] - w->start[f];
+    const double *entries = w->log + w->entry[f];
+    for (int64_t s = w->start[f]; s < w->start[f + 1]; s++)
+        if (w->number[s + 1] - w->number[s] != 2)
+            return 0;
+    if (n >= PGM_LEAST_OF_PARITY && pgm_depends_on_count(entries, n, 2))
+        return 2;
+    return n >= PGM_LEAST_OF_COUNTS && pgm_depends_on_count(entries, n, n + 1) ? n + 1 : 0;
+}
+
+/* Recognise the structure of all factors, and write their linear entries: of a factor of counts,
+   those at which the first variables are 1. */
 static void pgm_messages_entries(pgm_messages *w)
 {
     for (int64_t f = 0; f < w->factors; f++) {
         double top = -INFINITY, low = INFINITY;
-        for (int64_t e = w->entry[f]; e < w->entry[f + 1]; e++) {
-            top = w->log[e] > top ? w->log[e] : top;
-            if (w->log[e] > -INFINITY && w->log[e] < low)
-                low = w->log[e];
+        int64_t counts = w->counts[f] = pgm_messages_counts(w, f);
+        int64_t size = counts ? counts : w->entry[f + 1] - w->entry[f];
+        const double *log = w->log + w->entry[f];
+        double *linear = w->linear + w->entry[f];
+        for (int64_t i = 0; i < size; i++) {
+            double x = linear[i] = log[counts ? ((int64_t)1 << i) - 1 : i];
+            top = x > top ? x : top;
+            if (x > -INFINITY && x < low)
+                low = x;
         }
         w->top[f] = top == -INFINITY ? 0.0 : top;
         w->low[f] = top == -INFINITY ? 0.0 : low - top;
-        for (int64_t e = w->entry[f]; e < w->entry[f + 1]; e++)
-            w->linear[e] = pgm_exp(w->log[e] - w->top[f]);
+        for (int64_t i = 0; i < size; i++)
+            linear[i] = linear[i] == -INFINITY ? 0.0 : pgm_exp(linear[i] - w->top[f]);
     }
 }
 
@@ -194,17 +233,17 @@ static inline void pgm_by_table(pgm_messages *w, int64_t f, const int how)
     }
 }
 
-/* The same for a factor of counts, by the paths of its chain. */
-static inline void pgm_by_counts(pgm_messages *w, int64_t f, const int how)
+/* The same for a factor of S counts, by the paths of its chain. */
+static inline void pgm_by_counts(pgm_messages *w, int64_t f, const int how, const int64_t S)
 {
-    int64_t n = w->start[f + 1] - w->start[f], S = w->counts[f];
-    const double *entries = (how == PGM_LINEAR ? w->linear : w->log) + w->entry[f];
+    int64_t n = w->start[f + 1] - w->start[f];
+    const double *log = w->log + w->entry[f], *linear = w->linear + w->entry[f];
     const double *every = how == PGM_LINEAR ? w->weight : w->in;
     double none = how == PGM_LINEAR ? 0.0 : -INFINITY, one = how == PGM_LINEAR ? 1.0 : 0.0;
     double *last = w->before, *two = w->before + S;
     for (int64_t s = 0; s < S; s++) {
         w->forward[s] = s ? none : one;
-        last[s] = entries[((int64_t)1 << s) - 1];
+        last[s] = how == PGM_LINEAR ? linear[s] : log[((int64_t)1 << s) - 1];
     }
     for (int64_t i = 0; i + 1 < n; i++) {
         double *a = w->forward + i * S, *b = a + S;
@@ -232,8 +271,10 @@ static inline void pgm_by_kind(pgm_messages *w, int64_t f, const int how)
     int64_t size = w->number[w->start[f + 1]] - w->number[w->start[f]];
     for (int64_t k = 0; k < size; k++)
         w->out[k] = how == PGM_LINEAR ? 0.0 : -INFINITY;
-    if (w->counts[f])
-        pgm_by_counts(w, f, how);
+    if (w->counts[f] == 2)
+        pgm_by_counts(w, f, how, 2);
+    else if (w->counts[f])
+        pgm_by_counts(w, f, how, w->counts[f]);
     else if (w->start[f + 1] - w->start[f] == 2)
         pgm_by_pairs(w, f, how);
     else
@@ -358,7 +399,24 @@ static double pgm_log_total(const double *a, const double *b, int64_t n)
     return total;
 }
 
-/* Return the Bethe log Z, and leave the log weights of all states of variables in `sum`. */
+/* Leave the log weights of all states of variables in `sum`; return whether each variable has a
+   possible one. */
+static int pgm_messages_weights(pgm_messages *w)
+{
+    pgm_messages_sums(w);
+    for (int64_t v = 0; v < w->variables; v++) {
+        int possible = 0;
+        for (int64_t k = w->state[v]; k < w->state[v + 1]; k++) {
+            possible |= !w->zeros[k];
+            w->sum[k] = w->zeros[k] ? -INFINITY : w->sum[k];
+        }
+        if (!possible)
+            return 0;
+    }
+    return 1;
+}
+
+/* Return the Bethe log Z. */
 static double pgm_messages_bethe(pgm_messages *w)
 {
     double total = 0.0, top;
@@ -376,15 +434,10 @@ static double pgm_messages_bethe(pgm_messages *w)
             total -= pgm_log_total(w->in + w->number[s] - base, w->message + w->number[s],
                                    w->number[s + 1] - w->number[s]);
     }
-    for (int64_t v = 0; v < w->variables; v++) {
-        for (int64_t k = w->state[v]; k < w->state[v + 1]; k++)
-            if (w->zeros[k])
-                w->sum[k] = -INFINITY;
-        double own = pgm_log_total(w->sum + w->state[v], 0, w->state[v + 1] - w->state[v]);
-        if (own == -INFINITY)
-            return own;
-        total += own;
-    }
+    if (!pgm_messages_weights(w))
+        return -INFINITY;
+    for (int64_t v = 0; v < w->variables; v++)
+        total += pgm_log_total(w->sum + w->state[v], 0, w->state[v + 1] - w->state[v]);
     return total;
 }
 

@@ -11,12 +11,12 @@ with sums over the messages into a factor times the factor, both messages of an 
 messages into a variable (Mezard and Montanari 2009, chapter 14). It is neither a bound nor an
 estimate with an error.
 
-Messages go over the factors in the order of a breadth-first search, and back. Where they have not
-converged soon, they are damped: on graphs with short loops, undamped ones may go round for ever.
+Messages go over the factors in one order and back (factor_graph.py). Where they have not converged
+soon, they are damped: on graphs with short loops, undamped ones may go round for ever.
 
 For the mode, messages are maxima in place of sums. States are then decided one after the other,
-from the roots of spanning trees, with new messages beside the variables that are decided, so that
-the state is a mode of any forest, also where several states are equal.
+in a forest from the roots to the leaves, with new messages beside the variables that are decided,
+so that the state is a mode of any forest, also where several states are equal.
 
 References: Pearl (1988); Kschischang, Frey and Loeliger (2001); Yedidia, Freeman and Weiss (2005).
 """
@@ -33,6 +33,7 @@ from pgmengine._kernels import Messages
 from pgmengine.base.checks import check_number, check_whole, real
 from pgmengine.base.errors import PgmError, told
 from pgmengine.base.types import Array, RngLike, Snapshot
+from pgmengine.base.work.division import blocks
 from pgmengine.base.work.progress import track
 from pgmengine.evidence.extended.extended_targets import unfolded_target
 from pgmengine.evidence.target import Target, one_for_all
@@ -71,6 +72,8 @@ from pgmengine.model.terms.term import Term
 ENTRY_SECONDS, STATE_SECONDS, FACTOR_SECONDS = 2e-9, 2e-8, 5e-8
 # The number of sweeps that plans expect, and those on a forest: the third one finds no change.
 EXPECTED_SWEEPS, FOREST_SWEEPS = 50, 3
+# Fewer sweeps are of no use on graphs with loops.
+LEAST_SWEEPS = 20
 # Sweeps before damping begins.
 UNDAMPED_SWEEPS = 50
 # Sweeps that are made at a time, between which Ctrl-C takes effect, visit about so many entries.
@@ -78,7 +81,9 @@ ENTRIES_AT_ONCE = 10_000_000
 # Messages oscillate if the least change of the last quarter of all sweeps is more than this share
 # of that of the quarter before, and if there were at least so many sweeps.
 OSCILLATION, LEAST_TO_OSCILLATE = 0.5, 20
-# Bytes that a variable, a factor and a member of a factor need besides their numbers.
+# Numbers of the rows that are in memory together.
+BLOCK_ENTRIES = 2.0**24
+# Bytes that an entry, a factor and a member of a factor need in planning and for messages.
 GRAPH_BYTES = 200.0
 
 UNKNOWN_ERROR = (
@@ -98,6 +103,11 @@ class Part:
     kind: KindOfRows
     conditioned: Conditioned
     graph: FactorGraph
+
+    @property
+    def entries(self) -> float:
+        """The numbers of a row that are in memory: entries of all factors, twice, and marginals."""
+        return float(3 * self.graph.sizes.sum() + 2 * self.graph.cards.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +135,13 @@ class PlannedGraphs:
 
     @property
     def bytes(self) -> float:
-        """The memory of the factors of all rows, and of the largest graph."""
-        held = [p.conditioned.held(len(p.kind.rows)) for p in self.parts]
+        """The memory of a block of rows, of terms, and of the largest graph."""
+        held = [
+            8.0 * p.entries * min(len(p.kind.rows), max(1.0, BLOCK_ENTRIES / max(p.entries, 1.0)))
+            for p in self.parts
+        ]
         own = [g.sizes.sum() + len(g.scopes.scope) + len(g.scopes) for g, _ in self.graphs]
-        return 3.0 * max(held, default=0.0) + GRAPH_BYTES * max(own, default=0.0)
+        return max(held, default=0.0) + GRAPH_BYTES * max(own, default=0.0)
 
 
 @dataclass(frozen=True)
@@ -199,12 +212,21 @@ class BeliefPropagation(Method[PlannedGraphs]):
         for g, rows in every:
             states = g.cards[g.scopes.scope].sum()
             seconds += sweeps * rows * (STATE_SECONDS * states + FACTOR_SECONDS * len(g.scopes))
+        most = seconds if forest else seconds * max(1.0, self.sweeps / EXPECTED_SWEEPS)
         limit = "two sweeps over a forest" if forest else f"at most {self.sweeps} sweeps"
         why = f"{limit} of messages on {sum(len(g.scopes) for g, _ in every)} factors"
         kind = "exact" if forest else "lower bound" if not basis.parts else ""
         memory = peak_bytes(target, want, 0, work, 0.0, fixed=basis.bytes)
         basis = replace(basis, gates=gates)
-        return Plan("", kind, why, work, memory, seconds=seconds, basis=basis)
+        return Plan("", kind, why, work, memory, "", seconds, most, basis)
+
+    def faster(
+        self, target: Target, want: tuple[str, ...], seconds: float
+    ) -> BeliefPropagation | None:
+        """Return the method with fewer sweeps."""
+        most = self.plan(target, want).most_seconds
+        sweeps = int(self.sweeps * seconds / most)
+        return replace(self, sweeps=sweeps) if sweeps >= LEAST_SWEEPS else None
 
     def answer(
         self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
@@ -241,7 +263,8 @@ class BeliefPropagation(Method[PlannedGraphs]):
         target, kinds = question.target, {*map(quantity, question.want)}
         gathered = Gathered(target, "messages")
         for part in planned.parts:
-            gathered.add(part.kind.rows, *_of_part(part, target, question.want, passing))
+            for rows in blocks(part.kind.rows, BLOCK_ENTRIES / max(part.entries, 1.0)):
+                gathered.add(rows, *_of_part(part, target, rows, question.want, passing))
         log_z, found = gathered.complete()
         if kinds != {"log_z"}:
             check_possible(log_z, np.arange(target.rows), target)
@@ -256,10 +279,10 @@ class BeliefPropagation(Method[PlannedGraphs]):
         rows = iter(np.concatenate([m.rows for m in planned.modes]).tolist())
 
         def search(factors: LogFactors) -> Found:
-            graph, entries = planned.best[id(factors.scopes)], factors.logs[:, None]
-            messages = graph.messages(entries, True)
+            graph = planned.best[id(factors.scopes)]
+            messages = graph.messages(True)
             possible = passing.run(messages, factors.logs, next(rows))
-            state = messages.decided(graph.variables_in_order)
+            state = messages.decided(graph.variables)
             return Found(state, 0.0 if graph.forest or not possible else np.inf)
 
         plan = replace(question.plan, basis=planned.modes)
@@ -271,35 +294,33 @@ class BeliefPropagation(Method[PlannedGraphs]):
 
 
 def _of_part(
-    part: Part, whole: Target, want: tuple[str, ...], passing: _Passing
+    part: Part, whole: Target, rows: Array, want: tuple[str, ...], passing: _Passing
 ) -> tuple[Array, Answer]:
-    """Return log Z (rows,) and the other answers of the rows of a part, but the mode."""
-    rows, c = part.kind.rows, part.conditioned
-    given, kinds = whole.take(rows), {*map(quantity, want)} - {"mode"}
-    target = freed(given, part.kind.free)
+    """Return log Z (rows,) and the other answers of some rows of a part, but the mode."""
+    given, c = whole.take(rows), part.conditioned
+    target, kinds = freed(given, part.kind.free), {*map(quantity, want)}
     moments = not NEED_MARGINALS.isdisjoint(kinds)
     asked = c.asked(kinds) if moments else np.empty(0, dtype=np.int64)
-    entries = _joined(c.tables(target), target.rows)
-    states, ends = int(c.states.sum()), np.cumsum([0, *c.sizes[asked]])
-    units, factors = np.full((states, len(rows)), np.nan), np.full((ends[-1], len(rows)), np.nan)
-    log_z, log = np.full(len(rows), np.nan), np.full(states, np.nan)
-    messages = part.graph.messages(entries, False)
+    entries = _joined(c.tables(target))
+    units = np.full((len(rows), int(c.states.sum())), np.nan)
+    factors = np.full((len(rows), int(c.sizes[asked].sum())), np.nan)
+    log_z, messages = np.full(len(rows), np.nan), part.graph.messages(False)
     for i, row in enumerate(track(rows.tolist(), "messages")):
-        own = np.ascontiguousarray(entries[:, i % entries.shape[1]])
-        possible = passing.run(messages, own, row)
-        log_z[i] = messages.log_weights(log) if possible else -np.inf
-        if np.isneginf(log_z[i]) or not moments:
-            units[:, i], factors[:, i] = 0.0, 0.0
+        possible = passing.run(messages, entries[i % len(entries)], row)
+        possible = possible and messages.log_weights(units[i])
+        log_z[i] = (
+            messages.log_z() if possible and "log_z" in kinds else 0.0 if possible else -np.inf
+        )
+        if not (possible and moments):
+            units[i], factors[i] = 0.0, 0.0
             continue
-        units[:, i] = _normalised(log, c.states)
-        for f, a, b in zip(asked.tolist(), ends[:-1], ends[1:], strict=True):
-            weights = np.full(b - a, np.nan)
-            messages.of_factor(f, weights)
-            factors[a:b, i] = _normalised(weights, np.array([b - a]))
+        messages.of_factors(asked, factors[i])
+        units[i] = _normalised(units[i], c.states)
+        factors[i] = _normalised(factors[i], c.sizes[asked])
     log_z = log_z + c.constant(target)
     if not moments:
         return log_z, Answer()
-    e = FromMarginals(target, c, units, asked, factors, {}, given)
+    e = FromMarginals(target, c, units.T, asked, factors.T, {}, given)
     return log_z, e.answers(tuple(w for w in want if w != "mode"))
 
 
@@ -374,11 +395,13 @@ def _normalised(log: Array, states: Array) -> Array:
     return np.asarray(weight / np.add.reduceat(weight, first)[unit])
 
 
-def _joined(tables: list[Array], rows: int) -> Array:
-    """Return the entries of all terms, (entries, rows), or (entries, 1) if all rows have these."""
-    lanes = rows if any(table.shape[1] > 1 for table in tables) else 1
-    parts = [np.broadcast_to(table, (len(table), lanes)) for table in tables]
-    return np.concatenate(parts) if parts else np.zeros((0, lanes))
+def _joined(tables: list[Array]) -> Array:
+    """Return the entries of all terms, (rows, entries), or (1, entries) if all rows have these."""
+    ends = np.cumsum([0, *map(len, tables)])
+    out = np.full((max([x.shape[1] for x in tables], default=1), ends[-1]), np.nan)
+    for table, a, b in zip(tables, ends[:-1], ends[1:], strict=True):
+        out[:, a:b] = table.T
+    return out
 
 
 def planned_graphs(target: Target, want: tuple[str, ...]) -> PlannedGraphs:

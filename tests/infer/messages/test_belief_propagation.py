@@ -52,7 +52,7 @@ def graph_of(cards, factors):
 
 def passed(graph, log, maximum, dampings):
     """The compiled messages after a sweep for each damping; None where nothing is possible."""
-    messages = graph.messages(log[:, None], maximum)
+    messages = graph.messages(maximum)
     if not messages.begin(log):
         return None
     for damping in dampings:
@@ -68,7 +68,7 @@ def test_messages_are_those_of_plain_numpy(seed, maximum):
     graph, log = graph_of(cards, factors), np.concatenate([x.ravel() for _, x in factors])
     plain, dampings = Plain(cards, factors, maximum), [0.0, 0.0, 0.3, 0.7, 0.3][: SWEEPS + 1]
     for damping in dampings:
-        plain.impossible or plain.sweep(graph.factors_in_order.tolist(), damping)
+        plain.impossible or plain.sweep(graph.factors.tolist(), damping)
     messages = passed(graph, log, maximum, dampings)
     assert (messages is None) == plain.impossible
     if messages is None:
@@ -83,7 +83,7 @@ def test_messages_are_those_of_plain_numpy(seed, maximum):
         )
     for f, (_, logs) in enumerate(factors):
         own = np.full(logs.size, np.nan)
-        messages.of_factor(f, own)
+        messages.of_factors(np.array([f]), own)
         expected = plain.weights(f).ravel()
         np.testing.assert_allclose(own - own.max(), expected - expected.max(), atol=1e-8)
 
@@ -94,7 +94,9 @@ def test_counts_are_recognised_by_their_entries():
     small = {"pairs": by_count(rng, 2, 2), "three states": np.zeros((2, 2, 2, 3, 2, 2))}
     for counts, logs in [*expected.items(), *((0, x) for x in small.values())]:
         graph = graph_of(np.array(logs.shape), [(tuple(range(logs.ndim)), logs)])
-        assert graph.counts(logs.reshape(-1, 1)).tolist() == [counts]
+        messages = graph.messages(False)
+        messages.begin(logs.ravel())
+        assert messages.counts().tolist() == [counts]
 
 
 def ask(q, index, want):
