@@ -1,20 +1,40 @@
 # Belief propagation on a factor graph for Python: c/messages.h.
 
 cdef extern from "messages.h" nogil:
+    ctypedef struct pgm_met:
+        double sum
+        int64_t zeros
     ctypedef struct pgm_messages:
         int64_t variables, factors
-        const int64_t *state, *slots_of, *slot, *start, *entry, *scope, *owner, *number
-        const int64_t *order
+        const int64_t *state
+        const int64_t *slots_of
+        const int64_t *slot
+        const int64_t *start
+        const int64_t *entry
+        const int64_t *size
+        const int64_t *scope
+        const int64_t *first
+        const int64_t *owner
+        const int64_t *number
         const double *log
-        double *linear, *top, *low, *message, *sum, *weight, *out, *before, *forward
+        double *linear
+        double *low
+        double *message
+        pgm_met *met
         double *incoming "in"
-        int64_t *counts, *zeros, *decided, *digit
-        int64_t maximum, done
+        double *out
+        double *before
+        double *forward
+        int64_t *counts
+        int64_t *place
+        int64_t *decided
+        int64_t *digit
         double damping
-    int pgm_messages_begin(pgm_messages *w)
-    int pgm_messages_weights(pgm_messages *w)
+    int pgm_messages_begin(pgm_messages *w, int64_t maximum)
+    int pgm_messages_weights(pgm_messages *w, double *to)
     double pgm_messages_sweep(pgm_messages *w)
-    double pgm_messages_bethe(pgm_messages *w)
+    double pgm_messages_bethe(pgm_messages *w, const double *weights)
+    void pgm_messages_to_logs(pgm_messages *w)
     void pgm_messages_factor(pgm_messages *w, int64_t f, double *to)
     void pgm_messages_decide(pgm_messages *w, const int64_t *order)
 
@@ -32,40 +52,48 @@ cdef class Messages:
 
     cdef pgm_messages w
     cdef list held
-    cdef object log
+    cdef object log, places
     cdef readonly int64_t entries
+    cdef bint maximum
 
     def __init__(self, cards, start, scope, order, bint maximum):
         cards, start, scope, order = (
             np.ascontiguousarray(x, dtype=np.int64) for x in (cards, start, scope, order)
         )
         variables, factors, slots = len(cards), len(start) - 1, len(scope)
+        places = np.full(factors, -1)
         if factors < 0 or start[0] != 0 or start[factors] != slots or (np.diff(start) < 0).any() \
                 or (slots and not 0 <= scope.min() <= scope.max() < variables) \
-                or (variables and cards.min() < 1) \
-                or not np.array_equal(np.sort(order), np.arange(factors)):
+                or (variables and cards.min() < 1) or len(order) != factors:
             raise ValueError("the arrays of a factor graph do not fit")
-        arity, states = np.diff(start), cards[scope]
-        padded = np.append(states, 1)
-        sizes = np.where(arity > 0, np.multiply.reduceat(padded, start[:-1]), 1)
-        taken = np.where(arity > 0, np.add.reduceat(padded, start[:-1]), 0)
-        entry, first = ends_of(sizes), ends_of(cards)
-        most, long = int(taken.max(initial=1)), int(arity.max(initial=0)) + 1
-        self.entries, self.held = entry[factors], []
+        places[order] = np.arange(factors)
+        if (places < 0).any():
+            raise ValueError("the order is not one of all factors")
+        arity, padded = np.diff(start), np.append(cards[scope], 1)
+        sizes = np.where(arity > 0, np.multiply.reduceat(padded, start[:factors]), 1)
+        taken = np.where(arity > 0, np.add.reduceat(padded, start[:factors]), 0)
+        entry, first, long = ends_of(sizes), ends_of(cards), int(arity.max(initial=0)) + 1
+        self.entries, self.held, self.maximum = entry[factors], [], maximum
+        self.places = places
+        # Factors are stored in the order of sweeps.
+        begin, arity = start[:factors][order], arity[order]
+        start = ends_of(arity)
+        scope = scope[np.repeat(begin - start[:factors], arity) + np.arange(slots)]
         cdef pgm_messages *w = &self.w
-        w.variables, w.factors, w.maximum, w.done, w.log = variables, factors, maximum, 0, NULL
-        w.damping = 0.0
-        w.state, w.entry, w.start = self.whole(first), self.whole(entry), self.whole(start)
-        w.scope, w.number = self.whole(scope), self.whole(ends_of(states))
+        w.variables, w.factors, w.log = variables, factors, NULL
+        w.state, w.start, w.scope = self.whole(first), self.whole(start), self.whole(scope)
+        w.first = self.whole(first[scope])
+        w.entry, w.size = self.whole(entry[order]), self.whole(sizes[order])
+        w.number = self.whole(ends_of(cards[scope]))
         w.owner = self.whole(np.repeat(np.arange(factors), arity))
-        w.slot = self.whole(np.argsort(scope, kind="stable"))
+        # Decisions alone go from variables to their factors.
+        w.slot = self.whole(np.argsort(scope, kind="stable") if maximum else start)
         w.slots_of = self.whole(ends_of(np.bincount(scope, minlength=variables)))
-        w.counts, w.order = self.whole(np.full(factors, -1)), self.whole(order)
-        w.zeros, w.decided = self.whole(np.zeros(first[variables])), self.whole(cards)
-        w.digit = self.whole(np.zeros(long))
-        w.linear, w.top, w.low = self.room(entry[factors]), self.room(factors), self.room(factors)
-        w.message, w.sum = self.room(states.sum()), self.room(first[variables])
-        w.incoming, w.weight, w.out = self.room(most), self.room(most), self.room(most)
+        w.counts, w.place = self.whole(np.zeros(factors)), self.whole(np.zeros(factors))
+        w.decided, w.digit = self.whole(cards), self.whole(np.zeros(long))
+        w.linear, w.low = self.room(entry[factors]), self.room(factors)
+        w.message, w.met = self.room(cards[scope].sum()), <pgm_met *> self.room(2 * first[variables])
+        w.incoming, w.out = self.room(taken.max(initial=1)), self.room(taken.max(initial=1))
         w.before, w.forward = self.room(2 * long), self.room(long * long)
 
     cdef int64_t *whole(self, numbers) except NULL:
@@ -86,7 +114,7 @@ cdef class Messages:
             raise ValueError(f"{log.shape[0]} entries, expected {self.entries}")
         self.log = log
         self.w.log = &log[0] if self.entries else NULL
-        return bool(pgm_messages_begin(&self.w))
+        return bool(pgm_messages_begin(&self.w, self.maximum))
 
     def run(self, double[::1] changes, double tolerance, double damping):
         """Make sweeps until no message changes by more than a tolerance.
@@ -111,45 +139,40 @@ cdef class Messages:
 
     def log_weights(self, double[::1] weights):
         """Write the log weights of the states of variables; return whether each has a state."""
-        cdef int64_t i
         if weights.shape[0] != self.w.state[self.w.variables]:
             raise ValueError("the states of variables do not fit")
-        possible = bool(pgm_messages_weights(&self.w))
-        for i in range(weights.shape[0]):
-            weights[i] = self.w.sum[i]
-        return possible
+        return not weights.shape[0] or bool(pgm_messages_weights(&self.w, &weights[0]))
 
-    def log_z(self):
-        """Return the Bethe log Z, -inf where no state is possible."""
+    def log_z(self, const double[::1] weights):
+        """Return the Bethe log Z from the log weights of the states, -inf where it is impossible."""
         cdef double log_z
+        if weights.shape[0] != self.w.state[self.w.variables]:
+            raise ValueError("the states of variables do not fit")
         with nogil:
-            log_z = pgm_messages_bethe(&self.w)
+            log_z = pgm_messages_bethe(&self.w, &weights[0] if weights.shape[0] else NULL)
         return log_z
-
-    def counts(self):
-        """Return the number of counts of each factor, 0 for tables."""
-        return np.array([self.w.counts[i] for i in range(self.w.factors)], dtype=np.int64)
 
     def of_factors(self, const int64_t[::1] which, double[::1] weights):
         """Write the log weights of the entries of some factors, one after the other."""
-        cdef int64_t i, f, at = 0
-        for i in range(which.shape[0]):
-            f = which[i]
-            if not 0 <= f < self.w.factors \
-                    or at + self.w.entry[f + 1] - self.w.entry[f] > weights.shape[0]:
+        cdef int64_t f, at = 0
+        for f in self.places[np.asarray(which)]:
+            if at + self.w.size[f] > weights.shape[0]:
                 raise ValueError("the entries of factors do not fit")
             pgm_messages_factor(&self.w, f, &weights[at])
-            at += self.w.entry[f + 1] - self.w.entry[f]
+            at += self.w.size[f]
 
-    def messages(self):
-        """Return the log messages from factors to the variables of their scopes, factor by factor."""
-        return np.array([self.w.message[i] for i in range(self.w.number[self.w.start[self.w.factors]])])
+    def sent(self, int64_t factor):
+        """Return the log messages from a factor, and its number of counts, 0 for a table."""
+        cdef int64_t f = self.places[factor]
+        pgm_messages_to_logs(&self.w)
+        ends = self.w.number[self.w.start[f]], self.w.number[self.w.start[f + 1]]
+        return np.array([self.w.message[i] for i in range(*ends)]), self.w.counts[f]
 
     def decided(self, order):
         """Return a state of each variable, decided one after the other in an order."""
         cdef int64_t[::1] by = np.append(order, 0).astype(np.int64)
-        if not np.array_equal(np.sort(order), np.arange(self.w.variables)):
-            raise ValueError("the order is not one of all variables")
+        if not (self.maximum and np.array_equal(np.sort(order), np.arange(self.w.variables))):
+            raise ValueError("the order is not one of all variables, or messages are no maxima")
         with nogil:
             pgm_messages_decide(&self.w, &by[0])
         return np.array([self.w.decided[i] for i in range(self.w.variables)], dtype=np.int64)

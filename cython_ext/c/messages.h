@@ -1,12 +1,12 @@
 /* Messages on a factor graph: belief propagation with sums or maxima.
 
-   A message is a log weight for each state of a variable, whose largest is 0. A factor has a slot
-   for each variable of its scope, and a slot keeps the message from the factor to the variable. For
-   each state of a variable, `sum` is the sum of all finite messages to it, and `zeros` the number
-   of messages that are -inf there. The message from a variable to a factor is then a difference:
+   A message is a weight for each state of a variable, whose largest is 1. A factor has a slot for
+   each variable of its scope, and a slot keeps the message from the factor to the variable. For each
+   state of a variable, `sum` is the product of all messages to it but those that are 0, and `zeros`
+   the number of these. The message from a variable to a factor is then a quotient:
 
-       in(x) = sum(x) - out(x),    -inf where another message is -inf
-       out_i(x_i) = log sum over the other variables of f(x) prod over j other than i of e^in_j(x_j)
+       in(x) = sum(x) / out(x),    0 where another message is 0
+       out_i(x_i) = sum over the other variables of f(x) prod over j other than i of in_j(x_j)
 
    A table is visited entry by entry, with the products of the messages before and after each
    variable, so that nothing is divided. A factor that depends on the count of two-state variables
@@ -14,12 +14,13 @@
    whose state is the count so far: 4 S operations for a variable, with S the number of counts. Such
    factors are recognised by their entries.
 
-   The arithmetic is one of three: products of linear numbers where no product can underflow, the
-   same in logarithms elsewhere, and maxima of sums of logarithms. A message is -inf only where its
-   state is impossible for sure, since no number underflows.
+   Numbers are linear until one might come near the end of their range. All messages of the row then
+   become logarithms, with sums for products and log sums for sums; maxima are always taken of
+   logarithms. A message is therefore 0 only where its state is impossible for sure.
 
-   A sweep updates the factors one after the other in a given order, or in the opposite one, each
-   with the newest messages. Factors of a single variable have one message for good.
+   Factors are stored in the order of sweeps. A sweep updates them one after the other, from the
+   first or from the last one, each with the newest messages. Factors of a single variable have one
+   message for good.
 
    Kschischang, Frey and Loeliger (2001). The reference is tests/plain_messages.py. */
 #ifndef PGM_MESSAGES_H
@@ -29,45 +30,65 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Functions of the kind of numbers, `how`, are compiled for each kind. */
+#define PGM_EACH_KIND static inline __attribute__((always_inline))
+
 enum { PGM_LINEAR, PGM_LOGS, PGM_MAXIMA };
 
-/* The least sum of log weights whose product is computed in linear numbers. */
-#define PGM_LEAST_LOG (-650.0)
+/* In place of a change: no state is possible, or a number left the range of linear ones. */
+#define PGM_IMPOSSIBLE (-1.0)
+#define PGM_OUT_OF_RANGE (-2.0)
+
+/* The least linear number. Products of weights are scaled outside of PGM_SMALL and its inverse. */
+#define PGM_LEAST 1e-280
+#define PGM_SMALL 1e-100
+
+/* The number of sweeps that keep products of messages before these are computed again. */
+#define PGM_SWEEPS_WITH_SUMS 16
 
 /* The least numbers of variables of a parity check and of a factor of counts: smaller tables are
    visited entry by entry, which takes no longer. */
 enum { PGM_LEAST_OF_PARITY = 3, PGM_LEAST_OF_COUNTS = 6 };
 
+/* A state of a variable: the product of the messages to it that are not 0, and the number of the
+   others. */
+typedef struct {
+    double sum;
+    int64_t zeros;
+} pgm_met;
+
 typedef struct {
     int64_t variables, factors;
-    /* Of each variable the first state, and its slots; of each factor the first slot and entry. */
-    const int64_t *state, *slots_of, *slot, *start, *entry;
-    /* Of each slot the variable, the factor, and its first number among the messages. */
-    const int64_t *scope, *owner, *number;
-    /* The order of sweeps. */
-    const int64_t *order;
-    /* Of each factor: the number of counts, or 0 for a table; less than 0 before it is known. */
-    int64_t *counts;
-    /* Log entries, and linear ones, of which the largest is 1. */
+    /* Of each variable the first state, and its slots; of each factor the first slot, and the first
+       and the number of its entries. */
+    const int64_t *state, *slots_of, *slot, *start, *entry, *size;
+    /* Of each slot the variable and its first state, the factor, and the first message. */
+    const int64_t *scope, *first, *owner, *number;
+    /* Of each factor the number of counts, 0 for a table, and the first linear entry. */
+    int64_t *counts, *place;
+    /* Log entries, and linear ones, of which the largest of a factor is 1; the least of them. */
     const double *log;
-    double *linear;
-    /* Of each factor the log of the largest entry, and of the least possible one less it. */
-    double *top, *low;
-    double *message, *sum;
-    int64_t *zeros;
+    double *linear, *low;
+    double *message;
+    pgm_met *met;
     /* The decided state of each variable, or -1. */
     int64_t *decided;
-    /* Working space: messages into a factor, their linear weights, and messages out of it;
-       products, chains of counts, and the states of an entry. */
-    double *in, *weight, *out, *before, *forward;
+    /* Working space: messages into a factor and out of it; products, chains of counts, and the
+       states of an entry. */
+    double *in, *out, *before, *forward;
     int64_t *digit;
-    int64_t maximum, done;
+    int64_t how, done;
     double damping;
 } pgm_messages;
 
 static inline double pgm_both(const int how, double a, double b)
 {
     return how == PGM_LINEAR ? a * b : a + b;
+}
+
+static inline double pgm_without(const int how, double a, double b)
+{
+    return how == PGM_LINEAR ? a / b : a - b;
 }
 
 static inline double pgm_either(const int how, double a, double b)
@@ -80,15 +101,15 @@ static inline double pgm_either(const int how, double a, double b)
     return most + log1p(exp(least - most));
 }
 
-/* The exponential and the logarithm of numbers that are often 0 and 1. */
-static inline double pgm_exp(double x)
+/* The weights 1 and 0. */
+static inline double pgm_one(const int how)
 {
-    return x == 0.0 ? 1.0 : exp(x);
+    return how == PGM_LINEAR ? 1.0 : 0.0;
 }
 
-static inline double pgm_log(double x)
+static inline double pgm_none(const int how)
 {
-    return x == 1.0 ? 0.0 : log(x);
+    return how == PGM_LINEAR ? 0.0 : -INFINITY;
 }
 
 /* Return whether the entries of a factor of n variables depend on the count of ones modulo S. */
@@ -121,80 +142,118 @@ static int64_t pgm_messages_counts(const pgm_messages *w, int64_t f)
    those at which the first variables are 1. */
 static void pgm_messages_entries(pgm_messages *w)
 {
+    int64_t end = 0;
     for (int64_t f = 0; f < w->factors; f++) {
         double top = -INFINITY, low = INFINITY;
         int64_t counts = w->counts[f] = pgm_messages_counts(w, f);
-        int64_t size = counts ? counts : w->entry[f + 1] - w->entry[f];
+        int64_t size = counts ? counts : w->size[f];
         const double *log = w->log + w->entry[f];
-        double *linear = w->linear + w->entry[f];
+        double *linear = w->linear + end;
+        w->place[f] = end;
+        end += size;
         for (int64_t i = 0; i < size; i++) {
             double x = linear[i] = log[counts ? ((int64_t)1 << i) - 1 : i];
             top = x > top ? x : top;
             if (x > -INFINITY && x < low)
                 low = x;
         }
-        w->top[f] = top == -INFINITY ? 0.0 : top;
-        w->low[f] = top == -INFINITY ? 0.0 : low - top;
+        w->low[f] = top == -INFINITY ? 1.0 : exp(low - top);
         for (int64_t i = 0; i < size; i++)
-            linear[i] = linear[i] == -INFINITY ? 0.0 : pgm_exp(linear[i] - w->top[f]);
+            linear[i] = linear[i] == -INFINITY ? 0.0 : linear[i] == top ? 1.0 : exp(linear[i] - top);
     }
 }
 
-/* Write the sums of the messages to all variables, which updates change only by differences. */
+/* Scale the products of a variable. */
+static void pgm_scaled(pgm_met *met, int64_t states)
+{
+    double top = 0.0;
+    for (int64_t k = 0; k < states; k++)
+        top = met[k].sum > top ? met[k].sum : top;
+    if (top < PGM_SMALL || top > 1.0 / PGM_SMALL)
+        for (int64_t k = 0; k < states; k++)
+            met[k].sum /= top;
+}
+
+/* Write the products of the messages to all variables, from which updates may slowly depart. */
 static void pgm_messages_sums(pgm_messages *w)
 {
-    int64_t states = w->state[w->variables];
-    memset(w->sum, 0, sizeof(double) * states);
-    memset(w->zeros, 0, sizeof(int64_t) * states);
+    const int how = w->how == PGM_LINEAR ? PGM_LINEAR : PGM_LOGS;
+    for (int64_t k = 0; k < w->state[w->variables]; k++)
+        w->met[k] = (pgm_met){pgm_one(how), 0};
     for (int64_t s = 0; s < w->start[w->factors]; s++) {
-        int64_t at = w->state[w->scope[s]];
-        for (int64_t k = w->number[s]; k < w->number[s + 1]; k++, at++) {
-            if (w->message[k] == -INFINITY)
-                w->zeros[at]++;
+        pgm_met *met = w->met + w->first[s];
+        int64_t states = w->number[s + 1] - w->number[s];
+        for (int64_t k = 0; k < states; k++) {
+            double message = w->message[w->number[s] + k];
+            if (message == pgm_none(how))
+                met[k].zeros++;
             else
-                w->sum[at] += w->message[k];
+                met[k].sum = pgm_both(how, met[k].sum, message);
         }
+        if (how == PGM_LINEAR)
+            pgm_scaled(met, states);
     }
 }
 
-/* Write the messages into a factor; return the sum of the least finite ones and of the least entry,
-   or NaN if all states of a variable are impossible. */
-static double pgm_messages_in(pgm_messages *w, int64_t f)
+/* Turn linear messages into logarithms. */
+static void pgm_messages_to_logs(pgm_messages *w)
 {
-    double low = w->low[f];
-    int64_t first = w->number[w->start[f]];
+    if (w->how != PGM_LINEAR)
+        return;
+    for (int64_t k = 0; k < w->number[w->start[w->factors]]; k++)
+        w->message[k] = w->message[k] == 1.0 ? 0.0 : log(w->message[k]);
+    w->how = PGM_LOGS;
+    pgm_messages_sums(w);
+}
+
+/* Write the messages into a factor; return 0, or why there are none. No product of a linear path
+   that matters may underflow: of a parity check, one with the least message alone. */
+PGM_EACH_KIND double pgm_messages_in(pgm_messages *w, int64_t f, const int how)
+{
+    double low = w->low[f], lowest = 1.0;
+    int64_t base = w->number[w->start[f]];
     for (int64_t s = w->start[f]; s < w->start[f + 1]; s++) {
-        int64_t v = w->scope[s], base = w->state[v], states = w->state[v + 1] - base;
+        int64_t states = w->number[s + 1] - w->number[s];
+        /* States are decided with maxima alone. */
+        int64_t decided = how == PGM_MAXIMA ? w->decided[w->scope[s]] : -1;
+        const pgm_met *met = w->met + w->first[s];
         const double *own = w->message + w->number[s];
-        double *in = w->in + w->number[s] - first, top = -INFINITY, least = INFINITY;
+        double *in = w->in + w->number[s] - base, top = pgm_none(how), least = INFINITY;
         for (int64_t k = 0; k < states; k++) {
-            int gone = own[k] == -INFINITY;
-            if (w->decided[v] >= 0)
-                in[k] = k == w->decided[v] ? 0.0 : -INFINITY;
-            else if (w->zeros[base + k] > gone)
-                in[k] = -INFINITY;
-            else
-                in[k] = w->sum[base + k] - (gone ? 0.0 : own[k]);
+            int gone = own[k] == pgm_none(how);
+            if (decided >= 0)
+                in[k] = k == decided ? pgm_one(how) : pgm_none(how);
+            else if (met[k].zeros > gone)
+                in[k] = pgm_none(how);
+            else {
+                in[k] = gone ? met[k].sum : pgm_without(how, met[k].sum, own[k]);
+                least = in[k] < least ? in[k] : least;
+            }
             top = in[k] > top ? in[k] : top;
-            if (in[k] > -INFINITY && in[k] < least)
-                least = in[k];
         }
-        if (top == -INFINITY)
-            return NAN;
+        if (top == pgm_none(how))
+            return least == 0.0 ? PGM_OUT_OF_RANGE : PGM_IMPOSSIBLE;
+        if (how == PGM_LINEAR && !(top <= 1.0 / PGM_LEAST))
+            return PGM_OUT_OF_RANGE;
+        double scale = how == PGM_LINEAR ? 1.0 / top : -top;
         for (int64_t k = 0; k < states; k++)
-            in[k] -= top;
-        low += least - top;
+            in[k] = pgm_both(how, in[k], scale);
+        least = least == INFINITY ? 1.0 : least * scale;
+        lowest = least < lowest ? least : lowest;
+        low *= least;
     }
-    return low;
+    if (how == PGM_LINEAR && !((w->counts[f] == 2 ? w->low[f] * lowest : low) >= PGM_LEAST))
+        return PGM_OUT_OF_RANGE;
+    return 0.0;
 }
 
 /* Add the entries of a table over two variables to the messages out of it. */
-static inline void pgm_by_pairs(pgm_messages *w, int64_t f, const int how)
+PGM_EACH_KIND void pgm_by_pairs(pgm_messages *w, int64_t f, const int how)
 {
     int64_t s = w->start[f], n = w->number[s + 1] - w->number[s];
     int64_t m = w->number[s + 2] - w->number[s + 1];
-    const double *entries = (how == PGM_LINEAR ? w->linear : w->log) + w->entry[f];
-    const double *one = how == PGM_LINEAR ? w->weight : w->in, *two = one + n;
+    const double *entries = how == PGM_LINEAR ? w->linear + w->place[f] : w->log + w->entry[f];
+    const double *one = w->in, *two = one + n;
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < m; j++) {
             double x = entries[i * m + j];
@@ -204,25 +263,22 @@ static inline void pgm_by_pairs(pgm_messages *w, int64_t f, const int how)
 }
 
 /* The same for any table. */
-static inline void pgm_by_table(pgm_messages *w, int64_t f, const int how)
+PGM_EACH_KIND void pgm_by_table(pgm_messages *w, int64_t f, const int how)
 {
     int64_t first = w->start[f], n = w->start[f + 1] - first, base = w->number[first];
-    const double *entries = (how == PGM_LINEAR ? w->linear : w->log) + w->entry[f];
-    const double *every = how == PGM_LINEAR ? w->weight : w->in;
-    double none = how == PGM_LINEAR ? 0.0 : -INFINITY, one = how == PGM_LINEAR ? 1.0 : 0.0;
-    int64_t size = w->entry[f + 1] - w->entry[f];
+    const double *entries = how == PGM_LINEAR ? w->linear + w->place[f] : w->log + w->entry[f];
     memset(w->digit, 0, sizeof(int64_t) * n);
-    for (int64_t e = 0; e < size; e++) {
+    for (int64_t e = 0; e < w->size[f]; e++) {
         double product = entries[e];
-        if (product != none) {
-            w->before[0] = one;
+        if (product != pgm_none(how)) {
+            w->before[0] = pgm_one(how);
             for (int64_t i = 0; i + 1 < n; i++)
                 w->before[i + 1] = pgm_both(
-                    how, w->before[i], every[w->number[first + i] - base + w->digit[i]]);
+                    how, w->before[i], w->in[w->number[first + i] - base + w->digit[i]]);
             for (int64_t i = n - 1; i >= 0; i--) {
                 int64_t at = w->number[first + i] - base + w->digit[i];
                 w->out[at] = pgm_either(how, w->out[at], pgm_both(how, w->before[i], product));
-                product = pgm_both(how, product, every[at]);
+                product = pgm_both(how, product, w->in[at]);
             }
         }
         for (int64_t i = n - 1; i >= 0; i--) {
@@ -234,26 +290,24 @@ static inline void pgm_by_table(pgm_messages *w, int64_t f, const int how)
 }
 
 /* The same for a factor of S counts, by the paths of its chain. */
-static inline void pgm_by_counts(pgm_messages *w, int64_t f, const int how, const int64_t S)
+PGM_EACH_KIND void pgm_by_counts(pgm_messages *w, int64_t f, const int how, const int64_t S)
 {
     int64_t n = w->start[f + 1] - w->start[f];
-    const double *log = w->log + w->entry[f], *linear = w->linear + w->entry[f];
-    const double *every = how == PGM_LINEAR ? w->weight : w->in;
-    double none = how == PGM_LINEAR ? 0.0 : -INFINITY, one = how == PGM_LINEAR ? 1.0 : 0.0;
+    const double *log = w->log + w->entry[f], *linear = w->linear + w->place[f];
     double *last = w->before, *two = w->before + S;
     for (int64_t s = 0; s < S; s++) {
-        w->forward[s] = s ? none : one;
+        w->forward[s] = s ? pgm_none(how) : pgm_one(how);
         last[s] = how == PGM_LINEAR ? linear[s] : log[((int64_t)1 << s) - 1];
     }
     for (int64_t i = 0; i + 1 < n; i++) {
         double *a = w->forward + i * S, *b = a + S;
-        const double *in = every + 2 * i;
+        const double *in = w->in + 2 * i;
         for (int64_t s = 0; s < S; s++)
             b[s] = pgm_either(
                 how, pgm_both(how, a[s], in[0]), pgm_both(how, a[s ? s - 1 : S - 1], in[1]));
     }
     for (int64_t i = n - 1; i >= 0; i--) {
-        const double *a = w->forward + i * S, *in = every + 2 * i;
+        const double *a = w->forward + i * S, *in = w->in + 2 * i;
         double *out = w->out + 2 * i;
         for (int64_t s = 0; s < S; s++) {
             double after = last[s + 1 < S ? s + 1 : 0];
@@ -266,11 +320,11 @@ static inline void pgm_by_counts(pgm_messages *w, int64_t f, const int how, cons
     }
 }
 
-static inline void pgm_by_kind(pgm_messages *w, int64_t f, const int how)
+PGM_EACH_KIND void pgm_by_kind(pgm_messages *w, int64_t f, const int how)
 {
     int64_t size = w->number[w->start[f + 1]] - w->number[w->start[f]];
     for (int64_t k = 0; k < size; k++)
-        w->out[k] = how == PGM_LINEAR ? 0.0 : -INFINITY;
+        w->out[k] = pgm_none(how);
     if (w->counts[f] == 2)
         pgm_by_counts(w, f, how, 2);
     else if (w->counts[f])
@@ -281,84 +335,104 @@ static inline void pgm_by_kind(pgm_messages *w, int64_t f, const int how)
         pgm_by_table(w, f, how);
 }
 
-/* Write the messages out of a factor, without damping; return 0 if all states of one of its
-   variables are impossible. The largest of each becomes 0; that of
-   the first variable was `top_of_first`. */
-static int pgm_messages_out(pgm_messages *w, int64_t f, double *top_of_first)
+/* Write the messages out of a factor, without damping, and the largest weight of the first one
+   before it became 1; return 0, or why there are none. */
+PGM_EACH_KIND double pgm_messages_out(pgm_messages *w, int64_t f, const int how, double *of_first)
 {
-    double low = pgm_messages_in(w, f);
-    int64_t base = w->number[w->start[f]], size = w->number[w->start[f + 1]] - base;
-    int linear = !w->maximum && low >= PGM_LEAST_LOG;
-    if (isnan(low))
-        return 0;
-    if (linear) {
-        for (int64_t k = 0; k < size; k++)
-            w->weight[k] = pgm_exp(w->in[k]);
-        pgm_by_kind(w, f, PGM_LINEAR);
-    } else
-        pgm_by_kind(w, f, w->maximum ? PGM_MAXIMA : PGM_LOGS);
+    double why = pgm_messages_in(w, f, how);
+    int64_t base = w->number[w->start[f]];
+    if (why < 0.0)
+        return why;
+    pgm_by_kind(w, f, how);
     for (int64_t s = w->start[f]; s < w->start[f + 1]; s++) {
-        double *out = w->out + w->number[s] - base, top = -INFINITY;
+        double *out = w->out + w->number[s] - base, top = pgm_none(how);
         int64_t states = w->number[s + 1] - w->number[s];
         for (int64_t k = 0; k < states; k++)
             top = out[k] > top ? out[k] : top;
-        if (top == (linear ? 0.0 : -INFINITY))
-            return 0;
+        if (top == pgm_none(how))
+            return PGM_IMPOSSIBLE;
+        double scale = how == PGM_LINEAR ? 1.0 / top : -top;
         for (int64_t k = 0; k < states; k++)
-            out[k] = linear ? pgm_log(out[k] / top) : out[k] - top;
+            out[k] = out[k] == top ? pgm_one(how) : pgm_both(how, out[k], scale);
         if (s == w->start[f])
-            *top_of_first = linear ? w->top[f] + log(top) : top;
+            *of_first = top;
     }
-    return 1;
+    return 0.0;
 }
 
-/* Update the messages out of a factor; return a bound of the largest change of a weight e^message,
-   and -1 if no state is possible. */
-static double pgm_messages_update(pgm_messages *w, int64_t f)
+/* Return a message of which a share is the old one, in logarithms. */
+static inline double pgm_damped(const int how, double share, double now, double old)
 {
-    double change = 0.0, top;
+    if (how == PGM_LINEAR)
+        return now == old ? now : exp((1.0 - share) * log(now) + share * log(old));
+    return (1.0 - share) * now + share * old;
+}
+
+/* Return the change of a weight, or of a logarithm a bound of it: |e^a - e^b| <= e^max |a - b|. */
+static inline double pgm_change(const int how, double now, double old, double least)
+{
+    double d = fabs(now - old);
+    if (how == PGM_LINEAR || d <= least)
+        return d;
+    return exp(now > old ? now : old) * (d < 1.0 ? d : 1.0);
+}
+
+/* Update the messages out of a factor; return the largest change of a weight, or why there is
+   none. */
+PGM_EACH_KIND double pgm_messages_update(pgm_messages *w, int64_t f, const int how)
+{
+    double change = 0.0, top, none = pgm_none(how), why = pgm_messages_out(w, f, how, &top);
     int64_t base = w->number[w->start[f]];
-    if (!pgm_messages_out(w, f, &top))
-        return -1.0;
+    if (why < 0.0)
+        return why;
     for (int64_t s = w->start[f]; s < w->start[f + 1]; s++) {
-        double again = -INFINITY, *to = w->out + w->number[s] - base;
-        double *old = w->message + w->number[s];
-        int64_t states = w->number[s + 1] - w->number[s], at = w->state[w->scope[s]];
-        for (int64_t k = 0; k < states; k++) {
-            if (w->damping > 0.0 && to[k] > -INFINITY && old[k] > -INFINITY)
-                to[k] = (1.0 - w->damping) * to[k] + w->damping * old[k];
+        double again = none, *to = w->out + w->number[s] - base, *old = w->message + w->number[s];
+        const double *in = w->in + w->number[s] - base;
+        int64_t states = w->number[s + 1] - w->number[s];
+        pgm_met *met = w->met + w->first[s];
+        for (int64_t k = 0; k < states && w->damping > 0.0; k++) {
+            if (to[k] != none && old[k] != none)
+                to[k] = pgm_damped(how, w->damping, to[k], old[k]);
             again = to[k] > again ? to[k] : again;
         }
-        for (int64_t k = 0; k < states; k++, at++) {
-            double now = to[k] - again, most = now > old[k] ? now : old[k];
-            if (now == old[k])
-                continue;
-            /* |e^a - e^b| <= e^max(a, b) |a - b|, and no larger than e^max(a, b). */
-            double d = fabs(now - old[k]);
-            if (d > change) {
-                d = pgm_exp(most) * (d < 1.0 ? d : 1.0);
-                change = d > change ? d : change;
-            }
-            w->sum[at] += (now == -INFINITY ? 0.0 : now) - (old[k] == -INFINITY ? 0.0 : old[k]);
-            w->zeros[at] += (now == -INFINITY) - (old[k] == -INFINITY);
+        for (int64_t k = 0; k < states; k++) {
+            double now = w->damping > 0.0 ? pgm_without(how, to[k], again) : to[k];
+            double d = now == old[k] ? 0.0 : pgm_change(how, now, old[k], change);
+            change = d > change ? d : change;
+            /* The product of the other messages is the one into the factor, up to a scale. */
+            if (in[k] != none)
+                met[k].sum = now == none ? in[k] : pgm_both(how, in[k], now);
+            met[k].zeros += (now == none) - (old[k] == none);
             old[k] = now;
         }
     }
     return change;
 }
 
-/* Update all factors once; return the largest change, or -1 if no state is possible. */
+static double pgm_messages_updated(pgm_messages *w, int64_t f)
+{
+    if (w->how == PGM_MAXIMA)
+        return pgm_messages_update(w, f, PGM_MAXIMA);
+    double change = w->how == PGM_LINEAR ? pgm_messages_update(w, f, PGM_LINEAR) : PGM_OUT_OF_RANGE;
+    if (change != PGM_OUT_OF_RANGE)
+        return change;
+    pgm_messages_to_logs(w);
+    return pgm_messages_update(w, f, PGM_LOGS);
+}
+
+/* Update all factors once; return the largest change, or PGM_IMPOSSIBLE. */
 static double pgm_messages_sweep(pgm_messages *w)
 {
     double most = 0.0;
-    pgm_messages_sums(w);
+    if (w->done % PGM_SWEEPS_WITH_SUMS == 0)
+        pgm_messages_sums(w);
     for (int64_t i = 0; i < w->factors; i++) {
-        int64_t f = w->order[w->done % 2 ? i : w->factors - 1 - i];
+        int64_t f = w->done % 2 ? i : w->factors - 1 - i;
         if (w->start[f + 1] - w->start[f] < 2)
             continue;
-        double change = pgm_messages_update(w, f);
+        double change = pgm_messages_updated(w, f);
         if (change < 0.0)
-            return -1.0;
+            return change;
         most = change > most ? change : most;
     }
     w->done++;
@@ -367,26 +441,31 @@ static double pgm_messages_sweep(pgm_messages *w)
 
 /* Begin with equal messages of all factors but those of a single variable; return 0 if no state is
    possible. */
-static int pgm_messages_begin(pgm_messages *w)
+static int pgm_messages_begin(pgm_messages *w, int64_t maximum)
 {
-    memset(w->message, 0, sizeof(double) * w->number[w->start[w->factors]]);
     for (int64_t v = 0; v < w->variables; v++)
         w->decided[v] = -1;
     w->done = 0;
     w->damping = 0.0;
+    w->how = maximum ? PGM_MAXIMA : PGM_LINEAR;
     pgm_messages_entries(w);
-    pgm_messages_sums(w);
+    /* Linear messages of single variables may underflow, so that these begin as logarithms. */
+    for (int64_t f = 0; f < w->factors; f++)
+        if (w->start[f + 1] - w->start[f] == 1 && w->low[f] < PGM_LEAST && !maximum)
+            w->how = PGM_LOGS;
+    for (int64_t k = 0; k < w->number[w->start[w->factors]]; k++)
+        w->message[k] = pgm_one((int)w->how);
     for (int64_t f = 0; f < w->factors; f++) {
-        int64_t one = w->start[f], size = w->number[w->start[f + 1]] - w->number[one];
-        if (w->start[f + 1] - one != 1)
+        const double *log = w->log + w->entry[f], *linear = w->linear + w->place[f];
+        double top = -INFINITY, *to = w->message + w->number[w->start[f]];
+        if (w->start[f + 1] - w->start[f] != 1)
             continue;
-        double top = -INFINITY, *to = w->message + w->number[one];
-        for (int64_t k = 0; k < size; k++)
-            top = w->log[w->entry[f] + k] > top ? w->log[w->entry[f] + k] : top;
+        for (int64_t k = 0; k < w->size[f]; k++)
+            top = log[k] > top ? log[k] : top;
         if (top == -INFINITY)
             return 0;
-        for (int64_t k = 0; k < size; k++)
-            to[k] = w->log[w->entry[f] + k] - top;
+        for (int64_t k = 0; k < w->size[f]; k++)
+            to[k] = w->how == PGM_LINEAR ? linear[k] : log[k] - top;
     }
     return 1;
 }
@@ -399,16 +478,17 @@ static double pgm_log_total(const double *a, const double *b, int64_t n)
     return total;
 }
 
-/* Leave the log weights of all states of variables in `sum`; return whether each variable has a
-   possible one. */
-static int pgm_messages_weights(pgm_messages *w)
+/* Write the log weights of all states of variables; return whether each variable has a possible
+   one. */
+static int pgm_messages_weights(pgm_messages *w, double *to)
 {
+    pgm_messages_to_logs(w);
     pgm_messages_sums(w);
     for (int64_t v = 0; v < w->variables; v++) {
         int possible = 0;
         for (int64_t k = w->state[v]; k < w->state[v + 1]; k++) {
-            possible |= !w->zeros[k];
-            w->sum[k] = w->zeros[k] ? -INFINITY : w->sum[k];
+            possible |= !w->met[k].zeros;
+            to[k] = w->met[k].zeros ? -INFINITY : w->met[k].sum;
         }
         if (!possible)
             return 0;
@@ -416,10 +496,11 @@ static int pgm_messages_weights(pgm_messages *w)
     return 1;
 }
 
-/* Return the Bethe log Z. */
-static double pgm_messages_bethe(pgm_messages *w)
+/* Return the Bethe log Z, from the log weights of all states of variables. */
+static double pgm_messages_bethe(pgm_messages *w, const double *weights)
 {
-    double total = 0.0, top;
+    double total = 0.0, top = 0.0;
+    pgm_messages_to_logs(w);
     pgm_messages_sums(w);
     for (int64_t f = 0; f < w->factors; f++) {
         int64_t first = w->start[f], base = w->number[first];
@@ -427,17 +508,15 @@ static double pgm_messages_bethe(pgm_messages *w)
             total += w->log[w->entry[f]];
             continue;
         }
-        if (!pgm_messages_out(w, f, &top))
+        if (pgm_messages_out(w, f, PGM_LOGS, &top) < 0.0)
             return -INFINITY;
         total += top + pgm_log_total(w->in, w->out, w->number[first + 1] - base);
         for (int64_t s = first; s < w->start[f + 1]; s++)
             total -= pgm_log_total(w->in + w->number[s] - base, w->message + w->number[s],
                                    w->number[s + 1] - w->number[s]);
     }
-    if (!pgm_messages_weights(w))
-        return -INFINITY;
     for (int64_t v = 0; v < w->variables; v++)
-        total += pgm_log_total(w->sum + w->state[v], 0, w->state[v + 1] - w->state[v]);
+        total += pgm_log_total(weights + w->state[v], 0, w->state[v + 1] - w->state[v]);
     return total;
 }
 
@@ -445,10 +524,10 @@ static double pgm_messages_bethe(pgm_messages *w)
 static void pgm_messages_factor(pgm_messages *w, int64_t f, double *to)
 {
     int64_t first = w->start[f], n = w->start[f + 1] - first, base = w->number[first];
-    int64_t size = w->entry[f + 1] - w->entry[f];
-    pgm_messages_in(w, f);
+    pgm_messages_to_logs(w);
+    pgm_messages_in(w, f, PGM_LOGS);
     memset(w->digit, 0, sizeof(int64_t) * n);
-    for (int64_t e = 0; e < size; e++) {
+    for (int64_t e = 0; e < w->size[f]; e++) {
         to[e] = w->log[w->entry[f] + e];
         for (int64_t i = 0; i < n; i++)
             to[e] += w->in[w->number[first + i] - base + w->digit[i]];
@@ -473,13 +552,13 @@ static void pgm_messages_decide(pgm_messages *w, const int64_t *order)
             for (int64_t t = w->start[f]; t < w->start[f + 1]; t++)
                 known |= w->decided[w->scope[t]] >= 0;
             if (known)
-                pgm_messages_update(w, f);
+                pgm_messages_update(w, f, PGM_MAXIMA);
         }
-        for (int64_t k = 0; k < w->state[v + 1] - base; k++)
-            if (w->zeros[base + k] < w->zeros[base + best]
-                || (w->zeros[base + k] == w->zeros[base + best]
-                    && w->sum[base + k] > w->sum[base + best]))
+        for (int64_t k = 0; k < w->state[v + 1] - base; k++) {
+            const pgm_met *one = w->met + base + k, *most = w->met + base + best;
+            if (one->zeros < most->zeros || (one->zeros == most->zeros && one->sum > most->sum))
                 best = k;
+        }
         w->decided[v] = best;
     }
 }

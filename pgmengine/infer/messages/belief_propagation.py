@@ -308,9 +308,9 @@ def _of_part(
     for i, row in enumerate(track(rows.tolist(), "messages")):
         possible = passing.run(messages, entries[i % len(entries)], row)
         possible = possible and messages.log_weights(units[i])
-        log_z[i] = (
-            messages.log_z() if possible and "log_z" in kinds else 0.0 if possible else -np.inf
-        )
+        log_z[i] = 0.0 if possible else -np.inf
+        if possible and "log_z" in kinds:
+            log_z[i] = messages.log_z(units[i])
         if not (possible and moments):
             units[i], factors[i] = 0.0, 0.0
             continue
