@@ -5,7 +5,7 @@ cdef extern from "messages.h" nogil:
         double sum
         int64_t zeros
     ctypedef struct pgm_messages:
-        int64_t variables, factors
+        int64_t variables, factors, swept
         const int64_t *state
         const int64_t *slots_of
         const int64_t *slot
@@ -61,34 +61,36 @@ cdef class Messages:
             np.ascontiguousarray(x, dtype=np.int64) for x in (cards, start, scope, order)
         )
         variables, factors, slots = len(cards), len(start) - 1, len(scope)
-        places = np.full(factors, -1)
+        places = np.zeros(factors, dtype=np.int64)
         if factors < 0 or start[0] != 0 or start[factors] != slots or (np.diff(start) < 0).any() \
                 or (slots and not 0 <= scope.min() <= scope.max() < variables) \
                 or (variables and cards.min() < 1) or len(order) != factors:
             raise ValueError("the arrays of a factor graph do not fit")
-        places[order] = np.arange(factors)
-        if (places < 0).any():
+        places[order] = 1
+        if not places.all():
             raise ValueError("the order is not one of all factors")
         arity, padded = np.diff(start), np.append(cards[scope], 1)
         sizes = np.where(arity > 0, np.multiply.reduceat(padded, start[:factors]), 1)
         taken = np.where(arity > 0, np.add.reduceat(padded, start[:factors]), 0)
         entry, first, long = ends_of(sizes), ends_of(cards), int(arity.max(initial=0)) + 1
         self.entries, self.held, self.maximum = entry[factors], [], maximum
-        self.places = places
-        # Factors are stored in the order of sweeps.
+        # Factors are stored in the order of sweeps, those that are not swept at the end.
+        order = np.concatenate([order[arity[order] > 1], order[arity[order] < 2]])
         begin, arity = start[:factors][order], arity[order]
-        start = ends_of(arity)
+        places[order] = np.arange(factors)
+        start, self.places = ends_of(arity), places
         scope = scope[np.repeat(begin - start[:factors], arity) + np.arange(slots)]
         cdef pgm_messages *w = &self.w
-        w.variables, w.factors, w.log = variables, factors, NULL
+        w.variables, w.factors, w.swept, w.log = variables, factors, (arity > 1).sum(), NULL
         w.state, w.start, w.scope = self.whole(first), self.whole(start), self.whole(scope)
         w.first = self.whole(first[scope])
         w.entry, w.size = self.whole(entry[order]), self.whole(sizes[order])
         w.number = self.whole(ends_of(cards[scope]))
-        w.owner = self.whole(np.repeat(np.arange(factors), arity))
         # Decisions alone go from variables to their factors.
-        w.slot = self.whole(np.argsort(scope, kind="stable") if maximum else start)
-        w.slots_of = self.whole(ends_of(np.bincount(scope, minlength=variables)))
+        own = scope if maximum else scope[:0]
+        w.owner = self.whole(np.repeat(np.arange(factors), arity) if maximum else own)
+        w.slot = self.whole(np.argsort(own, kind="stable"))
+        w.slots_of = self.whole(ends_of(np.bincount(own, minlength=variables)))
         w.counts, w.place = self.whole(np.zeros(factors)), self.whole(np.zeros(factors))
         w.decided, w.digit = self.whole(cards), self.whole(np.zeros(long))
         w.linear, w.low = self.room(entry[factors]), self.room(factors)

@@ -20,7 +20,7 @@
 
    Factors are stored in the order of sweeps. A sweep updates them one after the other, from the
    first or from the last one, each with the newest messages. Factors of a single variable have one
-   message for good.
+   message for good, and come last.
 
    Kschischang, Frey and Loeliger (2001). The reference is tests/plain_messages.py. */
 #ifndef PGM_MESSAGES_H
@@ -58,7 +58,7 @@ typedef struct {
 } pgm_met;
 
 typedef struct {
-    int64_t variables, factors;
+    int64_t variables, factors, swept;
     /* Of each variable the first state, and its slots; of each factor the first slot, and the first
        and the number of its entries. */
     const int64_t *state, *slots_of, *slot, *start, *entry, *size;
@@ -426,11 +426,8 @@ static double pgm_messages_sweep(pgm_messages *w)
     double most = 0.0;
     if (w->done % PGM_SWEEPS_WITH_SUMS == 0)
         pgm_messages_sums(w);
-    for (int64_t i = 0; i < w->factors; i++) {
-        int64_t f = w->done % 2 ? i : w->factors - 1 - i;
-        if (w->start[f + 1] - w->start[f] < 2)
-            continue;
-        double change = pgm_messages_updated(w, f);
+    for (int64_t i = 0; i < w->swept; i++) {
+        double change = pgm_messages_updated(w, w->done % 2 ? i : w->swept - 1 - i);
         if (change < 0.0)
             return change;
         most = change > most ? change : most;
