@@ -57,56 +57,78 @@ cdef class Messages:
     cdef bint maximum
 
     def __init__(self, cards, start, scope, order, bint maximum):
-        cards, start, scope, order = (
+        self.maximum, self.held = maximum, []
+        cdef const int64_t[::1] card, begin, member, by
+        card, begin, member, by = (
             np.ascontiguousarray(x, dtype=np.int64) for x in (cards, start, scope, order)
         )
-        variables, factors, slots = len(cards), len(start) - 1, len(scope)
-        places = np.zeros(factors, dtype=np.int64)
-        if factors < 0 or start[0] != 0 or start[factors] != slots or (np.diff(start) < 0).any() \
-                or (slots and not 0 <= scope.min() <= scope.max() < variables) \
-                or (variables and cards.min() < 1) or len(order) != factors:
-            raise ValueError("the arrays of a factor graph do not fit")
-        places[order] = 1
-        if not places.all():
-            raise ValueError("the order is not one of all factors")
-        arity, padded = np.diff(start), np.append(cards[scope], 1)
-        sizes = np.where(arity > 0, np.multiply.reduceat(padded, start[:factors]), 1)
-        taken = np.where(arity > 0, np.add.reduceat(padded, start[:factors]), 0)
-        entry, first, long = ends_of(sizes), ends_of(cards), int(arity.max(initial=0)) + 1
-        self.entries, self.held, self.maximum = entry[factors], [], maximum
+        cdef int64_t v, f, i, j, s, at, n, size, taken, swept = 0, most = 0, long = 0, end = 0
+        cdef int64_t variables = card.shape[0], slots = member.shape[0], factors = by.shape[0]
+        cdef int64_t *state = self.whole(variables + 1)
+        cdef int64_t *first = self.whole(slots)
+        cdef int64_t *number = self.whole(slots + 1)
+        cdef int64_t *own = self.whole(slots)
+        cdef int64_t *owner = self.whole(slots)
+        cdef int64_t *to = self.whole(factors + 1)
+        cdef int64_t *sizes = self.whole(factors)
+        cdef int64_t *entry = self.whole(factors)
+        cdef int64_t *slot = self.whole(slots)
+        cdef int64_t *slots_of = self.whole(variables + 2)
+        cdef int64_t[::1] places = np.full(factors, -1, dtype=np.int64)
+        if begin.shape[0] != factors + 1 or begin[0] or begin[factors] != slots:
+            raise ValueError("the scopes of a factor graph do not fit")
+        for v in range(variables):
+            if card[v] < 1:
+                raise ValueError("a variable has no states")
+            state[v + 1] = state[v] + card[v]
+        i = 0
         # Factors are stored in the order of sweeps, those that are not swept at the end.
-        order = np.concatenate([order[arity[order] > 1], order[arity[order] < 2]])
-        begin, arity = start[:factors][order], arity[order]
-        places[order] = np.arange(factors)
-        start, self.places = ends_of(arity), places
-        scope = scope[np.repeat(begin - start[:factors], arity) + np.arange(slots)]
+        for j in range(2 * factors):
+            f = by[j % factors]
+            if not 0 <= f < factors or begin[f + 1] < begin[f]:
+                raise ValueError("the factors or their order do not fit")
+            n, size, taken = begin[f + 1] - begin[f], 1, 0
+            if (n > 1) != (j < factors):
+                continue
+            if places[f] >= 0:
+                raise ValueError("a factor is twice in the order")
+            places[f], swept, long = i, swept + (n > 1), max(long, n)
+            for s in range(begin[f], begin[f + 1]):
+                v, at = member[s], to[i] + s - begin[f]
+                if not 0 <= v < variables:
+                    raise ValueError("a variable does not exist")
+                own[at], owner[at], first[at] = v, i, state[v]
+                number[at + 1], size, taken = number[at] + card[v], size * card[v], taken + card[v]
+                slots_of[v + 2] += 1
+            to[i + 1], sizes[i], most, i = to[i] + n, size, max(most, taken), i + 1
+        for f in range(factors):
+            entry[places[f]], end = end, end + sizes[places[f]]
+        for v in range(variables):
+            slots_of[v + 2] += slots_of[v + 1]
+        for at in range(slots):
+            slot[slots_of[own[at] + 1]] = at
+            slots_of[own[at] + 1] += 1
+        self.entries, self.places = end, np.asarray(places)
         cdef pgm_messages *w = &self.w
-        w.variables, w.factors, w.swept, w.log = variables, factors, (arity > 1).sum(), NULL
-        w.state, w.start, w.scope = self.whole(first), self.whole(start), self.whole(scope)
-        w.first = self.whole(first[scope])
-        w.entry, w.size = self.whole(entry[order]), self.whole(sizes[order])
-        w.number = self.whole(ends_of(cards[scope]))
-        # Decisions alone go from variables to their factors.
-        own = scope if maximum else scope[:0]
-        w.owner = self.whole(np.repeat(np.arange(factors), arity) if maximum else own)
-        w.slot = self.whole(np.argsort(own, kind="stable"))
-        w.slots_of = self.whole(ends_of(np.bincount(own, minlength=variables)))
-        w.counts, w.place = self.whole(np.zeros(factors)), self.whole(np.zeros(factors))
-        w.decided, w.digit = self.whole(cards), self.whole(np.zeros(long))
-        w.linear, w.low = self.room(entry[factors]), self.room(factors)
-        w.message, w.met = self.room(cards[scope].sum()), <pgm_met *> self.room(2 * first[variables])
-        w.incoming, w.out = self.room(taken.max(initial=1)), self.room(taken.max(initial=1))
-        w.before, w.forward = self.room(2 * long), self.room(long * long)
+        w.variables, w.factors, w.swept, w.log = variables, factors, swept, NULL
+        w.state, w.slots_of, w.slot, w.start, w.entry = state, slots_of, slot, to, entry
+        w.size, w.scope, w.first, w.owner, w.number = sizes, own, first, owner, number
+        w.counts, w.place = self.whole(factors), self.whole(factors)
+        w.decided, w.digit = self.whole(variables), self.whole(long)
+        w.linear, w.low, w.message = self.room(end), self.room(factors), self.room(number[slots])
+        w.incoming, w.out, w.before = self.room(most), self.room(most), self.room(2 * long + 2)
+        w.met = <pgm_met *> self.room(2 * state[variables])
+        w.forward = self.room((long + 1) * (long + 1))
 
-    cdef int64_t *whole(self, numbers) except NULL:
-        """Return whole numbers, which are held as long as this object."""
-        cdef int64_t[::1] a = np.append(numbers, 0).astype(np.int64)
+    cdef int64_t *whole(self, int64_t n) except NULL:
+        """Return room for whole numbers, which are held as long as this object."""
+        cdef int64_t[::1] a = np.zeros(n + 1, dtype=np.int64)
         self.held.append(a)
         return &a[0]
 
-    cdef double *room(self, n) except NULL:
+    cdef double *room(self, int64_t n) except NULL:
         """Return room for so many numbers."""
-        cdef double[::1] a = np.zeros(int(n) + 1)
+        cdef double[::1] a = np.zeros(n + 1)
         self.held.append(a)
         return &a[0]
 
@@ -178,8 +200,3 @@ cdef class Messages:
         with nogil:
             pgm_messages_decide(&self.w, &by[0])
         return np.array([self.w.decided[i] for i in range(self.w.variables)], dtype=np.int64)
-
-
-def ends_of(sizes):
-    """Return the first place of each of several parts of these sizes, and the end of the last."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
