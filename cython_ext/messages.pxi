@@ -22,6 +22,7 @@ cdef extern from "messages.h" nogil:
         double *message
         pgm_met *met
         double *incoming "in"
+        double *rest
         double *out
         double *before
         double *forward
@@ -116,7 +117,8 @@ cdef class Messages:
         w.counts, w.place = self.whole(factors), self.whole(factors)
         w.decided, w.digit = self.whole(variables), self.whole(long)
         w.linear, w.low, w.message = self.room(end), self.room(factors), self.room(number[slots])
-        w.incoming, w.out, w.before = self.room(most), self.room(most), self.room(2 * long + 2)
+        w.incoming, w.rest, w.out = self.room(most), self.room(most), self.room(most)
+        w.before = self.room(2 * long + 2)
         w.met = <pgm_met *> self.room(2 * state[variables])
         w.forward = self.room((long + 1) * (long + 1))
 

@@ -73,9 +73,9 @@ typedef struct {
     pgm_met *met;
     /* The decided state of each variable, or -1. */
     int64_t *decided;
-    /* Working space: messages into a factor and out of it; products, chains of counts, and the
-       states of an entry. */
-    double *in, *out, *before, *forward;
+    /* Working space: messages into a factor, also as they would be without zeros, and out of it;
+       products, chains of counts, and the states of an entry. */
+    double *in, *rest, *out, *before, *forward;
     int64_t *digit;
     int64_t how, done;
     double damping;
@@ -218,15 +218,17 @@ PGM_EACH_KIND double pgm_messages_in(pgm_messages *w, int64_t f, const int how)
         int64_t decided = how == PGM_MAXIMA ? w->decided[w->scope[s]] : -1;
         const pgm_met *met = w->met + w->first[s];
         const double *own = w->message + w->number[s];
-        double *in = w->in + w->number[s] - base, top = pgm_none(how), least = INFINITY;
+        double *in = w->in + w->number[s] - base, *rest = w->rest + w->number[s] - base;
+        double top = pgm_none(how), least = INFINITY;
         for (int64_t k = 0; k < states; k++) {
             int gone = own[k] == pgm_none(how);
+            rest[k] = gone ? met[k].sum : pgm_without(how, met[k].sum, own[k]);
             if (decided >= 0)
                 in[k] = k == decided ? pgm_one(how) : pgm_none(how);
             else if (met[k].zeros > gone)
                 in[k] = pgm_none(how);
             else {
-                in[k] = gone ? met[k].sum : pgm_without(how, met[k].sum, own[k]);
+                in[k] = rest[k];
                 least = in[k] < least ? in[k] : least;
             }
             top = in[k] > top ? in[k] : top;
@@ -236,8 +238,10 @@ PGM_EACH_KIND double pgm_messages_in(pgm_messages *w, int64_t f, const int how)
         if (how == PGM_LINEAR && !(top <= 1.0 / PGM_LEAST))
             return PGM_OUT_OF_RANGE;
         double scale = how == PGM_LINEAR ? 1.0 / top : -top;
-        for (int64_t k = 0; k < states; k++)
+        for (int64_t k = 0; k < states; k++) {
             in[k] = pgm_both(how, in[k], scale);
+            rest[k] = pgm_both(how, rest[k], scale);
+        }
         least = least == INFINITY ? 1.0 : least * scale;
         lowest = least < lowest ? least : lowest;
         low *= least;
@@ -387,7 +391,7 @@ PGM_EACH_KIND double pgm_messages_update(pgm_messages *w, int64_t f, const int h
         return why;
     for (int64_t s = w->start[f]; s < w->start[f + 1]; s++) {
         double again = none, *to = w->out + w->number[s] - base, *old = w->message + w->number[s];
-        const double *in = w->in + w->number[s] - base;
+        const double *rest = w->rest + w->number[s] - base;
         int64_t states = w->number[s + 1] - w->number[s];
         pgm_met *met = w->met + w->first[s];
         for (int64_t k = 0; k < states && w->damping > 0.0; k++) {
@@ -399,9 +403,7 @@ PGM_EACH_KIND double pgm_messages_update(pgm_messages *w, int64_t f, const int h
             double now = w->damping > 0.0 ? pgm_without(how, to[k], again) : to[k];
             double d = now == old[k] ? 0.0 : pgm_change(how, now, old[k], change);
             change = d > change ? d : change;
-            /* The product of the other messages is the one into the factor, up to a scale. */
-            if (in[k] != none)
-                met[k].sum = now == none ? in[k] : pgm_both(how, in[k], now);
+            met[k].sum = now == none ? rest[k] : pgm_both(how, rest[k], now);
             met[k].zeros += (now == none) - (old[k] == none);
             old[k] = now;
         }
