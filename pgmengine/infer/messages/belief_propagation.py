@@ -207,10 +207,10 @@ class BeliefPropagation(Method[PlannedGraphs]):
             return Plan(refusal=str(error))
         every, forest = basis.graphs, all(graph.forest for graph, _ in basis.graphs)
         sweeps = FOREST_SWEEPS if forest else min(self.sweeps, EXPECTED_SWEEPS)
-        work = sweeps * sum([(1.0 + g.sizes.sum()) * rows for g, rows in every])
+        work = sweeps * sum([(1.0 + float(g.sizes.sum())) * rows for g, rows in every])
         seconds = ENTRY_SECONDS * work
         for g, rows in every:
-            states = g.cards[g.scopes.scope].sum()
+            states = float(g.cards[g.scopes.scope].sum())
             seconds += sweeps * rows * (STATE_SECONDS * states + FACTOR_SECONDS * len(g.scopes))
         most = seconds if forest else seconds * max(1.0, self.sweeps / EXPECTED_SWEEPS)
         limit = "two sweeps over a forest" if forest else f"at most {self.sweeps} sweeps"
