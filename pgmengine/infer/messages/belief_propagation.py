@@ -176,7 +176,7 @@ class BeliefPropagation(Method[PlannedGraphs]):
     >>> b.couple(x[1:], x[:-1], 0.3)
     >>> r = pgm.infer(b.build(), want=("log_z",), method=pgm.BeliefPropagation())
     >>> r.log_z.round(3), r.kind
-    (array([73.703]), 'exact')
+    (array([73.704]), 'exact')
     """
 
     gives = frozenset({"log_z", "log_prob", "marginals", "pairs", "mode"})
