@@ -111,6 +111,7 @@ DRAWN = (
     Drawn("mixtures", "Customers in three groups, and log p by the number of groups"),
     Drawn("coupling_analysis", "A map of the couplings of pairs, which finds the contacts"),
     Drawn("denoising", "A clean image, a noisy one with a scratch, and what was restored"),
+    Drawn("codes", "The wrong bits of a received word, and of the word after some sweeps"),
 )
 
 # The tutorials whose pictures pages of tasks have on the start page.
