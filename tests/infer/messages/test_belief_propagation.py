@@ -160,7 +160,7 @@ def check_questions(seeds):
 
 
 def test_random_questions_have_equal_answers_in_all_rows_and_exact_ones_on_trees():
-    check_questions(range(12))
+    check_questions(range(8))
 
 
 @pytest.mark.long
@@ -200,7 +200,7 @@ def plain_row(cards, factors, seen, soft):
     return plain
 
 
-@one_test_over("seed", range(6))
+@one_test_over("seed", range(4))
 def test_rows_with_gaps_and_soft_evidence_are_fixed_points_of_plain_messages(seed):
     cards, model, factors, seen, soft = loopy(seed)
     plains = [plain_row(cards, factors, seen[i], [x[i] for x in soft]) for i in range(4)]
@@ -274,3 +274,63 @@ def test_impossible_evidence_is_the_error_of_exact_answers():
 def test_wrong_settings_are_errors(settings, text):
     with pytest.raises(pgm.PgmError, match=text):
         pgm.BeliefPropagation(**settings)
+
+
+def test_checks_and_gates_of_many_variables_have_the_messages_of_their_whole_tables():
+    """A check of ten bits, exactly four of nine, and noisy-ors of seven causes, by plain numpy."""
+    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
+    x, factors = b.variable("x", states=2, shape=12), []
+    for scope, holds in (
+        (range(10), lambda *s: sum(s) % 2 == 0),
+        (range(3, 12), lambda *s: sum(s) == 4),
+    ):
+        b.table([x[i] for i in scope], holds)
+        states = itertools.product(range(2), repeat=len(scope))
+        logs = np.where([holds(*s) for s in states], 0.0, -np.inf)
+        factors.append((tuple(scope), logs.reshape((2,) * len(scope))))
+    for child in ("a", "b"):
+        scope, p = rng.permutation(12)[:7].tolist(), rng.uniform(0.1, 0.8, 7)
+        b.conditional(b.variable(child, states=2), [x[i] for i in scope], pgm.noisy_or(p, 0.05))
+        states = np.array(list(itertools.product(range(2), repeat=7)))
+        off = 0.95 * np.prod(1 - states * p, axis=1)
+        logs = np.log(off if child == "a" else 1 - off)
+        factors.append((tuple(scope), logs.reshape((2,) * 7)))
+    soft = [rng.normal(size=2) for _ in range(12)]
+    plain = plain_row(np.full(12, 2), factors, [-1] * 12, soft)
+    method = pgm.BeliefPropagation(tolerance=1e-12)
+    r = pgm.infer(
+        b.build(), {"a": 0, "b": 1}, ("log_z", "marginals"), method, soft={"x": np.array(soft)}
+    )
+    assert r.status.good and r.kind == "approximation"
+    np.testing.assert_allclose(r.log_z, plain.log_z(), atol=1e-8)
+    np.testing.assert_allclose(r.marginal("x")[1], [p[1] for p in plain.beliefs()], atol=1e-9)
+
+
+def test_fewer_sweeps_are_made_where_time_is_short():
+    model, method = frustrated(5.0), pgm.BeliefPropagation(sweeps=10_000)
+    target = model.given()
+    most = method.plan(target, "marginals").most_seconds
+    fewer = method.faster(target, ("marginals",), most / 100)
+    assert fewer == pgm.BeliefPropagation(sweeps=100)
+    assert fewer.plan(target, "marginals").most_seconds <= most / 99
+    assert method.faster(target, ("marginals",), most / 10_000) is None
+
+
+def test_auto_asks_for_messages_last_and_says_so():
+    """Checks of bits, between whose words no chain of single bits moves."""
+    rng, b = np.random.default_rng(0), pgm.GraphBuilder()
+    x = b.variable("x", states=2, shape=120)
+    checks = np.concatenate([rng.permutation(120).reshape(-1, 6) for _ in range(3)])
+    b.table([x[checks[:, i]] for i in range(6)], lambda *s: sum(s) % 2 == 0)
+    soft = np.where(rng.random((120, 1)) < 0.04, [0.0, 3.0], [3.0, 0.0])
+    draws = pgm.MCMC(chains=4, warmup=20, draws=50)
+    auto = pgm.Auto(candidates=(pgm.Exact(max_states=2), draws, pgm.BeliefPropagation()))
+    r = pgm.infer(b.build(), soft={"x": soft}, method=auto, rng=0)
+    assert (
+        r.kind == "approximation"
+        and r.status.good
+        and [p.method for p in r.refused] == [*("Exact", "MCMC")]
+    )
+    assert any("`refused` says why" in line for line in r.warnings)
+    assert (r.marginal("x")[1] < 0.5).all()
+    assert type(pgm.Auto().candidates[-1]) is pgm.BeliefPropagation
