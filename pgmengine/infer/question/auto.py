@@ -273,7 +273,7 @@ class Auto(Method["tuple[Choice, ...]"]):
             if refused:
                 found = replace(found, refused=(*refused, *found.refused))
             if not bad:
-                return _last_resort(found) if found.kind == "approximation" else found
+                return _last_resort(found) if refused else found
             rows = _doubtful_rows(choice, target, found, state)
             if rows is not None:
                 log.info("%s ended badly in %d rows (%s)", plan.method, rows.sum(), bad)
@@ -494,7 +494,9 @@ def _doubtful_rows(
 
 
 def _last_resort(found: Result) -> Result:
-    """Return an approximation that says why it answers."""
+    """Return a result that says so where it is an approximation, after other candidates."""
+    if found.kind != "approximation":
+        return found
     return replace(found, warnings=(*found.warnings, LAST_RESORT))
 
 
