@@ -1010,3 +1010,7 @@ include "orders.pxi"
 
 include "elimination.pxi"
 include "restricted.pxi"
+
+# ---- belief propagation: c/messages.h ----
+
+include "messages.pxi"

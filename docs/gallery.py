@@ -112,6 +112,7 @@ DRAWN = (
     Drawn("coupling_analysis", "A map of the couplings of pairs, which finds the contacts"),
     Drawn("denoising", "A clean image, a noisy one with a scratch, and what was restored"),
     Drawn("puzzles", "A sudoku, with its clues in bold and the digits that were found"),
+    Drawn("codes", "The wrong bits of a received word, and of the word after some sweeps"),
 )
 
 # The tutorials whose pictures pages of tasks have on the start page.

@@ -347,10 +347,27 @@ def puzzles(n: dict[str, Any]) -> Any:
     return figure
 
 
+def codes(n: dict[str, Any]) -> Any:
+    """Return the received word, and how probable each bit is to be 1 after some sweeps."""
+    figure, axes = _panels(4, 9.6, 2.2)
+    found = {"received": n["word"].astype(float)}
+    for sweeps in (1, 2, 4):
+        method = pgm.BeliefPropagation(sweeps=sweeps)
+        r = pgm.infer(n["code"], {"received": n["word"]}, method=method)
+        found[f"after {sweeps} sweep{'s' * (sweeps > 1)}"] = r.marginal("sent")[1]
+    for ax, (title, values) in zip(axes, found.items(), strict=True):
+        ax.imshow(values.reshape(30, 40), cmap="Greys", vmin=0, vmax=1)
+        ax.set_title(title, fontsize=11)
+        ax.set(xticks=[], yticks=[])
+    return figure
+
+
 # Name of a page of tasks -> its picture, from the names that its blocks leave.
 OF_TASKS: dict[str, Callable[[dict[str, Any]], Any]] = {
     one.__name__: one
-    for one in (crowd_labels, item_response, mixtures, coupling_analysis, denoising, puzzles)
+    for one in (
+        *(crowd_labels, item_response, mixtures, coupling_analysis, denoising, puzzles, codes),
+    )
 }
 
 

@@ -41,6 +41,7 @@ from pgmengine.infer.insight.impact import impact as impact
 from pgmengine.infer.methods import AIS as AIS
 from pgmengine.infer.methods import MCMC as MCMC
 from pgmengine.infer.methods import Adaptive as Adaptive
+from pgmengine.infer.methods import BeliefPropagation as BeliefPropagation
 from pgmengine.infer.methods import ClusterLadder as ClusterLadder
 from pgmengine.infer.methods import CoupledTempering as CoupledTempering
 from pgmengine.infer.methods import Elimination as Elimination

@@ -64,6 +64,7 @@ METHOD_SETTINGS = {
     "Enumeration": Answering(pgm.Enumeration(draws=4000), pgm.Enumeration(draws=50)),
     "Elimination": Answering(pgm.Elimination(draws=4000), pgm.Elimination(draws=50)),
     "Planar": Answering(pgm.Planar(), pgm.Planar()),
+    "BeliefPropagation": Answering(pgm.BeliefPropagation(), pgm.BeliefPropagation()),
     "MeanField": Answering(pgm.MeanField(), pgm.MeanField()),
     "ModeSearch": Answering(pgm.ModeSearch(), pgm.ModeSearch(sweeps=20)),
     "MiniBucket": Answering(pgm.MiniBucket(), pgm.MiniBucket(seconds=5.0)),

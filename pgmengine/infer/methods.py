@@ -9,6 +9,7 @@ from pgmengine.infer.exact.enumeration.enumeration import Enumeration
 from pgmengine.infer.exact.exact import Exact
 from pgmengine.infer.exact.junction_tree.elimination import Elimination
 from pgmengine.infer.exact.planar import Planar
+from pgmengine.infer.messages.belief_propagation import BeliefPropagation
 from pgmengine.infer.modes.mode_search import ModeSearch
 from pgmengine.infer.modes.toulbar2 import Toulbar2
 from pgmengine.infer.sampling.clusters.cluster_ladder import ClusterLadder
@@ -31,6 +32,7 @@ __all__ = [
     "AIS",
     "MCMC",
     "Adaptive",
+    "BeliefPropagation",
     "ClusterLadder",
     "CoupledTempering",
     "Elimination",

@@ -13,7 +13,7 @@ from smoke import in_lane
 from tiny import MODELS, as_evidence, patterns
 
 import pgmengine as pgm
-from pgmengine.infer.results.result import WANTS
+from pgmengine.infer.results.result import GUARANTEES, WANTS
 
 ANSWERS = {
     "marginals": {"mean", "prob"},
@@ -26,6 +26,8 @@ ANSWERS = {
     "bound": {"bound"},
 }
 ALL = set().union(*ANSWERS.values())
+# Answers of these kinds have no error. Those of messages are compared with plain ones elsewhere.
+WITHOUT_ERROR = ("lower bound", "approximation")
 # Two of them have tables, one of which has zeros.
 NAMES = ("rbm", "dbm mixed", "sbn deep", "mixed", "network zeros", "conditionals and couplings")
 TINY = [m for m in MODELS if m.name in NAMES]
@@ -60,7 +62,7 @@ def test_a_result_holds_what_was_wanted(method, want, model):
     if r is None:
         return
     assert {name for name in ALL if hasattr(r, name)} == ANSWERS[want]
-    assert r.kind in ("exact", "estimate", "lower bound") and r.status in pgm.Status
+    assert r.kind in GUARANTEES and r.status in pgm.Status
     for name in ALL - ANSWERS[want]:
         with pytest.raises(pgm.NotAsked):
             getattr(r, name)
@@ -105,7 +107,7 @@ def test_means_agree_with_enumeration_in_every_row(method, tiny_model, sure=6.5)
     """Within standard errors, for a normal error a false alarm of 1e-10 in each of 400 numbers."""
     model, rows, evidence = question(tiny_model)
     r = answered(model, evidence, "marginals", method)
-    if r is None or r.kind == "lower bound":
+    if r is None or r.kind in WITHOUT_ERROR:
         return
     for i, row in enumerate(rows):
         truth = Brute(tiny_model, row)
@@ -129,6 +131,8 @@ def test_log_z_agrees_with_enumeration_in_every_row(method, tiny_model, sure=6.5
     assert (low <= r.log_z + 1e-12).all() and (r.log_z <= high + 1e-12).all()
     if r.kind == "lower bound":
         assert np.all(r.log_z <= truth + 1e-9)
+    elif r.kind == "approximation":
+        assert np.isnan(r.log_z_error).all() and np.isinf(r.log_z_interval).all()
     else:
         assert np.all(np.abs(r.log_z - truth) <= sure * r.log_z_error + 1e-4)
 
@@ -176,6 +180,8 @@ def test_soft_evidence_and_interventions_count(method, model, given, sure=6.5):
         if pgm.explain(model, method=method, **asked).chosen is None:
             continue
         r, truth = (pgm.infer(model, method=m, rng=0, **asked) for m in (method, pgm.Exact()))
+        if r.kind == "approximation":
+            continue
         if r.kind == "lower bound":
             assert want == "marginals" or r.log_z <= truth.log_z + 1e-9
         elif want == "log_z":
@@ -206,6 +212,8 @@ def test_a_target_at_another_temperature_is_answered_there_or_refused(method, su
             if question.plan.refusal:
                 continue
             r, truth = question.run(rng=0), pgm.Exact().prepare(target, (want,)).run()
+            if r.kind == "approximation":
+                continue
             if want == "marginals":
                 for name, mean in truth.mean.items() if r.kind != "lower bound" else ():
                     error = r.stats["mcse"][name] if r.kind == "estimate" else 0.0
@@ -237,6 +245,9 @@ def test_estimates_of_log_prob_have_their_error(method, tiny_model, sure=6.5):
         if pgm.explain(model, given, want, method).chosen is None:
             continue
         r = pgm.infer(model, given, want, method, rng=0)
+        if r.kind == "approximation":
+            assert np.isnan(r.log_prob_error).all()
+            continue
         if r.kind != "estimate":
             np.testing.assert_array_equal(r.log_prob_error, np.zeros(r.log_prob.shape))
             continue
@@ -257,7 +268,7 @@ def test_the_error_of_log_prob_stays_where_questions_are_divided(method):
                 continue
             r = pgm.infer(model, given, ("log_prob",), method, rng=0)
             assert r.kind != "estimate" or r.stats["log_prob_error"].shape == r.log_prob.shape
-            assert np.isfinite(r.log_prob_error).all()
+            assert r.kind == "approximation" or np.isfinite(r.log_prob_error).all()
 
 
 def test_an_estimate_without_an_error_says_so():

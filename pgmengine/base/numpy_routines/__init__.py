@@ -121,6 +121,12 @@ class Belief(Graph):
     """Rounds of mean field."""
 
 
+class Messages(_Missing):
+    """Messages on a factor graph."""
+
+    what = "belief propagation"
+
+
 class Updates(_Missing):
     """Whole updates of learning."""
 
@@ -149,8 +155,8 @@ OPERATIONS: dict[str, int] = {}
 __all__ = [
     "ADAM", "ADAMAX", "Belief", "CONSTANT", "Chains", "FILL", "FILL_LOG", "FILL_STATES", "Graph",
     "GrayWalk", "JunctionTree", "LANES", "LARGEST", "Ladder", "MOST_STATES",
-    "MOST_STATES_OF_A_STEP", "MOVES", "OPERATIONS", "Orders", "PROCESSOR", "PROCESSORS", "SGD",
-    "SIZE", "SLOW", "STUCK", "TabledSweeps", "Updates", "WEIGHT", "WEIGHT_FILL", "Weights",
+    "MOST_STATES_OF_A_STEP", "MOVES", "Messages", "OPERATIONS", "Orders", "PROCESSOR", "PROCESSORS",
+    "SGD", "SIZE", "SLOW", "STUCK", "TabledSweeps", "Updates", "WEIGHT", "WEIGHT_FILL", "Weights",
     "across", "add_product", "add_times", "ascend", "best_paths", "build_record", "checked_factors",
     "draw_step", "judge", "make_updates", "means", "missing", "move_clusters", "outer", "pack",
     "possible_states", "restricted_entries", "run_restricted", "shuffled", "sum_paths", "tally",

@@ -82,16 +82,8 @@ FEW_FACTORS = 20_000
 PROBABILITY_ROUNDING, MEAN_FIELD_ROUNDING = 2.0**-44, 2.0**-44
 
 
-@dataclass(frozen=True, eq=False)
-class _Basis:
-    """Results of planning: the gates that are unfolded, and whether no bucket has to be split."""
-
-    gates: tuple[Term, ...]
-    exact: bool
-
-
 @dataclass(frozen=True)
-class MiniBucket(Method[_Basis]):
+class MiniBucket(Method[tuple[Term, ...]]):
     """Proven bounds on both sides, by weighted mini-buckets (`Result.kind` is "bounds").
 
     Use it where a graph is too wide for exact answers, and a statement is needed that holds for
@@ -135,7 +127,7 @@ class MiniBucket(Method[_Basis]):
         check_limit(self, "max_states")
         check_number(self, "seconds")
 
-    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared[_Basis]:
+    def planned(self, target: Target, want: tuple[str, ...]) -> Prepared[tuple[Term, ...]]:
         """Plan a question; the two terms of log_prob have half of the time each."""
         whole = target.structure.normalized and target.untempered
         if "log_prob" not in want or whole:
@@ -143,7 +135,7 @@ class MiniBucket(Method[_Basis]):
         half = replace(self, seconds=self.seconds / 2)
         return replace(super(MiniBucket, half).planned(target, want), method=half)
 
-    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[_Basis]:
+    def scheme(self, target: Target, want: tuple[str, ...]) -> Plan[tuple[Term, ...]]:
         """Return the time limit and the memory of the largest mini-buckets; refuse other models."""
         gates = unfoldable(target, want)
         small = unfolded_target(target, gates) if gates else target
@@ -165,14 +157,8 @@ class MiniBucket(Method[_Basis]):
         memory = peak_bytes(small, want, 0, 1.0, max(needs) + 2.0 * max(held))
         # The time is set, so that questions are not divided by work: it counts the rows alone.
         work = float(target.rows)
-        basis = _Basis(gates, exact)
-        return Plan(why=why, work=work, bytes=memory, seconds=seconds / pace(), basis=basis)
-
-    def _plan(self, target: Target, want: tuple[str, ...]) -> Plan[_Basis]:
-        """Return the plan of a question, which is exact where no bucket has to be split."""
-        plan = super()._plan(target, want)
-        exact = plan.accepted and plan.basis.exact
-        return replace(plan, guarantee="exact") if exact else plan
+        kind = "exact" if exact else ""
+        return Plan("", kind, why, work, memory, seconds=seconds / pace(), basis=gates)
 
     def _sums(self, d: Draft) -> bool:
         """Return whether no bucket of a pattern is split, so that the answer is exact."""
@@ -205,7 +191,7 @@ class MiniBucket(Method[_Basis]):
         self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
     ) -> Result:
         """Bound all rows, pattern by pattern."""
-        given, gates = question.target, question.basis.gates
+        given, gates = question.target, question.basis
         target = unfolded_target(given, gates) if gates else given
         run, clamped = _Run(self, given), "marginals" in question.want
         every = drafts(target, question.want)

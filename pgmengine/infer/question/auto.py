@@ -25,6 +25,9 @@ A doubtful answer of another method, such as annealing, is replaced by a good an
 later candidate is tried only if it takes `confirm_seconds` or less. The reason: for RBMs 784x100
 and 784x500 trained on digits, ladders took 5 to 28 s after annealing, made too few round trips, and
 were up to 5 nats further from long runs.
+
+An approximation, whose error nobody knows, is the last resort: it answers where no other candidate
+can or ends well, and says so. It does not answer some rows beside estimates of the others.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.convergence import ENERGY_ROUNDING, NORMAL_95
 from pgmengine.infer.diagnostics.trust import MAX_MEAN_GAP_IN_ERRORS, met_soon
 from pgmengine.infer.exact.exact import Exact
+from pgmengine.infer.messages.belief_propagation import BeliefPropagation
 from pgmengine.infer.modes.mode_search import ModeSearch
 from pgmengine.infer.modes.toulbar2 import Toulbar2
 from pgmengine.infer.question.joining import (
@@ -75,6 +79,10 @@ from pgmengine.infer.sampling.methods.parallel_tempering import ParallelTemperin
 from pgmengine.infer.variational.mean_field import MeanField
 
 log = logging.getLogger(__name__)
+
+LAST_RESORT = (
+    "no method with a guarantee or an error can answer, or none has ended well: `refused` says why"
+)
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,7 @@ class Auto(Method["tuple[Choice, ...]"]):
         MeanField(),
         Toulbar2(),
         ModeSearch(),
+        BeliefPropagation(),
     )
     max_seconds: float = 600.0
     confirm_seconds: float = 2.0
@@ -254,8 +263,9 @@ class Auto(Method["tuple[Choice, ...]"]):
             question = choice.question(target, index)
             plan = question.plan.bare
             if last is not None and not plan.refusal:
-                plan = replace(plan, refusal=self._needless(plan, last) or self._slow(plan, last))
-                slow += [plan.refusal] * bool(self._slow(plan, last))
+                why = self._needless(plan, last, begin > 0) or self._slow(plan, last)
+                plan = replace(plan, refusal=why)
+                slow += [why] * bool(self._slow(plan, last))
             if plan.refusal:
                 refused.append(plan)
                 continue
@@ -264,7 +274,7 @@ class Auto(Method["tuple[Choice, ...]"]):
             if refused:
                 found = replace(found, refused=(*refused, *found.refused))
             if not bad:
-                return found
+                return _last_resort(found) if refused else found
             rows = _doubtful_rows(choice, target, found, state)
             if rows is not None:
                 log.info("%s ended badly in %d rows (%s)", plan.method, rows.sum(), bad)
@@ -284,10 +294,12 @@ class Auto(Method["tuple[Choice, ...]"]):
             raise PgmError("no method can answer: " + choice.refusal(target))
         return replace(last, warnings=(*last.warnings, *slow))
 
-    def _needless(self, plan: AnyPlan, doubtful: Result) -> str:
+    def _needless(self, plan: AnyPlan, doubtful: Result, of_some_rows: bool) -> str:
         """Return why a candidate need not follow a doubtful answer, or an empty string."""
         if plan.guarantee == "lower bound":
             return "there is an estimate already, which says more than a bound"
+        if plan.guarantee == "approximation" and of_some_rows:
+            return "other rows have estimates, which say more than an approximation"
         if doubtful.status.known_wrong or as_method(doubtful.method).local:
             return ""
         if plan.seconds > self.confirm_seconds:
@@ -419,7 +431,8 @@ class Choice:
         """Return the reason to refuse a bound, a later candidate's estimate, or an empty string."""
         later = range(index + 1, len(self.auto.candidates))
         plans = (self.question(target, i).plan for i in later)
-        estimate = next((p for p in plans if p.accepted and p.guarantee != "lower bound"), None)
+        weaker = ("lower bound", "approximation")
+        estimate = next((p for p in plans if p.accepted and p.guarantee not in weaker), None)
         return "" if estimate is None else f"{estimate.method} estimates log p itself"
 
     def longest(self, target: Target, index: int) -> float:
@@ -451,7 +464,7 @@ class Choice:
             others = len({p.method for p in plans} - {shown.method})
             more = f"; {counted(others, 'other method')} cannot either, and explain says why"
             return f"{shown}{more * (others > 0)}"
-        best = min(slow, key=lambda i: plans[i].seconds)
+        best = min(slow, key=lambda i: (plans[i].guarantee == "approximation", plans[i].seconds))
         time, memory = duration_here(plans[best].seconds), plans[best].sizes[2]
         # The factor makes up for rounding to two digits: the limit is not below the time.
         limit = float(f"{1.05 * plans[best].seconds * pace():.2g}")
@@ -482,6 +495,13 @@ def _doubtful_rows(
         return None
     rows = unmixed_rows(found, target.structure, target.rows)
     return rows if rows.any() and not rows.all() else None
+
+
+def _last_resort(found: Result) -> Result:
+    """Return a result that says so where it is an approximation, after other candidates."""
+    if found.kind != "approximation":
+        return found
+    return replace(found, warnings=(*found.warnings, LAST_RESORT))
 
 
 def _of_a_difference(plan: AnyPlan) -> AnyPlan:

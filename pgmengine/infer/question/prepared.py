@@ -97,7 +97,7 @@ class Method(Generic[Basis]):
     ----------
     gives : the wanted quantities that it can answer.
     source : the first words of the refusal of other quantities, as in "draws give no mode".
-    guarantee : "exact", "bounds", "lower bound" or "estimate".
+    guarantee : "exact", "bounds", "lower bound", "estimate" or "approximation".
     statistics : the entries of `Result.stats` with their axes.
     local : whether its chains move locally, so that Auto confirms their answers.
     tempered : whether it has a ladder of temperatures that can confirm local chains.
@@ -200,7 +200,8 @@ class Method(Generic[Basis]):
         begin = perf_counter()
         s = self.scheme(target, want)
         why = s.refusal or no_room(s.bytes)
-        guarantee, most = "" if why else self.guarantee, max(s.seconds, s.most_seconds)
+        guarantee = "" if why else s.guarantee or self.guarantee
+        most = max(s.seconds, s.most_seconds)
         took = perf_counter() - begin
         how = s.why, s.work, s.bytes, why, s.seconds, most, s.basis
         return Plan(name, guarantee, *how, preparation=took)
@@ -330,7 +331,7 @@ class Prepared(Generic[Basis]):
         for plan in others:
             nothing = self.target.nothing_observed
             whole = ask(Prepared(self.method, ("log_z",), plan, nothing), None)
-            if whole.kind == "exact" and np.isneginf(whole.log_z).any():
+            if whole.kind != "estimate" and np.isneginf(whole.log_z).any():
                 raise PgmError(
                     "the model has no probabilities: its tables contradict each other, so that "
                     "every state is impossible"

@@ -23,7 +23,7 @@ from pgmengine.base.work.progress import announce
 from pgmengine.evidence.target import Target
 from pgmengine.infer.question.prepared import AnyMethod, AnyPrepared, as_method
 from pgmengine.infer.results.axes import Axis, Statistics, add_gradients, check_rows
-from pgmengine.infer.results.result import Result, Status
+from pgmengine.infer.results.result import Result, Status, weakest
 from pgmengine.model.structure import Structure
 
 # The largest number of warnings about parts of the rows; the others are counted.
@@ -116,7 +116,7 @@ def stacked(found: Sequence[Result]) -> Result:
         for name in first.stats
         if all(name in part.stats for part in found)
     }
-    kind = first.kind if len({part.kind for part in found}) == 1 else "estimate"
+    kind = weakest(part.kind for part in found)
     return replace(first, answers=answers, kind=kind, stats=stats, state=_snapshot(found))
 
 

@@ -84,6 +84,11 @@ class Status(Enum):
         "log_prob is an estimate of a lower bound: a bound of each row less an estimate of log Z; "
         "the error is the one of log Z, and log p itself is higher by the unknown gap of the bound"
     )
+    NOT_CONVERGED = "messages did not converge: allow more sweeps, or use another method"
+    OSCILLATING = (
+        "messages go round without converging: try another damping, such as "
+        "BeliefPropagation(damping=0.6), or another method"
+    )
     IMPOSSIBLE = "no possible state was found to start from: use more restarts, or another method"
 
     @property
@@ -103,7 +108,8 @@ class Status(Enum):
 
 
 WORST_FIRST = (
-    *(Status.CONTRADICTED, Status.IMPOSSIBLE, Status.FEW_TRIPS, Status.NOT_MIXED),
+    *(Status.CONTRADICTED, Status.IMPOSSIBLE, Status.OSCILLATING, Status.NOT_CONVERGED),
+    *(Status.FEW_TRIPS, Status.NOT_MIXED),
     *(Status.FEW_WEIGHTS, Status.ONE_SIDED, Status.ROUNDED, Status.ESTIMATED_BOUND, Status.OK),
 )
 
@@ -348,15 +354,15 @@ class Result:
             error = None if error is None or more is None else np.hypot(error, more)
         else:
             answers["log_prob"] = log_z
-        kind, kinds = self.kind, (self.kind, whole.kind if whole else "")
+        kinds = (self.kind, *([whole.kind] if whole else []))
         if "bounds" in kinds:
             # The least log p is the lower bound with the evidence, less the upper bound without.
             every = 0.0 if whole is None else whole.ends_of_log_z[:, ::-1]
             answers["log_prob_interval"] = self.ends_of_log_z - every
-            kind = "bounds"
         # Exact terms have no error; an estimate says its own also where it is 0.
         if error is not None and ("estimate" in kinds or np.any(error > 0)):
             stats["log_prob_error"] = error
+        kind = weakest(kinds)
         if whole is None:
             return replace(self, answers=answers, stats=stats, kind=kind)
         notes = self.warnings + tuple(f"without evidence, {line}" for line in whole.warnings)
@@ -459,7 +465,7 @@ class Result:
     def log_prob_error(self) -> Array:
         """Standard error of log_prob, (rows,); 0 where it is exact or a bound, NaN if unknown."""
         log_prob = self.log_prob
-        if "log_prob_error" in self.stats or self.kind == "estimate":
+        if "log_prob_error" in self.stats or self.kind in ("estimate", "approximation"):
             return np.broadcast_to(self.stats.get("log_prob_error", np.nan), log_prob.shape)
         return np.zeros(log_prob.shape)
 

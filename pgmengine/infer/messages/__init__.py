@@ -1,0 +1,1 @@
+"""Messages on factor graphs: belief propagation."""
