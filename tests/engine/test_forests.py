@@ -138,7 +138,7 @@ def check_reference(target):
 @one_test_over("tiny_model", IN_LANES)
 def test_forests_are_those_of_the_reference(tiny_model, most):  # noqa: F811
     """Couplings, arrows and their normalisers, tables with zeros, masks, beta, soft evidence."""
-    check_reference(mixed_target(tiny_model))
+    check_reference(mixed_target(tiny_model, 10))
 
 
 @pytest.mark.long

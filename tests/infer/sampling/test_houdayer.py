@@ -16,10 +16,10 @@ from pgmengine.engine.chains import make_chains
 from pgmengine.infer.sampling.ladders.replicas import Ladders
 from pgmengine.model.graph.unit_graph import Rows, UnitGraph
 
-PAIRS = 20_000
+PAIRS = 8_000
 BETAS = np.array([0.0, 0.4, 1.0])
 MODELS = [m for m in FINITE + TABLED if m.name != "rbm large weights"]
-SPARSE = [m for m in MODELS if len(Brute(m).p) <= 128 and np.isfinite(Brute(m).log_z)]
+SPARSE = [m for m in MODELS if len(Brute(m).p) <= 64 and np.isfinite(Brute(m).log_z)]
 
 
 def states_of(target, x):
