@@ -42,11 +42,6 @@ class Way:
     want: tuple[str, ...]
     plan: AnyPlan
 
-    @property
-    def worth(self) -> tuple[int, float]:
-        """The place among all ways, the best one first: by guarantee, then by time."""
-        return BEST_FIRST.index(self.plan.guarantee), self.plan.most_seconds
-
     def line(self, whole: bool) -> str:
         """Return the way as text; `want` is left out where it is the whole question."""
         asked = "" if whole else f"want=({', '.join(map(repr, self.want))},), "
@@ -128,8 +123,8 @@ def _ways(
 
 
 def _best(ways: Iterable[Way]) -> list[Way]:
-    """Return the fastest way of each guarantee, the best guarantee first."""
+    """Return the first way of each guarantee, in the order of Auto, the best guarantee first."""
     found: dict[str, Way] = {}
-    for way in sorted(ways, key=lambda way: way.worth):
+    for way in ways:
         found.setdefault(way.plan.guarantee, way)
-    return [*found.values()]
+    return [found[kind] for kind in BEST_FIRST if kind in found]
