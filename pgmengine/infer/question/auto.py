@@ -21,10 +21,13 @@ chains have mixed keep their answers, and only the other rows are asked again. E
 may take at most `retry_seconds`. The reason: an RBM 784x100 completes 200 half images in 3 s, 38 of
 them well; longer chains complete 113 more in 12 s, and a ladder takes two minutes for all of them.
 
-A doubtful answer of another method, such as annealing, is replaced by a good answer only, and a
+A doubtful answer of another method, such as annealing, is replaced by a good or a better one, and a
 later candidate is tried only if it takes `confirm_seconds` or less. The reason: for RBMs 784x100
 and 784x500 trained on digits, ladders took 5 to 28 s after annealing, made too few round trips, and
-were up to 5 nats further from long runs.
+were up to 5 nats further from long runs. Of two doubtful answers, one of chains that did not travel
+or mix is the worse one, because its errors are not known. Otherwise the better log Z is the one
+with the higher lower end: estimates by importance weights are seldom far too high (references.py),
+and often too low. The better means have the smaller error.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ from pgmengine.infer.question.joining import (
     unmixed_rows,
     with_rest,
 )
+from pgmengine.infer.question.precision import largest_error
 from pgmengine.infer.question.prepared import (
     AnyMethod,
     AnyPrepared,
@@ -240,9 +244,8 @@ class Auto(Method["tuple[Choice, ...]"]):
     ) -> Result:
         """Try the candidates in order, until a run ends well.
 
-        If no run ends well, return the last result that is not known to be wrong. If all are known
-        to be wrong, return the last one. Candidates before `begin` have been tried, and `last` is
-        the best of their results.
+        If no run ends well, return the best result (`_better`). Candidates before `begin` have been
+        tried, and `last` is the best of their results.
         """
         # The candidates share one stream of random numbers.
         rng = None if rng is None else seeded(rng)
@@ -271,11 +274,7 @@ class Auto(Method["tuple[Choice, ...]"]):
                 own = rows_of(found, np.flatnonzero(rows))
                 rest = self._first_good(left, some, executor, rng, None, index + 1, own)
                 return with_rest(found, rest, rows, target)
-            if (
-                last is None
-                or last.status.known_wrong
-                or (not found.status.known_wrong and as_method(last.method).local)
-            ):
+            if last is None or _better(found, last):
                 last = found
             log.info("%s ended badly (%s): the next candidate is asked", plan.method, bad)
             refused.append(replace(plan, refusal=bad))
@@ -478,6 +477,24 @@ def _doubtful_rows(
         return None
     rows = unmixed_rows(found, target.structure, target.rows)
     return rows if rows.any() and not rows.all() else None
+
+
+def _better(found: Result, last: Result) -> bool:
+    """Return whether a doubtful answer is better than the one of an earlier candidate."""
+    if last.status.known_wrong or found.status.known_wrong:
+        return last.status.known_wrong
+    if as_method(last.method).local:
+        return True
+    blind = [r.status in (Status.FEW_TRIPS, Status.NOT_MIXED) for r in (found, last)]
+    if blind[0] != blind[1]:
+        return blind[1]
+    for name in ("log_z", "log_prob"):
+        if all(f"{name}_interval" in r.answers for r in (found, last)):
+            low, before = (
+                np.fmax(r.answers[f"{name}_interval"][:, 0], -np.inf) for r in (found, last)
+            )
+            return np.count_nonzero(low > before) > np.count_nonzero(low < before)
+    return largest_error(found) < largest_error(last)
 
 
 def _of_a_difference(plan: AnyPlan) -> AnyPlan:
