@@ -26,6 +26,9 @@ below them swap.
 log Z comes from stepping_stones.py. The tests compare draws with exact answers, swaps with
 invariance by chi-square, and log Z with enumeration.
 
+Where a few units hold all others apart, the replicas are states of these units alone
+(cover_chains.py): the path is then another one, and the rest is drawn when it is asked for.
+
 ParallelTempering (parallel_tempering.py) answers questions by these ladders, and the trainer PT
 learns by them.
 """
@@ -37,11 +40,13 @@ from typing import Any
 
 import numpy as np
 
-from pgmengine.base.types import Array
+from pgmengine.base.types import Array, States
 from pgmengine.engine.chains import Chains, make_chains
 from pgmengine.engine.kernels import Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import with_rounding
+from pgmengine.infer.exact.enumeration.cover import Cover
+from pgmengine.infer.sampling.ladders.cover_chains import CoverChains, cover_form
 from pgmengine.infer.sampling.ladders.stepping_stones import FromSteppingStones, SteppingStones
 
 
@@ -58,14 +63,24 @@ class Ladders:
     """
 
     def __init__(
-        self, target: Target, betas: Array, ladders: int, kernel: Kernel, rng: np.random.Generator
+        self,
+        target: Target,
+        betas: Array,
+        ladders: int,
+        kernel: Kernel,
+        rng: np.random.Generator,
+        cover: Cover | None = None,
     ) -> None:
         self.target, self.betas, self.rng, self.sweeps = target, betas, rng, 0
-        count = len(betas)
+        self.kernel, self.cover, count = kernel, cover, len(betas)
         rows = np.repeat(np.arange(target.rows), ladders * count)
         many = target.take(rows).at(np.tile(betas, target.rows * ladders))
         self.at = np.arange(len(rows)).reshape(target.rows, ladders, count)
-        self.chains: Chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
+        self.chains: Chains | CoverChains
+        if cover is None:
+            self.chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
+        else:
+            self.chains = CoverChains(cover_form(target, cover), rows, many.beta, kernel, rng)
         self.came_from_0 = np.zeros(len(rows), dtype=bool)
         self.accepted = np.zeros(self.at.shape[:2])
         self.highest = np.full(target.rows, -np.inf)
@@ -132,10 +147,32 @@ class Ladders:
         """Return the numbers of the replicas at beta = 1, (rows * ladders,)."""
         return self.at[..., -1].ravel()
 
-    def energy_at_1(self, chains: Array) -> Array:
-        """Return minus the log density at beta = 1 of some replicas."""
+    def drawn(self) -> tuple[States, Array]:
+        """Return the states at beta = 1, layer -> (rows * ladders, width), and their energies."""
+        top = self.top()
+        x = self.chains.values(top)
+        if self.cover is not None:
+            rows = np.repeat(np.arange(self.target.rows), self.at.shape[1])
+            return x, -self.target.take(rows).log_density(x)
         path, power = self.chains.path()
-        return np.asarray(-(path + power)[chains])
+        return x, np.asarray(-(path + power)[top])
+
+    @property
+    def barrier(self) -> float:
+        """The estimated communication barrier: the sum of the rejections of all pairs."""
+        return float((self.rejected / np.maximum(self.proposed, 1.0)).sum())
+
+    def with_rungs(self, count: int) -> Ladders:
+        """Return ladders of another number of rungs, spaced alike, from the nearest replicas."""
+        place = np.linspace(0.0, len(self.betas) - 1.0, count)
+        betas = np.interp(place, np.arange(len(self.betas)), self.betas)
+        new = Ladders(self.target, betas, self.at.shape[1], self.kernel, self.rng, self.cover)
+        nearest = self.at[..., np.round(place).astype(np.int64)].ravel()
+        if isinstance(new.chains, CoverChains) and isinstance(self.chains, CoverChains):
+            new.chains.go_on(self.chains, nearest)
+        else:
+            new.chains.place_at(self.chains.values(nearest))
+        return new
 
     def adapt(self) -> None:
         """Move the rungs so that all pairs reject equally often (Syed et al. 2022); reset all sums.
@@ -155,7 +192,8 @@ class Ladders:
 
     def log_z(self) -> FromSteppingStones:
         """Return log Z of all rows by stepping stones."""
-        found = self.stepping_stones.estimate(self.target.log_z_at_0())
+        end = self.target if self.cover is None else self.chains
+        found = self.stepping_stones.estimate(end.log_z_at_0())
         log_z, error, ends = with_rounding(self.target, found.log_z, found.error, found.interval)
         return replace(found, log_z=log_z, error=error, interval=ends)
 
