@@ -208,14 +208,13 @@ class CoverChains:
         for name, origin in form.origin.items():
             out[name] = origin[rows] + on @ form.pattern_form.steps[name]
         for block, a in zip(form.finite, self.inputs, strict=True):
-            if block.marginalised:
-                layer = layers[block.layer]
-                log_p = np.pad(a[chains].astype(np.float64), ((0, 0), (0, 0), (1, 0)))
-                below = np.cumsum(np.exp(log_p - log_sum(log_p, axis=2)[..., None]), axis=2)
-                drawn = (self.rng.random(below.shape[:2])[..., None] >= below[..., :-1]).sum(axis=2)
-                out[block.layer][:, layer.columns(block.index)] = layer.flat(
-                    layer.unit.support[drawn]
-                )
+            layer, support = layers[block.layer], layers[block.layer].unit.support
+            assert block.marginalised and support is not None
+            log_p = np.pad(a[chains].astype(np.float64), ((0, 0), (0, 0), (1, 0)))
+            below = np.cumsum(np.exp(log_p - log_sum(log_p, axis=2)[..., None]), axis=2)
+            drawn = (self.rng.random(below.shape[:2])[..., None] >= below[..., :-1]).sum(axis=2)
+            values = support.take(drawn, axis=0).reshape(len(rows), -1)
+            out[block.layer][:, layer.columns(block.index)] = values
         return out
 
     def go_on(self, other: CoverChains, chains: Array) -> None:

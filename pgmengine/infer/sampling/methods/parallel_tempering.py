@@ -29,6 +29,8 @@ from pgmengine.engine.kernels import Gibbs, Kernel
 from pgmengine.evidence.target import Target
 from pgmengine.infer.diagnostics.trust import (
     BATCHES_PER_CHAIN,
+    MAX_SHARE_BEYOND_LIMIT,
+    MIN_DRAWS_FOR_RHAT,
     MIN_TOURS,
     MIN_TOURS_FOR_LOG_Z,
     Doubts,
@@ -74,8 +76,9 @@ RUNGS_PER_BARRIER, MIN_RUNGS = 2.0, 6
 # Seconds of the first round of draws, as planned, and the limits of its draws.
 FIRST_SECONDS, FEWEST_DRAWS, MOST_FIRST_DRAWS = 0.5, 1000, 4000
 
-# Seconds of all rounds, as planned. The first round may take longer, others are not begun.
-MOST_SECONDS = 8.0
+# Seconds of all rounds, as planned; the first round may take longer. No other round is begun if it
+# would probably need HOPE times as many draws as are left.
+MOST_SECONDS, HOPE = 8.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,11 @@ class ParallelTempering(Sampler):
 
     Notes
     -----
+    By default the ladder has about two rungs for each unit of the communication barrier, which the
+    warm-up measures, and draws are made in rounds of at least twice the length, until the status of
+    a round by itself is good. Where few units hold many others apart, such as the hidden units of a
+    small RBM, the replicas are states of these few units, with the others summed in closed form.
+
     `log_z` is the estimate half way between the stepping stones from below and from above.
     `log_z_interval` goes from the lowest to the highest of these three estimates, three standard
     errors wider at each end. All three come from the same replicas, so that the interval is valid
@@ -109,7 +117,8 @@ class ParallelTempering(Sampler):
     `stats` holds the statistics of MCMC but sweeps_apart, and these:
 
     - betas (rungs,) and swap_rejection (rungs - 1,). They have a first axis of rows if a large
-      question is answered in parts, because each part has its own ladder.
+      question is answered in parts, because each part has its own ladder, and NaN after the rungs
+      of shorter ladders.
     - round_trips (rows,), and round_trip_rate (rows,), the round trips for each sweep and ladder.
     - tours (rows,), the effective number of independent tours from beta = 0 from which the states
       at beta = 1 come.
@@ -170,20 +179,20 @@ class ParallelTempering(Sampler):
             return Plan(refusal="one temperature gives no log_z")
         # Fewer rungs may be left after the warm-up, and more draws fit into the same time.
         left = MIN_RUNGS if self.rungs is None else course.rungs
-        lengths = self._lengths(course, target.rows, left)
-        first, last = (self._scheme(target, want, course, lengths[:n]) for n in (1, len(lengths)))
+        draws, most = self._limits(course, target.rows, left)
+        first, last = (self._scheme(target, want, course, n) for n in (draws, most))
         return replace(last, work=first.work, seconds=first.seconds, most_seconds=last.seconds)
 
     def _scheme(
-        self, target: Target, want: tuple[str, ...], course: _Course, lengths: list[int]
+        self, target: Target, want: tuple[str, ...], course: _Course, draws: int
     ) -> ChainPlan:
-        """Return the plan of some rounds of draws."""
-        tops, sweeps = target.rows * self.chains, self.warmup + sum(lengths) * self.thin
+        """Return the plan of one round of draws, or of several with as many together."""
+        tops, sweeps = target.rows * self.chains, self.warmup + draws * self.thin
         n, density = tops * course.rungs, engine(target, self.kernel).density
         values = engine(target, self.kernel).values
-        moving = course.step.of(n, sweeps) + density.of(n, sum(lengths))
-        moving += values.of(tops, sum(lengths))
-        more = 8.0 * (lengths[-1] + STEPPING_STONE_NUMBERS_PER_RUNG * course.rungs)
+        moving = course.step.of(n, sweeps) + density.of(n, draws)
+        moving += values.of(tops, draws)
+        more = 8.0 * (draws + STEPPING_STONE_NUMBERS_PER_RUNG * course.rungs)
         how = f"{self.chains} ladders of {course.rungs} chains, {sweeps} sweeps"
         return self.scheme_of(
             target,
@@ -191,7 +200,7 @@ class ParallelTempering(Sampler):
             how + (", " + course.cover.described if course.cover else ""),
             sweeps * n * sweep_work(target),
             moving,
-            draws=lengths[-1],
+            draws=draws,
             replicas=course.rungs,
             more=more * target.rows * self.chains,
             bounded=True,
@@ -204,10 +213,12 @@ class ParallelTempering(Sampler):
         if self.draws is not None:
             return None
         course = self._course(target)
-        for draws in self._lengths(course, target.rows, course.rungs)[::-1]:
-            shorter = replace(self, draws=draws)
+        draws, most = self._limits(course, target.rows, course.rungs)
+        while most >= draws:
+            shorter = replace(self, draws=most)
             if shorter.scheme(target, want).most_seconds <= seconds:
                 return shorter
+            most //= 2
         return None
 
     def _course(self, target: Target) -> _Course:
@@ -220,15 +231,13 @@ class ParallelTempering(Sampler):
         step = (sweep_price(cover) if cover else e.sweep + e.density) + swapping
         return _Course(cover, rungs, step)
 
-    def _lengths(self, course: _Course, rows: int, rungs: int) -> list[int]:
-        """Return the draws of each round that may be made; the first good one is the answer."""
+    def _limits(self, course: _Course, rows: int, rungs: int) -> tuple[int, int]:
+        """Return the draws of the first round, and the most draws of all rounds together."""
         if self.draws is not None:
-            return [self.draws]
+            return self.draws, self.draws
         each = course.step.of(rows * self.chains * rungs, self.thin)
-        lengths = [min(max(int(FIRST_SECONDS / each), FEWEST_DRAWS), MOST_FIRST_DRAWS)]
-        while (2 * lengths[-1] + sum(lengths)) * each <= MOST_SECONDS:
-            lengths.append(2 * lengths[-1])
-        return lengths
+        first = min(max(int(FIRST_SECONDS / each), FEWEST_DRAWS), MOST_FIRST_DRAWS)
+        return first, max(int(MOST_SECONDS / each) - self.warmup, first)
 
     def answer(
         self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
@@ -237,12 +246,23 @@ class ParallelTempering(Sampler):
         target, generator = question.target, seeded(rng)
         course = self._course(target)
         ladders, modes = self._warmed(target, course, generator), question.basis.modes(target)
-        for draws in self._lengths(course, target.rows, len(ladders.betas)):
+        draws, left = self._limits(course, target.rows, len(ladders.betas))
+        while True:
             result = replace(self, draws=draws)._round(question, ladders, modes)
-            if result.status.good:
-                break
+            left -= draws
+            more = draws * self._times(result)
+            if result.status.good or left < 2 * draws or more > HOPE * left:
+                return result
+            draws = min(math.ceil(more), left)
             ladders.adapt()
-        return result
+
+    def _times(self, result: Result) -> float:
+        """Return how many times as many draws a good status probably needs, at least twice."""
+        stats, tours = result.stats, result.stats["tours"].min()
+        least = MIN_TOURS_FOR_LOG_Z if "log_z" in result.answers else MIN_TOURS
+        ess = [stats["energy_ess"], *stats["ess"].values()] if "ess" in stats else []
+        few = min((np.nanquantile(v, MAX_SHARE_BEYOND_LIMIT) for v in ess), default=np.inf)
+        return max(MIN_DRAWS_FOR_RHAT / max(few, 1.0), least / max(tours, 1.0), 2.0)
 
     def _round(self, question: AnyPrepared, ladders: Ladders, modes: Modes | None) -> Result:
         """Return the answer by `draws` draws of each ladder."""
@@ -307,7 +327,7 @@ class ParallelTempering(Sampler):
 
 @dataclass(frozen=True)
 class _Course:
-    """How ladders start: the cover of their states, if any, their rungs, and the price of a step."""
+    """How ladders start: the cover of their states, if any, their rungs, the price of a step."""
 
     cover: Cover | None
     rungs: int
