@@ -261,6 +261,10 @@ class Auto(Method["tuple[Choice, ...]"]):
             if plan.refusal:
                 refused.append(plan)
                 continue
+            if last is not None:
+                chains = last.status.known_wrong or as_method(last.method).local
+                most = self.retry_seconds if chains else self.confirm_seconds
+                question = _within_seconds(question, most)
             log.debug("%s answers", plan)
             found, bad = self._asked(choice, question, index, executor, rng, state, ladders)
             if refused:
@@ -327,8 +331,9 @@ class Auto(Method["tuple[Choice, ...]"]):
         both = tuple(dict.fromkeys((*choice.want, "marginals")))
         compared = choice if both == choice.want else replace(choice, want=both, known={})
         result = answer(executor, compared.question(target, index), rng, state)
-        beside = compared.question(target, ladder)
         soon = met_soon(result.stats, getattr(question.method, "thin", 1))
+        most = self.confirm_seconds if soon else max(self.confirm_seconds, self.retry_seconds)
+        beside = _within_seconds(compared.question(target, ladder), most)
         slow = soon and beside.plan.seconds > self.confirm_seconds
         if not result.status.good or slow:
             return result, _reason(result)
@@ -479,6 +484,14 @@ def _doubtful_rows(
     return rows if rows.any() and not rows.all() else None
 
 
+def _within_seconds(question: AnyPrepared, seconds: float) -> AnyPrepared:
+    """Return a ladder's question with settings that take at most `seconds`, if there are some."""
+    if not question.method.tempered or question.plan.most_seconds <= seconds:
+        return question
+    faster = question.method.faster(question.target, question.want, seconds)
+    return question if faster is None else faster.planned(question.target, question.want)
+
+
 def _better(found: Result, last: Result) -> bool:
     """Return whether a doubtful answer is better than the one of an earlier candidate."""
     if last.status.known_wrong or found.status.known_wrong:
@@ -488,12 +501,10 @@ def _better(found: Result, last: Result) -> bool:
     blind = [r.status in (Status.FEW_TRIPS, Status.NOT_MIXED) for r in (found, last)]
     if blind[0] != blind[1]:
         return blind[1]
-    for name in ("log_z", "log_prob"):
-        if all(f"{name}_interval" in r.answers for r in (found, last)):
-            low, before = (
-                np.fmax(r.answers[f"{name}_interval"][:, 0], -np.inf) for r in (found, last)
-            )
-            return np.count_nonzero(low > before) > np.count_nonzero(low < before)
+    for name in ("log_z_interval", "log_prob_interval"):
+        if all(name in r.answers for r in (found, last)):
+            low, before = (np.fmax(r.answers[name][:, 0], -np.inf) for r in (found, last))
+            return bool(np.count_nonzero(low > before) > np.count_nonzero(low < before))
     return largest_error(found) < largest_error(last)
 
 

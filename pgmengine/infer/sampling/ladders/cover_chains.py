@@ -217,9 +217,12 @@ class CoverChains:
             out[block.layer][:, layer.columns(block.index)] = values
         return out
 
-    def go_on(self, other: CoverChains, chains: Array) -> None:
-        """Continue from the states of some of other chains."""
-        self.state = other.state[chains]
+    def place_at(self, x: States) -> None:
+        """Continue from the values of the cover in complete states, layer -> (chains, width)."""
+        layers, cover = self.form.target.structure.layers, self.form.pattern_form.cover
+        units = cover.units.items()
+        own = [layers[n].states(x[n])[:, index] for n, index in units if len(index)]
+        self.state = np.concatenate(own, axis=1).astype(np.int64)
         self._refresh()
 
     def log_z_at_0(self) -> Array:
@@ -229,7 +232,7 @@ class CoverChains:
 
 def parts_of(chains: int, entries: int) -> list[slice]:
     """Return the chains in parts whose inputs stay in the cache of a core."""
-    count = -(-chains * entries // PART_ENTRIES)
+    count = max(-(-chains * entries // PART_ENTRIES), 1)
     ends = np.linspace(0, chains, count + 1).round().astype(np.int64).tolist()
     return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
 
@@ -246,6 +249,6 @@ def _log_sum_with_1(a: Array) -> Array:
         a = a[:, :, 0]
         # log1p and maximum are several times as slow as these, which lose 1e-7 of a term at most.
         size = np.abs(a)
-        return np.log(1.0 + np.exp(-size)) + 0.5 * (a + size)
+        return np.asarray(np.log(1.0 + np.exp(-size)) + 0.5 * (a + size))
     top = np.maximum(a.max(axis=2), 0)
-    return top + np.log(np.exp(-top) + np.exp(a - top[..., None]).sum(axis=2))
+    return np.asarray(top + np.log(np.exp(-top) + np.exp(a - top[..., None]).sum(axis=2)))

@@ -36,7 +36,7 @@ learns by them.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -76,11 +76,14 @@ class Ladders:
         rows = np.repeat(np.arange(target.rows), ladders * count)
         many = target.take(rows).at(np.tile(betas, target.rows * ladders))
         self.at = np.arange(len(rows)).reshape(target.rows, ladders, count)
-        self.chains: Chains | CoverChains
+        self.chains: Chains
+        self.log_z_at_0 = target.log_z_at_0
         if cover is None:
             self.chains = make_chains(many, kernel, many.draw_at_0(rng), rng)
         else:
-            self.chains = CoverChains(cover_form(target, cover), rows, many.beta, kernel, rng)
+            over = CoverChains(cover_form(target, cover), rows, many.beta, kernel, rng)
+            # They have the members of chains that ladders of a question use.
+            self.chains, self.log_z_at_0 = cast(Chains, over), over.log_z_at_0
         self.came_from_0 = np.zeros(len(rows), dtype=bool)
         self.accepted = np.zeros(self.at.shape[:2])
         self.highest = np.full(target.rows, -np.inf)
@@ -168,10 +171,7 @@ class Ladders:
         betas = np.interp(place, np.arange(len(self.betas)), self.betas)
         new = Ladders(self.target, betas, self.at.shape[1], self.kernel, self.rng, self.cover)
         nearest = self.at[..., np.round(place).astype(np.int64)].ravel()
-        if isinstance(new.chains, CoverChains) and isinstance(self.chains, CoverChains):
-            new.chains.go_on(self.chains, nearest)
-        else:
-            new.chains.place_at(self.chains.values(nearest))
+        new.chains.place_at(self.chains.values(nearest))
         return new
 
     def adapt(self) -> None:
@@ -192,8 +192,7 @@ class Ladders:
 
     def log_z(self) -> FromSteppingStones:
         """Return log Z of all rows by stepping stones."""
-        end = self.target if self.cover is None else self.chains
-        found = self.stepping_stones.estimate(end.log_z_at_0())
+        found = self.stepping_stones.estimate(self.log_z_at_0())
         log_z, error, ends = with_rounding(self.target, found.log_z, found.error, found.interval)
         return replace(found, log_z=log_z, error=error, interval=ends)
 

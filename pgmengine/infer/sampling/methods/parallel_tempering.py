@@ -76,9 +76,11 @@ RUNGS_PER_BARRIER, MIN_RUNGS = 2.0, 6
 # Seconds of the first round of draws, as planned, and the limits of its draws.
 FIRST_SECONDS, FEWEST_DRAWS, MOST_FIRST_DRAWS = 0.5, 1000, 4000
 
-# Seconds of all rounds, as planned; the first round may take longer. No other round is begun if it
-# would probably need HOPE times as many draws as are left.
-MOST_SECONDS, HOPE = 8.0, 4.0
+# The most draws of all rounds.
+MOST_DRAWS = 2**18
+
+# No other round is begun if it would probably need this many times the draws that are left.
+HOPE = 4.0
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,11 @@ class ParallelTempering(Sampler):
     chains : number of ladders for each row of evidence.
     warmup : sweeps that are dropped, during which the ladder is adapted.
     draws : draws of each ladder; None for rounds that double until the status is good, or until
-        another round would not end in about 8 seconds. The method of the answer has their number.
+        `seconds` are over. The method of the answer has their number.
     thin : sweeps from one draw to the next; a round of swaps follows each sweep.
     rhat_limit : largest R-hat of chains that have mixed.
+    seconds : time in seconds of all rounds, as planned for one core, where `draws` is None. The
+        first round may take longer.
 
     Notes
     -----
@@ -159,11 +163,12 @@ class ParallelTempering(Sampler):
     draws: int | None = None
     thin: int = 1
     rhat_limit: float = 1.05
+    seconds: float = 8.0
 
     def __post_init__(self) -> None:
         check_whole(self, "chains", "thin")
         check_whole(self, "warmup", least=0)
-        check_limit(self, "rhat_limit")
+        check_limit(self, "rhat_limit", "seconds")
         check_kernel(self.kernel)
         if self.draws is not None:
             check_whole(self, "draws")
@@ -177,9 +182,7 @@ class ParallelTempering(Sampler):
         course = self._course(target)
         if course.rungs < 2 and "log_z" in want:
             return Plan(refusal="one temperature gives no log_z")
-        # Fewer rungs may be left after the warm-up, and more draws fit into the same time.
-        left = MIN_RUNGS if self.rungs is None else course.rungs
-        draws, most = self._limits(course, target.rows, left)
+        draws, most = self._limits(course, target.rows)
         first, last = (self._scheme(target, want, course, n) for n in (draws, most))
         return replace(last, work=first.work, seconds=first.seconds, most_seconds=last.seconds)
 
@@ -209,16 +212,12 @@ class ParallelTempering(Sampler):
     def faster(
         self, target: Target, want: tuple[str, ...], seconds: float
     ) -> ParallelTempering | None:
-        """Return the method with as many draws as fit, or None if the first round does not."""
-        if self.draws is not None:
-            return None
-        course = self._course(target)
-        draws, most = self._limits(course, target.rows, course.rungs)
-        while most >= draws:
-            shorter = replace(self, draws=most)
+        """Return the method with less time for its rounds, or None if the first takes longer."""
+        # Some of the time is left for the judgement of draws.
+        for share in (0.8, 0.4, 0.0) if self.draws is None else ():
+            shorter = replace(self, seconds=share * seconds)
             if shorter.scheme(target, want).most_seconds <= seconds:
                 return shorter
-            most //= 2
         return None
 
     def _course(self, target: Target) -> _Course:
@@ -231,13 +230,13 @@ class ParallelTempering(Sampler):
         step = (sweep_price(cover) if cover else e.sweep + e.density) + swapping
         return _Course(cover, rungs, step)
 
-    def _limits(self, course: _Course, rows: int, rungs: int) -> tuple[int, int]:
+    def _limits(self, course: _Course, rows: int) -> tuple[int, int]:
         """Return the draws of the first round, and the most draws of all rounds together."""
         if self.draws is not None:
             return self.draws, self.draws
-        each = course.step.of(rows * self.chains * rungs, self.thin)
+        each = course.step.of(rows * self.chains * course.rungs, self.thin)
         first = min(max(int(FIRST_SECONDS / each), FEWEST_DRAWS), MOST_FIRST_DRAWS)
-        return first, max(int(MOST_SECONDS / each) - self.warmup, first)
+        return first, max(int(min(self.seconds / each, MOST_DRAWS)) - self.warmup, first)
 
     def answer(
         self, question: AnyPrepared, rng: RngLike, state: Snapshot | None, executor: Executor | None
@@ -246,7 +245,7 @@ class ParallelTempering(Sampler):
         target, generator = question.target, seeded(rng)
         course = self._course(target)
         ladders, modes = self._warmed(target, course, generator), question.basis.modes(target)
-        draws, left = self._limits(course, target.rows, len(ladders.betas))
+        draws, left = self._limits(course, target.rows)
         while True:
             result = replace(self, draws=draws)._round(question, ladders, modes)
             left -= draws
@@ -262,7 +261,7 @@ class ParallelTempering(Sampler):
         least = MIN_TOURS_FOR_LOG_Z if "log_z" in result.answers else MIN_TOURS
         ess = [stats["energy_ess"], *stats["ess"].values()] if "ess" in stats else []
         few = min((np.nanquantile(v, MAX_SHARE_BEYOND_LIMIT) for v in ess), default=np.inf)
-        return max(MIN_DRAWS_FOR_RHAT / max(few, 1.0), least / max(tours, 1.0), 2.0)
+        return float(max(MIN_DRAWS_FOR_RHAT / max(few, 1.0), least / max(tours, 1.0), 2.0))
 
     def _round(self, question: AnyPrepared, ladders: Ladders, modes: Modes | None) -> Result:
         """Return the answer by `draws` draws of each ladder."""
