@@ -249,8 +249,10 @@ class ParallelTempering(Sampler):
         while True:
             result = replace(self, draws=draws)._round(question, ladders, modes)
             left -= draws
+            if result.status.good or left < 2 * draws:
+                return result
             more = draws * self._times(result)
-            if result.status.good or left < 2 * draws or more > HOPE * left:
+            if more > HOPE * left:
                 return result
             draws = min(math.ceil(more), left)
             ladders.adapt()
@@ -259,8 +261,9 @@ class ParallelTempering(Sampler):
         """Return how many times as many draws a good status probably needs, at least twice."""
         stats, tours = result.stats, result.stats["tours"].min()
         least = MIN_TOURS_FOR_LOG_Z if "log_z" in result.answers else MIN_TOURS
-        ess = [stats["energy_ess"], *stats["ess"].values()] if "ess" in stats else []
-        few = min((np.nanquantile(v, MAX_SHARE_BEYOND_LIMIT) for v in ess), default=np.inf)
+        each = [stats["energy_ess"], *stats["ess"].values()] if "ess" in stats else []
+        ess = [v[np.isfinite(v)] for v in each if np.isfinite(v).any()]
+        few = min((np.quantile(v, MAX_SHARE_BEYOND_LIMIT) for v in ess), default=np.inf)
         return float(max(MIN_DRAWS_FOR_RHAT / max(few, 1.0), least / max(tours, 1.0), 2.0))
 
     def _round(self, question: AnyPrepared, ladders: Ladders, modes: Modes | None) -> Result:
