@@ -79,6 +79,9 @@ FIRST_SECONDS, FEWEST_DRAWS, MOST_FIRST_DRAWS = 0.5, 1000, 4000
 # The most draws of all rounds.
 MOST_DRAWS = 2**18
 
+# Another round has at least this many times the draws of the one before.
+LEAST_GROWTH = 1.5
+
 # No other round is begun if it would probably need this many times the draws that are left.
 HOPE = 4.0
 
@@ -106,7 +109,7 @@ class ParallelTempering(Sampler):
     Notes
     -----
     By default the ladder has about two rungs for each unit of the communication barrier, which the
-    warm-up measures, and draws are made in rounds of at least twice the length, until the status of
+    warm-up measures, and draws are made in rounds of about twice the length, until the status of
     a round by itself is good. Where few units hold many others apart, such as the hidden units of a
     small RBM, the replicas are states of these few units, with the others summed in closed form.
 
@@ -212,13 +215,14 @@ class ParallelTempering(Sampler):
     def faster(
         self, target: Target, want: tuple[str, ...], seconds: float
     ) -> ParallelTempering | None:
-        """Return the method with less time for its rounds, or None if the first takes longer."""
+        """Return the method with less time for its rounds, or one short round, or None."""
+        if self.draws is not None:
+            return None
         # Some of the time is left for the judgement of draws.
-        for share in (0.8, 0.4, 0.0) if self.draws is None else ():
-            shorter = replace(self, seconds=share * seconds)
-            if shorter.scheme(target, want).most_seconds <= seconds:
-                return shorter
-        return None
+        shorter = [replace(self, seconds=share * seconds) for share in (0.8, 0.4, 0.0)]
+        shorter.append(replace(self, draws=FEWEST_DRAWS // 2))
+        fits = (one for one in shorter if one.scheme(target, want).most_seconds <= seconds)
+        return next(fits, None)
 
     def _course(self, target: Target) -> _Course:
         """Return how the ladders start."""
@@ -249,7 +253,7 @@ class ParallelTempering(Sampler):
         while True:
             result = replace(self, draws=draws)._round(question, ladders, modes)
             left -= draws
-            if result.status.good or left < 2 * draws:
+            if result.status.good or left < LEAST_GROWTH * draws:
                 return result
             more = draws * self._times(result)
             if more > HOPE * left:
@@ -258,7 +262,7 @@ class ParallelTempering(Sampler):
             ladders.adapt()
 
     def _times(self, result: Result) -> float:
-        """Return how many times as many draws a good status probably needs, at least twice."""
+        """Return how many times as many draws a good status probably needs, 2 at least."""
         stats, tours = result.stats, result.stats["tours"].min()
         least = MIN_TOURS_FOR_LOG_Z if "log_z" in result.answers else MIN_TOURS
         each = [stats["energy_ess"], *stats["ess"].values()] if "ess" in stats else []
