@@ -185,9 +185,12 @@ class ParallelTempering(Sampler):
         course = self._course(target)
         if course.rungs < 2 and "log_z" in want:
             return Plan(refusal="one temperature gives no log_z")
-        draws, most = self._limits(course, target.rows)
-        first, last = (self._scheme(target, want, course, n) for n in (draws, most))
-        return replace(last, work=first.work, seconds=first.seconds, most_seconds=last.seconds)
+        draws, most = self._limits(course, target.rows, course.rungs)
+        # Fewer rungs may be left after the warm-up, and more draws then fit into the same time.
+        left = MIN_RUNGS if self.rungs is None else course.rungs
+        kept = self._limits(course, target.rows, left)[1]
+        first, last, largest = (self._scheme(target, want, course, n) for n in (draws, most, kept))
+        return replace(first, most_seconds=last.seconds, bytes=largest.bytes, why=last.why)
 
     def _scheme(
         self, target: Target, want: tuple[str, ...], course: _Course, draws: int
@@ -234,11 +237,11 @@ class ParallelTempering(Sampler):
         step = (sweep_price(cover) if cover else e.sweep + e.density) + swapping
         return _Course(cover, rungs, step)
 
-    def _limits(self, course: _Course, rows: int) -> tuple[int, int]:
+    def _limits(self, course: _Course, rows: int, rungs: int) -> tuple[int, int]:
         """Return the draws of the first round, and the most draws of all rounds together."""
         if self.draws is not None:
             return self.draws, self.draws
-        each = course.step.of(rows * self.chains * course.rungs, self.thin)
+        each = course.step.of(rows * self.chains * rungs, self.thin)
         first = min(max(int(FIRST_SECONDS / each), FEWEST_DRAWS), MOST_FIRST_DRAWS)
         return first, max(int(min(self.seconds / each, MOST_DRAWS)) - self.warmup, first)
 
@@ -249,7 +252,7 @@ class ParallelTempering(Sampler):
         target, generator = question.target, seeded(rng)
         course = self._course(target)
         ladders, modes = self._warmed(target, course, generator), question.basis.modes(target)
-        draws, left = self._limits(course, target.rows)
+        draws, left = self._limits(course, target.rows, len(ladders.betas))
         while True:
             result = replace(self, draws=draws)._round(question, ladders, modes)
             left -= draws
